@@ -1,0 +1,31 @@
+//! What to run, what was seen, and what it means. This crate does no I/O.
+//!
+//! Everything that produces figures, a real drive today and a simulated one tomorrow, is handed the
+//! same [`Workload`] and hands back the same [`RunRecord`]; that is what makes them comparable point
+//! by point. The order of the modules is the order of a measurement:
+//!
+//! 1. [`workload`]: what to run, in fio's words, and whether it makes sense.
+//! 2. [`test_type`]: the fourteen workloads of DASH-IO §3.1, numbered as the paper numbers them.
+//! 3. [`pattern`]: the offsets that a workload visits, without a bitmap.
+//! 4. [`target`]: the one trait that runs a workload.
+//! 5. [`record`] with its [`histogram`]: raw counts of what was seen. Derived figures are derived.
+//! 6. [`warning`]: the stable codes of all the ways in which a figure may lie.
+//! 7. [`stats`]: cleaning, intervals, effects, steady state.
+#![forbid(unsafe_code)]
+
+pub mod histogram;
+pub mod pattern;
+pub mod record;
+pub mod stats;
+pub mod target;
+pub mod test_type;
+pub mod warning;
+mod words;
+pub mod workload;
+
+pub use histogram::Histogram;
+pub use record::RunRecord;
+pub use target::{Target, TargetError};
+pub use test_type::TestType;
+pub use warning::{Warning, WarningCode};
+pub use workload::Workload;

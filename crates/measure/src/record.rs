@@ -1,0 +1,354 @@
+//! What was seen: `flashwright.run/1`.
+//!
+//! A record holds raw counts (bytes, requests, histogram, counters before minus after) and the facts
+//! needed to judge them (host, target, engine, warnings). Bandwidth, IOPS and percentiles are methods
+//! that derive; they are never stored where they could disagree with the counts. The JSON Schema is
+//! generated from these types (`flashwright schema run`), and new fields are optional, so that a
+//! record of an older version still reads.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::warning::Warning;
+use crate::workload::{LatencyClock, Workload};
+
+/// The name of the format, in each record's `schema`.
+pub const SCHEMA: &str = "flashwright.run/1";
+
+/// One run of one workload on one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRecord {
+    /// `flashwright.run/1`.
+    pub schema: String,
+    /// What was asked for.
+    pub workload: Workload,
+    /// What it ran on.
+    pub target: TargetFacts,
+    /// The settings in force around the target, by name: `scheduler`, `read_ahead_kb`, `chunk`, ….
+    pub layout: BTreeMap<String, String>,
+    /// Which repetition this is, from 1.
+    pub pass: u32,
+    /// The machine.
+    pub host: HostFacts,
+    /// How requests were made.
+    pub engine: EngineFacts,
+    /// When the run began, nanoseconds since 1970-01-01 UTC.
+    pub started_unix_ns: u64,
+    /// The measured interval, nanoseconds: from when the last job had its queue full until the
+    /// first one ended. All counts below are of this interval.
+    pub interval_ns: u64,
+    /// Time before the interval (ramp and filling the queue), nanoseconds.
+    pub ramp_ns: u64,
+    /// Time after the interval (tail), nanoseconds.
+    pub tail_ns: u64,
+    /// Reads in the interval.
+    pub read: DirectionCounts,
+    /// Writes in the interval.
+    pub write: DirectionCounts,
+    /// Discards in the interval.
+    pub trim: DirectionCounts,
+    /// The same by job, in order.
+    pub jobs: Vec<JobCounts>,
+    /// What happened when, in steps of equal length; at most a thousand.
+    pub samples: Vec<Sample>,
+    /// What each block device below the target did in the interval (diskstats).
+    pub drives: Vec<DriveCounts>,
+    /// What each CPU did in the interval (/proc/stat, /proc/interrupts).
+    pub cpus: Vec<CpuCounts>,
+    /// What flashwright's own process used in the interval (getrusage).
+    pub process: ProcessCounts,
+    /// The whole run, ramp and tail included: what was really moved.
+    #[serde(default)]
+    pub total: TotalCounts,
+    /// Blocks whose contents were checked.
+    pub verified_blocks: u64,
+    /// Ways in which the figures may mislead, and facts that bear on them.
+    pub warnings: Vec<Warning>,
+}
+
+/// The whole run, from the first request to the last.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TotalCounts {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Bytes discarded.
+    pub trim_bytes: u64,
+    /// Requests completed in all directions.
+    pub ios: u64,
+    /// Time from the start of the first thread to the end of the last, nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// Requests of one direction.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DirectionCounts {
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Requests completed.
+    pub ios: u64,
+    /// From submission, or from the intended start under a rate, to completion.
+    pub latency: Histogram,
+}
+
+/// One job's share.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobCounts {
+    /// Bytes transferred in all directions.
+    pub bytes: u64,
+    /// Requests completed in all directions.
+    pub ios: u64,
+    /// This job's own interval, nanoseconds.
+    pub interval_ns: u64,
+    /// CPU time of the thread in user mode in the interval, nanoseconds.
+    pub user_ns: u64,
+    /// CPU time of the thread in the kernel in the interval, nanoseconds.
+    pub system_ns: u64,
+    /// The CPU that the thread was bound to, if it was.
+    pub cpu: Option<u32>,
+}
+
+/// Progress in one step of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sample {
+    /// End of the step, nanoseconds after the interval's start.
+    pub end_ns: u64,
+    /// Bytes read in it.
+    pub read_bytes: u64,
+    /// Bytes written in it.
+    pub write_bytes: u64,
+    /// Requests completed in it.
+    pub ios: u64,
+}
+
+/// What a run ran on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetFacts {
+    /// The device spec as typed.
+    pub spec: String,
+    /// `file`, `block`, `memory`.
+    pub kind: String,
+    /// Path, where there is one.
+    pub path: Option<String>,
+    /// Usable bytes.
+    pub size_bytes: u64,
+    /// Smallest request, and alignment of offsets, that the target takes with `direct`, bytes.
+    pub logical_block_bytes: u32,
+    /// Type of the file system that holds it: `ext4`, `xfs`, ….
+    pub filesystem: Option<String>,
+    /// Its mount options.
+    pub mount_options: Option<String>,
+    /// The block devices below, nearest first: `nvme0n1p2`, `nvme0n1`.
+    pub block_devices: Vec<String>,
+    /// Model of the drive, as it names itself.
+    pub model: Option<String>,
+    /// `nvme`, `sata`, `virtio`, `loop`, `md`, …, where known.
+    pub transport: Option<String>,
+    /// Whether the kernel believes that it turns.
+    pub rotational: Option<bool>,
+}
+
+/// The machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostFacts {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `x86_64`, `aarch64`, ….
+    pub architecture: String,
+    /// Model name of the CPU.
+    pub cpu_model: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// NUMA nodes.
+    pub numa_nodes: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Frequency governor of the first CPU, where there is one.
+    pub governor: Option<String>,
+    /// The hypervisor, where one is seen (`kvm`, `vmware`, …); none on bare metal.
+    pub virtualization: Option<String>,
+    /// A container runtime, where one is seen.
+    pub container: Option<String>,
+}
+
+/// How requests were made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EngineFacts {
+    /// The engine that ran: `io_uring`, `libaio`, `psync`, `memory`.
+    pub used: String,
+    /// Why not the first choice, where `auto` had to fall back.
+    pub fallback: Option<String>,
+    /// What was in use: `fixed buffers`, `registered file`, `defer_taskrun`, `huge pages`, ….
+    pub features: Vec<String>,
+    /// How often the clock was read.
+    pub latency_clock: LatencyClock,
+    /// `tsc` or `clock_gettime`.
+    pub clock_source: String,
+}
+
+/// diskstats of one block device, after minus before (kernel, `Documentation/admin-guide/iostats.rst`).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DriveCounts {
+    /// Kernel name: `nvme0n1`.
+    pub name: String,
+    /// Reads completed.
+    pub read_ios: u64,
+    /// Reads merged with a neighbour.
+    pub read_merges: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub write_ios: u64,
+    /// Writes merged with a neighbour.
+    pub write_merges: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Discards completed.
+    pub discard_ios: u64,
+    /// Flushes completed.
+    pub flush_ios: u64,
+    /// Time during which at least one request was in flight, milliseconds.
+    pub busy_ms: u64,
+}
+
+/// One CPU, after minus before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuCounts {
+    /// Its number.
+    pub cpu: u32,
+    /// User and nice time, milliseconds.
+    pub user_ms: u64,
+    /// Kernel time, milliseconds.
+    pub system_ms: u64,
+    /// Hard and soft interrupt time, milliseconds.
+    pub irq_ms: u64,
+    /// Idle time, waiting for I/O included, milliseconds.
+    pub idle_ms: u64,
+    /// Time the hypervisor gave to others, milliseconds.
+    pub steal_ms: u64,
+    /// Device interrupts taken.
+    pub interrupts: u64,
+}
+
+impl CpuCounts {
+    /// Part of the time that was neither idle nor stolen, 0 to 1; 0 where no time passed.
+    #[must_use]
+    pub fn busy_ratio(&self) -> f64 {
+        let busy = self.user_ms + self.system_ms + self.irq_ms;
+        let all = busy + self.idle_ms + self.steal_ms;
+        if all == 0 { 0.0 } else { busy as f64 / all as f64 }
+    }
+}
+
+/// flashwright's own process, after minus before (getrusage(2)).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessCounts {
+    /// CPU time in user mode, nanoseconds.
+    pub user_ns: u64,
+    /// CPU time in the kernel, nanoseconds.
+    pub system_ns: u64,
+    /// Context switches because a thread waited.
+    pub voluntary_context_switches: u64,
+    /// Context switches because a thread was preempted.
+    pub involuntary_context_switches: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+}
+
+/// The figures that programs ask for, derived from a record's counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencySummary {
+    /// Smallest, nanoseconds.
+    pub min: u64,
+    /// Exact mean, nanoseconds.
+    pub mean: f64,
+    /// Standard deviation, nanoseconds.
+    pub stddev: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    #[serde(rename = "p99.9")]
+    pub p99_9: u64,
+    /// 99.99th percentile.
+    #[serde(rename = "p99.99")]
+    pub p99_99: u64,
+    /// Largest, nanoseconds.
+    pub max: u64,
+}
+
+impl From<&Histogram> for LatencySummary {
+    fn from(h: &Histogram) -> Self {
+        Self {
+            min: h.min(),
+            mean: h.mean(),
+            stddev: h.stddev(),
+            p50: h.percentile(50.0),
+            p90: h.percentile(90.0),
+            p95: h.percentile(95.0),
+            p99: h.percentile(99.0),
+            p99_9: h.percentile(99.9),
+            p99_99: h.percentile(99.99),
+            max: h.max(),
+        }
+    }
+}
+
+impl RunRecord {
+    /// Bytes of all directions in the interval.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.read.bytes + self.write.bytes + self.trim.bytes
+    }
+
+    /// Requests of all directions in the interval.
+    #[must_use]
+    pub fn ios(&self) -> u64 {
+        self.read.ios + self.write.ios + self.trim.ios
+    }
+
+    /// Bytes per second: the sum over the jobs of bytes by own interval, which is what they moved
+    /// while all of them were busy.
+    #[must_use]
+    pub fn bandwidth_bytes_per_s(&self) -> f64 {
+        self.rate(|job| job.bytes)
+    }
+
+    /// Requests per second, likewise.
+    #[must_use]
+    pub fn iops(&self) -> f64 {
+        self.rate(|job| job.ios)
+    }
+
+    /// Latency of all directions together.
+    #[must_use]
+    pub fn latency(&self) -> Histogram {
+        let mut all = self.read.latency.clone();
+        all.merge(&self.write.latency);
+        all.merge(&self.trim.latency);
+        all
+    }
+
+    /// Whether a warning with this code stands in the record.
+    #[must_use]
+    pub fn has_warning(&self, code: crate::WarningCode) -> bool {
+        self.warnings.iter().any(|w| w.code == code)
+    }
+
+    fn rate(&self, of: impl Fn(&JobCounts) -> u64) -> f64 {
+        self.jobs
+            .iter()
+            .filter(|job| job.interval_ns > 0)
+            .map(|job| of(job) as f64 * 1e9 / job.interval_ns as f64)
+            .sum()
+    }
+}

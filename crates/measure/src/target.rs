@@ -1,0 +1,36 @@
+//! The one thing that a sweep needs to know about a drive or a simulator: that it runs a workload.
+
+use std::error::Error;
+
+use crate::record::{RunRecord, TargetFacts};
+use crate::workload::Workload;
+
+/// Something that runs workloads and reports what was seen: a device in real time, or a described
+/// machine in virtual time.
+pub trait Target {
+    /// What it is, without running anything.
+    fn facts(&self) -> &TargetFacts;
+
+    /// Runs `workload` once.
+    ///
+    /// # Errors
+    /// [`TargetError`]; a run with failed or short requests is an error, never a record.
+    fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError>;
+}
+
+/// Why there is no record.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The workload makes no sense here; nothing was touched.
+    #[error("the workload does not fit the target")]
+    Invalid(#[source] Box<dyn Error + Send + Sync>),
+    /// The figure would lie, or data would be lost; nothing was touched.
+    #[error("refused")]
+    Refused(#[source] Box<dyn Error + Send + Sync>),
+    /// The run failed.
+    #[error("the run failed")]
+    Failed(#[source] Box<dyn Error + Send + Sync>),
+    /// Somebody asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,201 @@
+//! The ways in which a storage figure lies, each with a stable code.
+//!
+//! A code never changes its meaning and is never reused. [`WarningCode::explain`] is the single source
+//! for the documentation page, the report and the terminal; a test holds the page to it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A fact found during one run, under its code, in words that carry the evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Warning {
+    /// The stable code.
+    pub code: WarningCode,
+    /// What was seen, with its figures.
+    pub message: String,
+}
+
+impl Warning {
+    /// A warning with its evidence.
+    #[must_use]
+    pub fn new(code: WarningCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// What a code does to the figure beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Bears on how to read the figure.
+    Note,
+    /// The figure may mislead.
+    Warning,
+    /// The figure is void: it does not measure what was asked.
+    Void,
+}
+
+/// What a code means and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Explanation {
+    /// What it does to the figure.
+    pub severity: Severity,
+    /// What it means, in a sentence.
+    pub meaning: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+macro_rules! codes {
+    ($($variant:ident $code:literal $severity:ident $meaning:literal $remedy:literal)+) => {
+        /// The codes. `Display` and data give the spelling `W-…`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum WarningCode {
+            $(
+                #[doc = $meaning]
+                #[serde(rename = $code)]
+                $variant,
+            )+
+        }
+
+        impl WarningCode {
+            /// All codes, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The stable spelling.
+            #[must_use]
+            pub fn code(self) -> &'static str {
+                match self { $(Self::$variant => $code),+ }
+            }
+
+            /// Meaning, severity and remedy.
+            #[must_use]
+            pub fn explain(self) -> Explanation {
+                match self {
+                    $(Self::$variant => Explanation {
+                        severity: Severity::$severity,
+                        meaning: $meaning,
+                        remedy: $remedy,
+                    }),+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Unwritten "W-UNWRITTEN" Void
+        "Part of the target has holes or unwritten extents; the kernel answers reads of them from nothing, without asking the drive."
+        "Write the whole file first (`bench --rw=write`), or measure it knowingly with --allow-unwritten."
+    Cached "W-CACHED" Warning
+        "The block devices below the target moved fewer bytes than were asked for: the page cache answered the rest."
+        "Use --direct=1, or a working set well above the memory."
+    DirectBuffered "W-DIRECT-BUFFERED" Void
+        "O_DIRECT was asked for, but the file system served the requests through the page cache."
+        "Measure on a file system that supports O_DIRECT, or say --direct=0 and mean it."
+    Unwatched "W-UNWATCHED" Note
+        "The kernel kept no counters of the devices below the target, so caching, splitting and other users could not be ruled out."
+        "Write 1 to queue/iostats of the device, or measure on a file system with a block device below it."
+    SmallSet "W-SMALL-SET" Warning
+        "The working set is small enough to fit a cache on the way (page cache when buffered, the drive's DRAM or SLC cache when direct)."
+        "Raise --size: above twice the memory when buffered, to several GiB and at best the whole drive when direct."
+    Compressible "W-COMPRESSIBLE" Warning
+        "A layer below (zram, btrfs, ZFS, VDO) compresses or deduplicates, so the figure depends on the data written."
+        "Keep buffer_compress_percentage at your data's real value, or switch compression off below."
+    RepeatedData "W-REPEATED-DATA" Warning
+        "The target's data are zeros or repeat themselves; drives and layers that compress or deduplicate answer such reads faster."
+        "Fill it with random, block-unique data first (`bench --rw=write` does)."
+    VolatileCache "W-VOLATILE-CACHE" Note
+        "The drive has a volatile write cache and nothing flushed it: completed writes were not yet durable."
+        "Add --fdatasync=N or --end_fsync=1 for the cost of durable writes."
+    Heat "W-HEAT" Warning
+        "A drive's temperature sensor passed its warning threshold, where drives slow themselves down."
+        "Improve cooling, or read the figure as one of a hot drive."
+    Merged "W-MERGED" Warning
+        "The block layer merged neighbouring requests: the drive saw fewer and larger ones than were made."
+        "Set queue/nomerges to 2 for the test, or read the figure as one of merged requests."
+    Split "W-SPLIT" Note
+        "The block layer split requests: the drive saw more and smaller ones than were made."
+        "Keep bs at or below queue/max_sectors_kb, or raise that limit."
+    Virtual "W-VIRTUAL" Note
+        "The target is a virtual device (virtio, loop, zram, a memory drive) or the machine is a virtual one; another layer takes part in the figure."
+        "Read it as a figure of that layer; measure on bare metal for the drive's own."
+    Misaligned "W-MISALIGNED" Warning
+        "Requests are not aligned to the physical block or the partition does not begin on one, so the drive reads before it writes."
+        "Use a bs that is a multiple of the physical block, and align the partition to 1 MiB."
+    PollUnavailable "W-POLL-UNAVAILABLE" Warning
+        "hipri was asked for, but the device has no polled queues; completions came by interrupt."
+        "Load nvme with poll_queues=N, or drop hipri."
+    CpuBound "W-CPU-BOUND" Warning
+        "A load generator's thread was at least 95 % busy: the figure is the CPU's limit, not the drive's."
+        "Raise --numjobs, or read the figure as IOPS per core."
+    Steal "W-STEAL" Warning
+        "The hypervisor gave CPU time to others during the run."
+        "Repeat when the host is quieter; compare only runs with little steal."
+    Governor "W-GOVERNOR" Note
+        "The CPU frequency governor is not `performance`; clock changes add noise to latency."
+        "Set it to performance for the test."
+    Numa "W-NUMA" Warning
+        "A load generator's CPU and the drive sit on different NUMA nodes."
+        "Bind the jobs to the drive's node."
+    LinkDegraded "W-LINK-DEGRADED" Warning
+        "The drive's PCIe link runs below the speed or width that both ends support."
+        "Reseat the drive or check the slot; see `lspci -vv`."
+    BackgroundWork "W-BACKGROUND-WORK" Void
+        "An md resync, ext4 lazy initialisation, scrub or trim was under way on the drives during the run."
+        "Wait until it is done and run again."
+    SettingsDrift "W-SETTINGS-DRIFT" Void
+        "A setting of the block queue (scheduler, read-ahead, wbt, iostats, …) changed during the run."
+        "Find what changes it (tuned, udev), then run again."
+    OtherTraffic "W-OTHER-TRAFFIC" Warning
+        "The drives moved many more bytes than this run asked for: somebody else was using them."
+        "Stop the other user, or measure on a drive of your own."
+    SameOffsets "W-SAME-OFFSETS" Warning
+        "Several jobs walk the same sequential offsets, so that all but the first find their data in a cache."
+        "Leave offset_increment out (each job then gets a part of its own) or set it to the size of a part."
+    ClosedLoop "W-CLOSED-LOOP" Note
+        "Each request waited for an earlier one to finish, so these percentiles leave out the queueing that independent users would see."
+        "Use --rate_iops for the latency under a given load."
+    RateMissed "W-RATE-MISSED" Warning
+        "The target could not keep the rate asked for; the queue grew, and latency from the intended start grew with it."
+        "Lower rate_iops, or raise iodepth."
+    EngineFallback "W-ENGINE-FALLBACK" Note
+        "ioengine=auto could not have its first choice."
+        "The message names the reason; on enterprise kernels see kernel.io_uring_disabled."
+    Unsteady "W-UNSTEADY" Warning
+        "Bandwidth moved by more than 20 % within the measured interval, or along a slope of more than 10 %."
+        "Raise --ramp_time and --runtime, and precondition the drive before writing tests."
+    ShortRun "W-SHORT-RUN" Warning
+        "The interval holds too few requests for its figures to be more than an anecdote."
+        "Raise --runtime or --size."
+    Unpreconditioned "W-UNPRECONDITIONED" Note
+        "The drive was not brought into its steady state first (SNIA: twice its capacity written), so writes may run at the speed of a fresh drive."
+        "Precondition the drive before comparing write figures between drives."
+    FewBlocks "W-FEW-BLOCKS" Warning
+        "The region holds fewer blocks than eight times the requests in flight, so requests often meet on the same block."
+        "Raise --size, or lower --iodepth."
+    VerifyPartial "W-VERIFY-PARTIAL" Note
+        "The run ended before verification had read back everything that was written."
+        "Raise --runtime, or lower --size."
+}
+
+impl std::fmt::Display for WarningCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_spelled_alike_in_data() {
+        let mut seen = std::collections::HashSet::new();
+        for code in WarningCode::ALL {
+            assert!(code.code().starts_with("W-"), "{code}");
+            assert!(seen.insert(code.code()), "{code} is used twice");
+            assert_eq!(serde_json::to_string(code).unwrap(), format!("\"{code}\""));
+        }
+    }
+}

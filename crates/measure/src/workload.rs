@@ -1,0 +1,548 @@
+//! What to run, in fio's words.
+//!
+//! A [`Workload`] names no device: the same one runs on a drive, a stripe or a simulated machine.
+//! Every field means what the fio option of that name means (fio(1), version 3.33), and where
+//! flashwright goes further the field's comment says so. [`Workload::validate`] is called by whoever
+//! runs it, so a contradictory workload never reaches a device.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+/// The direction and order of the requests: fio's `rw`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rw {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Reads at random offsets.
+    RandRead,
+    /// Writes at random offsets.
+    RandWrite,
+    /// A sequential mix of reads and writes in the proportion `rwmixread`.
+    #[serde(alias = "readwrite")]
+    Rw,
+    /// A random mix of reads and writes in the proportion `rwmixread`.
+    RandRw,
+    /// Sequential discards: `BLKDISCARD` on a block device, a punched hole in a file.
+    Trim,
+    /// Discards at random offsets.
+    RandTrim,
+}
+
+impl Rw {
+    /// All spellings, in the order in which the help lists them.
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Write,
+        Self::RandRead,
+        Self::RandWrite,
+        Self::Rw,
+        Self::RandRw,
+        Self::Trim,
+        Self::RandTrim,
+    ];
+
+    /// The word a user types.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::RandRead => "randread",
+            Self::RandWrite => "randwrite",
+            Self::Rw => "rw",
+            Self::RandRw => "randrw",
+            Self::Trim => "trim",
+            Self::RandTrim => "randtrim",
+        }
+    }
+
+    /// The meaning of a word a user typed, `readwrite` included.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        if word == "readwrite" {
+            return Some(Self::Rw);
+        }
+        Self::ALL.into_iter().find(|rw| rw.word() == word)
+    }
+
+    /// Whether offsets are drawn at random.
+    #[must_use]
+    pub fn is_random(self) -> bool {
+        matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim)
+    }
+
+    /// Whether any request reads.
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::RandRead | Self::Rw | Self::RandRw)
+    }
+
+    /// Whether any request writes or discards, so that what is on the device changes.
+    #[must_use]
+    pub fn modifies(self) -> bool {
+        !matches!(self, Self::Read | Self::RandRead)
+    }
+
+    /// Whether any request writes data.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::RandWrite | Self::Rw | Self::RandRw)
+    }
+}
+
+/// The engine asked for: fio's `ioengine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IoEngine {
+    /// The fastest that this kernel allows: io_uring, then libaio, then psync; the record says why.
+    #[default]
+    Auto,
+    /// io_uring(7).
+    #[serde(rename = "io_uring", alias = "iouring")]
+    IoUring,
+    /// The kernel's native asynchronous I/O, io_submit(2).
+    Libaio,
+    /// pread(2) and pwrite(2) on one thread for each unit of depth.
+    Psync,
+}
+
+impl IoEngine {
+    /// The word a user types.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::IoUring => "io_uring",
+            Self::Libaio => "libaio",
+            Self::Psync => "psync",
+        }
+    }
+
+    /// The meaning of a word a user typed.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Auto, Self::IoUring, Self::Libaio, Self::Psync].into_iter().find(|e| e.word() == word)
+    }
+}
+
+/// How random offsets are drawn: fio's `random_distribution`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RandomDistribution {
+    /// Every block is as likely as any other.
+    #[default]
+    Random,
+    /// Block of rank k with probability ∝ 1/k^θ; θ as in fio, for instance 1.2.
+    Zipf(f64),
+    /// A power law with exponent h in (0, 1), as in fio; smaller is more skewed.
+    Pareto(f64),
+}
+
+/// The checksum in the header of each written block: fio's `verify`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// CRC-32C, in hardware where there is any.
+    Crc32c,
+    /// xxh3-64, faster in software.
+    Xxh3,
+}
+
+/// When arrivals are due under `rate_iops`: fio's `rate_process`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RateProcess {
+    /// At equal distances.
+    #[default]
+    Linear,
+    /// With exponential gaps, as requests from many independent users arrive.
+    Poisson,
+}
+
+/// How often the clock is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LatencyClock {
+    /// Once a submitted batch and once a reaped group: a request's latency is exact to within the
+    /// time between two reaps. No cost a request.
+    #[default]
+    Batch,
+    /// Once a request, at submission and at completion; every request is submitted by itself.
+    Each,
+}
+
+/// One block size and its share of the requests, in percent: an entry of fio's `bssplit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeShare {
+    /// Block size in bytes.
+    #[serde(with = "words::size")]
+    #[schemars(with = "u64")]
+    pub bs: u64,
+    /// Share of the requests, 1–100 percent.
+    pub percent: u8,
+}
+
+/// A workload: everything about a run except where it runs. See the module's argument.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workload {
+    /// A name for reports; empty where none was given.
+    pub name: String,
+    /// Direction and order.
+    pub rw: Rw,
+    /// Block size in bytes.
+    #[serde(with = "words::size")]
+    #[schemars(with = "u64")]
+    pub bs: u64,
+    /// Several block sizes with shares that add up to 100; takes the place of `bs` where not empty.
+    pub bssplit: Vec<SizeShare>,
+    /// Requests kept in flight by each job.
+    pub iodepth: u32,
+    /// The most requests handed to the kernel at once. 0 leaves it to the runner: 32 where they are served
+    /// at once, from a cache; otherwise a 32nd of the depth, 4 to 16.
+    pub iodepth_batch: u32,
+    /// The fewest completions to wait for at once (fio's `iodepth_batch_complete_min`), 1 or more.
+    pub iodepth_batch_complete_min: u32,
+    /// Identical jobs, each a thread with a seed of its own.
+    pub numjobs: u32,
+    /// Percentage of reads in a mix.
+    pub rwmixread: u8,
+    /// Requests a second that *each job* is to start, whether or not earlier ones are done: an open
+    /// loop. Latency then counts from the intended start.
+    pub rate_iops: Option<u64>,
+    /// Bytes a second that each job is to start; an open loop as well.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub rate: Option<u64>,
+    /// When arrivals are due under a rate.
+    pub rate_process: RateProcess,
+    /// How long to measure, ramp excluded. In seconds in data.
+    #[serde(with = "words::seconds::option")]
+    #[schemars(with = "Option<f64>")]
+    pub runtime: Option<Duration>,
+    /// Go on for the whole `runtime`, over the region again if need be. Without it the run ends as
+    /// soon as each job has moved `size` bytes.
+    pub time_based: bool,
+    /// How long to run before measuring. In seconds in data. Even at 0 the queue is filled once.
+    #[serde(with = "words::seconds")]
+    #[schemars(with = "f64")]
+    pub ramp_time: Duration,
+    /// Bytes of the target that are used; the whole of it where left out.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub size: Option<u64>,
+    /// Where the used part begins.
+    #[serde(with = "words::size")]
+    #[schemars(with = "u64")]
+    pub offset: u64,
+    /// How far job n+1's region begins after job n's. Where left out the region is divided among
+    /// the jobs, so that no two walk the same offsets (fio lets them).
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub offset_increment: Option<u64>,
+    /// How random offsets are drawn.
+    pub random_distribution: RandomDistribution,
+    /// Draw each random offset afresh, instead of visiting every block once before any again.
+    pub norandommap: bool,
+    /// Seed of every random choice of the run; job n adds n.
+    pub randseed: u64,
+    /// Put a header with checksum, offset and generation into each written block, and check it when
+    /// read: after a writing run by reading everything back, in a reading run as it goes.
+    pub verify: Option<Verify>,
+    /// How much of each written buffer compresses away, 0–100 percent.
+    pub buffer_compress_percentage: u8,
+    /// Bypass the page cache (O_DIRECT).
+    pub direct: bool,
+    /// Engine asked for.
+    pub ioengine: IoEngine,
+    /// Poll the device for completions (fio's `hipri`, IORING_SETUP_IOPOLL).
+    pub hipri: bool,
+    /// Let a kernel thread submit (fio's `sqthread_poll`, IORING_SETUP_SQPOLL).
+    pub sqthread_poll: bool,
+    /// fdatasync(2) after this many writes of a job; 0 for never.
+    pub fdatasync: u32,
+    /// fsync(2) at the end of a writing job, inside the measured time (fio's `end_fsync`).
+    pub end_fsync: bool,
+    /// How often the clock is read.
+    pub latency_clock: LatencyClock,
+}
+
+impl Default for Workload {
+    /// fio's defaults, but `direct` on, and depth, size and time that show a drive something.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            rw: Rw::RandRead,
+            bs: 4096,
+            bssplit: Vec::new(),
+            iodepth: 1,
+            iodepth_batch: 0,
+            iodepth_batch_complete_min: 1,
+            numjobs: 1,
+            rwmixread: 50,
+            rate_iops: None,
+            rate: None,
+            rate_process: RateProcess::Linear,
+            runtime: None,
+            time_based: false,
+            ramp_time: Duration::ZERO,
+            size: None,
+            offset: 0,
+            offset_increment: None,
+            random_distribution: RandomDistribution::Random,
+            norandommap: false,
+            randseed: 0x666c_6173_6821,
+            verify: None,
+            buffer_compress_percentage: 0,
+            direct: true,
+            ioengine: IoEngine::Auto,
+            hipri: false,
+            sqthread_poll: false,
+            fdatasync: 0,
+            end_fsync: false,
+            latency_clock: LatencyClock::Batch,
+        }
+    }
+}
+
+/// A workload that contradicts itself. The message names the option and its value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{option}={value}: {reason}")]
+pub struct InvalidWorkload {
+    /// The option at fault, in fio's spelling.
+    pub option: &'static str,
+    /// Its value, as it would be typed.
+    pub value: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+    /// What to do instead.
+    pub hint: &'static str,
+}
+
+impl Workload {
+    /// The largest request, in bytes.
+    #[must_use]
+    pub fn max_bs(&self) -> u64 {
+        self.bssplit.iter().map(|s| s.bs).max().unwrap_or(self.bs)
+    }
+
+    /// The smallest request, in bytes; all offsets are multiples of it.
+    #[must_use]
+    pub fn min_bs(&self) -> u64 {
+        self.bssplit.iter().map(|s| s.bs).min().unwrap_or(self.bs)
+    }
+
+    /// Whether requests start on a schedule instead of when earlier ones end.
+    #[must_use]
+    pub fn is_open_loop(&self) -> bool {
+        self.rate_iops.is_some() || self.rate.is_some()
+    }
+
+    /// One line for people: `randread 4 KiB, depth 32, 2 jobs`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut line = format!("{} ", self.rw.word());
+        if self.bssplit.is_empty() {
+            line += &units::bytes(self.bs);
+        } else {
+            line += "mixed sizes";
+        }
+        line += &format!(", depth {}", self.iodepth);
+        if self.numjobs > 1 {
+            line += &format!(", {} jobs", self.numjobs);
+        }
+        if !self.direct {
+            line += ", buffered";
+        }
+        line
+    }
+
+    /// Checks that the options agree with each other.
+    ///
+    /// # Errors
+    /// [`InvalidWorkload`] naming the first option that cannot be honoured.
+    pub fn validate(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if self.min_bs() == 0 {
+            return bad("bs", "0".into(), "a block has at least one byte", "try --bs=4k");
+        }
+        if self.max_bs() > 1 << 30 {
+            return bad("bs", units::bytes_short(self.max_bs()), "a block has at most 1g", "try --bs=4m");
+        }
+        if self.iodepth == 0 || self.iodepth > 32_768 {
+            return bad("iodepth", self.iodepth.to_string(), "must be 1 to 32768", "try --iodepth=32");
+        }
+        if self.numjobs == 0 || self.numjobs > 4096 {
+            return bad("numjobs", self.numjobs.to_string(), "must be 1 to 4096", "try --numjobs=1");
+        }
+        if self.rwmixread > 100 {
+            return bad("rwmixread", self.rwmixread.to_string(), "must be 0 to 100", "a percentage of reads");
+        }
+        if self.buffer_compress_percentage > 100 {
+            let value = self.buffer_compress_percentage.to_string();
+            return bad("buffer_compress_percentage", value, "must be 0 to 100", "0 is incompressible");
+        }
+        if !self.bssplit.is_empty() && self.bssplit.iter().map(|s| u32::from(s.percent)).sum::<u32>() != 100 {
+            let value = self.bssplit_word();
+            return bad("bssplit", value, "the percentages must add up to 100", "for instance 4k/60:64k/40");
+        }
+        if self.bssplit.iter().any(|s| s.bs % self.min_bs() != 0) {
+            let value = self.bssplit_word();
+            return bad(
+                "bssplit",
+                value,
+                "each size must be a multiple of the smallest",
+                "for instance 4k/60:64k/40",
+            );
+        }
+        if self.iodepth_batch > self.iodepth {
+            let value = self.iodepth_batch.to_string();
+            return bad(
+                "iodepth_batch",
+                value,
+                "must not exceed iodepth",
+                "leave it out, or raise --iodepth",
+            );
+        }
+        if self.iodepth_batch_complete_min == 0 || self.iodepth_batch_complete_min > self.iodepth {
+            let value = self.iodepth_batch_complete_min.to_string();
+            return bad("iodepth_batch_complete_min", value, "must be 1 to iodepth", "leave it out");
+        }
+        if self.rate_iops == Some(0) || self.rate == Some(0) {
+            return bad(
+                "rate_iops",
+                "0".into(),
+                "a rate must be above zero",
+                "leave it out for a closed loop",
+            );
+        }
+        if self.rate_iops.is_some() && self.rate.is_some() {
+            let value = self.rate_iops.unwrap_or_default().to_string();
+            return bad("rate_iops", value, "cannot be combined with rate", "give one of the two");
+        }
+        if self.runtime == Some(Duration::ZERO) {
+            return bad("runtime", "0".into(), "must be above zero", "try --runtime=5s");
+        }
+        if self.time_based && self.runtime.is_none() {
+            return bad("time_based", "1".into(), "needs a runtime", "add --runtime=5s");
+        }
+        if self.size.is_some_and(|size| size < self.max_bs()) {
+            let value = units::bytes_short(self.size.unwrap_or_default());
+            return bad("size", value, "is smaller than one block", "raise --size or lower --bs");
+        }
+        self.validate_distribution()?;
+        self.validate_verify()
+    }
+
+    fn validate_distribution(&self) -> Result<(), InvalidWorkload> {
+        let (value, reason, hint) = match self.random_distribution {
+            RandomDistribution::Zipf(theta) if !(theta > 0.0 && theta < 10.0 && theta != 1.0) => {
+                (format!("zipf:{theta}"), "theta must lie in (0, 10) and not be 1", "try zipf:1.2")
+            }
+            RandomDistribution::Pareto(h) if !(h > 0.0 && h < 1.0) => {
+                (format!("pareto:{h}"), "h must lie in (0, 1)", "try pareto:0.2")
+            }
+            _ => return Ok(()),
+        };
+        Err(InvalidWorkload { option: "random_distribution", value, reason, hint })
+    }
+
+    /// Verification knows which generation each block must hold only where each block is visited
+    /// once a pass, so anything that repeats blocks within a pass is refused.
+    fn validate_verify(&self) -> Result<(), InvalidWorkload> {
+        let Some(verify) = self.verify else { return Ok(()) };
+        let value = match verify {
+            Verify::Crc32c => "crc32c",
+            Verify::Xxh3 => "xxh3",
+        };
+        let problem = if self.min_bs() < 512 {
+            Some(("needs blocks of at least 512 bytes", "raise --bs"))
+        } else if !self.bssplit.is_empty() {
+            Some(("needs one block size", "give --bs instead of --bssplit"))
+        } else if matches!(self.rw, Rw::Rw | Rw::RandRw | Rw::Trim | Rw::RandTrim) {
+            Some(("needs rw=read, write, randread or randwrite", "write first, then read with verify"))
+        } else if self.rw.is_random()
+            && (self.norandommap || self.random_distribution != RandomDistribution::Random)
+        {
+            Some((
+                "cannot tell stale from fresh where blocks repeat",
+                "drop norandommap and random_distribution",
+            ))
+        } else if self.buffer_compress_percentage > 0 {
+            Some(("cannot be combined with buffer_compress_percentage", "give one of the two"))
+        } else {
+            None
+        };
+        match problem {
+            Some((reason, hint)) => {
+                Err(InvalidWorkload { option: "verify", value: value.into(), reason, hint })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn bssplit_word(&self) -> String {
+        let entries: Vec<String> =
+            self.bssplit.iter().map(|s| format!("{}/{}", units::bytes_short(s.bs), s.percent)).collect();
+        entries.join(":")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_a_valid_workload() {
+        assert_eq!(Workload::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_workload_reads_back_from_its_own_data() {
+        let workload = Workload {
+            runtime: Some(Duration::from_millis(500)),
+            random_distribution: RandomDistribution::Zipf(1.2),
+            bssplit: vec![SizeShare { bs: 4096, percent: 60 }, SizeShare { bs: 65536, percent: 40 }],
+            ..Workload::default()
+        };
+        let text = toml::to_string(&workload).expect("serialises");
+        assert_eq!(toml::from_str::<Workload>(&text).expect("reads back"), workload);
+    }
+
+    #[test]
+    fn files_may_use_the_spelling_of_people() {
+        let workload: Workload =
+            toml::from_str("rw = \"randwrite\"\nbs = \"64k\"\nruntime = \"1500ms\"\nsize = \"1g\"")
+                .expect("reads");
+        assert_eq!((workload.bs, workload.size), (65536, Some(1 << 30)));
+        assert_eq!(workload.runtime, Some(Duration::from_millis(1500)));
+        let error = toml::from_str::<Workload>("blocksize = 4").unwrap_err().to_string();
+        assert!(error.contains("blocksize"), "{error}");
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let cases = [
+            (Workload { bs: 0, ..Workload::default() }, "bs"),
+            (Workload { iodepth: 0, ..Workload::default() }, "iodepth"),
+            (Workload { time_based: true, ..Workload::default() }, "time_based"),
+            (Workload { size: Some(512), ..Workload::default() }, "size"),
+            (Workload { rate_iops: Some(1), rate: Some(1), ..Workload::default() }, "rate_iops"),
+            (Workload { verify: Some(Verify::Xxh3), norandommap: true, ..Workload::default() }, "verify"),
+            (
+                Workload { random_distribution: RandomDistribution::Zipf(1.0), ..Workload::default() },
+                "random_distribution",
+            ),
+        ];
+        for (workload, option) in cases {
+            assert_eq!(workload.validate().unwrap_err().option, option);
+        }
+    }
+}
