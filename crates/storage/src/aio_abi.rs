@@ -1,0 +1,36 @@
+//! The memory layout of Linux's native asynchronous I/O, from the kernel's `include/uapi/linux/aio_abi.h`.
+
+/// `struct iocb`: one request.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Iocb {
+    pub data: u64,
+    /// `aio_key` and `aio_rw_flags`, whose order depends on the byte order; both stay 0.
+    pub key_and_rw_flags: u64,
+    pub opcode: u16,
+    pub priority: i16,
+    pub fd: u32,
+    pub buffer: u64,
+    pub bytes: u64,
+    pub offset: i64,
+    pub reserved: u64,
+    pub flags: u32,
+    pub event_fd: u32,
+}
+
+/// `struct io_event`: one completion.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct IoEvent {
+    pub data: u64,
+    pub object: u64,
+    pub result: i64,
+    pub result_2: i64,
+}
+
+const _: () = assert!(size_of::<Iocb>() == 64);
+const _: () = assert!(size_of::<IoEvent>() == 32);
+
+pub const CMD_PREAD: u16 = 0;
+pub const CMD_PWRITE: u16 = 1;
+pub const CMD_FDSYNC: u16 = 3;

@@ -1,0 +1,117 @@
+//! One [`Device`] for files, block devices and memory.
+//!
+//! [`open`] turns a [`DeviceSpec`] into a device. What it hands out keeps three promises: the bounds and
+//! alignment in [`Geometry`] are what the kernel will accept; a device that is
+//! [`writable`](Device::is_writable) may be written without destroying what nobody gave up
+//! ([`crate::safety`]); and a file opened to be read was written throughout, unless that was waived
+//! ([`crate::extents`]).
+
+mod block;
+mod channel;
+mod contents;
+mod error;
+mod file;
+mod mark;
+mod memory_device;
+mod open;
+mod options;
+mod scratch;
+pub(crate) mod sys;
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+pub use crate::spec::{DeviceSpec, SpecError};
+pub(crate) use channel::AlignedBuffer;
+pub use error::{OpenError, OpenErrorClass};
+pub(crate) use memory_device::available_memory;
+pub use open::{check_written, open};
+pub(crate) use open::{failed, open_error};
+pub use options::{Access, OpenOptions};
+pub use scratch::ScratchFile;
+pub use sys::space;
+
+/// What kind of thing a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A regular file on a mounted file system.
+    File,
+    /// A block device.
+    Block,
+    /// Memory of this process.
+    Memory,
+}
+
+impl DeviceKind {
+    /// The word used in records: `file`, `block`, `memory`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Block => "block",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// What a device asks of requests, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Smallest unit that can be read or written; offsets and lengths of direct requests are
+    /// multiples of it. 1 where the device is not opened for direct I/O.
+    pub logical_block: u32,
+    /// Unit that the medium writes without reading first.
+    pub physical_block: u32,
+    /// Alignment of buffers for direct requests.
+    pub memory_alignment: u32,
+}
+
+/// Something of a fixed size that can be read and written at offsets.
+///
+/// `read_at` and `write_at` are the plain synchronous path (laying files, labels, checks). What is
+/// measured goes through an engine, which needs the [`fd`](Device::fd).
+pub trait Device: Send + Sync + Debug {
+    /// The device spec as it was typed.
+    fn spec(&self) -> &str;
+    /// What it is.
+    fn kind(&self) -> DeviceKind;
+    /// Where it is, if it has a name in the file system.
+    fn path(&self) -> Option<&Path>;
+    /// Usable bytes.
+    fn size(&self) -> u64;
+    /// What it asks of requests.
+    fn geometry(&self) -> Geometry;
+    /// Whether it was opened with O_DIRECT.
+    fn is_direct(&self) -> bool;
+    /// Whether it may be written.
+    fn is_writable(&self) -> bool;
+    /// The descriptor that engines drive. Open for the device's whole life.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// The bytes themselves, where the device is memory; engines then copy instead of asking the kernel.
+    fn memory(&self) -> Option<&crate::memory::SharedMemory> {
+        None
+    }
+    /// Reads exactly `buffer.len()` bytes at `offset`.
+    ///
+    /// # Errors
+    /// The kernel's, or `UnexpectedEof` where the device ends first.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `buffer` at `offset`.
+    ///
+    /// # Errors
+    /// The kernel's, or `WriteZero` where the device ends first.
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes completed writes durable (fdatasync(2)).
+    ///
+    /// # Errors
+    /// The kernel's. After a failure nothing may be assumed about earlier writes, and calling again
+    /// does not help (`docs/faults.md`).
+    fn sync_data(&self) -> io::Result<()>;
+    /// Gives the range back to the medium: BLKDISCARD on a block device, a punched hole in a file.
+    ///
+    /// # Errors
+    /// The kernel's; `EOPNOTSUPP` where the device cannot discard.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+}

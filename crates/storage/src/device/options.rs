@@ -1,0 +1,64 @@
+//! How a device is to be opened.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Whether the device will be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Access {
+    /// Reads only. Nothing is claimed, and nothing can be changed.
+    #[default]
+    ReadOnly,
+    /// Reads and writes. Block devices are claimed exclusively, and nothing that may hold data is
+    /// written unless it is named in [`OpenOptions::destroy`].
+    ReadWrite,
+}
+
+impl Access {
+    /// For messages: `reading`, `writing`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "reading",
+            Self::ReadWrite => "writing",
+        }
+    }
+
+    /// Whether writes are possible.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        self == Self::ReadWrite
+    }
+}
+
+/// How a device is to be opened. The default reads buffered, and refuses regions never written.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// Bypass the page cache (O_DIRECT). Memory has none, and ignores it.
+    pub direct: bool,
+    /// Whether it will be written.
+    pub access: Access,
+    /// The devices and files whose contents the user has given up, by any of their names. It lifts the
+    /// refusal of old data on exactly those, never the refusal of what is mounted, held or open.
+    pub destroy: Vec<PathBuf>,
+    /// Read regions of files that were never written. Only what is opened to be read only is looked
+    /// at; a region that is first written and then read is checked with
+    /// [`check_written`](super::check_written).
+    pub allow_unwritten: bool,
+    /// The bytes that will be read, where not all of the device.
+    pub region: Option<Range<u64>>,
+}
+
+impl OpenOptions {
+    /// For reading only, directly.
+    #[must_use]
+    pub fn reading() -> Self {
+        Self { direct: true, ..Self::default() }
+    }
+
+    /// For reading and writing, directly.
+    #[must_use]
+    pub fn writing() -> Self {
+        Self { direct: true, access: Access::ReadWrite, ..Self::default() }
+    }
+}

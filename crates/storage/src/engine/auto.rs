@@ -1,0 +1,175 @@
+//! Which engine to use, and why not the first choice.
+//!
+//! `auto` tries io_uring, then libaio, then psync, by really opening each: what a container, a
+//! seccomp filter or `kernel.io_uring_disabled` forbids shows only then. The reason for each step
+//! down is kept for the record. A memory device is copied to and from directly.
+//!
+//! Two kinds of error end the search, because no other engine would mend them: a configuration that is
+//! wrong, and memory for the buffers that cannot be had.
+
+use std::io;
+use std::sync::Arc;
+
+use super::slots::{CONFIGURE, MAP_BUFFERS};
+use super::{EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Psync};
+use crate::device::{Device, DeviceKind};
+use crate::kernel::{Kernel, Linux};
+use crate::uring_abi::Params;
+
+/// The engine asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum EngineChoice {
+    /// The fastest that works.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    IoUring,
+    /// libaio or nothing.
+    Libaio,
+    /// psync.
+    Psync,
+}
+
+/// The engines, for callers that decide at run time and then dispatch once.
+#[derive(Debug)]
+pub enum AnyEngine<K: Kernel + Send + Sync = Linux> {
+    /// io_uring(7).
+    IoUring(IoUring<K>),
+    /// Native asynchronous I/O.
+    Libaio(Libaio<K>),
+    /// Plain calls.
+    Psync(Psync<K>),
+    /// Copying.
+    Memory(MemoryCopy),
+}
+
+/// Why `auto` did not get its first choice, in words: `io_uring: … (kernel.io_uring_disabled=2)`.
+pub type Fallback = Option<String>;
+
+/// Opens the engine asked for.
+///
+/// # Errors
+/// [`EngineError`] of the engine asked for; with `auto`, of a wrong configuration, of buffers that cannot
+/// be had, or of psync where even that cannot be opened.
+pub fn open(
+    choice: EngineChoice,
+    device: &Arc<dyn Device>,
+    config: &EngineConfig,
+) -> Result<(AnyEngine, Fallback), EngineError> {
+    open_with_kernel(&Linux, choice, device, config)
+}
+
+/// Opens the engine asked for through `kernel`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_kernel<K: Kernel + Send + Sync>(
+    kernel: &K,
+    choice: EngineChoice,
+    device: &Arc<dyn Device>,
+    config: &EngineConfig,
+) -> Result<(AnyEngine<K>, Fallback), EngineError> {
+    let io_uring =
+        || IoUring::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::IoUring);
+    let libaio = || Libaio::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::Libaio);
+    let psync = || Psync::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::Psync);
+    match choice {
+        EngineChoice::IoUring => Ok((io_uring()?, None)),
+        EngineChoice::Libaio => Ok((libaio()?, None)),
+        EngineChoice::Psync => Ok((psync()?, None)),
+        EngineChoice::Auto if device.kind() == DeviceKind::Memory => {
+            Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
+        }
+        EngineChoice::Auto => {
+            let mut refused = match io_uring() {
+                Ok(engine) => return Ok((engine, None)),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => why_no_io_uring(&error, &disabled_level()),
+            };
+            match libaio() {
+                Ok(engine) => return Ok((engine, Some(refused))),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => refused.push_str(&format!("; {}", why_no_libaio(&error))),
+            }
+            Ok((psync()?, Some(refused)))
+        }
+    }
+}
+
+/// Whether no other engine would fare better.
+fn is_final(error: &EngineError) -> bool {
+    matches!(error.operation, CONFIGURE | MAP_BUFFERS)
+}
+
+/// What `kernel.io_uring_disabled` is set to; empty on kernels without it (before 6.6).
+fn disabled_level() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default().trim().to_owned()
+}
+
+/// The reason in the words of whoever can change it.
+fn why_no_io_uring(error: &EngineError, disabled: &str) -> String {
+    let reason = match (error.source.raw_os_error(), disabled) {
+        (Some(libc::ENOSYS), _) => "this kernel has none, or a seccomp filter hides it".to_owned(),
+        (Some(libc::EPERM | libc::EACCES), level @ ("1" | "2")) => {
+            format!("kernel.io_uring_disabled={level}")
+        }
+        (Some(libc::EPERM | libc::EACCES), _) => "forbidden, probably by a seccomp filter".to_owned(),
+        (Some(libc::ENOMEM), _) => "no lockable memory for the ring (RLIMIT_MEMLOCK, ulimit -l)".to_owned(),
+        _ => format!("{}: {}", error.operation, error.source),
+    };
+    format!("io_uring: {reason}")
+}
+
+/// As [`why_no_io_uring`].
+fn why_no_libaio(error: &EngineError) -> String {
+    let reason = match error.source.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has none, or a seccomp filter hides it".to_owned(),
+        Some(libc::EPERM | libc::EACCES) => "forbidden, probably by a seccomp filter".to_owned(),
+        Some(libc::EAGAIN) => "fs.aio-max-nr is used up".to_owned(),
+        _ => format!("{}: {}", error.operation, error.source),
+    };
+    format!("libaio: {reason}")
+}
+
+/// For each engine whether this process may use it, and if not, why.
+pub fn availability() -> [(&'static str, Result<(), String>); 3] {
+    availability_with_kernel(&Linux)
+}
+
+/// The same, as `kernel` has it.
+pub fn availability_with_kernel<K: Kernel>(kernel: &K) -> [(&'static str, Result<(), String>); 3] {
+    let failed = |engine, operation| move |source: io::Error| EngineError { engine, operation, source };
+    let io_uring = kernel
+        .io_uring_setup(1, &mut Params::default())
+        .map(drop)
+        .map_err(failed("io_uring", "io_uring_setup"))
+        .map_err(|error| why_no_io_uring(&error, &disabled_level()));
+    let libaio = kernel
+        .io_setup(1)
+        .and_then(|context| kernel.io_destroy(context))
+        .map_err(failed("libaio", "io_setup"))
+        .map_err(|error| why_no_libaio(&error));
+    [("io_uring", io_uring), ("libaio", libaio), ("psync", Ok(()))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_names_what_can_be_changed() {
+        let error = |errno| EngineError {
+            engine: "io_uring",
+            operation: "io_uring_setup",
+            source: io::Error::from_raw_os_error(errno),
+        };
+        assert_eq!(why_no_io_uring(&error(libc::EPERM), "2"), "io_uring: kernel.io_uring_disabled=2");
+        assert_eq!(why_no_io_uring(&error(libc::EPERM), "1"), "io_uring: kernel.io_uring_disabled=1");
+        assert!(why_no_io_uring(&error(libc::EPERM), "0").contains("seccomp"));
+        assert!(why_no_io_uring(&error(libc::EPERM), "").contains("seccomp"));
+        assert!(why_no_io_uring(&error(libc::ENOSYS), "").contains("this kernel has none"));
+        assert!(why_no_io_uring(&error(libc::ENOMEM), "0").contains("RLIMIT_MEMLOCK"));
+        assert!(why_no_io_uring(&error(libc::EMFILE), "0").starts_with("io_uring: io_uring_setup: "));
+        assert!(why_no_libaio(&error(libc::EAGAIN)).contains("fs.aio-max-nr"));
+    }
+}

@@ -1,0 +1,117 @@
+//! The engine of memory devices: a copy, without the kernel.
+//!
+//! Requests are done inside [`submit`](Engine::submit), in order. The device's bytes may be shared
+//! with other threads and with the kernel; [`SharedMemory`](crate::memory::SharedMemory) says why
+//! copying from and to them is sound.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::slots::{CONFIGURE, Outcome, Slots, answered_by_slots, discard};
+use super::{Engine, EngineConfig, EngineError, Op, RequestFailure};
+use crate::device::Device;
+
+const NAME: &str = "memory";
+
+/// An engine that copies.
+#[derive(Debug)]
+pub struct MemoryCopy {
+    slots: Slots,
+    queued: Vec<u32>,
+    finished: VecDeque<(u32, i64)>,
+}
+
+impl MemoryCopy {
+    /// Opens the engine for a device that is memory.
+    ///
+    /// # Errors
+    /// [`EngineError`] where the device is no memory, or buffers cannot be had.
+    pub fn new(device: Arc<dyn Device>, config: &EngineConfig) -> Result<Self, EngineError> {
+        if device.memory().is_none() {
+            let message = format!("{} is not memory", device.spec());
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, message);
+            return Err(EngineError { engine: NAME, operation: CONFIGURE, source });
+        }
+        Ok(Self { slots: Slots::new(NAME, device, config)?, queued: Vec::new(), finished: VecDeque::new() })
+    }
+
+    /// Does one request; bytes transferred, or `-errno`.
+    fn perform(&self, slot: u32) -> i64 {
+        let request = self.slots.prepared(slot);
+        let device = &self.slots.device;
+        let memory = device.memory().expect("checked when the engine was opened");
+        let left = device.size().saturating_sub(request.offset);
+        let bytes = left.min(u64::from(request.length)) as usize;
+        if bytes == 0 && matches!(request.op, Op::Read) {
+            return 0;
+        }
+        let buffer = self.slots.arena().slot(slot).as_ptr();
+        match request.op {
+            Op::Read => {
+                // SAFETY: the slot is in flight, so its buffer is this request's alone, and bytes ≤ length
+                // ≤ the slot's size.
+                let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, bytes) };
+                if memory.copy_out(request.offset, buffer).is_err() {
+                    return -i64::from(libc::EINVAL);
+                }
+            }
+            Op::Write if !device.is_writable() => return -i64::from(libc::EBADF),
+            Op::Write => {
+                // SAFETY: as above.
+                let buffer = unsafe { std::slice::from_raw_parts(buffer, bytes) };
+                if memory.copy_in(request.offset, buffer).is_err() {
+                    return -i64::from(libc::EINVAL);
+                }
+            }
+            Op::Trim => return discard(&**device, request.offset, request.length),
+            Op::SyncData => return 0,
+        }
+        bytes as i64
+    }
+}
+
+impl Engine for MemoryCopy {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn features(&self) -> Vec<String> {
+        self.slots.page_feature().into_iter().collect()
+    }
+
+    answered_by_slots!();
+
+    fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        self.slots.begin(slot, op, offset, length);
+        self.queued.push(slot);
+    }
+
+    fn submit(&mut self, _min_complete: u32, _timeout: Option<Duration>) -> Result<(), EngineError> {
+        // Taken out first: a device that panics must not have its earlier requests made twice.
+        let mut queued = std::mem::take(&mut self.queued);
+        for slot in queued.drain(..) {
+            let result = self.perform(slot);
+            self.finished.push_back((slot, result));
+        }
+        self.queued = queued;
+        Ok(())
+    }
+
+    fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
+        let mut reaped = 0;
+        // Each is struck off before the caller hears of it, should the caller's code panic.
+        while let Some((slot, result)) = self.finished.pop_front() {
+            match self.slots.finish(slot, result) {
+                Outcome::Done => on_complete(slot, Ok(())),
+                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+                Outcome::Retry => {
+                    self.queued.push(slot);
+                    continue;
+                }
+            }
+            reaped += 1;
+        }
+        reaped
+    }
+}

@@ -1,0 +1,315 @@
+//! The kernel's native asynchronous I/O: io_submit(2) and io_getevents(2), batched.
+//!
+//! Named for the library whose calls everybody knows it by; the calls are made directly. Without
+//! O_DIRECT the kernel serves a request inside io_submit, so that depth means nothing: the record of
+//! such a run says `direct: false` and the warnings say what follows.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::slots::{Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
+use crate::aio_abi::{self as abi, IoEvent, Iocb};
+use crate::device::Device;
+use crate::kernel::{Kernel, Linux};
+
+const NAME: &str = "libaio";
+/// How often in a row io_submit(2) may take nothing, with nothing in flight, before that is an error.
+/// With a pause of 100 µs after each, that is a second or two.
+const MAX_REFUSALS: u32 = 10_000;
+
+/// An engine over one AIO context.
+#[derive(Debug)]
+pub struct Libaio<K: Kernel = Linux> {
+    kernel: K,
+    context: u64,
+    slots: Slots,
+    /// One control block a slot; they do not move.
+    blocks: Box<[Iocb]>,
+    /// Slots prepared and not yet accepted, oldest first.
+    queued: Vec<u32>,
+    /// Room for the pointers that io_submit(2) wants.
+    pointers: Vec<*mut Iocb>,
+    events: Box<[IoEvent]>,
+    /// Events got and not yet reaped: `events[reaped..got]`.
+    reaped: usize,
+    got: usize,
+    /// Results of synchronous calls, waiting to be reaped.
+    immediate: Vec<(u32, i64)>,
+}
+
+impl Libaio<Linux> {
+    /// Opens a context for `device`.
+    ///
+    /// # Errors
+    /// [`EngineError`]; `EAGAIN` where `fs.aio-max-nr` is used up.
+    pub fn new(device: Arc<dyn Device>, config: &EngineConfig) -> Result<Self, EngineError> {
+        Self::with_kernel(Linux, device, config)
+    }
+}
+
+impl<K: Kernel> Libaio<K> {
+    /// Opens a context through `kernel`.
+    ///
+    /// # Errors
+    /// As [`Libaio::new`].
+    pub fn with_kernel(
+        kernel: K,
+        device: Arc<dyn Device>,
+        config: &EngineConfig,
+    ) -> Result<Self, EngineError> {
+        let slots = Slots::new(NAME, device, config)?;
+        let depth = config.depth as usize;
+        let context = kernel.io_setup(config.depth).map_err(|source| EngineError {
+            engine: NAME,
+            operation: "io_setup",
+            source,
+        })?;
+        Ok(Self {
+            kernel,
+            context,
+            slots,
+            blocks: vec![Iocb::default(); depth].into_boxed_slice(),
+            queued: Vec::with_capacity(depth),
+            pointers: Vec::with_capacity(depth),
+            events: vec![IoEvent::default(); depth].into_boxed_slice(),
+            reaped: 0,
+            got: 0,
+            immediate: Vec::new(),
+        })
+    }
+
+    #[inline]
+    fn queue(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        let opcode = match op {
+            Op::Read => abi::CMD_PREAD,
+            Op::Write => abi::CMD_PWRITE,
+            Op::SyncData => abi::CMD_FDSYNC,
+            Op::Trim => {
+                // Accounted for first, so that a device that panics does not leave the slot in flight for
+                // ever, and whoever drops the engine waiting for it.
+                self.immediate.push((slot, -i64::from(libc::EIO)));
+                let result = discard(&*self.slots.device, offset, length);
+                if let Some(last) = self.immediate.last_mut() {
+                    last.1 = result;
+                }
+                return;
+            }
+        };
+        let transfers = op != Op::SyncData;
+        self.blocks[slot as usize] = Iocb {
+            data: u64::from(slot),
+            opcode,
+            fd: self.slots.device.fd().as_raw_fd() as u32,
+            buffer: if transfers { self.slots.arena().slot(slot).as_ptr() as u64 } else { 0 },
+            bytes: if transfers { u64::from(length) } else { 0 },
+            offset: if transfers { offset as i64 } else { 0 },
+            ..Iocb::default()
+        };
+        self.queued.push(slot);
+    }
+
+    /// Hands over what is queued. What the kernel has no room for, and what is left when the engine
+    /// cannot go on, stays queued.
+    fn submit_queued(&mut self) -> Result<(), EngineError> {
+        self.pointers.clear();
+        let blocks = self.blocks.as_mut_ptr();
+        // SAFETY: a queued slot is below the depth, which is the number of blocks.
+        self.pointers.extend(self.queued.iter().map(|slot| unsafe { blocks.add(*slot as usize) }));
+        let mut done = 0;
+        let result = self.submit_pointers(&mut done);
+        self.queued.drain(..done);
+        result
+    }
+
+    /// Hands over the requests behind the pointers; `done` counts those that are off our hands.
+    fn submit_pointers(&mut self, done: &mut usize) -> Result<(), EngineError> {
+        let mut refusals = 0;
+        while *done < self.pointers.len() {
+            let rest = &mut self.pointers[*done..];
+            // SAFETY: the pointers name control blocks of self.blocks, which do not move, for slots
+            // that are in flight, so their buffers stay untouched until reaped.
+            let result = unsafe { self.kernel.io_submit(self.context, rest.len(), rest.as_mut_ptr()) };
+            let errno = match &result {
+                Ok(accepted) => {
+                    *done += accepted;
+                    if *accepted > 0 {
+                        continue;
+                    }
+                    // Nothing taken and no reason given is no progress either.
+                    libc::EAGAIN
+                }
+                Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+            };
+            match errno {
+                libc::EAGAIN | libc::EINTR => {
+                    let waiting = self.queued.len() - *done;
+                    if errno == libc::EAGAIN && self.slots.in_flight() as usize > waiting {
+                        // A completion makes room, or tells the caller something.
+                        return Ok(());
+                    }
+                    refusals += 1;
+                    if refusals > MAX_REFUSALS {
+                        let source = io::Error::from_raw_os_error(errno);
+                        return Err(EngineError { engine: NAME, operation: "io_submit", source });
+                    }
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                libc::ENOSYS => {
+                    let source = io::Error::from_raw_os_error(errno);
+                    return Err(EngineError { engine: NAME, operation: "io_submit", source });
+                }
+                // The context is good and the pointers are, so the first request is at fault: it is settled
+                // by itself, and the others go on.
+                errno => {
+                    let slot = self.queued[*done];
+                    let result = self.refused(slot, errno);
+                    self.immediate.push((slot, result));
+                    *done += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of a request that io_submit(2) would not take. Not every file takes an asynchronous
+    /// fdatasync; the plain call always does.
+    #[cold]
+    fn refused(&self, slot: u32, errno: i32) -> i64 {
+        let unsupported = matches!(errno, libc::EINVAL | libc::EOPNOTSUPP);
+        if unsupported && self.slots.prepared(slot).op == Op::SyncData {
+            return errno_or_zero(self.kernel.fdatasync(self.slots.device.fd().as_raw_fd()));
+        }
+        -i64::from(errno)
+    }
+
+    fn get_events(&mut self, min: usize, timeout: Option<Duration>) -> Result<(), EngineError> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let time_ptr = match timeout {
+            Some(limit) => {
+                let limit = limit.min(LONGEST_WAIT);
+                time.tv_sec = limit.as_secs() as libc::time_t;
+                time.tv_nsec = limit.subsec_nanos() as _;
+                &raw mut time
+            }
+            None if min == 0 => &raw mut time,
+            None => std::ptr::null_mut(),
+        };
+        let room = &mut self.events[self.got..];
+        if room.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: room has as many events as are announced; time lives until the call returns.
+        let result = unsafe {
+            self.kernel.io_getevents(
+                self.context,
+                min.min(room.len()),
+                room.len(),
+                room.as_mut_ptr(),
+                time_ptr,
+            )
+        };
+        match result {
+            Ok(got) => self.got += got,
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(source) => return Err(EngineError { engine: NAME, operation: "io_getevents", source }),
+        }
+        Ok(())
+    }
+
+    /// Requests that the kernel has and whose events were not got.
+    fn under_way(&self) -> usize {
+        let here = self.queued.len() + self.immediate.len() + (self.got - self.reaped);
+        self.slots.in_flight() as usize - here
+    }
+
+    /// Waits until the kernel has no request of ours. False where it no longer answers.
+    fn drain(&mut self) -> bool {
+        while self.under_way() > 0 {
+            if self.get_events(1, None).is_err() {
+                return false;
+            }
+            self.reap(|_, _| {});
+        }
+        true
+    }
+
+    #[inline]
+    fn settle(
+        &mut self,
+        slot: u32,
+        result: i64,
+        on_complete: &mut impl FnMut(u32, Result<(), RequestFailure>),
+    ) -> u32 {
+        match self.slots.finish(slot, self.kernel.completed(result)) {
+            Outcome::Done => on_complete(slot, Ok(())),
+            Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+            Outcome::Retry => {
+                let request = self.slots.prepared(slot);
+                self.queue(slot, request.op, request.offset, request.length);
+                return 0;
+            }
+        }
+        1
+    }
+}
+
+impl<K: Kernel> Engine for Libaio<K> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn features(&self) -> Vec<String> {
+        self.slots.page_feature().into_iter().collect()
+    }
+
+    answered_by_slots!();
+
+    #[inline]
+    fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        self.slots.begin(slot, op, offset, length);
+        self.queue(slot, op, offset, length);
+    }
+
+    fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
+        let handed_over = if self.queued.is_empty() { Ok(()) } else { self.submit_queued() };
+        let ready = self.immediate.len() + (self.got - self.reaped);
+        let under_way = self.under_way();
+        if under_way > 0 {
+            // Where the engine cannot go on, what it has done can still be reaped.
+            let minimum = if handed_over.is_ok() { min_complete as usize } else { 0 };
+            self.get_events(minimum.saturating_sub(ready).min(under_way), timeout)?;
+        }
+        handed_over
+    }
+
+    fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
+        let mut count = 0;
+        // What is settled is struck off first, so that nothing is settled twice, and nothing lost, should
+        // the caller's code panic.
+        while self.reaped < self.got {
+            let event = self.events[self.reaped];
+            self.reaped += 1;
+            count += self.settle(event.data as u32, event.result, &mut on_complete);
+        }
+        (self.reaped, self.got) = (0, 0);
+        // A discard that is made again is done at once, and waits for the next call.
+        for _ in 0..self.immediate.len() {
+            let (slot, result) = self.immediate.remove(0);
+            count += self.settle(slot, result, &mut on_complete);
+        }
+        count
+    }
+}
+
+impl<K: Kernel> Drop for Libaio<K> {
+    fn drop(&mut self) {
+        if !self.drain() {
+            self.slots.leak();
+        }
+        // The context is ours, so that this cannot fail; it waits for what is in flight.
+        let _ = self.kernel.io_destroy(self.context);
+    }
+}

@@ -1,0 +1,179 @@
+//! Engines: how requests reach a device and how their completions come back.
+//!
+//! An engine owns `depth` slots, each with a buffer. The life of a request:
+//!
+//! 1. The caller picks an idle slot, fills its buffer if it writes, and calls [`Engine::prepare`].
+//!    From here on the buffer is the kernel's; touching it panics.
+//! 2. [`Engine::submit`] hands over everything prepared and waits for as many completions as asked,
+//!    in one system call where the engine can.
+//! 3. [`Engine::reap`] passes each finished slot back with its outcome. A transfer that is short is a
+//!    failure. `EINTR` and `EAGAIN` are tried again a bounded number of times, out of sight.
+//!
+//! Invariant: a slot is in flight from `prepare` until `reap` has passed it back, and the arena
+//! outlives the last request that the kernel has; dropping an engine waits for all of them, and where
+//! that fails the buffers are leaked rather than unmapped under the kernel's hands. What was prepared and
+//! has not reached the kernel by then is not made: a thread that unwinds writes nothing more.
+//!
+//! The trait is used through generics, so that a loop over one engine compiles to that engine's code.
+
+mod auto;
+mod copy;
+mod libaio;
+mod psync;
+mod slots;
+mod uring;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use auto::{
+    AnyEngine, EngineChoice, Fallback, availability, availability_with_kernel, open, open_with_kernel,
+};
+pub use copy::MemoryCopy;
+pub use libaio::Libaio;
+pub use psync::Psync;
+pub use uring::IoUring;
+
+use crate::device::Device;
+
+/// Longer time-outs are cut to this, 136 years: the kernel adds them to the clock, and 64 bits of
+/// nanoseconds hold 292.
+const LONGEST_WAIT: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Op {
+    /// Read into the slot's buffer.
+    Read,
+    /// Write from the slot's buffer.
+    Write,
+    /// Give the range back to the medium. A synchronous call on every engine.
+    Trim,
+    /// Make completed writes durable (fdatasync(2)).
+    SyncData,
+}
+
+impl Op {
+    /// The word used in messages.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Trim => "trim",
+            Self::SyncData => "fdatasync",
+        }
+    }
+}
+
+/// How an engine is to be set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Slots, which is the most requests in flight; 1 to 32768.
+    pub depth: u32,
+    /// Bytes that each slot's buffer holds.
+    pub slot_bytes: usize,
+    /// Poll the device for completions instead of taking interrupts (io_uring only; the other engines
+    /// take no notice of it).
+    pub hipri: bool,
+    /// Let a kernel thread submit (io_uring only; the other engines take no notice of it).
+    pub sqthread_poll: bool,
+}
+
+/// A request that failed: what was asked for, where, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{} of {length} bytes at offset {offset} of {device}", .op.word())]
+pub struct RequestFailure {
+    /// What it was to do.
+    pub op: Op,
+    /// The device's spec.
+    pub device: String,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// How much, in bytes.
+    pub length: u32,
+    /// Why it failed.
+    #[source]
+    pub cause: RequestError,
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The kernel said so.
+    #[error(transparent)]
+    Os(#[from] std::io::Error),
+    /// Fewer bytes were moved than asked for; 0 is the end of the device.
+    #[error("only {transferred} bytes were transferred")]
+    Short {
+        /// Bytes that were moved.
+        transferred: u64,
+    },
+}
+
+/// An engine that could not be set up or driven.
+#[derive(Debug, thiserror::Error)]
+#[error("{engine}: {operation}")]
+pub struct EngineError {
+    /// `io_uring`, `libaio`, `psync`, `memory`.
+    pub engine: &'static str,
+    /// The call that failed.
+    pub operation: &'static str,
+    /// Why.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// See the module's argument.
+pub trait Engine {
+    /// The word a user types: `io_uring`, `libaio`, `psync`; `memory` for plain copying.
+    fn name(&self) -> &'static str;
+
+    /// What is in use, for the record: `fixed buffers`, `huge pages`, ….
+    fn features(&self) -> Vec<String>;
+
+    /// The device it drives.
+    fn device(&self) -> &Arc<dyn Device>;
+
+    /// Number of slots.
+    fn depth(&self) -> u32;
+
+    /// Requests that were prepared and not yet reaped.
+    fn in_flight(&self) -> u32;
+
+    /// The buffer of an idle slot.
+    ///
+    /// # Panics
+    /// If the slot is in flight.
+    fn buffer(&self, slot: u32) -> &[u8];
+
+    /// The buffer of an idle slot, to fill.
+    ///
+    /// # Panics
+    /// If the slot is in flight.
+    fn buffer_mut(&mut self, slot: u32) -> &mut [u8];
+
+    /// Queues a request of `length` bytes at `offset` in `slot`. No system call is made, except that
+    /// a [`Op::Trim`] may be carried out at once, which no engine makes asynchronously.
+    ///
+    /// # Panics
+    /// If the slot is in flight or its buffer is shorter than `length`.
+    fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32);
+
+    /// Hands over all that is prepared, then waits until `min_complete` requests are done (at most as
+    /// many as are in flight), a signal arrives, or `timeout` has passed. Requests that turn out to have
+    /// to be made again, or that the kernel has no room for at present, are handed over by the next call;
+    /// so a caller who needs `n` calls `submit` and `reap` until it has them.
+    ///
+    /// An engine that does its requests inside this call (psync at depth 1, memory) has no use for
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// [`EngineError`] where the engine itself cannot go on; failed requests come out of `reap`. What was
+    /// handed over before the error is still in flight.
+    fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError>;
+
+    /// Passes every finished slot to `on_complete` and makes it idle. Returns how many there were.
+    fn reap(&mut self, on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32;
+}

@@ -1,0 +1,248 @@
+//! pread(2) and pwrite(2): one thread for each unit of depth, works everywhere.
+//!
+//! At depth 1 the call is made on the caller's own thread, which is what `psync` means in fio. Above,
+//! `depth` workers take requests from one queue, so that depth is real and not only asked for.
+//!
+//! Workers write to the arena, so they are joined before it is unmapped, whichever way the engine ends.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::slots::{Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
+use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
+use crate::device::Device;
+use crate::kernel::{Kernel, Linux};
+
+const NAME: &str = "psync";
+/// Enough for a few frames, a system call, and the report of a panic.
+const WORKER_STACK: usize = 256 << 10;
+
+/// An engine of plain system calls.
+// Fields are dropped in this order: the workers end before their buffers do.
+#[derive(Debug)]
+pub struct Psync<K: Kernel + Send + Sync = Linux> {
+    pool: Option<Pool>,
+    kernel: K,
+    slots: Slots,
+    queued: Vec<Request>,
+    finished: VecDeque<(u32, i64)>,
+}
+
+/// A request on its way to a worker.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    slot: u32,
+    op: Op,
+    offset: u64,
+    length: u32,
+    buffer: *mut u8,
+}
+
+// SAFETY: the buffer belongs to the request alone while it is in flight, on whichever thread, and the
+// arena outlives it because `Psync` drops its pool, which joins the workers, before its slots.
+unsafe impl Send for Request {}
+
+#[derive(Debug)]
+struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<Request>,
+    finished: VecDeque<(u32, i64)>,
+    stop: bool,
+    /// What a device that panicked said; raised again on the engine's own thread.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No thread can panic while it holds the lock: it only moves plain values.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Psync<Linux> {
+    /// Opens the engine for `device`.
+    ///
+    /// # Errors
+    /// [`EngineError`] where threads or buffers cannot be had.
+    pub fn new(device: Arc<dyn Device>, config: &EngineConfig) -> Result<Self, EngineError> {
+        Self::with_kernel(Linux, device, config)
+    }
+}
+
+impl<K: Kernel + Send + Sync> Psync<K> {
+    /// Opens the engine with the calls of `kernel`.
+    ///
+    /// # Errors
+    /// As [`Psync::new`].
+    pub fn with_kernel(
+        kernel: K,
+        device: Arc<dyn Device>,
+        config: &EngineConfig,
+    ) -> Result<Self, EngineError> {
+        let slots = Slots::new(NAME, Arc::clone(&device), config)?;
+        let pool = if config.depth > 1 { Some(Pool::start(&kernel, &device, config.depth)?) } else { None };
+        Ok(Self { pool, kernel, slots, queued: Vec::new(), finished: VecDeque::new() })
+    }
+
+    fn queue(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        let buffer = self.slots.arena().slot(slot).as_ptr();
+        self.queued.push(Request { slot, op, offset, length, buffer });
+    }
+}
+
+impl Pool {
+    fn start<K: Kernel + Send + Sync>(
+        kernel: &K,
+        device: &Arc<dyn Device>,
+        threads: u32,
+    ) -> Result<Self, EngineError> {
+        let shared = Arc::new(Shared::default());
+        let mut pool = Self { shared, workers: Vec::with_capacity(threads as usize) };
+        for n in 0..threads {
+            let (shared, device, kernel) = (Arc::clone(&pool.shared), Arc::clone(device), kernel.clone());
+            let worker = std::thread::Builder::new()
+                .name(format!("psync-{n}"))
+                .stack_size(WORKER_STACK)
+                .spawn(move || work(&shared, &*device, &kernel))
+                .map_err(|source| EngineError { engine: NAME, operation: "start a thread", source })?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.work.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has nothing more to say.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// A worker's life. Requests still queued when it is told to stop are dropped unmade.
+fn work<K: Kernel>(shared: &Shared, device: &dyn Device, kernel: &K) {
+    let mut state = shared.lock();
+    loop {
+        if state.stop {
+            return;
+        }
+        let Some(request) = state.requests.pop_front() else {
+            state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        drop(state);
+        // Without this, a device that panics would leave the engine waiting for ever.
+        let outcome = catch_unwind(AssertUnwindSafe(|| perform(kernel, device, request)));
+        state = shared.lock();
+        match outcome {
+            Ok(result) => state.finished.push_back((request.slot, result)),
+            Err(panic) => state.panic = Some(panic),
+        }
+        shared.done.notify_one();
+    }
+}
+
+/// Makes the call and returns bytes transferred, or `-errno`.
+fn perform<K: Kernel>(kernel: &K, device: &dyn Device, request: Request) -> i64 {
+    let Request { op, offset, length, buffer, .. } = request;
+    let fd = device.fd().as_raw_fd();
+    match op {
+        // SAFETY: the slot is in flight, so its buffer of at least length bytes is this request's alone.
+        Op::Read => errno_or_bytes(unsafe { kernel.pread(fd, buffer, length as usize, offset) }),
+        // SAFETY: as above.
+        Op::Write => errno_or_bytes(unsafe { kernel.pwrite(fd, buffer, length as usize, offset) }),
+        Op::SyncData => errno_or_zero(kernel.fdatasync(fd)),
+        Op::Trim => errno_or_zero(device.discard(offset, u64::from(length))),
+    }
+}
+
+impl<K: Kernel + Send + Sync> Engine for Psync<K> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn features(&self) -> Vec<String> {
+        let threads = self.pool.as_ref().map(|pool| format!("{} threads", pool.workers.len()));
+        threads.into_iter().chain(self.slots.page_feature()).collect()
+    }
+
+    answered_by_slots!();
+
+    fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        self.slots.begin(slot, op, offset, length);
+        self.queue(slot, op, offset, length);
+    }
+
+    fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
+        let Some(pool) = &self.pool else {
+            for request in self.queued.drain(..) {
+                let result = perform(&self.kernel, &*self.slots.device, request);
+                self.finished.push_back((request.slot, result));
+            }
+            return Ok(());
+        };
+        let ready = self.finished.len();
+        let wanted = (min_complete.min(self.slots.in_flight()) as usize).saturating_sub(ready);
+        let deadline = timeout.map(|limit| Instant::now() + limit.min(LONGEST_WAIT));
+        let mut state = pool.shared.lock();
+        let added = self.queued.len();
+        state.requests.extend(self.queued.drain(..));
+        for _ in 0..added {
+            pool.shared.work.notify_one();
+        }
+        while state.finished.len() < wanted && state.panic.is_none() {
+            state = match deadline {
+                None => pool.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    pool.shared.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        self.finished.append(&mut state.finished);
+        let panic = state.panic.take();
+        drop(state);
+        panic.map_or(Ok(()), |panic| resume_unwind(panic))
+    }
+
+    fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
+        let mut reaped = 0;
+        // Each is struck off before the caller hears of it, should the caller's code panic.
+        while let Some((slot, result)) = self.finished.pop_front() {
+            match self.slots.finish(slot, self.kernel.completed(result)) {
+                Outcome::Done => on_complete(slot, Ok(())),
+                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+                Outcome::Retry => {
+                    let request = self.slots.prepared(slot);
+                    self.queue(slot, request.op, request.offset, request.length);
+                    continue;
+                }
+            }
+            reaped += 1;
+        }
+        reaped
+    }
+}

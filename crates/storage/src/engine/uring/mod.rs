@@ -1,0 +1,563 @@
+//! io_uring(7): one ring, one thread, one system call a batch.
+//!
+//! Set-up asks for everything that helps one thread with its own ring and drops what the kernel does
+//! not know, newest first: `NO_SQARRAY` (6.6), `SINGLE_ISSUER` with `DEFER_TASKRUN` (6.1: completions
+//! run when this thread asks for them, not by interrupting it), `COOP_TASKRUN` and `SUBMIT_ALL`. The
+//! buffers, the file and the ring's own descriptor are registered, which saves a page walk and two
+//! reference counts a request.
+//!
+//! Registration is a help and never a condition: locked memory may be short (RLIMIT_MEMLOCK), a thread
+//! may have sixteen registered rings already, a filter may forbid the call. Requests then name plain
+//! addresses and descriptors, and the features say so. What was registered is given back when the engine
+//! is dropped, not when the kernel gets round to it: the ring registered with a thread would outlive its
+//! descriptor, and with it the pages of the arena.
+
+mod ring;
+mod setup;
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::ring::Ring;
+use self::setup::{setup, setup_features};
+use super::slots::{CONFIGURE, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestError, RequestFailure};
+use crate::device::{Device, DeviceKind, sys};
+use crate::kernel::{Kernel, Linux};
+use crate::sysfs::{DeviceNumber, Sysfs};
+use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, RsrcUpdate, Sqe};
+use crate::usage::{Limit, raise_limit};
+
+const NAME: &str = "io_uring";
+/// The kernel registers no buffer above 1 GiB (`rsrc.c`), so a larger arena is registered in parts.
+const MAX_REGISTERED: usize = 1 << 30;
+/// How long a submission that the kernel keeps refusing with EAGAIN or EBUSY is tried.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one call goes on trying a submission that the kernel refuses.
+const RETRY_WAIT: Duration = Duration::from_millis(100);
+
+/// An engine over one ring. See the module's argument.
+#[derive(Debug)]
+pub struct IoUring<K: Kernel = Linux> {
+    kernel: K,
+    slots: Slots,
+    ring: Ring,
+    /// What io_uring_enter(2) is given: the registered index, or the descriptor.
+    enter_fd: RawFd,
+    enter_flags: u32,
+    sqthread_poll: bool,
+    /// Completions are polled for: only reads and writes can be, and waits know no time-out.
+    hipri: bool,
+    /// io_uring_enter(2) takes a time-out (5.11).
+    can_time_out: bool,
+    /// Slots to a registered buffer; 0 where buffers are not registered.
+    slots_per_buffer: u32,
+    fixed_file: bool,
+    /// Local tail; the kernel sees it at `submit`.
+    tail: u32,
+    /// Entries that the kernel has taken; with a polling thread, entries it may see.
+    submitted: u32,
+    /// Completions that were reaped; the kernel sees it at the end of `reap`.
+    head: u32,
+    /// Since when the kernel takes no more entries, and at which one it stopped.
+    stalled: Option<(Instant, u32)>,
+    /// Results of calls that were made synchronously (discards), waiting to be reaped.
+    immediate: Vec<(u32, i64)>,
+    features: Vec<String>,
+}
+
+impl IoUring<Linux> {
+    /// Opens a ring for `device`.
+    ///
+    /// # Errors
+    /// [`EngineError`]; `EPERM` where `kernel.io_uring_disabled` or seccomp forbids io_uring, `ENOSYS`
+    /// on a kernel without it, `ENOMEM` where not even the ring fits into RLIMIT_MEMLOCK.
+    pub fn new(device: Arc<dyn Device>, config: &EngineConfig) -> Result<Self, EngineError> {
+        Self::with_kernel(Linux, device, config)
+    }
+}
+
+impl<K: Kernel> IoUring<K> {
+    /// Opens a ring through `kernel`.
+    ///
+    /// # Errors
+    /// As [`IoUring::new`].
+    pub fn with_kernel(
+        kernel: K,
+        device: Arc<dyn Device>,
+        config: &EngineConfig,
+    ) -> Result<Self, EngineError> {
+        if config.hipri {
+            check_pollable(&*device)?;
+        }
+        let slots = Slots::new(NAME, device, config)?;
+        // The ring itself counts as locked memory (as before 5.12 and again in 6.18), and so do buffers.
+        let _ = raise_limit(Limit::LockedMemory);
+        let (fd, params) = setup(&kernel, config).map_err(|source| EngineError {
+            engine: NAME,
+            operation: "io_uring_setup",
+            source,
+        })?;
+        let ring = Ring::map(fd, &params).map_err(|source| EngineError {
+            engine: NAME,
+            operation: "map the ring",
+            source,
+        })?;
+        let mut engine = Self {
+            enter_fd: ring.fd.as_raw_fd(),
+            enter_flags: 0,
+            sqthread_poll: config.sqthread_poll,
+            hipri: config.hipri,
+            can_time_out: params.features & abi::FEAT_EXT_ARG != 0 && !config.hipri,
+            slots_per_buffer: 0,
+            fixed_file: false,
+            tail: 0,
+            submitted: 0,
+            head: 0,
+            stalled: None,
+            immediate: Vec::new(),
+            features: setup_features(params.flags),
+            kernel,
+            slots,
+            ring,
+        };
+        engine.features.extend(engine.slots.page_feature());
+        engine.register_file();
+        engine.register_buffers();
+        engine.register_ring();
+        if config.hipri {
+            engine.try_polling()?;
+        }
+        Ok(engine)
+    }
+
+    fn register_file(&mut self) {
+        let fd = self.slots.device.fd().as_raw_fd();
+        // SAFETY: REGISTER_FILES takes an array of i32 descriptors; one is passed.
+        let result = unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_FILES,
+                (&raw const fd).cast(),
+                1,
+            )
+        };
+        self.fixed_file = result.is_ok();
+        self.features.push(if self.fixed_file { "registered file" } else { "plain file" }.into());
+    }
+
+    /// Registers the arena in parts that hold whole slots. Without enough lockable memory the engine
+    /// goes on unregistered.
+    fn register_buffers(&mut self) {
+        let arena = self.slots.arena();
+        let per_buffer = (MAX_REGISTERED / arena.stride()).min(arena.slots() as usize) as u32;
+        if per_buffer == 0 {
+            self.features.push("plain buffers (a slot exceeds 1 GiB)".into());
+            return;
+        }
+        let parts: Vec<libc::iovec> = (0..arena.slots())
+            .step_by(per_buffer as usize)
+            .map(|first| arena.span(first, per_buffer.min(arena.slots() - first)))
+            .collect();
+        // SAFETY: the iovecs describe the arena, which stays mapped until the ring is closed: `Drop`
+        // drains the ring first and leaks the arena where it cannot.
+        let result = unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_BUFFERS,
+                parts.as_ptr().cast(),
+                parts.len() as u32,
+            )
+        };
+        match result {
+            Ok(_) => {
+                self.slots_per_buffer = per_buffer;
+                self.features.push("fixed buffers".into());
+            }
+            Err(error) => self.features.push(format!("plain buffers (registration: {error})")),
+        }
+    }
+
+    /// Registers the ring's own descriptor with this thread (5.18), which saves its look-up.
+    fn register_ring(&mut self) {
+        let mut update = RsrcUpdate { offset: u32::MAX, reserved: 0, data: self.ring.fd.as_raw_fd() as u64 };
+        // SAFETY: REGISTER_RING_FDS takes an array of io_uring_rsrc_update and writes the index back;
+        // one is passed, mutable.
+        let result = unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_RING_FDS,
+                (&raw mut update).cast_const().cast(),
+                1,
+            )
+        };
+        if matches!(result, Ok(1)) {
+            self.enter_fd = update.offset as RawFd;
+            self.enter_flags = abi::ENTER_REGISTERED_RING;
+            self.features.push("registered ring".into());
+        }
+    }
+
+    /// Gives back what was registered, at once and not when the ring's last reference is gone.
+    fn unregister(&mut self, drained: bool) {
+        let fd = self.ring.fd.as_raw_fd();
+        if drained && self.slots_per_buffer > 0 {
+            // SAFETY: UNREGISTER_BUFFERS takes no argument. No request is under way that uses them.
+            let _ =
+                unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
+        }
+        if self.enter_flags & abi::ENTER_REGISTERED_RING != 0 {
+            let update = RsrcUpdate { offset: self.enter_fd as u32, reserved: 0, data: 0 };
+            // SAFETY: UNREGISTER_RING_FDS takes an array of io_uring_rsrc_update; one is passed. The engine
+            // is not Send, so this is the thread that registered it.
+            let _ = unsafe {
+                self.kernel.io_uring_register(fd, abi::UNREGISTER_RING_FDS, (&raw const update).cast(), 1)
+            };
+        }
+    }
+
+    /// Reads a block, so that a device that cannot be polled says so now and not at every request. (One
+    /// that has no block there to read, as of a file's unwritten extent, passes; hence
+    /// [`check_pollable`].)
+    fn try_polling(&mut self) -> Result<(), EngineError> {
+        let block = self.slots.device.geometry().logical_block.max(1);
+        if u64::from(block) > self.slots.device.size() || block as usize > self.slots.arena().slot_bytes() {
+            return Ok(());
+        }
+        self.prepare(0, Op::Read, 0, block);
+        let mut failure = None;
+        while self.in_flight() > 0 {
+            self.submit(1, None)?;
+            self.reap(|_, result| failure = result.err());
+        }
+        match failure.map(|failure| failure.cause) {
+            None => Ok(()),
+            Some(RequestError::Os(error)) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err(cannot_poll(&*self.slots.device, "its driver or file system does not support it"))
+            }
+            // Whatever else is wrong is the first request's to report.
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Puts a request into the submission ring.
+    #[inline]
+    fn push(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        let (opcode, op_flags) = match (op, self.slots_per_buffer > 0) {
+            (Op::Read, true) => (abi::OP_READ_FIXED, 0),
+            (Op::Read, false) => (abi::OP_READ, 0),
+            (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
+            (Op::Write, false) => (abi::OP_WRITE, 0),
+            // A ring that polls takes nothing that cannot be polled for.
+            (Op::SyncData, _) if self.hipri => return self.make_now(slot, op, offset, length),
+            (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
+            (Op::Trim, _) => return self.make_now(slot, op, offset, length),
+        };
+        let transfers = matches!(op, Op::Read | Op::Write);
+        let (fd, flags) =
+            if self.fixed_file { (0, abi::SQE_FIXED_FILE) } else { (self.slots.device.fd().as_raw_fd(), 0) };
+        // An arena that fits one registered buffer, the usual case, needs no division.
+        let buf_index = match self.slots_per_buffer {
+            per if transfers && per > 0 && per < self.slots.depth() => slot / per,
+            _ => 0,
+        };
+        self.ring.write_sqe(
+            self.tail,
+            Sqe {
+                opcode,
+                flags,
+                ioprio: 0,
+                fd,
+                off: if transfers { offset } else { 0 },
+                addr: if transfers { self.slots.arena().slot(slot).as_ptr() as u64 } else { 0 },
+                len: if transfers { length } else { 0 },
+                op_flags,
+                user_data: u64::from(slot),
+                buf_index: buf_index as u16,
+                personality: 0,
+                file_index: 0,
+                addr3: 0,
+                reserved: 0,
+            },
+        );
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Makes a request that the ring does not take.
+    #[cold]
+    fn make_now(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        // Accounted for first, so that a device that panics does not leave the slot in flight for ever, and
+        // whoever drops the engine waiting for it.
+        self.immediate.push((slot, -i64::from(libc::EIO)));
+        let device = &*self.slots.device;
+        let result = match op {
+            Op::Trim => discard(device, offset, length),
+            _ => errno_or_zero(self.kernel.fdatasync(device.fd().as_raw_fd())),
+        };
+        if let Some(last) = self.immediate.last_mut() {
+            last.1 = result;
+        }
+    }
+
+    /// One io_uring_enter(2). `Ok(false)` where it was cut short by a signal, a time-out or a lack
+    /// that passes.
+    #[inline]
+    fn enter(
+        &mut self,
+        to_submit: u32,
+        min_complete: u32,
+        timeout: Option<Duration>,
+    ) -> Result<bool, EngineError> {
+        let mut flags = self.enter_flags | abi::ENTER_GETEVENTS;
+        if self.sqthread_poll && self.ring.sq_flags() & abi::SQ_NEED_WAKEUP != 0 {
+            flags |= abi::ENTER_SQ_WAKEUP;
+        }
+        let time;
+        let arg;
+        let (arg_ptr, arg_bytes): (*const libc::c_void, usize) = match timeout {
+            Some(limit) if self.can_time_out => {
+                let limit = limit.min(LONGEST_WAIT);
+                time = KernelTimespec {
+                    seconds: limit.as_secs() as i64,
+                    nanoseconds: i64::from(limit.subsec_nanos()),
+                };
+                arg = GeteventsArg {
+                    sigmask: 0,
+                    sigmask_bytes: 0,
+                    min_wait_us: 0,
+                    timeout: (&raw const time) as u64,
+                };
+                flags |= abi::ENTER_EXT_ARG;
+                ((&raw const arg).cast(), size_of::<GeteventsArg>())
+            }
+            _ => (std::ptr::null(), 0),
+        };
+        // SAFETY: every entry up to the tail names an arena slot that is marked in flight and so stays
+        // untouched until reaped; time and arg live until the call returns.
+        let result = unsafe {
+            self.kernel.io_uring_enter(self.enter_fd, to_submit, min_complete, flags, arg_ptr, arg_bytes)
+        };
+        match result {
+            Ok(consumed) => {
+                if !self.sqthread_poll {
+                    self.submitted = self.submitted.wrapping_add(consumed);
+                }
+                Ok(consumed == to_submit || self.sqthread_poll)
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY) => Ok(false),
+                _ => Err(EngineError { engine: NAME, operation: "io_uring_enter", source: error }),
+            },
+        }
+    }
+
+    /// Completions that have arrived and were not reaped.
+    #[inline]
+    fn ready(&self) -> u32 {
+        self.ring.completed().wrapping_sub(self.head)
+    }
+
+    /// Requests that the kernel has, or has done and were not reaped.
+    fn under_way(&self) -> u32 {
+        self.slots.in_flight() - self.immediate.len() as u32 - self.tail.wrapping_sub(self.submitted)
+    }
+
+    /// Waits until the kernel has no request of ours. False where the ring no longer answers.
+    fn drain(&mut self) -> bool {
+        let mut refused: Option<Instant> = None;
+        // A caller who panicked inside `reap` left this undone, and waiting would not wait.
+        self.ring.publish_head(self.head);
+        while self.under_way() > 0 {
+            match self.enter(0, 1, None) {
+                Ok(true) => refused = None,
+                Ok(false) if refused.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE => {}
+                _ => return false,
+            }
+            self.reap(|_, _| {});
+        }
+        true
+    }
+}
+
+impl<K: Kernel> Engine for IoUring<K> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn features(&self) -> Vec<String> {
+        self.features.clone()
+    }
+
+    answered_by_slots!();
+
+    #[inline]
+    fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        self.slots.begin(slot, op, offset, length);
+        self.push(slot, op, offset, length);
+    }
+
+    #[inline]
+    fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
+        self.ring.publish_tail(self.tail);
+        let ready = self.immediate.len() as u32;
+        let wanted = min_complete.min(self.slots.in_flight()).saturating_sub(ready);
+        let to_submit = if self.sqthread_poll {
+            self.submitted = self.tail;
+            // A polled submission needs a system call only to wake the thread or to wait.
+            if self.ready() >= wanted && self.ring.sq_flags() & abi::SQ_NEED_WAKEUP == 0 {
+                return Ok(());
+            }
+            0
+        } else {
+            self.tail.wrapping_sub(self.submitted)
+        };
+        if let Some(limit) = timeout
+            && !self.can_time_out
+        {
+            return self.submit_and_look(to_submit, wanted, limit);
+        }
+        if self.enter(to_submit, wanted, timeout)? {
+            return Ok(());
+        }
+        self.submit_rest(timeout)
+    }
+
+    #[inline]
+    fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
+        let mut reaped = 0;
+        let tail = self.ring.completed();
+        let first = self.head;
+        while self.head != tail {
+            let cqe = self.ring.read_cqe(self.head);
+            // Struck off before the caller hears of it, so that nothing is settled twice, and nothing lost,
+            // should the caller's code panic.
+            self.head = self.head.wrapping_add(1);
+            let slot = cqe.user_data as u32;
+            let result = self.kernel.completed(i64::from(cqe.res));
+            match self.slots.finish(slot, result) {
+                Outcome::Done => on_complete(slot, Ok(())),
+                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+                Outcome::Retry => {
+                    let request = self.slots.prepared(slot);
+                    self.push(slot, request.op, request.offset, request.length);
+                    continue;
+                }
+            }
+            reaped += 1;
+        }
+        if first != tail {
+            self.ring.publish_head(tail);
+        }
+        while let Some((slot, result)) = self.immediate.pop() {
+            match self.slots.finish(slot, self.kernel.completed(result)) {
+                Outcome::Done => on_complete(slot, Ok(())),
+                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+                Outcome::Retry => {
+                    let request = self.slots.prepared(slot);
+                    self.push(slot, request.op, request.offset, request.length);
+                    break;
+                }
+            }
+            reaped += 1;
+        }
+        reaped
+    }
+}
+
+impl<K: Kernel> IoUring<K> {
+    /// Goes on after a submission that was cut short. Returns to the caller as soon as everything is
+    /// handed over, something is there to reap, or a little time has passed, so that the caller can look
+    /// for a wish to stop; what is left goes with the next call.
+    #[cold]
+    fn submit_rest(&mut self, timeout: Option<Duration>) -> Result<(), EngineError> {
+        let limit = timeout.unwrap_or(RETRY_WAIT).min(RETRY_WAIT);
+        let started = Instant::now();
+        loop {
+            let rest = self.tail.wrapping_sub(self.submitted);
+            if rest == 0 || self.ready() > 0 {
+                return Ok(());
+            }
+            // The patience is with one entry, over as many calls as it takes.
+            let since = match self.stalled {
+                Some((since, at)) if at == self.submitted => since,
+                _ => self.stalled.insert((Instant::now(), self.submitted)).0,
+            };
+            if since.elapsed() > BUSY_PATIENCE {
+                let source = io::Error::from_raw_os_error(libc::EBUSY);
+                return Err(EngineError { engine: NAME, operation: "io_uring_enter", source });
+            }
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            if self.under_way() > 0 {
+                // A completion frees what the kernel lacked. It is asked for alone: where entries cannot be
+                // taken, the call ends before it gets to completions.
+                self.enter(0, u32::from(self.can_time_out), Some(left))?;
+                if self.ready() > 0 {
+                    return Ok(());
+                }
+            }
+            if self.under_way() == 0 || !self.can_time_out {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            self.enter(rest, 0, None)?;
+        }
+    }
+
+    /// Submits, and looks for completions until enough are there or the time is up: for rings whose
+    /// waits know no time-out.
+    #[cold]
+    fn submit_and_look(&mut self, to_submit: u32, wanted: u32, limit: Duration) -> Result<(), EngineError> {
+        let started = Instant::now();
+        if !self.enter(to_submit, 0, None)? {
+            return self.submit_rest(Some(limit));
+        }
+        while self.ready() < wanted {
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            if !self.hipri {
+                std::thread::sleep(left.min(Duration::from_micros(50)));
+            }
+            self.enter(0, 0, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl<K: Kernel> Drop for IoUring<K> {
+    fn drop(&mut self) {
+        let drained = self.drain();
+        self.unregister(drained);
+        if !drained {
+            self.slots.leak();
+        }
+    }
+}
+
+/// Refuses to poll what is known not to be pollable.
+fn check_pollable(device: &dyn Device) -> Result<(), EngineError> {
+    if !device.is_direct() {
+        return Err(cannot_poll(device, "it is not open for direct I/O"));
+    }
+    let queue = sys::status(device.fd()).ok().and_then(|status| {
+        let number = if device.kind() == DeviceKind::Block { status.special } else { status.device };
+        Sysfs::host().queue(DeviceNumber::from(number))
+    });
+    match queue.and_then(|queue| queue.io_poll) {
+        Some(false) => Err(cannot_poll(device, "queue/io_poll of its drive is 0, it has no polled queues")),
+        // Where there is no such queue, a first read will tell.
+        Some(true) | None => Ok(()),
+    }
+}
+
+/// The error of a device whose completions cannot be polled for.
+fn cannot_poll(device: &dyn Device, reason: &str) -> EngineError {
+    let message = format!("hipri=1 is not possible on {}: {reason}", device.spec());
+    let source = io::Error::new(io::ErrorKind::Unsupported, message);
+    EngineError { engine: NAME, operation: CONFIGURE, source }
+}

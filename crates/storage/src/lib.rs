@@ -1,0 +1,26 @@
+//! Devices, and the engines that drive them.
+//!
+//! *A completion is a claim to check.* Everything here follows from that: the bytes transferred are
+//! compared with the bytes asked for, `-errno` is turned into an error once and in one place, and a
+//! buffer belongs to the kernel from submission until its completion has been reaped.
+//!
+//! This is the only crate with hand-written `unsafe`; each block says why it holds.
+
+mod aio_abi;
+pub mod arena;
+pub mod cache;
+pub mod clock;
+pub mod conformance;
+pub mod device;
+pub mod engine;
+pub mod extents;
+pub mod fault;
+pub mod kernel;
+pub mod memory;
+pub mod pages;
+pub mod safety;
+pub mod spec;
+pub mod survey;
+pub mod sysfs;
+mod uring_abi;
+pub mod usage;

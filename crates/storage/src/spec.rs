@@ -1,0 +1,324 @@
+//! Device specs: the one way in which a command is told what to work on.
+//!
+//! A spec is a path, `file:PATH?size=4G` (a scratch file that is made with that size where there is
+//! none), or `mem:4G`. Text is taken for a scheme only if a colon comes before any slash and what
+//! precedes it could be a scheme, so `/dev/disk/by-path/pci-0000:01:00.0-nvme-1` and `./a:b` are
+//! paths and nothing else. A scheme that is not understood is refused by name: a typing error must
+//! never become a file called `nvme:…`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What a device spec says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum DeviceSpec {
+    /// An existing file or block device.
+    Path(PathBuf),
+    /// `file:PATH[?size=N]`: a regular file, made with `size` bytes where it does not exist.
+    File {
+        /// Where it is, or is to be.
+        path: PathBuf,
+        /// Bytes to make it with; where it exists, the bytes of it to use.
+        size: Option<u64>,
+    },
+    /// `mem:N`: memory of this process.
+    Memory {
+        /// Bytes.
+        size: u64,
+    },
+}
+
+/// Text that is no device spec. The message names the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Nothing was given.
+    #[error("the device spec is empty")]
+    Empty,
+    /// A scheme that is not understood.
+    #[error("'{text}': '{scheme}' is not a kind of device known here")]
+    UnknownScheme {
+        /// What was typed.
+        text: String,
+        /// The part taken for a scheme.
+        scheme: String,
+    },
+    /// A scheme with nothing behind it.
+    #[error("'{text}' does not say {what}")]
+    Incomplete {
+        /// What was typed.
+        text: String,
+        /// What is missing: `which file`, `how much memory`.
+        what: &'static str,
+    },
+    /// A size that cannot be read.
+    #[error("'{text}' has an unreadable size")]
+    Size {
+        /// What was typed.
+        text: String,
+        /// Why.
+        #[source]
+        source: units::ParseError,
+    },
+    /// A size of zero, or one beyond what a file offset holds.
+    #[error("'{text}': a size of {size} bytes is out of range")]
+    SizeRange {
+        /// What was typed.
+        text: String,
+        /// The size it comes to.
+        size: u64,
+    },
+    /// A parameter after `?` that is not understood, or that is given twice.
+    #[error("'{text}': parameter '{parameter}' is not understood")]
+    Parameter {
+        /// What was typed.
+        text: String,
+        /// The parameter.
+        parameter: String,
+    },
+    /// A NUL byte, which no path holds.
+    #[error("'{text}' contains a NUL byte")]
+    Nul {
+        /// What was typed, with the byte escaped.
+        text: String,
+    },
+}
+
+impl SpecError {
+    /// What to type instead.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::UnknownScheme { text, .. } => format!(
+                "understood are PATH, file:PATH?size=4g and mem:4g; for a file of that name type ./{text}"
+            ),
+            Self::Incomplete { .. } | Self::Empty => {
+                "for instance /dev/nvme0n1, file:/scratch/test?size=4g or mem:4g".to_owned()
+            }
+            Self::Size { .. } | Self::SizeRange { .. } => "for instance size=4g, or mem:512m".to_owned(),
+            Self::Parameter { .. } => {
+                "understood is size, once: file:PATH?size=4g; a path with a question mark in it is \
+                 typed without 'file:'"
+                    .to_owned()
+            }
+            Self::Nul { .. } => "remove the NUL byte".to_owned(),
+        }
+    }
+}
+
+impl DeviceSpec {
+    /// Reads a spec as it was typed.
+    ///
+    /// # Errors
+    /// [`SpecError`] naming the text and the part at fault.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        if text.is_empty() {
+            return Err(SpecError::Empty);
+        }
+        if text.contains('\0') {
+            return Err(SpecError::Nul { text: text.escape_debug().to_string() });
+        }
+        match scheme(text) {
+            None => Ok(Self::Path(PathBuf::from(text))),
+            Some("file") => parse_file(text),
+            Some("mem") => parse_memory(text),
+            Some(other) => Err(SpecError::UnknownScheme { text: text.to_owned(), scheme: other.to_owned() }),
+        }
+    }
+
+    /// The path, where the spec has one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) | Self::File { path, .. } => Some(path),
+            Self::Memory { .. } => None,
+        }
+    }
+}
+
+/// The scheme of `text`: what precedes a colon, or an opening parenthesis as in
+/// `stripe(chunk=64k):`, before any slash.
+fn scheme(text: &str) -> Option<&str> {
+    let head = text.split('/').next().unwrap_or(text);
+    let end = head.find([':', '('])?;
+    let word = &head[..end];
+    // `a(1)` is a fair file name; `stripe(…):` and a cut-off `stripe(` are not.
+    let is_call = head[end..].starts_with('(');
+    if is_call && !head.contains(':') && !matches!(word, "stripe" | "separate") {
+        return None;
+    }
+    let mut letters = word.chars();
+    let begins_well = letters.next().is_some_and(|c| c.is_ascii_alphabetic());
+    let goes_on_well = letters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-'));
+    (begins_well && goes_on_well).then_some(word)
+}
+
+fn parse_file(text: &str) -> Result<DeviceSpec, SpecError> {
+    let rest = &text["file:".len()..];
+    let (path, parameters) = match rest.rsplit_once('?') {
+        Some((path, parameters)) => (path, Some(parameters)),
+        None => (rest, None),
+    };
+    if path.is_empty() {
+        return Err(SpecError::Incomplete { text: text.to_owned(), what: "which file" });
+    }
+    let mut size = None;
+    for parameter in parameters.into_iter().flat_map(|p| p.split('&')) {
+        match parameter.split_once('=') {
+            Some(("size", value)) if size.is_none() => size = Some(parse_size(text, value)?),
+            _ => {
+                return Err(SpecError::Parameter { text: text.to_owned(), parameter: parameter.to_owned() });
+            }
+        }
+    }
+    Ok(DeviceSpec::File { path: PathBuf::from(path), size })
+}
+
+fn parse_memory(text: &str) -> Result<DeviceSpec, SpecError> {
+    let rest = &text["mem:".len()..];
+    if rest.is_empty() {
+        return Err(SpecError::Incomplete { text: text.to_owned(), what: "how much memory" });
+    }
+    Ok(DeviceSpec::Memory { size: parse_size(text, rest)? })
+}
+
+fn parse_size(text: &str, value: &str) -> Result<u64, SpecError> {
+    let size = units::size(value).map_err(|source| SpecError::Size { text: text.to_owned(), source })?;
+    // File offsets are signed: off_t(3type).
+    if size == 0 || i64::try_from(size).is_err() {
+        return Err(SpecError::SizeRange { text: text.to_owned(), size });
+    }
+    Ok(size)
+}
+
+impl FromStr for DeviceSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::parse(text)
+    }
+}
+
+impl From<PathBuf> for DeviceSpec {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<&Path> for DeviceSpec {
+    fn from(path: &Path) -> Self {
+        Self::Path(path.to_owned())
+    }
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => {
+                let text = path.to_string_lossy();
+                // So that what is printed reads back as a path.
+                if scheme(&text).is_some() {
+                    f.write_str("./")?;
+                }
+                f.write_str(&text)
+            }
+            Self::File { path, size: Some(size) } => {
+                write!(f, "file:{}?size={}", path.display(), units::bytes_short(*size))
+            }
+            Self::File { path, size: None } => write!(f, "file:{}", path.display()),
+            Self::Memory { size } => write!(f, "mem:{}", units::bytes_short(*size)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(text: &str) -> DeviceSpec {
+        DeviceSpec::Path(PathBuf::from(text))
+    }
+
+    #[test]
+    fn paths_stay_paths_even_with_colons_behind_a_slash() {
+        for text in [
+            "/dev/nvme0n1",
+            "/dev/disk/by-path/pci-0000:01:00.0-nvme-1",
+            "./mem:4g",
+            "dir/nbd:x",
+            "plain",
+            "1:2",
+            "_x:y",
+            "copy (2)",
+            "~/file?size=4g",
+        ] {
+            assert_eq!(DeviceSpec::parse(text), Ok(path(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_and_memory_carry_their_sizes() {
+        assert_eq!(
+            DeviceSpec::parse("file:/scratch/a?size=4G"),
+            Ok(DeviceSpec::File { path: "/scratch/a".into(), size: Some(4 << 30) })
+        );
+        assert_eq!(DeviceSpec::parse("file:a"), Ok(DeviceSpec::File { path: "a".into(), size: None }));
+        assert_eq!(DeviceSpec::parse("mem:512m"), Ok(DeviceSpec::Memory { size: 512 << 20 }));
+    }
+
+    #[test]
+    fn other_schemes_are_named_and_refused() {
+        for (text, scheme) in [
+            ("nbd://host:10809/export", "nbd"),
+            ("nbd+unix:///x?socket=/s", "nbd+unix"),
+            ("stripe(chunk=64k):/dev/a,/dev/b", "stripe"),
+            ("stripe(", "stripe"),
+            ("separate:/dev/a,/dev/b", "separate"),
+            ("memory:4g", "memory"),
+        ] {
+            let error = DeviceSpec::parse(text).unwrap_err();
+            assert_eq!(error, SpecError::UnknownScheme { text: text.into(), scheme: scheme.into() });
+            assert!(error.to_string().contains(text));
+            assert!(error.hint().contains("mem:4g"));
+        }
+    }
+
+    #[test]
+    fn broken_specs_name_the_part_at_fault() {
+        for text in [
+            "",
+            "file:",
+            "file:?size=4g",
+            "mem:",
+            "mem:0",
+            "mem:4x",
+            "mem:-1",
+            "file:a?size=0",
+            "file:a?size=",
+            "file:a?sise=4g",
+            "file:a?",
+            "file:a?size=1g&size=2g",
+            "mem:16384p",
+            "a\0b",
+        ] {
+            let error = DeviceSpec::parse(text).unwrap_err();
+            assert!(!error.hint().is_empty());
+            assert!(error.to_string().contains(&text.escape_debug().to_string()), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,40}") {
+            let _ = DeviceSpec::parse(&text);
+        }
+
+        #[test]
+        fn what_parses_prints_and_reads_back(text in "(file:|mem:)?[a-z0-9./:?=&]{1,16}(\\?size=[1-9][kmg])?") {
+            if let Ok(spec) = DeviceSpec::parse(&text) {
+                prop_assert_eq!(DeviceSpec::parse(&spec.to_string()), Ok(spec));
+            }
+        }
+    }
+}

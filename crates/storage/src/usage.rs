@@ -1,0 +1,190 @@
+//! What this process and its threads use, and where they run.
+
+use std::io;
+
+/// getrusage(2), Linux: the calling thread. The libc crate lacks it for some targets.
+const RUSAGE_THREAD: libc::c_int = 1;
+
+/// CPU time and switches, from getrusage(2).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in user mode, nanoseconds.
+    pub user_ns: u64,
+    /// CPU time in the kernel, nanoseconds.
+    pub system_ns: u64,
+    /// Context switches because a thread waited.
+    pub voluntary_context_switches: u64,
+    /// Context switches because a thread was preempted.
+    pub involuntary_context_switches: u64,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// What was used since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            voluntary_context_switches: self
+                .voluntary_context_switches
+                .saturating_sub(earlier.voluntary_context_switches),
+            involuntary_context_switches: self
+                .involuntary_context_switches
+                .saturating_sub(earlier.involuntary_context_switches),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+        }
+    }
+}
+
+/// What the calling thread has used so far.
+#[must_use]
+pub fn thread() -> Usage {
+    usage(RUSAGE_THREAD)
+}
+
+/// What the process has used so far, all threads together.
+#[must_use]
+pub fn process() -> Usage {
+    usage(libc::RUSAGE_SELF)
+}
+
+fn usage(who: libc::c_int) -> Usage {
+    // SAFETY: rusage is plain integers, for which all zeros is a value.
+    let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a rusage on our stack. With these two values of `who` it cannot fail.
+    unsafe { libc::getrusage(who, &raw mut raw) };
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    Usage {
+        user_ns: ns(raw.ru_utime),
+        system_ns: ns(raw.ru_stime),
+        voluntary_context_switches: raw.ru_nvcsw as u64,
+        involuntary_context_switches: raw.ru_nivcsw as u64,
+        minor_faults: raw.ru_minflt as u64,
+        major_faults: raw.ru_majflt as u64,
+    }
+}
+
+/// As many CPUs as any kernel is built for (`NR_CPUS`); sched_getaffinity(2) refuses a set that is
+/// smaller than the machine.
+const MAX_CPUS: usize = 8192;
+
+/// A set of CPUs as sched_setaffinity(2) takes it: one bit each, in words of the machine.
+type CpuSet = [libc::c_ulong; MAX_CPUS / libc::c_ulong::BITS as usize];
+
+/// The word and bit of a CPU in a set.
+fn place(cpu: u32) -> (usize, libc::c_ulong) {
+    ((cpu / libc::c_ulong::BITS) as usize, 1 << (cpu % libc::c_ulong::BITS))
+}
+
+/// The CPUs that the calling thread may run on, ascending (sched_getaffinity(2)).
+#[must_use]
+pub fn allowed_cpus() -> Vec<u32> {
+    let mut set: CpuSet = [0; MAX_CPUS / libc::c_ulong::BITS as usize];
+    // SAFETY: the pointer and size describe the set on our stack; a cpu_set_t is the same words, fewer.
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), set.as_mut_ptr().cast()) };
+    if result != 0 {
+        return Vec::new();
+    }
+    (0..MAX_CPUS as u32)
+        .filter(|cpu| {
+            let (word, bit) = place(*cpu);
+            set[word] & bit != 0
+        })
+        .collect()
+}
+
+/// Binds the calling thread to one CPU.
+///
+/// # Errors
+/// `EINVAL` where the CPU does not exist or is not allowed.
+pub fn bind_to_cpu(cpu: u32) -> io::Result<()> {
+    if cpu as usize >= MAX_CPUS {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut set: CpuSet = [0; MAX_CPUS / libc::c_ulong::BITS as usize];
+    let (word, bit) = place(cpu);
+    set[word] = bit;
+    // SAFETY: as in `allowed_cpus`; the call only reads the set.
+    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Lets the calling thread's timers expire when they are due, instead of up to 50 µs later
+/// (PR_SET_TIMERSLACK, prctl(2)). A rate that is kept by sleeping would otherwise show the slack as
+/// latency.
+pub fn precise_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number and changes only this thread's slack.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+/// Raises a soft limit to the hard one, so that only a limit that somebody really set stands in the
+/// way. Returns the limit in force.
+#[must_use]
+pub fn raise_limit(resource: Limit) -> u64 {
+    let resource = match resource {
+        Limit::LockedMemory => libc::RLIMIT_MEMLOCK,
+        Limit::OpenFiles => libc::RLIMIT_NOFILE,
+    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to an rlimit on our stack.
+    if unsafe { libc::getrlimit(resource, &raw mut limit) } != 0 {
+        return 0;
+    }
+    if limit.rlim_cur < limit.rlim_max {
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        // SAFETY: the pointer is to an rlimit on our stack.
+        if unsafe { libc::setrlimit(resource, &raw const raised) } == 0 {
+            limit = raised;
+        }
+    }
+    limit.rlim_cur
+}
+
+/// A resource whose soft limit may stand in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Memory that may be locked, which registered buffers count against (io_uring_register(2)).
+    LockedMemory,
+    /// Open descriptors.
+    OpenFiles,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_shows_in_the_threads_usage() {
+        let before = thread();
+        let mut x = 1u64;
+        while thread().since(before).user_ns + thread().since(before).system_ns < 2_000_000 {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert!(process().since(Usage::default()).user_ns > 0);
+    }
+
+    #[test]
+    fn a_thread_can_be_bound_to_each_cpu_it_may_use() {
+        std::thread::spawn(|| {
+            let cpus = allowed_cpus();
+            assert!(!cpus.is_empty());
+            for cpu in cpus {
+                bind_to_cpu(cpu).expect("an allowed CPU");
+                assert_eq!(allowed_cpus(), [cpu]);
+            }
+            for missing in [8191, 8192, u32::MAX] {
+                let error = bind_to_cpu(missing).expect_err("no such CPU");
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{missing}");
+            }
+        })
+        .join()
+        .expect("no panic");
+    }
+}
