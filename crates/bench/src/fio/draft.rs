@@ -1,0 +1,123 @@
+//! A job while its options are being collected: fio's defaults, and one function for each option.
+//!
+//! An option's function only notes what was written; what depends on several options (which of three
+//! block sizes is used, whether a mix can keep its rates) is decided once all are known, in
+//! [`resolve`](super::resolve).
+
+pub(super) mod numbers;
+pub(super) mod switches;
+pub(super) mod words;
+
+use measure::Workload;
+use measure::workload::{IoEngine, Rw, SizeShare};
+
+use super::error::Problem;
+use super::values::{ByDirection, Size};
+
+/// fio's default percentiles.
+pub(super) const PERCENTILES: [f64; 17] =
+    [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
+/// fio takes no longer list.
+const MAX_PERCENTILES: usize = 20;
+/// fio takes no more sizes.
+const MAX_SPLITS: usize = 64;
+
+/// Which latencies the fio-json output spells out, and at which percentiles.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reporting {
+    /// Percentiles and bins under `clat_ns`.
+    pub clat_percentiles: bool,
+    /// Percentiles and bins under `lat_ns`.
+    pub lat_percentiles: bool,
+    /// The percentiles, ascending, each above 0 and at most 100.
+    pub percentile_list: Vec<f64>,
+}
+
+impl Default for Reporting {
+    fn default() -> Self {
+        Self { clat_percentiles: true, lat_percentiles: false, percentile_list: PERCENTILES.to_vec() }
+    }
+}
+
+/// All that a section and the globals before it say.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    /// fio's defaults, and the options that need no second look.
+    pub workload: Workload,
+    pub bs: ByDirection<u64>,
+    pub bsrange: ByDirection<(u64, u64)>,
+    pub bssplit: ByDirection<Vec<SizeShare>>,
+    pub rate: ByDirection<u64>,
+    pub rate_iops: ByDirection<u64>,
+    pub blockalign: ByDirection<u64>,
+    pub engine_word: String,
+    pub iodepth_batch: u32,
+    pub size: Option<Size>,
+    pub io_size: Option<Size>,
+    pub filesize: Option<u64>,
+    pub randrepeat: bool,
+    pub randseed: Option<u64>,
+    pub lfsr: bool,
+    pub filename: Option<String>,
+    pub directory: Option<String>,
+    pub filename_format: String,
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub stonewall: bool,
+    pub new_group: bool,
+    pub invalidate: bool,
+    pub unlink: bool,
+    pub hipri: bool,
+    pub sqthread_poll: bool,
+    pub fixed: bool,
+    pub do_verify: bool,
+    pub reporting: Reporting,
+}
+
+impl Default for Draft {
+    /// fio's defaults (`HOWTO`, 3.33), where they differ from [`Workload::default`].
+    fn default() -> Self {
+        Self {
+            workload: Workload {
+                rw: Rw::Read,
+                direct: false,
+                ioengine: IoEngine::Psync,
+                iodepth: 1,
+                iodepth_batch: 1,
+                offset_increment: Some(0),
+                ..Workload::default()
+            },
+            bs: [None; 3],
+            bsrange: [None; 3],
+            bssplit: [None, None, None],
+            rate: [None; 3],
+            rate_iops: [None; 3],
+            blockalign: [None; 3],
+            engine_word: "psync".to_owned(),
+            iodepth_batch: 1,
+            size: None,
+            io_size: None,
+            filesize: None,
+            randrepeat: true,
+            randseed: None,
+            lfsr: false,
+            filename: None,
+            directory: None,
+            filename_format: "$jobname.$jobnum.$filenum".to_owned(),
+            name: None,
+            description: None,
+            stonewall: false,
+            new_group: false,
+            invalidate: true,
+            unlink: false,
+            hipri: false,
+            sqthread_poll: false,
+            fixed: false,
+            do_verify: true,
+            reporting: Reporting::default(),
+        }
+    }
+}
+
+/// What an option does with its value.
+pub(super) type Apply = fn(&mut Draft, Option<&str>) -> Result<(), Problem>;

@@ -1,0 +1,89 @@
+//! Options that are on or off.
+
+use super::super::error::Problem;
+use super::super::values;
+use super::Draft;
+
+pub fn direct(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.direct = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn buffered(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.direct = !values::boolean(value)?;
+    Ok(())
+}
+
+pub fn time_based(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.time_based = values::switch(value)?;
+    Ok(())
+}
+
+pub fn norandommap(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.norandommap = values::switch(value)?;
+    Ok(())
+}
+
+pub fn randrepeat(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.randrepeat = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn do_verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.do_verify = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn end_fsync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.end_fsync = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn stonewall(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.stonewall = values::switch(value)?;
+    Ok(())
+}
+
+pub fn new_group(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.new_group = values::switch(value)?;
+    Ok(())
+}
+
+pub fn invalidate(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.invalidate = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn unlink(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.unlink = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn hipri(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.hipri = values::switch(value)?;
+    Ok(())
+}
+
+pub fn sqthread_poll(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.sqthread_poll = values::switch(value)?;
+    Ok(())
+}
+
+/// `fixedbufs` and `registerfiles`: flashwright's io_uring engine always has both.
+pub fn always_on(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.fixed = true;
+    if values::switch(value)? {
+        return Ok(());
+    }
+    Err(Problem::new("flashwright always registers buffers and files", "leave it out"))
+}
+
+pub fn clat_percentiles(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.reporting.clat_percentiles = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn lat_percentiles(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.reporting.lat_percentiles = values::boolean(value)?;
+    Ok(())
+}

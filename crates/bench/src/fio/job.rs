@@ -1,0 +1,376 @@
+//! [`JobFile`]: groups of jobs, each with a workload and the file that it works on.
+//!
+//! Reading goes through the file twice. First every key is looked up, in every section, so that a key
+//! that is unknown or refused is reported even where a later one would take its place. Then each job
+//! section is made into a job from the settings of the globals before it and its own, of which, as in
+//! fio, the last of a kind wins.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use measure::Workload;
+use storage::spec::DeviceSpec;
+
+use super::draft::{Draft, Reporting};
+use super::error::{JobFileError, Location, Problem};
+use super::keys::{self, Treatment};
+use super::lines::{self, Environment, Section, Setting};
+use super::resolve;
+
+/// A job file that can be run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The options of all global sections, for `global options` in fio-json.
+    pub global_options: Vec<(String, String)>,
+    /// To be run one after the other.
+    pub groups: Vec<Group>,
+}
+
+/// Jobs that run at the same time: those between two `stonewall`s.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Group {
+    /// In the order of the file.
+    pub jobs: Vec<Job>,
+}
+
+/// One job: a section, or one of its copies where each copy has a file of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// The section's name, or what `name` says.
+    pub name: String,
+    /// fio's number of the reporting group, from 0.
+    pub group_id: u32,
+    /// Where the section begins.
+    pub at: Location,
+    /// The file or block device.
+    pub path: PathBuf,
+    /// What runs there. `numjobs` above 1 means threads that share the file.
+    pub workload: Workload,
+    /// The section's own options, for `job options` in fio-json.
+    pub options: Vec<(String, String)>,
+    /// `desc` in fio-json.
+    pub description: Option<String>,
+    /// Drop the file's pages from the page cache before the run (fio's default), with
+    /// [`drop_cached`](storage::cache::drop_cached).
+    pub invalidate: bool,
+    /// Remove the file after the run, if the run made it.
+    pub unlink: bool,
+    /// What fio-json spells out.
+    pub reporting: Reporting,
+    /// What the user should know: an option that fio, too, ignores here, an engine that stands in.
+    pub notes: Vec<String>,
+}
+
+impl Job {
+    /// Bytes that the file needs if it has to be made: the end of the last thread's region. `None`
+    /// where the job gives no size, and the file must therefore exist.
+    #[must_use]
+    pub fn file_bytes(&self) -> Option<u64> {
+        let threads = u64::from(self.workload.numjobs.max(1));
+        let increment = self.workload.offset_increment.unwrap_or(0);
+        increment
+            .checked_mul(threads - 1)?
+            .checked_add(self.workload.offset)?
+            .checked_add(self.workload.size?)
+    }
+
+    /// What to open: the path, or, where there is nothing yet and the job says how large it is to be, a
+    /// file to be made. The path is taken as it is, whatever characters it has.
+    #[must_use]
+    pub fn device_spec(&self) -> DeviceSpec {
+        match self.file_bytes() {
+            Some(size) if !self.path.exists() => {
+                DeviceSpec::File { path: self.path.clone(), size: Some(size) }
+            }
+            _ => DeviceSpec::Path(self.path.clone()),
+        }
+    }
+}
+
+impl JobFile {
+    /// Reads a job file with the process's environment for `${NAME}`.
+    ///
+    /// # Errors
+    /// [`JobFileError`] naming file and line; nothing has been touched.
+    pub fn read(path: &Path) -> Result<Self, JobFileError> {
+        Self::read_with(path, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads a job file with a given environment.
+    ///
+    /// # Errors
+    /// As [`JobFile::read`].
+    pub fn read_with(path: &Path, environment: Environment<'_>) -> Result<Self, JobFileError> {
+        Self::build(path, lines::read(path, environment)?)
+    }
+
+    /// Reads `text` as if it stood at `path`; includes are looked for beside that.
+    ///
+    /// # Errors
+    /// As [`JobFile::read`].
+    pub fn parse(text: &str, path: &Path, environment: Environment<'_>) -> Result<Self, JobFileError> {
+        Self::build(path, lines::split(text, path, environment)?)
+    }
+
+    /// All jobs, in the order of the file.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.groups.iter().flat_map(|group| &group.jobs)
+    }
+
+    fn build(path: &Path, sections: Vec<Section>) -> Result<Self, JobFileError> {
+        let settings = || sections.iter().flat_map(|section| &section.settings);
+        for setting in settings() {
+            // An option of an engine that is not here is better explained by the engine.
+            known(setting).map_err(|error| settings().find_map(foreign_engine).unwrap_or(error))?;
+        }
+        let mut file = Self { path: path.to_owned(), global_options: Vec::new(), groups: Vec::new() };
+        let mut globals: Vec<Setting> = Vec::new();
+        let mut count = Count::default();
+        for section in sections {
+            if section.is_global() {
+                globals.extend(section.settings);
+                continue;
+            }
+            let (draft, settings) = draft(&globals, &section)?;
+            let jobs = jobs(&section, &draft, &settings, &mut count)?;
+            if draft.stonewall || file.groups.is_empty() {
+                file.groups.push(Group::default());
+            }
+            if let Some(group) = file.groups.last_mut() {
+                group.jobs.extend(jobs);
+            }
+        }
+        if file.groups.is_empty() {
+            return Err(JobFileError::NoJobs { path: path.to_owned() });
+        }
+        file.global_options = options(globals.iter());
+        Ok(file)
+    }
+}
+
+/// What fio counts over a whole job file.
+#[derive(Debug, Default)]
+struct Count {
+    threads: u64,
+    group_id: u32,
+    jobs_in_group: u64,
+}
+
+/// Refuses keys that do not exist or are not supported, whatever their value.
+fn known(setting: &Setting) -> Result<(), JobFileError> {
+    match keys::find(&setting.key) {
+        None => Err(JobFileError::UnknownKey {
+            at: setting.at.clone(),
+            key: setting.key.clone(),
+            hint: keys::nearest(&setting.key),
+        }),
+        Some(key) => match key.treatment {
+            Treatment::Refused(hint) => {
+                Err(refused(setting, Problem::new(key.note.replace('`', ""), hint.replace('`', ""))))
+            }
+            Treatment::Supported(_) | Treatment::Accepted(_) => Ok(()),
+        },
+    }
+}
+
+/// The error of an `ioengine` that flashwright does not have.
+fn foreign_engine(setting: &Setting) -> Option<JobFileError> {
+    let value = setting.value.as_deref();
+    let apply = super::draft::words::ioengine;
+    (setting.key == "ioengine")
+        .then(|| apply(&mut Draft::default(), value).err())
+        .flatten()
+        .map(|problem| refused(setting, problem))
+}
+
+fn refused(setting: &Setting, problem: Problem) -> JobFileError {
+    JobFileError::Refused {
+        at: setting.at.clone(),
+        key: setting.key.clone(),
+        value: setting.value.clone(),
+        reason: problem.reason,
+        hint: problem.hint,
+    }
+}
+
+/// The settings that count, by the key's main spelling, in the order in which they stand.
+struct Effective<'a>(Vec<(&'static str, &'a Setting)>);
+
+impl<'a> Effective<'a> {
+    fn of(settings: impl Iterator<Item = &'a Setting>) -> Self {
+        let mut effective: Vec<(&'static str, &Setting)> = Vec::new();
+        for setting in settings {
+            let Some(key) = keys::find(&setting.key) else {
+                continue;
+            };
+            effective.retain(|(name, _)| *name != key.name);
+            effective.push((key.name, setting));
+        }
+        Self(effective)
+    }
+
+    /// The setting to blame for a fault in `option`: the option itself, or one that shares its meaning.
+    fn blame(&self, option: &str) -> Option<&'a Setting> {
+        let same: &[&str] = match option {
+            "direct" => &["direct", "buffered"],
+            "rwmixread" => &["rwmixread", "rwmixwrite"],
+            "bs" => &["bs", "bsrange", "bssplit"],
+            "size" => &["size", "filesize"],
+            "rate_iops" => &["rate_iops", "rate"],
+            "fixedbufs" => &["fixedbufs", "registerfiles"],
+            "time_based" => &["time_based", "runtime"],
+            _ => return self.find(option),
+        };
+        same.iter().find_map(|name| self.find(name))
+    }
+
+    fn find(&self, name: &str) -> Option<&'a Setting> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, setting)| *setting)
+    }
+}
+
+/// Applies the globals and the section's own settings to fio's defaults.
+fn draft<'a>(globals: &'a [Setting], section: &'a Section) -> Result<(Draft, Effective<'a>), JobFileError> {
+    let effective = Effective::of(globals.iter().chain(&section.settings));
+    let mut draft = Draft::default();
+    for (name, setting) in &effective.0 {
+        let Some(key) = keys::find(name) else {
+            continue;
+        };
+        no_expressions(setting).map_err(|problem| refused(setting, problem))?;
+        match key.treatment {
+            Treatment::Supported(apply) => apply(&mut draft, setting.value.as_deref()),
+            Treatment::Accepted(values) => accepted(values, key.note, setting.value.as_deref()),
+            Treatment::Refused(hint) => Err(Problem::new(key.note, hint)),
+        }
+        .map_err(|problem| refused(setting, problem))?;
+    }
+    Ok((draft, effective))
+}
+
+/// fio replaces three words of its own and then calculates; what it would come to is not guessed at.
+fn no_expressions(setting: &Setting) -> Result<(), Problem> {
+    let value = setting.value.as_deref().unwrap_or_default();
+    match ["$pagesize", "$mb_memory", "$ncpus"].into_iter().find(|word| value.contains(word)) {
+        Some(word) => Err(Problem::new(
+            format!("fio's keyword {word} is not replaced here"),
+            format!("write the number, or ${{{}}} from the environment", word[1..].to_uppercase()),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether a key that changes nothing has one of the values with which that is so.
+fn accepted(values: &[&str], note: &str, value: Option<&str>) -> Result<(), Problem> {
+    // A bare key is a switch turned on.
+    let value = value.map_or("1", str::trim);
+    if values.is_empty() || values.contains(&value) {
+        return Ok(());
+    }
+    let hint = format!("only {} is honoured; leave it out", values.join(" or "));
+    Err(Problem::new(note.replace('`', ""), hint))
+}
+
+/// The jobs of one section: one, or one for each copy that has a file of its own.
+fn jobs(
+    section: &Section,
+    draft: &Draft,
+    settings: &Effective<'_>,
+    count: &mut Count,
+) -> Result<Vec<Job>, JobFileError> {
+    let (workload, notes) = resolve::workload(draft, count.threads).map_err(|(option, problem)| {
+        match settings.blame(option) {
+            Some(setting) => refused(setting, problem),
+            None => JobFileError::Syntax {
+                at: section.at.clone(),
+                reason: format!("job '{}': {option}: {}", section.name, problem.reason),
+                hint: problem.hint,
+            },
+        }
+    })?;
+    if (draft.stonewall || draft.new_group) && count.jobs_in_group > 0 {
+        count.group_id += 1;
+        count.jobs_in_group = 0;
+    }
+    count.threads += u64::from(workload.numjobs);
+    count.jobs_in_group += u64::from(workload.numjobs);
+    let name = draft.name.clone().unwrap_or_else(|| section.name.clone());
+    let job = |path: PathBuf, mut workload: Workload| {
+        workload.name.clone_from(&name);
+        Job {
+            name: name.clone(),
+            group_id: count.group_id,
+            at: section.at.clone(),
+            path,
+            workload,
+            options: options(section.settings.iter()),
+            description: draft.description.clone(),
+            invalidate: draft.invalidate,
+            unlink: draft.unlink,
+            reporting: draft.reporting.clone(),
+            notes: notes.clone(),
+        }
+    };
+    Ok(match paths(section, draft, workload.numjobs) {
+        Paths::Shared(path) => vec![job(path, workload)],
+        Paths::Own(paths) => paths
+            .into_iter()
+            .enumerate()
+            .map(|(copy, path)| job(path, copy_of(&workload, copy as u64)))
+            .collect(),
+    })
+}
+
+/// Copy `copy` of a job whose copies have a file each: one thread, with the seed and offset that the
+/// thread would have had.
+fn copy_of(workload: &Workload, copy: u64) -> Workload {
+    let step = workload.offset_increment.unwrap_or(0).saturating_mul(copy);
+    Workload {
+        numjobs: 1,
+        randseed: workload.randseed.wrapping_add(copy),
+        offset: workload.offset.saturating_add(step),
+        ..workload.clone()
+    }
+}
+
+enum Paths {
+    Shared(PathBuf),
+    Own(Vec<PathBuf>),
+}
+
+/// fio's rules: `filename`; else a section named after a block device is that device; else a name is
+/// made from `filename_format`, in which `$jobnum` tells copies apart.
+fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
+    let within = |name: &str| match &draft.directory {
+        Some(directory) => Path::new(directory).join(name),
+        None => PathBuf::from(name),
+    };
+    if let Some(filename) = &draft.filename {
+        return Paths::Shared(within(filename));
+    }
+    let is_device = |path: &Path| path.metadata().is_ok_and(|m| m.file_type().is_block_device());
+    if is_device(Path::new(&section.name)) {
+        return Paths::Shared(PathBuf::from(&section.name));
+    }
+    let name = |copy: u32| {
+        let name = draft.filename_format.replace("$jobname", &section.name);
+        within(&name.replace("$jobnum", &copy.to_string()).replace("$filenum", "0"))
+    };
+    if numjobs > 1 && draft.filename_format.contains("$jobnum") {
+        Paths::Own((0..numjobs).map(name).collect())
+    } else {
+        Paths::Shared(name(0))
+    }
+}
+
+/// The options as they are reported: main spelling, last value; a bare key with an empty one, as fio
+/// 3.42 prints it (3.33 leaves bare keys out).
+fn options<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<(String, String)> {
+    Effective::of(settings)
+        .0
+        .into_iter()
+        .map(|(name, setting)| (name.to_owned(), setting.value.clone().unwrap_or_default()))
+        .collect()
+}

@@ -1,0 +1,429 @@
+//! Every key of fio's job files, and what becomes of it here.
+//!
+//! A key is *supported* (it changes the workload), *accepted* (with the values listed it changes
+//! nothing that is measured here, and the note says why) or *refused*. A key that is in none of the
+//! three is unknown. There is no fourth way: nothing is skipped. `docs/fio.md` shows this table, and a
+//! test holds the two together; another holds this table against the installed fio's own list.
+
+use super::draft::{Apply, numbers, switches, words};
+
+/// What becomes of a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Treatment {
+    /// It changes the workload.
+    Supported(Apply),
+    /// With these values it changes nothing here; with none listed, with any value.
+    Accepted(&'static [&'static str]),
+    /// It is refused, with this hint.
+    Refused(&'static str),
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    pub treatment: Treatment,
+    /// What it does, why it does nothing, or why it is refused.
+    pub note: &'static str,
+}
+
+const fn takes(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    apply: Apply,
+    note: &'static str,
+) -> Key {
+    Key { name, aliases, treatment: Treatment::Supported(apply), note }
+}
+
+const fn accepts(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    values: &'static [&'static str],
+    note: &'static str,
+) -> Key {
+    Key { name, aliases, treatment: Treatment::Accepted(values), note }
+}
+
+const fn refuses(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    note: &'static str,
+    hint: &'static str,
+) -> Key {
+    Key { name, aliases, treatment: Treatment::Refused(hint), note }
+}
+
+const ANY: &[&str] = &[];
+const OFF: &[&str] = &["0"];
+const ON: &[&str] = &["1"];
+const LEAVE_OUT: &str = "leave it out";
+
+/// Options that change the workload, in the order of the documentation.
+#[rustfmt::skip]
+const SUPPORTED: &[Key] = &[
+    takes("name", &[], words::name, "the job's name in the output; files are named after the section"),
+    takes("description", &[], words::description, "`desc` in fio-json"),
+    takes("filename", &[], words::filename, "one file or block device; a second one, after `:`, is refused; `\\:` is a colon"),
+    takes("directory", &[], words::directory, "one directory, put before the file's name"),
+    takes("filename_format", &[], words::filename_format, "with `$jobname`, `$jobnum`, `$filenum`"),
+    takes("rw", &["readwrite"], words::rw, "all but `trimwrite`, `randtrimwrite` and steps (`rw=read:8`)"),
+    takes("bs", &["blocksize"], numbers::bs, "a comma list as far as the directions that run agree"),
+    takes("bsrange", &["blocksize_range"], numbers::bsrange, "only where both ends are equal; else say `bssplit`"),
+    takes("bssplit", &[], numbers::bssplit, "shares must come to 100 %; sizes must be multiples of the smallest; a mix needs one list for both directions"),
+    takes("ba", &["blockalign"], numbers::blockalign, "only where it equals the smallest block"),
+    takes("iodepth", &[], numbers::iodepth, "1 with a synchronous engine, as in fio"),
+    takes("iodepth_batch", &["iodepth_batch_submit"], numbers::iodepth_batch, "1 where left out, as in fio; 0 or above `iodepth` means `iodepth`"),
+    takes("iodepth_batch_complete_min", &["iodepth_batch_complete"], numbers::iodepth_batch_complete_min, "at least 1; above `iodepth` means `iodepth`"),
+    takes("iodepth_batch_complete_max", &[], numbers::iodepth_batch_complete_max, "checked; all completions that are there are always reaped, which the drive does not see"),
+    takes("numjobs", &[], numbers::numjobs, "copies share `filename`; without it each has a file of its own"),
+    takes("rwmixread", &[], numbers::rwmixread, "the later of the two wins"),
+    takes("rwmixwrite", &[], numbers::rwmixwrite, "the later of the two wins"),
+    takes("rate", &[], numbers::rate, "in a mix, one rate for each direction in the proportion of the mix"),
+    takes("rate_iops", &[], numbers::rate_iops, "in a mix, one rate for each direction in the proportion of the mix"),
+    takes("rate_process", &[], words::rate_process, "`linear` or `poisson`"),
+    takes("runtime", &["timeout"], numbers::runtime, "0 means no limit"),
+    takes("time_based", &[], switches::time_based, "needs `runtime`"),
+    takes("ramp_time", &[], numbers::ramp_time, ""),
+    takes("size", &[], numbers::size, "bytes, or `100%`; other percentages are refused"),
+    takes("io_size", &["io_limit"], numbers::io_size, "only where it equals `size`, or with `time_based`, where it means nothing"),
+    takes("filesize", &[], numbers::filesize, "the size, where `size` is left out; else it must equal it"),
+    takes("offset", &["fileoffset"], numbers::offset, "in bytes"),
+    takes("offset_increment", &[], numbers::offset_increment, "in bytes; 0 where left out, so copies walk the same offsets, as in fio"),
+    takes("random_distribution", &[], words::random_distribution, "`random`, `zipf:θ`, `pareto:h`"),
+    takes("random_generator", &[], words::random_generator, "the generator is flashwright's; `lfsr` is accepted where each block is to be visited once"),
+    takes("norandommap", &[], switches::norandommap, "set by `zipf` and `pareto`, as in fio"),
+    takes("randrepeat", &[], switches::randrepeat, "with 0 a fresh seed is drawn for each job, and recorded"),
+    takes("randseed", &[], numbers::randseed, "repeats a run; not fio's own sequence of offsets"),
+    takes("verify", &[], words::verify, "`crc32c` and `crc32c-intel`; `xxhash` runs as XXH3-64; 0 for none"),
+    takes("do_verify", &[], switches::do_verify, "0 only in a reading job"),
+    takes("buffer_compress_percentage", &[], numbers::buffer_compress_percentage, ""),
+    takes("direct", &[], switches::direct, "0 where left out, as in fio"),
+    takes("buffered", &[], switches::buffered, "the opposite of `direct`; the later of the two wins"),
+    takes("ioengine", &[], words::ioengine, "`io_uring`, `libaio`, `psync`; `sync`, `pvsync`, `pvsync2` run as psync; psync where left out, as in fio"),
+    takes("hipri", &[], switches::hipri, "with io_uring"),
+    takes("sqthread_poll", &[], switches::sqthread_poll, "with io_uring"),
+    takes("fixedbufs", &[], switches::always_on, "with io_uring, where it is always on; 0 is refused"),
+    takes("registerfiles", &[], switches::always_on, "with io_uring, where it is always on; 0 is refused"),
+    takes("fdatasync", &[], numbers::fdatasync, ""),
+    takes("end_fsync", &[], switches::end_fsync, ""),
+    takes("invalidate", &[], switches::invalidate, "1 where left out, as in fio: the file's pages are dropped from the cache first"),
+    takes("unlink", &[], switches::unlink, "the file is removed after the run, if the run made it"),
+    takes("stonewall", &["wait_for_previous"], switches::stonewall, "this job and those after it wait for those before it"),
+    takes("new_group", &[], switches::new_group, "a new `groupid`"),
+    takes("percentile_list", &[], words::percentile_list, "of fio-json"),
+    takes("clat_percentiles", &[], switches::clat_percentiles, "of fio-json"),
+    takes("lat_percentiles", &[], switches::lat_percentiles, "of fio-json"),
+];
+
+/// Options that change nothing here.
+#[rustfmt::skip]
+const ACCEPTED: &[Key] = &[
+    accepts("thread", &[], ANY, "every job is a thread"),
+    accepts("group_reporting", &[], ANY, "the copies of a job are always reported as one"),
+    accepts("comm", &[], ANY, "the name of a process"),
+    accepts("refill_buffers", &[], ANY, "every block written is unique and random"),
+    accepts("scramble_buffers", &[], ANY, "every block written is unique and random"),
+    accepts("softrandommap", &[], ANY, "no random map is allocated"),
+    accepts("allrandrepeat", &[], ANY, "all random choices come from the one seed"),
+    accepts("gtod_reduce", &[], ANY, "the clock is read once a batch, so there is no cost to save"),
+    accepts("clocksource", &[], ANY, "the clock is flashwright's; the record names it"),
+    accepts("disable_lat", &[], ANY, "latency is measured without a cost to save"),
+    accepts("disable_clat", &[], ANY, "latency is measured without a cost to save"),
+    accepts("disable_slat", &[], ANY, "submission latency is not measured apart"),
+    accepts("disable_bw_measurement", &["disable_bw"], ANY, "bandwidth is sampled without a cost to save"),
+    accepts("disk_util", &[], ANY, "the drives below are always reported"),
+    accepts("significant_figures", &[], ANY, "of fio's text output"),
+    accepts("create_serialize", &[], ANY, "files are laid before anything is measured"),
+    accepts("create_fsync", &[], ANY, "files are laid, and durable, before anything is measured"),
+    accepts("fallocate", &[], ANY, "files are laid by writing them in full, never by allocating"),
+    accepts("file_service_type", &[], ANY, "a job has one file"),
+    accepts("offset_align", &[], ANY, "it applies to percentages only"),
+    accepts("rate_cycle", &["ratecycle"], ANY, "it applies to `rate_min` only"),
+    accepts("userspace_reap", &[], ANY, "how completions are collected is the engine's business"),
+    accepts("verify_fatal", &[], ANY, "a wrong block always fails the run"),
+    accepts("mem", &["iomem"], &["malloc", "mmap", "shm"], "buffers come from one aligned arena"),
+    accepts("nrfiles", &["nr_files"], ON, "a job has one file"),
+    accepts("openfiles", &[], ON, "a job has one file"),
+    accepts("loops", &[], ON, "only 1 is supported; `time_based` repeats a workload"),
+    accepts("percentage_random", &[], &["100"], "sequential and random requests are not mixed in one job"),
+    accepts("io_submit_mode", &[], &["inline"], "each job submits from its own thread"),
+    accepts("rw_sequencer", &[], &["sequential"], "it applies to `rw=…:N` only"),
+    accepts("num_range", &[], ON, "one range for each trim"),
+    accepts("allow_file_create", &[], ON, "a file that is missing is made"),
+    accepts("stats", &[], ON, "a job without figures is no measurement"),
+    accepts("nonvectored", &[], ON, "requests are never vectored"),
+    accepts("libaio_vectored", &[], OFF, "requests are never vectored"),
+    accepts("bwavgtime", &[], &["500"], "samples in fio-json are of 500 ms, fio's default"),
+    accepts("iopsavgtime", &[], &["500"], "samples in fio-json are of 500 ms, fio's default"),
+    accepts("kb_base", &[], &["1024"], "sizes are read in fio's default way only"),
+    accepts("unified_rw_reporting", &[], &["none", "0"], "reads and writes are reported apart"),
+    accepts("continue_on_error", &[], &["none"], "a failed request fails the run"),
+    accepts("sync", &[], &["none", "0"], "O_SYNC and O_DSYNC are not supported; say `fdatasync=1`"),
+    accepts("lockfile", &[], &["none"], "files are not locked"),
+    accepts("zonemode", &[], &["none"], "zoned devices are not supported"),
+    accepts("write_hint", &[], &["none"], "lifetime hints are not supported"),
+    accepts("filetype", &[], &["none"], "what a path is, is looked up"),
+    accepts("dataplacement", &["data_placement"], &["none"], "flexible data placement is not supported"),
+    accepts("fadvise_hint", &[], OFF, "no read-ahead hint is given; fio gives one to buffered jobs unless told not to"),
+    accepts("fsync", &[], OFF, "fsync between writes is not supported; say `fdatasync`"),
+    accepts("write_barrier", &[], OFF, "say `fdatasync`"),
+    accepts("fsync_on_close", &[], OFF, "say `end_fsync=1`"),
+    accepts("end_syncfs", &[], OFF, "say `end_fsync=1`"),
+    accepts("verify_dump", &[], OFF, "a wrong block is described in the error"),
+    accepts("verify_async", &[], OFF, "each job verifies its own blocks"),
+    accepts("verify_state_save", &[], OFF, "no verify state is saved; fio saves one unless told not to"),
+    accepts("verify_state_load", &[], OFF, "no verify state is saved"),
+    accepts("experimental_verify", &[], OFF, "verification needs no log of what was written"),
+    accepts("serialize_overlap", &[], OFF, "overlapping requests are not held back"),
+    accepts("bs_is_seq_rand", &[], OFF, "a block size is chosen by direction"),
+    accepts("overwrite", &[], OFF, "lay the file first, with a writing section before `stonewall`"),
+    accepts("file_append", &[], OFF, "a file's size does not change"),
+    accepts("fill_device", &["fill_fs"], OFF, "a target's size is known beforehand"),
+    accepts("create_on_open", &[], OFF, "files are laid before anything is measured"),
+    accepts("create_only", &[], OFF, "files are laid before anything is measured"),
+    accepts("pre_read", &[], OFF, "read the file in a section before `stonewall`, with `invalidate=0` after it"),
+    accepts("unlink_each_loop", &[], OFF, "a job runs once"),
+    accepts("allow_mounted_write", &[], OFF, "a mounted device is never written"),
+    accepts("atomic", &[], OFF, "atomic writes are not supported"),
+    accepts("dedupe_percentage", &[], OFF, "every block written is unique"),
+    accepts("zero_buffers", &[], OFF, "zeros make figures lie; say `buffer_compress_percentage`"),
+    accepts("startdelay", &[], OFF, "jobs of a group start together; say `stonewall`"),
+    accepts("thinktime", &[], OFF, "say `rate_iops` for pauses between requests"),
+    accepts("thinkcycles", &[], OFF, "say `rate_iops` for pauses between requests"),
+    accepts("number_ios", &[], OFF, "say `size`"),
+    accepts("ramp_size", &[], OFF, "say `ramp_time`"),
+    accepts("nice", &[], OFF, "priorities are the caller's: nice(1)"),
+    accepts("trim_percentage", &[], OFF, "trims are not mixed into a verified job"),
+    accepts("slat_percentiles", &[], OFF, "submission latency is not measured apart"),
+    accepts("block_error_percentiles", &[], OFF, "a failed request fails the run"),
+    accepts("error_dump", &[], OFF, "an error is described in full"),
+    accepts("latency_run", &[], OFF, "`latency_target` is not supported"),
+    accepts("nowait", &[], OFF, "a request that may block is allowed to"),
+    accepts("uncached", &[], OFF, "say `direct=1`"),
+    accepts("force_async", &[], OFF, "the kernel decides when to punt"),
+    accepts("readfua", &[], OFF, "commands to the drive are not built by hand"),
+    accepts("writefua", &[], OFF, "commands to the drive are not built by hand"),
+    accepts("fdp", &[], OFF, "flexible data placement is not supported"),
+    accepts("sprandom", &[], OFF, "preconditioning is a workload of its own"),
+    accepts("random_sequence_stride", &[], OFF, "a sequence of given blocks is not supported"),
+];
+
+const LOGS: &str = "--json has the samples; leave it out";
+const STEADY: &str = "steady state is judged over runs: see `flashwright sweep`";
+const HOOKS: &str = "run the command yourself, before or after";
+const PLACE: &str = "start flashwright under taskset(1) or numactl(8)";
+const VERIFY: &str = "say verify=crc32c and leave it out";
+const OTHER_ENGINE: &str =
+    "it belongs to an engine that flashwright does not have; write ioengine=io_uring, libaio or psync";
+
+/// Options that change what runs in a way that flashwright does not have.
+#[rustfmt::skip]
+const REFUSED: &[Key] = &[
+    refuses("wait_for", &[], "jobs wait by group", "write stonewall"),
+    refuses("exitall", &[], "a job does not end others", LEAVE_OUT),
+    refuses("exit_what", &[], "a job does not end others", LEAVE_OUT),
+    refuses("exitall_on_error", &[], "a failed job always ends the run", LEAVE_OUT),
+    refuses("exec_prerun", &[], "commands are not run from job files", HOOKS),
+    refuses("exec_postrun", &[], "commands are not run from job files", HOOKS),
+    refuses("opendir", &[], "a job works on one file", "write filename="),
+    refuses("unique_filename", &[], "it belongs to jobs with several directories", LEAVE_OUT),
+    refuses("bs_unaligned", &["blocksize_unaligned"], "sizes between the ends of a range are not drawn", "write bssplit"),
+    refuses("iodepth_low", &[], "the queue is kept full", LEAVE_OUT),
+    refuses("percentage_sequential", &[], "fio itself no longer has it", LEAVE_OUT),
+    refuses("sync_file_range", &[], "it makes nothing durable", "write fdatasync"),
+    refuses("thinktime_spin", &[], "there is no thinktime", "write rate_iops"),
+    refuses("thinktime_blocks", &[], "there is no thinktime", "write rate_iops"),
+    refuses("thinktime_blocks_type", &[], "there is no thinktime", "write rate_iops"),
+    refuses("thinktime_iotime", &[], "there is no thinktime", "write rate_iops"),
+    refuses("rate_min", &["ratemin"], "a run is not failed for being slow", "write rate, and read W-RATE-MISSED"),
+    refuses("rate_iops_min", &[], "a run is not failed for being slow", "write rate_iops, and read W-RATE-MISSED"),
+    refuses("rate_ignore_thinktime", &[], "there is no thinktime", LEAVE_OUT),
+    refuses("max_latency", &[], "a run is not failed for being slow", "read the percentiles"),
+    refuses("latency_target", &[], "the depth is not searched within a run", "sweep iodepth with `flashwright sweep`"),
+    refuses("latency_window", &[], "the depth is not searched within a run", "sweep iodepth with `flashwright sweep`"),
+    refuses("latency_percentile", &[], "the depth is not searched within a run", "sweep iodepth with `flashwright sweep`"),
+    refuses("steadystate", &["ss"], "a run has a length of its own", STEADY),
+    refuses("steadystate_duration", &["ss_dur"], "a run has a length of its own", STEADY),
+    refuses("steadystate_ramp_time", &["ss_ramp"], "a run has a length of its own", STEADY),
+    refuses("steadystate_check_interval", &["ss_interval"], "a run has a length of its own", STEADY),
+    refuses("flow", &[], "jobs are not coupled", "write rate_iops"),
+    refuses("flow_id", &[], "jobs are not coupled", LEAVE_OUT),
+    refuses("flow_sleep", &[], "jobs are not coupled", LEAVE_OUT),
+    refuses("flow_watermark", &[], "jobs are not coupled", LEAVE_OUT),
+    refuses("cpumask", &[], "jobs are not bound from a job file", PLACE),
+    refuses("cpus_allowed", &[], "jobs are not bound from a job file", PLACE),
+    refuses("cpus_allowed_policy", &[], "jobs are not bound from a job file", PLACE),
+    refuses("numa_cpu_nodes", &[], "jobs are not bound from a job file", PLACE),
+    refuses("numa_mem_policy", &[], "jobs are not bound from a job file", PLACE),
+    refuses("gtod_cpu", &[], "no CPU is set aside for the clock", LEAVE_OUT),
+    refuses("prio", &[], "I/O priorities are not set", "start flashwright under ionice(1)"),
+    refuses("prioclass", &[], "I/O priorities are not set", "start flashwright under ionice(1)"),
+    refuses("priohint", &[], "I/O priorities are not set", LEAVE_OUT),
+    refuses("cmdprio", &[], "I/O priorities are not set", LEAVE_OUT),
+    refuses("cmdprio_percentage", &[], "I/O priorities are not set", LEAVE_OUT),
+    refuses("cmdprio_class", &[], "I/O priorities are not set", LEAVE_OUT),
+    refuses("cmdprio_hint", &[], "I/O priorities are not set", LEAVE_OUT),
+    refuses("cmdprio_bssplit", &[], "I/O priorities are not set", LEAVE_OUT),
+    refuses("uid", &[], "flashwright does not change its user", "start it as that user"),
+    refuses("gid", &[], "flashwright does not change its group", "start it as that group"),
+    refuses("cgroup", &[], "flashwright does not change its cgroup", "start it under systemd-run"),
+    refuses("cgroup_nodelete", &[], "flashwright does not change its cgroup", LEAVE_OUT),
+    refuses("cgroup_weight", &[], "flashwright does not change its cgroup", LEAVE_OUT),
+    refuses("ioscheduler", &[], "a device's settings are not changed from a job file", "set queue/scheduler before the run"),
+    refuses("lockmem", &[], "memory is not taken away from the page cache", "use a size well above the memory"),
+    refuses("hugepage-size", &[], "the size of huge pages is the kernel's", LEAVE_OUT),
+    refuses("iomem_align", &["mem_align"], "buffers are aligned as the device asks", LEAVE_OUT),
+    refuses("unit_base", &[], "output is in bytes", LEAVE_OUT),
+    refuses("profile", &[], "a profile is code of fio's", "write the options themselves"),
+    refuses("ignore_error", &[], "a failed request fails the run", LEAVE_OUT),
+    refuses("buffer_pattern", &[], "every block written is unique and random", "write buffer_compress_percentage"),
+    refuses("buffer_compress_chunk", &[], "the size of the compressible part is flashwright's", LEAVE_OUT),
+    refuses("dedupe_global", &[], "every block written is unique", LEAVE_OUT),
+    refuses("dedupe_mode", &[], "every block written is unique", LEAVE_OUT),
+    refuses("dedupe_working_set_percentage", &[], "every block written is unique", LEAVE_OUT),
+    refuses("verify_only", &[], "verification needs the run that wrote", "write rw=read with verify"),
+    refuses("verify_policy", &[], "all blocks are verified", LEAVE_OUT),
+    refuses("verifysort", &[], "fio itself no longer has it", LEAVE_OUT),
+    refuses("verifysort_nr", &[], "fio itself no longer has it", LEAVE_OUT),
+    refuses("rwmixcycle", &[], "fio itself no longer has it", LEAVE_OUT),
+    refuses("verify_interval", &[], "each block has one header", VERIFY),
+    refuses("verify_offset", &[], "the header begins the block", VERIFY),
+    refuses("verify_pattern", &[], "the header has its own content", VERIFY),
+    refuses("verify_pattern_interval", &[], "the header has its own content", VERIFY),
+    refuses("verify_backlog", &[], "writes are verified after the last of them", VERIFY),
+    refuses("verify_backlog_batch", &[], "writes are verified after the last of them", VERIFY),
+    refuses("verify_async_cpus", &[], "each job verifies its own blocks", VERIFY),
+    refuses("verify_write_sequence", &[], "the generation in the header is always checked", VERIFY),
+    refuses("verify_header_seed", &[], "the header has no seed", VERIFY),
+    refuses("trim_verify_zero", &[], "trims are not mixed into a verified job", LEAVE_OUT),
+    refuses("trim_backlog", &[], "trims are not mixed into a verified job", LEAVE_OUT),
+    refuses("trim_backlog_batch", &[], "trims are not mixed into a verified job", LEAVE_OUT),
+    refuses("write_iolog", &[], "requests are not logged", LEAVE_OUT),
+    refuses("read_iolog", &[], "logs are not replayed", "write the workload as rw, bs and iodepth"),
+    refuses("read_iolog_chunked", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("replay_no_stall", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("replay_redirect", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("replay_scale", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("replay_align", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("replay_time_scale", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("replay_skip", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("merge_blktrace_file", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("merge_blktrace_scalars", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("merge_blktrace_iters", &[], "logs are not replayed", LEAVE_OUT),
+    refuses("write_bw_log", &[], "fio's log files are not written", LOGS),
+    refuses("write_lat_log", &[], "fio's log files are not written", LOGS),
+    refuses("write_iops_log", &[], "fio's log files are not written", LOGS),
+    refuses("write_hist_log", &[], "fio's log files are not written", LOGS),
+    refuses("per_job_logs", &[], "fio's log files are not written", LOGS),
+    refuses("log_entries", &[], "fio's log files are not written", LOGS),
+    refuses("log_avg_msec", &[], "fio's log files are not written", LOGS),
+    refuses("log_hist_msec", &[], "fio's log files are not written", LOGS),
+    refuses("log_hist_coarseness", &[], "fio's log files are not written", LOGS),
+    refuses("log_max_value", &["log_window_value"], "fio's log files are not written", LOGS),
+    refuses("log_offset", &[], "fio's log files are not written", LOGS),
+    refuses("log_prio", &[], "fio's log files are not written", LOGS),
+    refuses("log_issue_time", &[], "fio's log files are not written", LOGS),
+    refuses("log_compression", &[], "fio's log files are not written", LOGS),
+    refuses("log_compression_cpus", &[], "fio's log files are not written", LOGS),
+    refuses("log_store_compressed", &[], "fio's log files are not written", LOGS),
+    refuses("log_unix_epoch", &["log_alternate_epoch"], "fio's log files are not written", LOGS),
+    refuses("log_alternate_epoch_clock_id", &[], "fio's log files are not written", LOGS),
+    refuses("job_start_clock_id", &[], "`job_start` in fio-json is of the wall clock", LEAVE_OUT),
+    refuses("zonesize", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("zonecapacity", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("zonerange", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("zoneskip", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("read_beyond_wp", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("max_open_zones", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("job_max_open_zones", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("ignore_zone_limits", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("zone_reset_threshold", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("zone_reset_frequency", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("recover_zbd_write_error", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("write_zone_remainder", &[], "zoned devices are not supported", LEAVE_OUT),
+    refuses("plid_select", &["fdp_pli_select"], "flexible data placement is not supported", LEAVE_OUT),
+    refuses("plids", &["fdp_pli"], "flexible data placement is not supported", LEAVE_OUT),
+    refuses("dp_scheme", &[], "flexible data placement is not supported", LEAVE_OUT),
+    refuses("spr_num_regions", &[], "preconditioning is a workload of its own", LEAVE_OUT),
+    refuses("spr_op", &[], "preconditioning is a workload of its own", LEAVE_OUT),
+    refuses("spr_cs", &[], "preconditioning is a workload of its own", LEAVE_OUT),
+    refuses("sqthread_poll_cpu", &[], "the polling thread is not bound", LEAVE_OUT),
+    refuses("hipri_percentage", &[], "polling is for all requests or for none", "write hipri with ioengine=io_uring"),
+    refuses("gpu_dev_id", &[], "buffers are in the machine's memory", LEAVE_OUT),
+    refuses("gpu_dev_ids", &[], "buffers are in the machine's memory", LEAVE_OUT),
+    refuses("write_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("read_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("verify_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("cmd_type", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("md_per_io_size", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("pi_act", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("pi_chk", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("apptag", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("apptag_mask", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("sg_write_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
+    refuses("cpuload", &[], "a job does I/O", OTHER_ENGINE),
+    refuses("cpumode", &[], "a job does I/O", OTHER_ENGINE),
+    refuses("cpuchunks", &[], "a job does I/O", OTHER_ENGINE),
+    refuses("hostname", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("port", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("protocol", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("listen", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("uri", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("nfs_url", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("pool", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("rbdname", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("clientname", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("http_host", &[], "a job works on this machine", OTHER_ENGINE),
+    refuses("donorname", &[], "a job does I/O", OTHER_ENGINE),
+];
+
+/// All keys, in the order of the documentation.
+pub(super) fn all() -> impl Iterator<Item = &'static Key> {
+    SUPPORTED.iter().chain(ACCEPTED).chain(REFUSED)
+}
+
+/// The key of this name or alias.
+pub(super) fn find(name: &str) -> Option<&'static Key> {
+    all().find(|key| key.name == name || key.aliases.contains(&name))
+}
+
+/// What to write instead of a key that does not exist.
+pub(super) fn nearest(name: &str) -> String {
+    if name == "include" || name.starts_with("include ") {
+        return "write: include FILE".to_owned();
+    }
+    if let Some(bare) = name.strip_prefix("--") {
+        return format!("in a job file options are written without dashes: {bare}");
+    }
+    let spellings = all().flat_map(|key| std::iter::once(&key.name).chain(key.aliases));
+    let best = spellings.map(|known| (distance(name, known), *known)).min();
+    match best {
+        Some((distance, known)) if distance <= (known.len() / 3).max(1) => {
+            format!("did you mean {known}?")
+        }
+        _ => "docs/fio.md lists all that are understood".to_owned(),
+    }
+}
+
+/// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
+/// alignment), enough for names of a few letters.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let mut before: Vec<usize> = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before[j - 2] + 1);
+            }
+        }
+        before = last;
+        last = row;
+    }
+    last[b.len()]
+}

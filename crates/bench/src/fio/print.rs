@@ -1,0 +1,118 @@
+//! A workload in fio's words: the inverse of reading a job file.
+
+use std::time::Duration;
+
+use measure::Workload;
+use measure::workload::{RandomDistribution, RateProcess, Rw, Verify};
+
+use super::draft::Draft;
+
+/// The options with which fio would be told to run `workload`, in fio's spelling. `rw`, `bs`, `iodepth`,
+/// `numjobs`, `direct` and `ioengine` always stand there, since programs that read fio-json look for
+/// them; others where they differ from fio's default.
+///
+/// Three settings have no word in fio and are left out: an engine left open (`auto`), regions divided
+/// among jobs, and the latency clock.
+#[must_use]
+pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
+    let mut out = Options(Vec::new());
+    let w = workload;
+    let fio = Draft::default().workload;
+    out.add("rw", w.rw.word());
+    out.add("bs", units::bytes_short(w.bs));
+    out.unless(w.bssplit.is_empty(), "bssplit", || {
+        let entry = |s: &measure::workload::SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
+        w.bssplit.iter().map(entry).collect::<Vec<_>>().join(":")
+    });
+    out.add("iodepth", w.iodepth);
+    out.unless(w.iodepth_batch <= 1, "iodepth_batch", || w.iodepth_batch);
+    let min = w.iodepth_batch_complete_min;
+    out.unless(min == fio.iodepth_batch_complete_min, "iodepth_batch_complete_min", || min);
+    out.add("numjobs", w.numjobs);
+    out.unless(w.rwmixread == fio.rwmixread, "rwmixread", || w.rwmixread);
+    if let Some(rate) = w.rate_iops {
+        out.add("rate_iops", by_direction(rate, w));
+    }
+    if let Some(rate) = w.rate {
+        out.add("rate", by_direction(rate, w));
+    }
+    out.unless(w.rate_process == RateProcess::Linear, "rate_process", || "poisson");
+    if let Some(runtime) = w.runtime {
+        out.add("runtime", time(runtime));
+    }
+    out.unless(!w.time_based, "time_based", || 1);
+    out.unless(w.ramp_time.is_zero(), "ramp_time", || time(w.ramp_time));
+    if let Some(size) = w.size {
+        out.add("size", units::bytes_short(size));
+    }
+    out.unless(w.offset == 0, "offset", || units::bytes_short(w.offset));
+    let increment = w.offset_increment.unwrap_or(0);
+    out.unless(increment == 0, "offset_increment", || units::bytes_short(increment));
+    match w.random_distribution {
+        RandomDistribution::Random => {}
+        RandomDistribution::Zipf(theta) => out.add("random_distribution", format!("zipf:{theta}")),
+        RandomDistribution::Pareto(h) => out.add("random_distribution", format!("pareto:{h}")),
+    }
+    out.unless(!w.norandommap, "norandommap", || 1);
+    out.unless(w.randseed == fio.randseed, "randseed", || w.randseed);
+    if let Some(verify) = w.verify {
+        out.add("verify", if verify == Verify::Crc32c { "crc32c" } else { "xxhash" });
+    }
+    let compress = w.buffer_compress_percentage;
+    out.unless(compress == 0, "buffer_compress_percentage", || compress);
+    out.add("direct", u8::from(w.direct));
+    out.add("ioengine", w.ioengine.word());
+    out.unless(!w.hipri, "hipri", || 1);
+    out.unless(!w.sqthread_poll, "sqthread_poll", || 1);
+    out.unless(w.fdatasync == 0, "fdatasync", || w.fdatasync);
+    out.unless(!w.end_fsync, "end_fsync", || 1);
+    out.0
+}
+
+/// A job file of one section that runs `workload` on `filename`.
+#[must_use]
+pub fn job_file(workload: &Workload, filename: &str) -> String {
+    let name = if workload.name.is_empty() { "job" } else { &workload.name };
+    let mut text = format!("[{name}]\nfilename={}\n", filename.replace(':', "\\:"));
+    for (key, value) in options_of(workload) {
+        text += &format!("{key}={value}\n");
+    }
+    text
+}
+
+struct Options(Vec<(String, String)>);
+
+impl Options {
+    fn add(&mut self, key: &str, value: impl ToString) {
+        self.0.push((key.to_owned(), value.to_string()));
+    }
+
+    fn unless<V: ToString>(&mut self, default: bool, key: &str, value: impl FnOnce() -> V) {
+        if !default {
+            self.add(key, value());
+        }
+    }
+}
+
+/// In a mix fio has a rate for each direction: the shares of the one that we have.
+fn by_direction(rate: u64, workload: &Workload) -> String {
+    let reads = u64::from(workload.rwmixread.min(100));
+    if !matches!(workload.rw, Rw::Rw | Rw::RandRw) || reads == 0 || reads == 100 {
+        return rate.to_string();
+    }
+    // u128 cannot overflow here, and the share is below the rate.
+    let read = (u128::from(rate) * u128::from(reads) / 100) as u64;
+    format!("{read},{}", rate - read)
+}
+
+/// In the largest unit that holds it exactly; fio resolves microseconds.
+fn time(duration: Duration) -> String {
+    let us = duration.as_nanos().div_ceil(1000);
+    if us.is_multiple_of(1_000_000) {
+        format!("{}s", us / 1_000_000)
+    } else if us.is_multiple_of(1000) {
+        format!("{}ms", us / 1000)
+    } else {
+        format!("{us}us")
+    }
+}

@@ -1,0 +1,192 @@
+//! Values, read exactly as fio reads them, or refused.
+//!
+//! fio's own reading is lenient where that surprises: `1.5g` is one byte, `4kib` is 4000 bytes (its
+//! `kb_base=1024` swaps the IEC spellings for compatibility), `5min` is five microseconds, and an
+//! unknown suffix is dropped. Whoever writes these means something else, so they are refused with
+//! what fio would have made of them (`parse.c`, `HOWTO` "Parameter types").
+
+use std::time::Duration;
+
+use super::error::Problem;
+
+/// A number of bytes, or a share of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    Bytes(u64),
+    Percent(u64),
+}
+
+/// A size in bytes, or a percentage.
+pub(super) fn size(text: &str) -> Result<Size, Problem> {
+    let text = text.trim();
+    if let Some(number) = text.strip_suffix('%') {
+        let percent = number.parse::<u64>().ok().filter(|p| *p <= 100);
+        return percent.map(Size::Percent).ok_or_else(|| {
+            Problem::new(format!("'{text}' is not a percentage"), "write a whole number up to 100%")
+        });
+    }
+    plain(text).map(Size::Bytes)
+}
+
+/// A size in bytes.
+pub(super) fn bytes(text: &str) -> Result<u64, Problem> {
+    match size(text)? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Percent(_) => Err(Problem::new("a percentage has no meaning here", "give a size, such as 1g")),
+    }
+}
+
+fn plain(text: &str) -> Result<u64, Problem> {
+    if text.is_empty() {
+        return Err(Problem::new("the value is missing", "write a number, such as 4k"));
+    }
+    if text.starts_with('(') {
+        return Err(Problem::new("arithmetic is not evaluated here", "write the result"));
+    }
+    if text.starts_with('-') {
+        return Err(Problem::new("the value is negative", "write a number of zero or more"));
+    }
+    if text.starts_with("0x") || text.starts_with("0X") {
+        let digits = &text[2..];
+        return u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')).ok_or_else(|| {
+            Problem::new(format!("'{text}' is not a hexadecimal number"), "write for instance 0x1000")
+        });
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let suffix = text[end..].to_ascii_lowercase();
+    if end == 0 {
+        return Err(Problem::new(format!("'{text}' is not a number"), "write a number, such as 4k"));
+    }
+    if suffix.starts_with('.') {
+        return Err(Problem::new(
+            format!("fio drops the fraction and its unit: it reads '{text}' as {}", &text[..end]),
+            "write a whole number of a smaller unit",
+        ));
+    }
+    match suffix.as_str() {
+        "" | "b" | "k" | "kb" | "m" | "mb" | "g" | "gb" | "t" | "tb" | "p" | "pb" => units::size(text)
+            .map_err(|error| Problem::new(error.to_string(), "write for instance 4k, 1m or 2g")),
+        "kib" | "mib" | "gib" | "tib" | "pib" | "ki" | "mi" | "gi" | "ti" | "pi" => Err(Problem::new(
+            "fio reads IEC suffixes as powers of 1000 unless kb_base=1000",
+            format!("write {}{} for the power of 1024", &text[..end], &suffix[..1]),
+        )),
+        "z" => {
+            Err(Problem::new("sizes in zones need a zoned device mode", "give a size in bytes, such as 1g"))
+        }
+        _ => Err(Problem::new(
+            format!("'{suffix}' is not a unit of size"),
+            "the units are k, m, g, t, p (powers of 1024)",
+        )),
+    }
+}
+
+/// A whole number, with fio's suffixes.
+pub(super) fn number(text: &str, lowest: u64, highest: u64) -> Result<u64, Problem> {
+    let value = bytes(text)?;
+    if (lowest..=highest).contains(&value) {
+        return Ok(value);
+    }
+    Err(Problem::new(
+        format!("{value} is out of range"),
+        format!("write a number from {lowest} to {highest}"),
+    ))
+}
+
+/// A whole number that fits 32 bits.
+pub(super) fn number32(text: &str, lowest: u32, highest: u32) -> Result<u32, Problem> {
+    let value = number(text, u64::from(lowest), u64::from(highest))?;
+    // The range was just checked.
+    Ok(u32::try_from(value).unwrap_or(highest))
+}
+
+/// A time; a bare number is in seconds.
+pub(super) fn time(text: &str) -> Result<Duration, Problem> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let units = "the units are us, ms, s, m, h, d; a bare number is in seconds";
+    let number: u64 =
+        text[..end].parse().map_err(|_| Problem::new(format!("'{text}' is not a time"), units))?;
+    let suffix = text[end..].to_ascii_lowercase();
+    let micros = match suffix.as_str() {
+        "us" | "usec" => 1,
+        "ms" | "msec" => 1_000,
+        "" | "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
+        _ if suffix.starts_with('.') => {
+            return Err(Problem::new(
+                format!("fio drops the fraction and its unit: it reads '{text}' as {number} s"),
+                "write a whole number of a smaller unit, such as 500ms",
+            ));
+        }
+        _ => {
+            return Err(Problem::new(
+                format!("'{suffix}' is not a unit of time; fio reads it as microseconds"),
+                units,
+            ));
+        }
+    };
+    number
+        .checked_mul(micros)
+        // A century and more: nobody means it, and sums of times must not overflow.
+        .filter(|us| *us <= 1 << 52)
+        .map(Duration::from_micros)
+        .ok_or_else(|| Problem::new(format!("'{text}' is out of range"), "write a shorter time"))
+}
+
+/// An option that needs 0 or 1.
+pub(super) fn boolean(value: Option<&str>) -> Result<bool, Problem> {
+    match value.map(str::trim) {
+        Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(Problem::new(format!("'{other}' is neither 0 nor 1"), "write 0 or 1")),
+        None => Err(Problem::new("it needs a value", "write =0 or =1")),
+    }
+}
+
+/// An option that is on when it is there, and may be switched off with 0.
+pub(super) fn switch(value: Option<&str>) -> Result<bool, Problem> {
+    if value.is_none() { Ok(true) } else { boolean(value) }
+}
+
+/// The value of an option that needs one.
+pub(super) fn required(value: Option<&str>) -> Result<&str, Problem> {
+    match value.map(str::trim) {
+        Some(text) if !text.is_empty() => Ok(text),
+        _ => Err(Problem::new("it needs a value", "write it as key=value")),
+    }
+}
+
+/// One value for each of reads, writes and trims: fio's comma lists. A value that no comma ends holds
+/// for the directions after it as well; one left out keeps the default.
+pub(super) type ByDirection<T> = [Option<T>; 3];
+
+/// Splits a comma list and reads each part.
+pub(super) fn by_direction<T: Clone>(
+    text: &str,
+    read: impl Fn(&str) -> Result<T, Problem>,
+) -> Result<ByDirection<T>, Problem> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if parts.len() > 4 || (parts.len() == 4 && !parts[3].is_empty()) {
+        return Err(Problem::new(
+            "more than three values",
+            "give at most one for reads, one for writes and one for trims",
+        ));
+    }
+    let mut out: ByDirection<T> = [None, None, None];
+    for (slot, part) in out.iter_mut().zip(&parts) {
+        if !part.is_empty() {
+            *slot = Some(read(part)?);
+        }
+    }
+    if out.iter().all(Option::is_none) {
+        return Err(Problem::new("it needs a value", "write it as key=value"));
+    }
+    let last = parts.len().min(3);
+    if !parts.last().is_some_and(|part| part.is_empty()) {
+        let value = out[last - 1].clone();
+        out[last..].iter_mut().for_each(|slot| slot.clone_from(&value));
+    }
+    Ok(out)
+}

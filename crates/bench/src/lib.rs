@@ -1,0 +1,19 @@
+//! Runs a [`Workload`](measure::Workload) on a device in real time, as fast as the kernel allows.
+//!
+//! - [`run`] moves threads through ramp, measured interval and tail, and counts.
+//! - [`payload`] makes what is written and knows it again.
+//! - [`observe`] looks at the machine from beside.
+//! - [`target`] opens devices as workloads need them; [`scratch`] lays data to read.
+//! - [`lies`] compares what was asked with what was seen, and warns.
+//! - [`fio`] reads fio's job files and writes fio's JSON.
+#![forbid(unsafe_code)]
+
+pub mod fio;
+pub mod lies;
+pub mod observe;
+pub mod payload;
+pub mod run;
+pub mod scratch;
+pub mod target;
+
+pub use run::{BenchError, Job, Outcome, Progress, RunOptions};

@@ -1,0 +1,215 @@
+//! What the target's data look like: zeros, repeats, or data that compress.
+//!
+//! A drive or layer that compresses or deduplicates answers such blocks faster than real data, and
+//! blocks that were never written since the last discard read as zeros without the flash being asked.
+//! So before a reading run some blocks are drawn from the region ([`sample`]) and looked at
+//! ([`examine`]); the two are apart so that the second can be shown any data.
+//!
+//! How far data compress is estimated, not measured with a compressor: the order-0 entropy of all
+//! sampled bytes, and the share of aligned 8-byte words that occurred before. Drives compress by
+//! pages of 4 to 16 KiB with simple methods, so what neither of the two sees, they hardly find.
+
+use std::collections::HashSet;
+use std::io;
+
+use measure::pattern::split_mix;
+use measure::{Warning, WarningCode};
+use storage::device::Device;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Evidence;
+
+/// Bytes of each block drawn: the page in which most drives and layers compress.
+pub const SAMPLE_BYTES: usize = 4096;
+/// How many blocks to draw. If a twentieth of the region is zeros, 64 blocks show it with
+/// probability 1 − 0.95^64 = 96 %, for 256 KiB read.
+pub const SAMPLE_COUNT: usize = 64;
+/// Share of zero or repeated blocks from which they move the figure. Random data have none: two
+/// equal 64-bit hashes among a thousand blocks have probability 3·10⁻¹⁴.
+const REPEATED_SHARE_LIMIT: f64 = 0.05;
+/// Part of its size below which data are taken for compressible. Random bytes come to 0.999 at 256
+/// KiB, and to 0.994 at one block, because so few samples do not fill all 256 values evenly.
+const COMPRESSED_SHARE_LIMIT: f64 = 0.9;
+
+/// What the drawn blocks looked like.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sampled {
+    /// Blocks looked at.
+    pub blocks: usize,
+    /// Blocks of zeros only.
+    pub zero: usize,
+    /// Blocks other than zeros that equal an earlier one.
+    pub repeated: usize,
+    /// Estimate of compressed size over size of the rest, 0 to 1; 1 where nothing else was left.
+    pub compressed_ratio: f64,
+}
+
+/// Reads up to `count` blocks at random places of `length` bytes of `device` from `offset`.
+///
+/// Places depend on `seed` alone. The region is cut into `count` equal parts and one block is drawn
+/// from each, so that no part of it goes unseen.
+///
+/// # Errors
+/// The device's.
+pub fn sample(device: &dyn Device, offset: u64, length: u64, count: usize, seed: u64) -> io::Result<Sampled> {
+    let places = places(offset, length.min(device.size().saturating_sub(offset)), count, seed);
+    let mut contents = vec![0; places.len() * SAMPLE_BYTES];
+    for (block, place) in contents.chunks_exact_mut(SAMPLE_BYTES).zip(places) {
+        device.read_at(block, place)?;
+    }
+    Ok(examine(contents.chunks_exact(SAMPLE_BYTES)))
+}
+
+/// Offsets of the blocks to draw, multiples of [`SAMPLE_BYTES`], ascending and distinct.
+fn places(offset: u64, length: u64, count: usize, seed: u64) -> Vec<u64> {
+    let step = SAMPLE_BYTES as u64;
+    let first = offset.div_ceil(step);
+    let blocks = (offset.saturating_add(length) / step).saturating_sub(first);
+    let parts = (count as u64).min(blocks);
+    let place = |part: u64| {
+        let (begin, end) = (blocks * part / parts, blocks * (part + 1) / parts);
+        (first + begin + splitmix(seed ^ part) % (end - begin)) * step
+    };
+    (0..parts).map(place).collect()
+}
+
+/// What follows from `state` alone.
+fn splitmix(mut state: u64) -> u64 {
+    split_mix(&mut state)
+}
+
+/// Looks at blocks, of whatever lengths.
+pub fn examine<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Sampled {
+    let mut sampled = Sampled { compressed_ratio: 1.0, ..Sampled::default() };
+    let (mut hashes, mut words) = (HashSet::new(), HashSet::new());
+    let (mut histogram, mut word_count, mut word_repeats) = ([0u64; 256], 0u64, 0u64);
+    for block in blocks {
+        sampled.blocks += 1;
+        if block.iter().all(|byte| *byte == 0) {
+            sampled.zero += 1;
+        } else if !hashes.insert(xxh3_64(block)) {
+            sampled.repeated += 1;
+        } else {
+            for byte in block {
+                histogram[usize::from(*byte)] += 1;
+            }
+            for word in block.as_chunks::<8>().0 {
+                word_count += 1;
+                word_repeats += u64::from(!words.insert(*word));
+            }
+        }
+    }
+    if word_count > 0 {
+        let fresh = 1.0 - word_repeats as f64 / word_count as f64;
+        sampled.compressed_ratio = (entropy_bits(&histogram) / 8.0).min(fresh);
+    }
+    sampled
+}
+
+/// Shannon entropy of a byte histogram, bits a byte, with Miller and Madow's correction for the
+/// bias of (values seen − 1) / 2n nats that a plain estimate has.
+fn entropy_bits(histogram: &[u64; 256]) -> f64 {
+    let n: u64 = histogram.iter().sum();
+    let seen = histogram.iter().filter(|count| **count > 0);
+    let plain: f64 = seen.clone().map(|count| *count as f64 / n as f64).map(|p| -p * p.log2()).sum();
+    let bias = (seen.count() as f64 - 1.0) / (2.0 * n as f64) / std::f64::consts::LN_2;
+    (plain + bias).min(8.0)
+}
+
+/// `W-REPEATED-DATA` for a reading run. Data that were asked to compress
+/// (`buffer_compress_percentage`) are no surprise.
+pub(super) fn repeated_data(evidence: &Evidence<'_>) -> Option<Warning> {
+    let sampled = evidence.known.sampled.filter(|sampled| sampled.blocks > 0)?;
+    let workload = &evidence.record.workload;
+    if !workload.rw.reads() {
+        return None;
+    }
+    let share = |count: usize| count as f64 / sampled.blocks as f64;
+    let wished = 1.0 - f64::from(workload.buffer_compress_percentage) / 100.0;
+    let mut findings = Vec::new();
+    if share(sampled.zero) >= REPEATED_SHARE_LIMIT {
+        findings.push(format!("{} are zeros", units::percent(share(sampled.zero))));
+    }
+    if share(sampled.repeated) >= REPEATED_SHARE_LIMIT {
+        findings.push(format!("{} repeat another", units::percent(share(sampled.repeated))));
+    }
+    if sampled.compressed_ratio < COMPRESSED_SHARE_LIMIT * wished {
+        findings.push(format!("they compress to about {}", units::percent(sampled.compressed_ratio)));
+    }
+    if findings.is_empty() {
+        return None;
+    }
+    let message = format!("of {} blocks drawn from the region, {}", sampled.blocks, findings.join(", "));
+    Some(Warning::new(WarningCode::RepeatedData, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn random(seed: u64, length: usize) -> Vec<u8> {
+        let words = (0..length as u64 / 8).map(|n| splitmix(seed.wrapping_mul(1 << 32) ^ n));
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    fn look(blocks: &[Vec<u8>]) -> Sampled {
+        examine(blocks.iter().map(Vec::as_slice))
+    }
+
+    #[test]
+    fn random_unique_blocks_are_neither_zero_nor_repeated_nor_compressible() {
+        let blocks: Vec<_> = (0..64).map(|n| random(n, 4096)).collect();
+        let sampled = look(&blocks);
+        assert_eq!((sampled.blocks, sampled.zero, sampled.repeated), (64, 0, 0));
+        assert!(sampled.compressed_ratio > 0.998, "{}", sampled.compressed_ratio);
+        assert!(look(&blocks[..1]).compressed_ratio > 0.98, "one block alone must not look compressible");
+    }
+
+    #[test]
+    fn zeros_and_repeats_are_counted_apart() {
+        let blocks = [vec![0; 4096], random(1, 4096), random(1, 4096), vec![0; 4096]];
+        let sampled = look(&blocks);
+        assert_eq!((sampled.zero, sampled.repeated), (2, 1));
+    }
+
+    #[test]
+    fn text_and_half_empty_blocks_compress() {
+        let text: Vec<u8> =
+            (0u32..).flat_map(|n| format!("line {n} of a log\n").into_bytes()).take(4096).collect();
+        assert!(look(&[text]).compressed_ratio < 0.7);
+        let half: Vec<Vec<u8>> = (0..8).map(|n| [random(n, 2048), vec![0; 2048]].concat()).collect();
+        assert!(look(&half).compressed_ratio < 0.75);
+        // All byte values alike often, so that entropy sees nothing, but one pattern again and again.
+        let pattern: Vec<u8> = (0..4096u32).map(|n| (n * 37 + n / 256) as u8 ^ 0x5a).collect();
+        let cycle: Vec<u8> = pattern.iter().copied().cycle().take(16 * 4096).collect();
+        assert!(look(&[cycle]).compressed_ratio < 0.2);
+    }
+
+    #[test]
+    fn nothing_sampled_is_no_verdict() {
+        assert_eq!(look(&[]), Sampled { compressed_ratio: 1.0, ..Sampled::default() });
+        assert_eq!(look(&[vec![]]).blocks, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn drawn_blocks_lie_within_the_region_and_apart(
+            offset in 0u64..1 << 40, length in 0u64..1 << 40, count in 0usize..200, seed in any::<u64>(),
+        ) {
+            let places = places(offset, length, count, seed);
+            prop_assert!(places.len() <= count);
+            for place in &places {
+                prop_assert!(*place >= offset && place + SAMPLE_BYTES as u64 <= offset + length);
+                prop_assert_eq!(place % SAMPLE_BYTES as u64, 0);
+            }
+            prop_assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+
+        #[test]
+        fn an_estimate_is_a_share(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let ratio = examine(bytes.chunks(64)).compressed_ratio;
+            prop_assert!((0.0..=1.0).contains(&ratio), "{ratio}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Everything of a run that is seen from outside the hot loop.
+//!
+//! A run's own counts say what was asked for and when it came back. Whether that is a figure of the
+//! drive shows only from beside it: what the block devices really did, what the CPUs were busy with,
+//! what else went on. Two kinds of observation, because looking must not disturb what is looked at:
+//!
+//! 1. **Counters** ([`diskstats`], [`cpu`]) are read at the two ends of the measured interval, with
+//!    the jobs running: a few reads of proc and sysfs, whose cost stands in
+//!    [`Observed::snapshot_ns`]. The clock and the disk counters come last at the beginning and first
+//!    at the end, so that they enclose the same time.
+//! 2. **Surroundings** ([`settings`], [`activity`], [`heat`]) change slowly and cost more (a walk over
+//!    all processes, an admin command to a drive). They are read before the jobs start and after they
+//!    have ended.
+//!
+//! The order is held by types: [`Observer::prepare`] → [`Prepared::begin`] → [`Observation::end`] →
+//! [`Ended::conclude`] → [`Observed`]. What of it lies is decided in [`crate::lies`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use measure::record::{CpuCounts, DriveCounts, HostFacts};
+use storage::device::Device;
+use storage::survey::Host;
+use storage::sysfs::Sysfs;
+
+pub mod activity;
+pub mod cpu;
+pub mod diskstats;
+pub mod heat;
+pub mod host;
+pub mod settings;
+pub mod stack;
+pub mod subject;
+
+pub use settings::Settings;
+pub use stack::{Layer, Stack};
+pub use subject::Subject;
+
+/// A small file's text without surrounding white space; none where there is nothing to read.
+fn read(path: &Path) -> Option<String> {
+    let bytes = std::fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Entries of a folder whose names begin with `prefix`, sorted.
+fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let listing = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = listing
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)))
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// What was seen beside one run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// From the first reading of the disk counters to the second, nanoseconds. Longer than the
+    /// record's interval by the time it took to get there.
+    pub window_ns: u64,
+    /// What each block device below the target did, nearest first.
+    pub drives: Vec<DriveCounts>,
+    /// Devices that vanished or were replaced in between, and so have no counts.
+    pub lost: Vec<String>,
+    /// Devices for which the kernel never counts, and so have none either.
+    pub silent: Vec<String>,
+    /// What each CPU did.
+    pub cpus: Vec<CpuCounts>,
+    /// Interrupts of the drives' own controllers by CPU.
+    pub drive_interrupts: BTreeMap<u32, u64>,
+    /// Queue settings before the run.
+    pub settings_before: Settings,
+    /// Queue settings after the run.
+    pub settings_after: Settings,
+    /// Background work on the drives that was seen before or after the run.
+    pub background_work: BTreeSet<String>,
+    /// Temperatures before the run.
+    pub heat_before: Vec<heat::Temperature>,
+    /// Temperatures after the run.
+    pub heat_after: Vec<heat::Temperature>,
+    /// What the two readings of counters cost together, nanoseconds of this thread's time.
+    pub snapshot_ns: u64,
+}
+
+impl Observed {
+    /// The counts of `device`, where the kernel kept any: the device was there throughout, and its
+    /// `queue/iostats` was on. A partition has no queue of its own, so its disk's counts decide.
+    #[must_use]
+    pub fn counted(&self, device: &Layer) -> Option<&DriveCounts> {
+        let with_queue = device.device.disk.as_deref().unwrap_or(device.name());
+        let on = |settings: &Settings| settings.get(with_queue, "iostats").is_none_or(|value| value != "0");
+        if !on(&self.settings_before) || !on(&self.settings_after) {
+            return None;
+        }
+        self.drives.iter().find(|drive| drive.name == device.name())
+    }
+}
+
+/// Looks at one target's surroundings, run after run.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    sysfs: Sysfs,
+    subject: Subject,
+    host: HostFacts,
+}
+
+impl Observer {
+    /// An observer of what lies below `subject`.
+    #[must_use]
+    pub fn new(sysfs: Sysfs, subject: Subject) -> Self {
+        let host = host::host_facts(&Host::read(&sysfs));
+        Self { sysfs, subject, host }
+    }
+
+    /// An observer of an open device of this machine.
+    ///
+    /// # Errors
+    /// The kernel's, where it does not say what the device's descriptor is.
+    pub fn of(device: &dyn Device) -> io::Result<Self> {
+        let sysfs = Sysfs::host();
+        let subject = Subject::of(&sysfs, device)?;
+        Ok(Self::new(sysfs, subject))
+    }
+
+    /// The machine, as it was when the observer was made.
+    #[must_use]
+    pub fn host(&self) -> &HostFacts {
+        &self.host
+    }
+
+    /// What it observes.
+    #[must_use]
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Looks at the surroundings; call it before the jobs start.
+    #[must_use]
+    pub fn prepare(&self) -> Prepared<'_> {
+        Prepared { observer: self, before: self.surroundings() }
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        let names = self.subject.stack.layers.iter().map(Layer::name);
+        Surroundings {
+            settings: Settings::read(&self.sysfs, names),
+            work: activity::look(&self.sysfs, &self.subject.ours),
+            heat: self.subject.sensors.iter().filter_map(heat::Sensor::read).collect(),
+        }
+    }
+
+    fn disks(&self) -> Vec<Reading> {
+        let class = self.sysfs.at_root("/sys/class/block");
+        let layers = self.subject.stack.layers.iter();
+        layers
+            .map(|layer| diskstats::DiskStats::parse(&read(&class.join(layer.name()).join("stat"))?))
+            .collect()
+    }
+
+    fn processors(&self) -> Processors {
+        let text = |name: &str| self.sysfs.text(name).unwrap_or_default();
+        Processors {
+            interrupts: cpu::Interrupts::parse(&text("/proc/interrupts")),
+            ticks: cpu::CpuTicks::parse(&text("/proc/stat")),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Surroundings {
+    settings: Settings,
+    work: BTreeSet<String>,
+    heat: Vec<heat::Temperature>,
+}
+
+#[derive(Debug)]
+struct Processors {
+    interrupts: cpu::Interrupts,
+    ticks: cpu::CpuTicks,
+}
+
+/// Surroundings seen; the jobs may start.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    observer: &'a Observer,
+    before: Surroundings,
+}
+
+impl<'a> Prepared<'a> {
+    /// Reads the counters; call it when the measured interval begins.
+    #[must_use]
+    pub fn begin(self) -> Observation<'a> {
+        let entered = Instant::now();
+        let processors = self.observer.processors();
+        let disks = self.observer.disks();
+        let begun = Instant::now();
+        Observation { prepared: self, processors, disks, begun, cost_ns: nanoseconds(entered, begun) }
+    }
+}
+
+/// Counters read once; the interval is running.
+#[derive(Debug)]
+pub struct Observation<'a> {
+    prepared: Prepared<'a>,
+    processors: Processors,
+    disks: Vec<Reading>,
+    begun: Instant,
+    cost_ns: u64,
+}
+
+impl<'a> Observation<'a> {
+    /// Reads the counters again; call it when the measured interval ends.
+    #[must_use]
+    pub fn end(self) -> Ended<'a> {
+        let ended = Instant::now();
+        let disks = self.prepared.observer.disks();
+        let processors = self.prepared.observer.processors();
+        let cost_ns = self.cost_ns + nanoseconds(ended, Instant::now());
+        let window_ns = nanoseconds(self.begun, ended);
+        Ended { observation: self, processors, disks, window_ns, cost_ns }
+    }
+}
+
+/// Counters read twice; the jobs may still be ending.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    observation: Observation<'a>,
+    processors: Processors,
+    disks: Vec<Reading>,
+    window_ns: u64,
+    cost_ns: u64,
+}
+
+impl Ended<'_> {
+    /// Looks at the surroundings again and says what was seen; call it after the jobs have ended.
+    #[must_use]
+    pub fn conclude(self) -> Observed {
+        let Prepared { observer, before } = self.observation.prepared;
+        let after = observer.surroundings();
+        let interrupts =
+            |only| self.processors.interrupts.since(&self.observation.processors.interrupts, only);
+        let layers = &observer.subject.stack.layers;
+        let ours: BTreeSet<u32> = layers.iter().flat_map(|layer| layer.interrupts.iter().copied()).collect();
+        let mut observed = Observed {
+            window_ns: self.window_ns,
+            cpus: cpu::counts(&self.observation.processors.ticks, &self.processors.ticks, &interrupts(None)),
+            drive_interrupts: interrupts(Some(&ours)),
+            settings_before: before.settings,
+            settings_after: after.settings,
+            background_work: before.work.union(&after.work).cloned().collect(),
+            heat_before: before.heat,
+            heat_after: after.heat,
+            snapshot_ns: self.cost_ns,
+            ..Observed::default()
+        };
+        observed.count_drives(layers, &self.observation.disks, &self.disks);
+        observed
+    }
+}
+
+/// The counters of one device at one moment; none where they could not be read.
+type Reading = Option<diskstats::DiskStats>;
+
+impl Observed {
+    /// Puts in the counts of each device that was there at both ends and counts at all, and the names
+    /// of the others.
+    fn count_drives(&mut self, layers: &[Layer], before: &[Reading], after: &[Reading]) {
+        for ((layer, then), now) in layers.iter().zip(before).zip(after) {
+            let name = layer.name();
+            let counts = then.as_ref().zip(now.as_ref()).and_then(|(then, now)| now.since(then, name));
+            match counts {
+                Some(_) if now.is_some_and(|now| now.is_silent()) => self.silent.push(name.to_owned()),
+                Some(counts) => self.drives.push(counts),
+                None => self.lost.push(name.to_owned()),
+            }
+        }
+    }
+}
+
+fn nanoseconds(from: Instant, to: Instant) -> u64 {
+    u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::fs;
+
+    const BEFORE: &str = "10 0 80 1 0 0 0 0 0 1 1";
+    const AFTER: &str = "20 5 160 2 3 0 24 0 0 9 9";
+    const SILENT: &str = "0 0 0 0 0 0 0 0 0 0 0";
+
+    /// A tree with these devices' counters, and an observer of a target on all of them.
+    fn watched(devices: &[(&str, &str)]) -> (tempfile::TempDir, Observer) {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, stat) in devices {
+            put(dir.path(), &format!("sys/class/block/{name}/stat"), stat);
+            put(dir.path(), &format!("sys/block/{name}/queue/iostats"), "1");
+        }
+        put(dir.path(), "proc/stat", "cpu0 100 0 0 100 0 0 0 0\n");
+        put(dir.path(), "proc/interrupts", "  CPU0\n 35: 7 x nvme0q1\n 36: 1 x other\n");
+        let layer = |name: &str| Layer {
+            device: storage::sysfs::BlockDevice { name: name.into(), ..Default::default() },
+            interrupts: BTreeSet::from([35]),
+            ..Layer::default()
+        };
+        let layers = devices.iter().map(|(name, _)| layer(name)).collect();
+        let stack = Stack { layers, ..Stack::default() };
+        let subject = Subject { stack, ..Subject::default() };
+        let observer = Observer::new(Sysfs::at(dir.path()), subject);
+        (dir, observer)
+    }
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, text).expect("a file");
+    }
+
+    #[test]
+    fn what_happened_in_between_is_seen_once_and_nothing_else() {
+        let (dir, observer) = watched(&[("sda", BEFORE)]);
+        let observation = observer.prepare().begin();
+        put(dir.path(), "sys/class/block/sda/stat", AFTER);
+        put(dir.path(), "proc/stat", "cpu0 150 0 0 140 0 0 0 10\n");
+        put(dir.path(), "proc/interrupts", "  CPU0\n 35: 9 x nvme0q1\n 36: 4 x other\n");
+        let ended = observation.end();
+        put(dir.path(), "sys/class/block/sda/stat", "999 0 999 0 0 0 0 0 0 0 0");
+        put(dir.path(), "sys/block/sda/queue/iostats", "0");
+        let observed = ended.conclude();
+        let drive = &observed.drives[0];
+        assert_eq!((drive.read_ios, drive.read_merges, drive.read_bytes), (10, 5, 80 * 512));
+        assert_eq!((drive.write_ios, drive.write_bytes, drive.busy_ms), (3, 24 * 512, 8));
+        let cpu = &observed.cpus[0];
+        assert_eq!((cpu.user_ms, cpu.idle_ms, cpu.steal_ms, cpu.interrupts), (500, 400, 100, 5));
+        assert_eq!(observed.drive_interrupts, BTreeMap::from([(0, 2)]));
+        assert_eq!(observed.settings_before.changes(&observed.settings_after).len(), 1);
+        assert!(observed.window_ns > 0 && observed.snapshot_ns > 0);
+    }
+
+    #[test]
+    fn devices_that_vanish_are_replaced_or_never_count_have_no_counts() {
+        let (dir, observer) = watched(&[("sda", BEFORE), ("sdb", AFTER), ("sdc", SILENT), ("sdd", BEFORE)]);
+        let observation = observer.prepare().begin();
+        fs::remove_file(dir.path().join("sys/class/block/sda/stat")).expect("it was there");
+        put(dir.path(), "sys/class/block/sdb/stat", BEFORE);
+        let observed = observation.end().conclude();
+        assert_eq!(observed.lost, ["sda", "sdb"]);
+        assert_eq!(observed.silent, ["sdc"]);
+        assert_eq!(observed.drives.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["sdd"]);
+    }
+
+    #[test]
+    fn a_device_counts_only_while_its_disks_iostats_are_on() {
+        let (_dir, observer) = watched(&[("sda", BEFORE)]);
+        let mut observed = observer.prepare().begin().end().conclude();
+        let mut layer = observer.subject().stack.layers[0].clone();
+        assert!(observed.counted(&layer).is_some());
+        observed.settings_after.set("sda", "iostats", "0");
+        assert!(observed.counted(&layer).is_none());
+        observed.settings_after.set("sda", "iostats", "1");
+        layer.device.disk = Some("sdz".into());
+        observed.settings_before.set("sdz", "iostats", "0");
+        assert!(observed.counted(&layer).is_none(), "a partition has its disk's queue");
+    }
+
+    #[test]
+    fn a_machine_without_any_of_these_files_is_observed_without_a_fault() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let observer = Observer::new(Sysfs::at(dir.path()), Subject::default());
+        let observed = observer.prepare().begin().end().conclude();
+        assert_eq!((observed.drives.len(), observed.cpus.len(), observed.background_work.len()), (0, 0, 0));
+    }
+}

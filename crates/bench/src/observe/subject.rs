@@ -1,0 +1,110 @@
+//! What is observed: a target's facts, its stack, and the places to look at.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use measure::record::TargetFacts;
+use storage::device::{Device, DeviceKind};
+use storage::sysfs::{Backing, Mount, Sysfs};
+
+use super::activity::Ours;
+use super::heat::{self, Sensor};
+use super::stack::{self, Stack};
+
+/// A target, and everything below it that is worth watching. Found once, before the first run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Subject {
+    /// What the record says of the target.
+    pub facts: TargetFacts,
+    /// What lies below it.
+    pub stack: Stack,
+    /// The drives and mounts whose background work matters.
+    pub ours: Ours,
+    /// Temperature sensors of the drives.
+    pub sensors: Vec<Sensor>,
+}
+
+impl Subject {
+    /// What lies below an open device.
+    ///
+    /// # Errors
+    /// The kernel's, where it does not say what the descriptor is.
+    pub fn of(sysfs: &Sysfs, device: &dyn Device) -> io::Result<Self> {
+        let backing = match device.kind() {
+            // Its descriptor is a file in the kernel's own tmpfs, which nobody mounted.
+            DeviceKind::Memory => Backing::default(),
+            DeviceKind::File | DeviceKind::Block => sysfs.backing_of_fd(device.fd())?,
+        };
+        Ok(Self::from_backing(sysfs, device, &backing))
+    }
+
+    fn from_backing(sysfs: &Sysfs, device: &dyn Device, backing: &Backing) -> Self {
+        let stack = Stack::new(sysfs, backing);
+        let sensors = stack.drives().flat_map(|drive| {
+            let device = sysfs.at_root("/sys/class/block").join(drive.name()).join("device");
+            let above = stack::controllers(sysfs, drive.name());
+            heat::sensors(drive.name(), std::iter::once(device).chain(above))
+        });
+        Self {
+            facts: target_facts(device, backing, &stack),
+            sensors: sensors.collect(),
+            ours: ours(sysfs, &stack),
+            stack,
+        }
+    }
+}
+
+fn target_facts(device: &dyn Device, backing: &Backing, stack: &Stack) -> TargetFacts {
+    let top = stack.top().next();
+    let known = |text: &String| !text.is_empty() && text != "unknown";
+    TargetFacts {
+        spec: device.spec().to_owned(),
+        kind: device.kind().word().to_owned(),
+        path: device.path().map(|path| path.display().to_string()),
+        size_bytes: device.size(),
+        logical_block_bytes: device.geometry().logical_block,
+        filesystem: backing.filesystem.clone(),
+        mount_options: backing.options.clone(),
+        block_devices: stack.layers.iter().map(|layer| layer.name().to_owned()).collect(),
+        model: stack.drives().find_map(|drive| drive.device.model.clone()),
+        transport: top.map(|layer| layer.device.transport.clone()).filter(known),
+        rotational: top.and_then(|layer| layer.device.queue.as_ref()?.rotational),
+    }
+}
+
+/// Everything that is made of the target's drives, whoever uses it: a scrub of another partition of
+/// the same disk disturbs as much as one of ours.
+fn ours(sysfs: &Sysfs, stack: &Stack) -> Ours {
+    let mut devices: BTreeSet<String> = stack.layers.iter().map(|layer| layer.name().to_owned()).collect();
+    for drive in stack.drives() {
+        devices.extend(sysfs.above(drive.name()).into_iter().map(|device| device.name));
+    }
+    let btrfs_members = |uuid: &std::path::Path| {
+        let members = super::entries(&uuid.join("devices"), "");
+        members
+            .iter()
+            .any(|member| member.file_name().and_then(|n| n.to_str()).is_some_and(|n| devices.contains(n)))
+    };
+    let btrfs = super::entries(&sysfs.at_root("/sys/fs/btrfs"), "")
+        .into_iter()
+        .filter(|uuid| btrfs_members(uuid))
+        .filter_map(|uuid| Some(uuid.file_name()?.to_str()?.to_owned()));
+    let (on_ours, elsewhere): (Vec<Mount>, Vec<Mount>) =
+        sysfs.mounts().into_iter().partition(|mount| is_on(sysfs, mount, &devices));
+    Ours {
+        btrfs: btrfs.collect(),
+        mounts: on_ours
+            .into_iter()
+            .map(|mount| (mount.mount_point.display().to_string(), mount.filesystem))
+            .collect(),
+        ext4_elsewhere: elsewhere.iter().any(|mount| mount.filesystem == "ext4"),
+        devices,
+    }
+}
+
+/// Whether a mount's file system lies on one of `devices`, by number or by the name of its source.
+fn is_on(sysfs: &Sysfs, mount: &Mount, devices: &BTreeSet<String>) -> bool {
+    let by_number = sysfs.name(mount.device);
+    let by_source = || mount.source.strip_prefix("/dev/").map(str::to_owned);
+    by_number.or_else(by_source).is_some_and(|name| devices.contains(&name))
+}

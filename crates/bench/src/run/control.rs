@@ -1,0 +1,129 @@
+//! The phases of a run, and how its threads agree on them.
+//!
+//! ```text
+//! Ramp ──(every thread has filled its queue once, ramp_time is over)──▶ Measure
+//! Measure ──(the first thread is done)──▶ Tail ──(all are done)──▶ end
+//! any ──(failure, or a wish to stop)──▶ Stop
+//! ```
+//!
+//! Only the coordinator moves the phase, so that what it observes (diskstats, CPU counters) is taken
+//! at the very transitions. Threads look at one atomic word once a batch; each counts from the first
+//! reap after it saw `Measure` to the last before it saw anything else, so its counts and its interval
+//! belong together exactly, whatever moment the others saw the change.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Thread;
+
+use super::BenchError;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Phase {
+    Ramp = 0,
+    Measure = 1,
+    Tail = 2,
+    Stop = 3,
+}
+
+/// What the threads of one job share with the coordinator.
+#[derive(Debug)]
+pub(super) struct Control {
+    phase: AtomicU8,
+    /// Threads that still have to fill their queues.
+    filling: AtomicU32,
+    /// Threads that still run.
+    running: AtomicU32,
+    /// Whether some thread has done its share.
+    done: AtomicBool,
+    coordinator: Thread,
+    failure: Mutex<Option<BenchError>>,
+    /// For the live view; written a few times a second by each thread.
+    bytes: AtomicU64,
+    ios: AtomicU64,
+}
+
+impl Control {
+    pub fn new(threads: u32) -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Ramp as u8),
+            filling: AtomicU32::new(threads),
+            running: AtomicU32::new(threads),
+            done: AtomicBool::new(false),
+            coordinator: std::thread::current(),
+            failure: Mutex::new(None),
+            bytes: AtomicU64::new(0),
+            ios: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        // The phase publishes nothing but itself, so no ordering is needed.
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Ramp,
+            1 => Phase::Measure,
+            2 => Phase::Tail,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// Moves on. Never back: a failure stays a failure.
+    pub fn advance(&self, to: Phase) {
+        self.phase.fetch_max(to as u8, Ordering::Relaxed);
+    }
+
+    /// Called once by each thread whose queue has been full and whose ramp is over.
+    pub fn filled(&self) {
+        if self.filling.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.coordinator.unpark();
+        }
+    }
+
+    pub fn all_filled(&self) -> bool {
+        self.filling.load(Ordering::Acquire) == 0
+    }
+
+    /// Called by each thread that has done its share of the measured work.
+    pub fn done(&self) {
+        self.done.store(true, Ordering::Release);
+        self.coordinator.unpark();
+    }
+
+    pub fn any_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Adds to what the live view shows.
+    pub fn progress(&self, bytes: u64, ios: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.ios.fetch_add(ios, Ordering::Relaxed);
+    }
+
+    /// Bytes and requests for the live view.
+    pub fn seen(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.ios.load(Ordering::Relaxed))
+    }
+
+    /// Called by each thread as its last act.
+    pub fn leave(&self) {
+        self.running.fetch_sub(1, Ordering::AcqRel);
+        self.coordinator.unpark();
+    }
+
+    pub fn all_left(&self) -> bool {
+        self.running.load(Ordering::Acquire) == 0
+    }
+
+    /// Stops the run; the first failure is the one that is told.
+    pub fn fail(&self, error: BenchError) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.advance(Phase::Stop);
+        self.coordinator.unpark();
+    }
+
+    pub fn take_failure(&self) -> Option<BenchError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,93 @@
+//! Who moves the phases on, and when: see [`super::control`].
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::control::{Control, Phase};
+use super::{Progress, RunOptions};
+
+/// How long the coordinator sleeps at most before it looks for a wish to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Moves the jobs through their phases.
+pub(super) struct Coordinator<'a> {
+    pub controls: &'a [Control],
+    pub options: RunOptions<'a>,
+}
+
+impl Coordinator<'_> {
+    pub fn wants_stop(&self) -> bool {
+        self.options.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    fn failed(&self) -> bool {
+        self.controls.iter().any(|c| c.phase() == Phase::Stop)
+    }
+
+    /// Whether there is nothing more to wait for.
+    fn over(&self) -> bool {
+        self.wants_stop() || self.failed()
+    }
+
+    /// Waits until every job has its queues full, or is so short that it is done before.
+    pub fn wait_until_filled(&self) {
+        let mut last = (Instant::now(), 0, 0);
+        while !self.over() && !self.controls.iter().all(|c| c.all_filled() || c.any_done()) {
+            std::thread::park_timeout(LOOK);
+            self.tell(None, &mut last);
+        }
+    }
+
+    /// Begins the interval of each job that has work left.
+    pub fn measure(&self) {
+        if !self.over() {
+            self.controls.iter().filter(|c| !c.any_done()).for_each(|c| c.advance(Phase::Measure));
+        }
+    }
+
+    /// Waits until the interval of the first job ends.
+    pub fn wait_until_one_is_done(&self) {
+        let begun = Instant::now();
+        let mut last = (begun, 0, 0);
+        let measured: Vec<&Control> = self.controls.iter().filter(|c| c.phase() == Phase::Measure).collect();
+        while !self.over() && !measured.is_empty() && !measured.iter().any(|c| c.any_done()) {
+            std::thread::park_timeout(LOOK);
+            self.tell(Some(begun), &mut last);
+        }
+    }
+
+    /// Tells the watcher about the last second.
+    fn tell(&self, measuring: Option<Instant>, last: &mut (Instant, u64, u64)) {
+        let Some(progress) = self.options.progress else { return };
+        let step = last.0.elapsed();
+        if step < Duration::from_secs(1) {
+            return;
+        }
+        let (bytes, ios) =
+            self.controls.iter().map(Control::seen).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        progress(&Progress {
+            measuring: measuring.map(|begun| begun.elapsed()),
+            step,
+            bytes: bytes - last.1,
+            ios: ios - last.2,
+        });
+        *last = (Instant::now(), bytes, ios);
+    }
+
+    /// Ends each job's interval when its first thread is done, and waits until all threads have left.
+    pub fn wait_for_the_end(&self, stop: bool) {
+        let stop_all = || self.controls.iter().for_each(|c| c.advance(Phase::Stop));
+        if stop || self.failed() {
+            stop_all();
+        }
+        while !self.controls.iter().all(Control::all_left) {
+            for control in self.controls.iter().filter(|c| c.any_done()) {
+                control.advance(Phase::Tail);
+            }
+            if self.over() {
+                stop_all();
+            }
+            std::thread::park_timeout(LOOK);
+        }
+    }
+}

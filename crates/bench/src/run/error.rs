@@ -1,0 +1,137 @@
+//! Why a run gave no record, whose fault that is, and what to do.
+
+use measure::workload::InvalidWorkload;
+use storage::engine::{EngineError, RequestError, RequestFailure};
+
+use crate::payload::VerifyFailure;
+
+/// Why there is no record.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The workload contradicts itself.
+    #[error(transparent)]
+    Invalid(#[from] InvalidWorkload),
+    /// The workload asks for more than there is.
+    #[error("{device} has {size} bytes, but the workload needs {needed}")]
+    TooSmall {
+        /// Spec of the device.
+        device: String,
+        /// Its size, bytes.
+        size: u64,
+        /// What would be enough, bytes.
+        needed: u64,
+    },
+    /// A request does not fit the device's blocks.
+    #[error(
+        "{option}={value} is not a multiple of the {block}-byte blocks that {device} takes with direct=1"
+    )]
+    Misaligned {
+        /// The option at fault.
+        option: &'static str,
+        /// Its value, bytes.
+        value: u64,
+        /// The device's block, bytes.
+        block: u32,
+        /// Spec of the device.
+        device: String,
+    },
+    /// A writing workload on a device that was opened for reading.
+    #[error("{device} was opened for reading only")]
+    ReadOnly {
+        /// Spec of the device.
+        device: String,
+    },
+    /// Jobs of a verifying workload that overwrite each other's blocks.
+    #[error("verify with numjobs={numjobs} needs regions that do not overlap")]
+    VerifyOverlap {
+        /// The number of jobs.
+        numjobs: u32,
+    },
+    /// The engine could not be set up or driven.
+    #[error("the I/O engine failed")]
+    Engine(#[from] EngineError),
+    /// A request failed.
+    #[error("a request failed")]
+    Request(#[from] RequestFailure),
+    /// A block does not hold what was written there.
+    #[error("verification of {device} failed")]
+    Verify {
+        /// Spec of the device.
+        device: String,
+        /// What is wrong with which block.
+        #[source]
+        source: VerifyFailure,
+    },
+    /// Data could not be made durable.
+    #[error("fdatasync of {device}")]
+    Flush {
+        /// Spec of the device.
+        device: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A thread could not be started.
+    #[error("start thread {thread}")]
+    Thread {
+        /// Which one, from 0.
+        thread: u32,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl BenchError {
+    /// Whether the request was wrong, so that nothing was tried.
+    #[must_use]
+    pub fn is_about_the_request(&self) -> bool {
+        matches!(
+            self,
+            Self::Invalid(_)
+                | Self::TooSmall { .. }
+                | Self::Misaligned { .. }
+                | Self::ReadOnly { .. }
+                | Self::VerifyOverlap { .. }
+        )
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Invalid(invalid) => Some(invalid.hint.to_owned()),
+            Self::TooSmall { .. } => {
+                Some("lower --size, --offset or --numjobs, or use a larger target".into())
+            }
+            Self::Misaligned { block, .. } => Some(format!("use a multiple of {block}, or --direct=0")),
+            Self::VerifyOverlap { .. } => Some("leave offset_increment out".into()),
+            Self::Engine(error) => engine_hint(error),
+            Self::Request(failure) => request_hint(failure),
+            Self::ReadOnly { .. } | Self::Verify { .. } | Self::Flush { .. } | Self::Thread { .. } => None,
+        }
+    }
+}
+
+fn engine_hint(error: &EngineError) -> Option<String> {
+    match (error.engine, error.source.kind()) {
+        ("io_uring", std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported) => Some(
+            "io_uring is switched off here (kernel.io_uring_disabled, or a seccomp filter); try --ioengine=auto"
+                .into(),
+        ),
+        ("libaio", std::io::ErrorKind::WouldBlock) => Some("raise fs.aio-max-nr, or lower --iodepth".into()),
+        (_, std::io::ErrorKind::OutOfMemory) => Some("lower --iodepth, --bs or --numjobs".into()),
+        _ => None,
+    }
+}
+
+fn request_hint(failure: &RequestFailure) -> Option<String> {
+    let RequestError::Os(error) = &failure.cause else { return None };
+    match error.kind() {
+        std::io::ErrorKind::Unsupported => {
+            Some("the device does not support this; hipri needs polled queues, trim needs discard".into())
+        }
+        std::io::ErrorKind::StorageFull => Some("free some space, or lower --size".into()),
+        _ => None,
+    }
+}

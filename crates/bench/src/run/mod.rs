@@ -1,0 +1,208 @@
+//! Runs workloads on devices in real time.
+//!
+//! [`run`] takes jobs that are to run at once (one, usually; a group of a fio job file may have more),
+//! starts their threads, moves them through ramp, interval and tail, observes the machine at the
+//! very transitions, and turns the threads' counts into one [`RunRecord`] a job. A request that fails
+//! or is short fails the run: such a record would be a lie, so there is none.
+
+mod control;
+mod coordinator;
+mod error;
+mod record;
+mod region;
+mod requests;
+mod tally;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use measure::record::RunRecord;
+use measure::workload::Workload;
+use storage::device::Device;
+use storage::usage;
+
+pub use self::error::BenchError;
+use crate::lies::Known;
+use crate::observe::{Observed, Observer};
+use control::{Control, Phase};
+use coordinator::Coordinator;
+use record::{Common, records};
+use region::{Region, divide};
+use worker::{Report, Task};
+
+/// A workload and the device that it runs on.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The device, opened as the workload needs it.
+    pub device: Arc<dyn Device>,
+    /// What runs.
+    pub workload: Workload,
+    /// What is watched while it runs.
+    pub observer: Observer,
+    /// What is known about the device's contents.
+    pub known: Known,
+}
+
+/// How a run is watched and stopped.
+#[derive(Clone, Copy, Default)]
+pub struct RunOptions<'a> {
+    /// Set to stop; what was measured by then is returned.
+    pub stop: Option<&'a AtomicBool>,
+    /// Called about once a second with what happened since the last call.
+    pub progress: Option<&'a dyn Fn(&Progress)>,
+    /// Which repetition this is, from 1; 0 is taken for 1.
+    pub pass: u32,
+}
+
+impl std::fmt::Debug for RunOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunOptions")
+            .field("stop", &self.stop)
+            .field("pass", &self.pass)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What happened since the last look, all jobs together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Time since the measured interval began; none during the ramp.
+    pub measuring: Option<Duration>,
+    /// Time since the last look.
+    pub step: Duration,
+    /// Bytes moved in the step.
+    pub bytes: u64,
+    /// Requests completed in the step.
+    pub ios: u64,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// One record a job, in the jobs' order.
+    pub records: Vec<RunRecord>,
+    /// Whether somebody asked to stop before it was over.
+    pub interrupted: bool,
+}
+
+/// Runs jobs at once, from start to end.
+///
+/// # Errors
+/// [`BenchError`] where a workload does not fit its device, and for the first request that fails.
+pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError> {
+    let regions = jobs.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+    let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+    let controls: Vec<Control> = jobs.iter().map(|j| Control::new(j.workload.numjobs)).collect();
+    let prepared: Vec<_> = jobs.iter().map(|job| job.observer.prepare()).collect();
+    std::thread::scope(|scope| {
+        let threads = start(scope, jobs, &regions, &controls, started_unix_ns)?;
+        let coordinator = Coordinator { controls: &controls, options };
+        coordinator.wait_until_filled();
+        let before = usage::process();
+        let observations: Vec<_> = prepared.into_iter().map(|p| p.begin()).collect();
+        coordinator.measure();
+        coordinator.wait_until_one_is_done();
+        let process = usage::process().since(before);
+        let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
+        let interrupted = coordinator.wants_stop();
+        coordinator.wait_for_the_end(interrupted);
+        let reports = gather(jobs, threads);
+        if let Some(failure) = controls.iter().find_map(Control::take_failure) {
+            return Err(failure);
+        }
+        let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
+        let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
+        Ok(Outcome { records: records(jobs, &reports, &seen, common), interrupted })
+    })
+}
+
+/// A running thread; what it reports when it ends, unless it failed.
+type Running<'scope> = ScopedJoinHandle<'scope, Option<Report>>;
+
+/// Starts all threads of all jobs.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    jobs: &[Job],
+    regions: &[Vec<Region>],
+    controls: &'scope [Control],
+    started_unix_ns: u64,
+) -> Result<Vec<Running<'scope>>, BenchError> {
+    let mut threads = Vec::new();
+    for ((job, regions), control) in jobs.iter().zip(regions).zip(controls) {
+        for region in regions {
+            let task = Task {
+                device: Arc::clone(&job.device),
+                workload: job.workload.clone(),
+                region: *region,
+                // Later runs have higher generations; passes within a run count on from here.
+                generation: started_unix_ns >> 8,
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("job-{}", region.job))
+                .spawn_scoped(scope, move || guarded(&task, control));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(source) => {
+                    controls.iter().for_each(|c| c.advance(Phase::Stop));
+                    return Err(BenchError::Thread { thread: region.job, source });
+                }
+            }
+        }
+    }
+    Ok(threads)
+}
+
+/// A thread's work, with its failure told to the others and its end to the coordinator, panics
+/// included.
+fn guarded(task: &Task, control: &Control) -> Option<Report> {
+    struct Leave<'a>(&'a Control);
+    impl Drop for Leave<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.advance(Phase::Stop);
+            }
+            self.0.leave();
+        }
+    }
+    let _leave = Leave(control);
+    worker::work(task, control).map_err(|error| control.fail(error)).ok()
+}
+
+/// The threads' reports, by job.
+fn gather(jobs: &[Job], threads: Vec<Running<'_>>) -> Vec<Vec<Report>> {
+    let mut threads = threads.into_iter();
+    let report = |thread: Running<'_>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    jobs.iter()
+        .map(|job| threads.by_ref().take(job.workload.numjobs as usize).filter_map(report).collect())
+        .collect()
+}
+
+/// Whether a job can run at all, and which regions its threads get.
+fn check(job: &Job) -> Result<Vec<Region>, BenchError> {
+    let workload = &job.workload;
+    workload.validate()?;
+    let device = job.device.spec().to_owned();
+    if workload.rw.modifies() && !job.device.is_writable() {
+        return Err(BenchError::ReadOnly { device });
+    }
+    if workload.verify.is_some() && workload.numjobs > 1 && workload.offset_increment.is_some() {
+        return Err(BenchError::VerifyOverlap { numjobs: workload.numjobs });
+    }
+    if job.device.is_direct() {
+        let block = job.device.geometry().logical_block;
+        let aligned = |option, value: u64| match value % u64::from(block) {
+            0 => Ok(()),
+            _ => Err(BenchError::Misaligned { option, value, block, device: device.clone() }),
+        };
+        aligned("bs", workload.bs)?;
+        for share in &workload.bssplit {
+            aligned("bssplit", share.bs)?;
+        }
+        aligned("offset", workload.offset)?;
+        aligned("offset_increment", workload.offset_increment.unwrap_or(0))?;
+    }
+    divide(workload, &device, job.device.size())
+}

@@ -1,0 +1,147 @@
+//! From what the threads counted and what was seen beside to a record with its warnings.
+
+use measure::Warning;
+use measure::record::{
+    DirectionCounts, EngineFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
+};
+use storage::clock::Clock;
+use storage::usage;
+
+use super::Job;
+use super::tally::{Directions, Summary, merge_samples};
+use super::worker::Report;
+use crate::lies::{Evidence, Known, Traffic, judge};
+use crate::observe::Observed;
+
+/// What all records of a group share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Common {
+    pub process: usage::Usage,
+    pub started_unix_ns: u64,
+    pub pass: u32,
+}
+
+/// One record a job. Warnings come last, because what a drive did beside one job may have been
+/// another's doing.
+pub(super) fn records(
+    jobs: &[Job],
+    reports: &[Vec<Report>],
+    seen: &[Observed],
+    common: Common,
+) -> Vec<RunRecord> {
+    let parts = || jobs.iter().zip(reports).zip(seen);
+    let mut records: Vec<RunRecord> =
+        parts().map(|((job, reports), observed)| record(job, reports, observed, common)).collect();
+    let verdicts: Vec<Vec<Warning>> = parts()
+        .enumerate()
+        .map(|(at, ((job, reports), observed))| verdict(job, reports, observed, &records, at))
+        .collect();
+    for (record, warnings) in records.iter_mut().zip(verdicts) {
+        record.warnings = warnings;
+    }
+    records
+}
+
+/// One job's record from its threads' reports.
+fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) -> RunRecord {
+    let Common { process, started_unix_ns, pass } = common;
+    let clock = Clock::get();
+    let summaries = || reports.iter().map(|r| &r.summary);
+    let began = summaries().map(|s| s.began).max().unwrap_or(0);
+    let ended = summaries().map(|s| s.ended).min().unwrap_or(0);
+    let first = summaries().map(|s| s.started).min().unwrap_or(0);
+    let last = summaries().map(|s| s.closed).max().unwrap_or(0);
+    let interval_ns = clock.nanoseconds(ended.saturating_sub(began));
+    let [read, write, trim] = total(summaries().map(|s| &s.measured));
+    let [all_read, all_write, all_trim] = total(summaries().map(|s| &s.total));
+    let samples: Vec<_> = summaries().map(|s| s.samples.as_slice()).collect();
+    let subject = job.observer.subject();
+    RunRecord {
+        schema: SCHEMA.to_owned(),
+        workload: job.workload.clone(),
+        target: subject.facts.clone(),
+        layout: observed.settings_before.layout(&subject.facts.block_devices),
+        pass,
+        host: job.observer.host().clone(),
+        engine: engine_facts(job, reports),
+        started_unix_ns,
+        interval_ns,
+        ramp_ns: clock.nanoseconds(began.saturating_sub(first)),
+        tail_ns: clock.nanoseconds(last.saturating_sub(ended)),
+        total: TotalCounts {
+            read_bytes: all_read.bytes,
+            write_bytes: all_write.bytes,
+            trim_bytes: all_trim.bytes,
+            ios: all_read.ios + all_write.ios + all_trim.ios,
+            elapsed_ns: clock.nanoseconds(last.saturating_sub(first)),
+        },
+        read,
+        write,
+        trim,
+        jobs: summaries().map(|s| job_counts(s, clock)).collect(),
+        samples: merge_samples(&samples, interval_ns),
+        drives: observed.drives.clone(),
+        cpus: observed.cpus.clone(),
+        process: ProcessCounts {
+            user_ns: process.user_ns,
+            system_ns: process.system_ns,
+            voluntary_context_switches: process.voluntary_context_switches,
+            involuntary_context_switches: process.involuntary_context_switches,
+            major_faults: process.major_faults,
+        },
+        verified_blocks: reports.iter().map(|r| r.verified_blocks).sum(),
+        warnings: Vec::new(),
+    }
+}
+
+/// What is to be warned of in record `at`, beside the others that ran at the same time.
+fn verdict(
+    job: &Job,
+    reports: &[Report],
+    observed: &Observed,
+    records: &[RunRecord],
+    at: usize,
+) -> Vec<Warning> {
+    let expected: Option<Vec<u64>> = reports.iter().map(|r| r.verify_expected).collect();
+    let known = Known {
+        verify_expected_blocks: expected.filter(|e| !e.is_empty()).map(|e| e.iter().sum()),
+        beside: Traffic::beside(records, at),
+        ..job.known.clone()
+    };
+    let stack = &job.observer.subject().stack;
+    judge(&Evidence { record: &records[at], stack, observed, known: &known })
+}
+
+fn total<'a>(parts: impl Iterator<Item = &'a Directions>) -> [DirectionCounts; 3] {
+    let mut sums: [DirectionCounts; 3] = Default::default();
+    for part in parts {
+        for (sum, counts) in sums.iter_mut().zip(part) {
+            sum.bytes += counts.bytes;
+            sum.ios += counts.ios;
+            sum.latency.merge(&counts.latency);
+        }
+    }
+    sums
+}
+
+fn job_counts(summary: &Summary, clock: Clock) -> JobCounts {
+    JobCounts {
+        bytes: summary.measured.iter().map(|c| c.bytes).sum(),
+        ios: summary.measured.iter().map(|c| c.ios).sum(),
+        interval_ns: clock.nanoseconds(summary.ended.saturating_sub(summary.began)),
+        user_ns: summary.usage.user_ns,
+        system_ns: summary.usage.system_ns,
+        cpu: None,
+    }
+}
+
+fn engine_facts(job: &Job, reports: &[Report]) -> EngineFacts {
+    let first = reports.first();
+    EngineFacts {
+        used: first.map_or_else(String::new, |r| r.engine.to_owned()),
+        fallback: first.and_then(|r| r.fallback.clone()),
+        features: first.map_or_else(Vec::new, |r| r.features.clone()),
+        latency_clock: job.workload.latency_clock,
+        clock_source: Clock::get().source().word().to_owned(),
+    }
+}

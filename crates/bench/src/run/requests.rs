@@ -1,0 +1,366 @@
+//! Where the requests of a thread come from, and what becomes of each.
+//!
+//! [`Reads`] is the narrow path: one block size, reads only, nothing to check. It keeps no state a
+//! request and compiles to an offset and a push. [`General`] does everything else.
+
+use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf};
+use measure::workload::{RandomDistribution, Rw, Workload};
+use storage::engine::{Engine, Op};
+
+use super::region::Region;
+use super::tally::Direction;
+use crate::payload::{Header, Payload, VerifyFailure};
+
+/// A request that was issued, as its completion is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settled {
+    pub direction: Direction,
+    pub bytes: u64,
+    /// False for a flush, which is no transfer.
+    pub counts: bool,
+}
+
+/// Makes requests and judges their completions.
+pub(super) trait Requests {
+    /// Whether issuing takes so long that a request must not be timed from before its buffer was ready.
+    const SLOW_TO_ISSUE: bool;
+
+    /// Prepares the next request in an idle slot. False where the share is done.
+    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool;
+
+    /// What completed in this slot, its data checked where that was asked.
+    fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure>;
+}
+
+/// How many bytes a thread is to move: everything, or until told to stop.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget(u64);
+
+impl Budget {
+    pub fn new(workload: &Workload, region: &Region) -> Self {
+        Self(if workload.time_based {
+            u64::MAX
+        } else {
+            region.length / workload.min_bs() * workload.min_bs()
+        })
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: u64) -> bool {
+        if self.0 < bytes {
+            return false;
+        }
+        // A budget of u64::MAX outlasts every drive.
+        self.0 -= bytes;
+        true
+    }
+}
+
+/// Reads of one size.
+#[derive(Debug)]
+pub(super) struct Reads<B> {
+    blocks: B,
+    start: u64,
+    bs: u32,
+    budget: Budget,
+}
+
+impl<B: Blocks> Reads<B> {
+    pub fn new(blocks: B, workload: &Workload, region: &Region) -> Self {
+        Self { blocks, start: region.start, bs: workload.bs as u32, budget: Budget::new(workload, region) }
+    }
+}
+
+impl<B: Blocks> Requests for Reads<B> {
+    const SLOW_TO_ISSUE: bool = false;
+
+    #[inline]
+    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
+        if !self.budget.take(u64::from(self.bs)) {
+            return false;
+        }
+        let offset = self.start + self.blocks.next_block() * u64::from(self.bs);
+        engine.prepare(slot, Op::Read, offset, self.bs);
+        true
+    }
+
+    #[inline]
+    fn settle<E: Engine>(&mut self, _engine: &E, _slot: u32) -> Result<Settled, VerifyFailure> {
+        Ok(Settled { direction: Direction::Read, bytes: u64::from(self.bs), counts: true })
+    }
+}
+
+/// The order in which blocks are visited, decided at run time.
+#[derive(Debug)]
+pub(super) enum Order {
+    Sequential(Sequential),
+    Uniform(Uniform),
+    Cover(Cover),
+    Zipf(Zipf),
+    Pareto(Pareto),
+}
+
+impl Order {
+    /// The order that a workload asks for over `blocks` blocks.
+    pub fn new(workload: &Workload, blocks: u64, seed: u64) -> Self {
+        if !workload.rw.is_random() {
+            return Self::Sequential(Sequential::new(blocks));
+        }
+        match workload.random_distribution {
+            RandomDistribution::Zipf(theta) => Self::Zipf(Zipf::new(blocks, theta, seed)),
+            RandomDistribution::Pareto(h) => Self::Pareto(Pareto::new(blocks, h, seed)),
+            RandomDistribution::Random if workload.norandommap => Self::Uniform(Uniform::new(blocks, seed)),
+            RandomDistribution::Random => Self::Cover(Cover::new(blocks, seed)),
+        }
+    }
+}
+
+impl Blocks for Order {
+    fn next_block(&mut self) -> u64 {
+        match self {
+            Self::Sequential(order) => order.next_block(),
+            Self::Uniform(order) => order.next_block(),
+            Self::Cover(order) => order.next_block(),
+            Self::Zipf(order) => order.next_block(),
+            Self::Pareto(order) => order.next_block(),
+        }
+    }
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    op: Op,
+    length: u32,
+    /// The header that its block must hold, where it is checked.
+    expected: Option<Header>,
+}
+
+/// Writes, mixes, discards, several sizes, skew, checks.
+#[derive(Debug)]
+pub(super) struct General {
+    workload: Workload,
+    region: Region,
+    order: Order,
+    rng: Rng,
+    budget: Budget,
+    payload: Payload,
+    in_flight: Vec<InFlight>,
+    /// Where the next sequential request of mixed sizes begins, relative to the region.
+    cursor: u64,
+    /// Requests issued, which with the region's blocks gives the pass.
+    issued: u64,
+    writes_since_sync: u32,
+    sync_due: bool,
+    generation: u64,
+    pub verified_blocks: u64,
+}
+
+impl General {
+    pub fn new(workload: &Workload, region: &Region, depth: u32, generation: u64) -> Self {
+        let seed = workload.randseed.wrapping_add(u64::from(region.job));
+        let idle = InFlight { op: Op::Read, length: 0, expected: None };
+        Self {
+            order: Order::new(workload, region.length / workload.min_bs(), seed),
+            rng: Rng::new(seed ^ 0x006d_6978_6573),
+            budget: Budget::new(workload, region),
+            payload: Payload::new(seed, workload.buffer_compress_percentage),
+            in_flight: vec![idle; depth as usize],
+            cursor: 0,
+            issued: 0,
+            writes_since_sync: 0,
+            sync_due: false,
+            generation,
+            verified_blocks: 0,
+            workload: workload.clone(),
+            region: *region,
+        }
+    }
+
+    /// How many requests were issued.
+    pub fn issued(&self) -> u64 {
+        self.issued
+    }
+
+    /// Fills all buffers once: large blocks are only stamped before each write.
+    pub fn fill_buffers<E: Engine>(&mut self, engine: &mut E) {
+        if self.workload.rw.writes() {
+            for slot in 0..engine.depth() {
+                self.payload.fill(engine.buffer_mut(slot));
+            }
+        }
+    }
+
+    fn next_op(&mut self) -> Op {
+        match self.workload.rw {
+            Rw::Read | Rw::RandRead => Op::Read,
+            Rw::Write | Rw::RandWrite => Op::Write,
+            Rw::Trim | Rw::RandTrim => Op::Trim,
+            Rw::Rw | Rw::RandRw => {
+                let reads = self.rng.below(100) < u64::from(self.workload.rwmixread);
+                if reads { Op::Read } else { Op::Write }
+            }
+        }
+    }
+
+    fn next_size(&mut self) -> u64 {
+        let mut ticket = if self.workload.bssplit.is_empty() { 0 } else { self.rng.below(100) };
+        for share in &self.workload.bssplit {
+            match ticket.checked_sub(u64::from(share.percent)) {
+                Some(rest) => ticket = rest,
+                None => return share.bs,
+            }
+        }
+        self.workload.bs
+    }
+
+    /// Where a request of `bytes` goes. It never leaves the region.
+    fn next_offset(&mut self, bytes: u64) -> u64 {
+        let unit = self.workload.min_bs();
+        let room = self.region.length / unit * unit;
+        if self.workload.bssplit.is_empty() || self.workload.rw.is_random() {
+            let at = self.order.next_block() * unit;
+            return self.region.start + at.min(room - bytes);
+        }
+        if self.cursor + bytes > room {
+            self.cursor = 0;
+        }
+        let at = self.cursor;
+        self.cursor += bytes;
+        self.region.start + at
+    }
+
+    /// The header of the block that the request about to be issued writes: its generation counts the
+    /// passes over the region.
+    fn header(&self, offset: u64, length: u32) -> Header {
+        let blocks = self.region.length / self.workload.bs;
+        let generation = self.generation + self.issued / blocks;
+        Header { generation, offset, length }
+    }
+}
+
+impl Requests for General {
+    const SLOW_TO_ISSUE: bool = true;
+
+    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
+        if self.sync_due {
+            self.sync_due = false;
+            self.in_flight[slot as usize] = InFlight { op: Op::SyncData, length: 0, expected: None };
+            engine.prepare(slot, Op::SyncData, 0, 0);
+            return true;
+        }
+        let bytes = self.next_size();
+        if !self.budget.take(bytes) {
+            return false;
+        }
+        let op = self.next_op();
+        let offset = self.next_offset(bytes);
+        let length = bytes as u32;
+        let mut expected = None;
+        match (op, self.workload.verify) {
+            (Op::Write, None) => self.payload.renew(&mut engine.buffer_mut(slot)[..length as usize]),
+            (Op::Write, Some(kind)) => {
+                let header = self.header(offset, length);
+                let buffer = &mut engine.buffer_mut(slot)[..length as usize];
+                self.payload.renew(buffer);
+                header.seal(kind, buffer);
+            }
+            (Op::Read, Some(_)) => expected = Some(Header { generation: Header::ANY, offset, length }),
+            _ => {}
+        }
+        self.in_flight[slot as usize] = InFlight { op, length, expected };
+        engine.prepare(slot, op, offset, length);
+        self.issued += 1;
+        if op == Op::Write && self.workload.fdatasync > 0 {
+            self.writes_since_sync += 1;
+            if self.writes_since_sync == self.workload.fdatasync {
+                (self.writes_since_sync, self.sync_due) = (0, true);
+            }
+        }
+        true
+    }
+
+    fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
+        let InFlight { op, length, expected, .. } = self.in_flight[slot as usize];
+        if let (Some(header), Some(kind)) = (expected, self.workload.verify) {
+            header.check(kind, &engine.buffer(slot)[..length as usize])?;
+            self.verified_blocks += 1;
+        }
+        let direction = match op {
+            Op::Read | Op::SyncData => Direction::Read,
+            Op::Write => Direction::Write,
+            Op::Trim => Direction::Trim,
+        };
+        Ok(Settled { direction, bytes: u64::from(length), counts: op != Op::SyncData })
+    }
+}
+
+/// Reads back what a writing [`General`] of the same workload, region and generation has written.
+#[derive(Debug)]
+pub(super) struct ReadBack {
+    order: Order,
+    workload: Workload,
+    region: Region,
+    blocks: u64,
+    at: u64,
+    /// Requests that were issued by the writer.
+    written: u64,
+    generation: u64,
+    in_flight: Vec<Header>,
+    pub verified_blocks: u64,
+}
+
+impl ReadBack {
+    pub fn new(workload: &Workload, region: &Region, depth: u32, generation: u64, written: u64) -> Self {
+        let seed = workload.randseed.wrapping_add(u64::from(region.job));
+        let blocks = region.length / workload.bs;
+        let pass = written.saturating_sub(1) / blocks;
+        let mut order = Order::new(workload, blocks, seed);
+        // The last pass visits its blocks in an order of its own; earlier ones are skipped over.
+        if let Order::Cover(cover) = &mut order {
+            cover.skip_passes(pass);
+        }
+        let nothing = Header { generation: 0, offset: 0, length: 0 };
+        Self {
+            order,
+            workload: workload.clone(),
+            region: *region,
+            blocks,
+            at: 0,
+            written,
+            generation: generation + pass,
+            in_flight: vec![nothing; depth as usize],
+            verified_blocks: 0,
+        }
+    }
+}
+
+impl Requests for ReadBack {
+    const SLOW_TO_ISSUE: bool = false;
+
+    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
+        // The first `fresh` blocks of the last pass's order hold its generation; the others hold that of
+        // the pass before, or were never written.
+        let passes_before = self.written.saturating_sub(1) / self.blocks;
+        let fresh = self.written - passes_before * self.blocks;
+        let known = if passes_before > 0 { self.blocks } else { fresh };
+        if self.at == known {
+            return false;
+        }
+        let offset = self.region.start + self.order.next_block() * self.workload.bs;
+        let generation = self.generation - u64::from(self.at >= fresh);
+        let length = self.workload.bs as u32;
+        self.in_flight[slot as usize] = Header { generation, offset, length };
+        engine.prepare(slot, Op::Read, offset, length);
+        self.at += 1;
+        true
+    }
+
+    fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
+        let header = self.in_flight[slot as usize];
+        let kind = self.workload.verify.expect("only made for workloads that verify");
+        header.check(kind, &engine.buffer(slot)[..header.length as usize])?;
+        self.verified_blocks += 1;
+        Ok(Settled { direction: Direction::Read, bytes: u64::from(header.length), counts: true })
+    }
+}

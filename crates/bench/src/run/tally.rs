@@ -1,0 +1,301 @@
+//! What one thread counts, and when.
+
+use measure::Histogram;
+use measure::record::Sample;
+use storage::clock::Clock;
+use storage::usage::{self, Usage};
+
+/// A direction, as an index into counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read = 0,
+    Write = 1,
+    Trim = 2,
+}
+
+/// Bytes, requests and latencies of one direction.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub bytes: u64,
+    pub ios: u64,
+    pub latency: Histogram,
+}
+
+/// The steps of a thread's progress, in time of the measured interval.
+#[derive(Debug)]
+struct Steps {
+    length: u64,
+    origin: u64,
+    next: u64,
+    at_last: [u64; 3],
+    samples: Vec<Sample>,
+}
+
+/// Counts of the three directions.
+pub(super) type Directions = [Counts; 3];
+
+fn add(total: &mut Directions, part: &Directions) {
+    for (total, part) in total.iter_mut().zip(part) {
+        total.bytes += part.bytes;
+        total.ios += part.ios;
+        total.latency.merge(&part.latency);
+    }
+}
+
+/// Everything that one thread counted.
+#[derive(Debug)]
+pub(super) struct Tally {
+    clock: Clock,
+    /// Of the phase under way.
+    pub current: Directions,
+    /// Of the measured interval, once it is over.
+    measured: Option<Directions>,
+    /// Of what came before the interval.
+    before: Directions,
+    steps: Steps,
+    started: u64,
+    began: Option<u64>,
+    ended: Option<u64>,
+    usage_at_start: Usage,
+    usage: Usage,
+}
+
+/// One thread's counts, when all is over.
+#[derive(Debug)]
+pub(super) struct Summary {
+    /// Of the measured interval; of the whole run where there was none.
+    pub measured: Directions,
+    /// Of the whole run.
+    pub total: Directions,
+    /// Ticks at which the thread began and ended.
+    pub started: u64,
+    pub closed: u64,
+    /// Ticks at which the measured counts begin and end.
+    pub began: u64,
+    pub ended: u64,
+    /// CPU time in the measured interval.
+    pub usage: Usage,
+    pub samples: Vec<Sample>,
+}
+
+/// At most this many samples a run.
+const MAX_SAMPLES: u64 = 1000;
+
+impl Tally {
+    /// For a run of about `expected_ns`; a step is at least 10 ms, so that looking costs nothing.
+    pub fn new(clock: Clock, expected_ns: u64) -> Self {
+        let step_ns = (expected_ns / MAX_SAMPLES).max(10_000_000);
+        Self {
+            clock,
+            current: Directions::default(),
+            measured: None,
+            before: Directions::default(),
+            steps: Steps {
+                length: clock.ticks(std::time::Duration::from_nanos(step_ns)).max(1),
+                origin: 0,
+                next: u64::MAX,
+                at_last: [0; 3],
+                samples: Vec::new(),
+            },
+            started: clock.now(),
+            began: None,
+            ended: None,
+            usage_at_start: usage::thread(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// Whether the measured interval is under way.
+    pub fn is_measuring(&self) -> bool {
+        self.began.is_some() && self.ended.is_none()
+    }
+
+    /// The measured interval begins for this thread.
+    #[cold]
+    pub fn begin(&mut self, now: u64) {
+        self.before = std::mem::take(&mut self.current);
+        self.steps.origin = now;
+        self.steps.next = now + self.steps.length;
+        self.began = Some(now);
+        self.usage_at_start = usage::thread();
+    }
+
+    /// The measured interval ends for this thread.
+    #[cold]
+    pub fn end(&mut self, now: u64) {
+        self.usage = usage::thread().since(self.usage_at_start);
+        self.ended = Some(now);
+        self.step(now);
+        self.steps.next = u64::MAX;
+        self.measured = Some(std::mem::take(&mut self.current));
+    }
+
+    /// Whether a step is over.
+    #[inline]
+    pub fn step_is_due(&self, now: u64) -> bool {
+        now >= self.steps.next
+    }
+
+    /// Closes the step that ends now and returns bytes and requests in it.
+    #[cold]
+    pub fn step(&mut self, now: u64) -> (u64, u64) {
+        let ios: u64 = self.current.iter().map(|c| c.ios).sum();
+        let reads = self.current[0].bytes;
+        let writes = self.current[1].bytes + self.current[2].bytes;
+        let [last_reads, last_writes, last_ios] = self.steps.at_last;
+        let sample = Sample {
+            end_ns: self.clock.nanoseconds(now - self.steps.origin),
+            read_bytes: reads - last_reads,
+            write_bytes: writes - last_writes,
+            ios: ios - last_ios,
+        };
+        self.steps.at_last = [reads, writes, ios];
+        self.steps.samples.push(sample);
+        self.steps.next = now + self.steps.length;
+        if self.steps.samples.len() as u64 >= 2 * MAX_SAMPLES {
+            self.halve();
+        }
+        (sample.read_bytes + sample.write_bytes, sample.ios)
+    }
+
+    /// Joins neighbouring samples, for runs that last longer than expected.
+    fn halve(&mut self) {
+        let joined = self.steps.samples.chunks(2).map(|pair| Sample {
+            end_ns: pair[pair.len() - 1].end_ns,
+            read_bytes: pair.iter().map(|s| s.read_bytes).sum(),
+            write_bytes: pair.iter().map(|s| s.write_bytes).sum(),
+            ios: pair.iter().map(|s| s.ios).sum(),
+        });
+        self.steps.samples = joined.collect();
+        self.steps.length *= 2;
+    }
+
+    /// Closes the books at `now`. A run too short to have an interval of its own is counted whole.
+    pub fn close(mut self, now: u64) -> Summary {
+        if self.is_measuring() {
+            self.end(now);
+        }
+        let mut total = std::mem::take(&mut self.before);
+        add(&mut total, &self.current);
+        let (Some(measured), Some(began), Some(ended)) = (self.measured, self.began, self.ended) else {
+            let usage = usage::thread().since(self.usage_at_start);
+            let measured = self.current;
+            // A thread that was done before the interval opened still shows when it did its share.
+            let whole = Sample {
+                end_ns: self.clock.nanoseconds(now.saturating_sub(self.started)),
+                read_bytes: measured[0].bytes,
+                write_bytes: measured[1].bytes + measured[2].bytes,
+                ios: measured.iter().map(|c| c.ios).sum(),
+            };
+            return Summary {
+                measured,
+                total,
+                started: self.started,
+                closed: now,
+                began: self.started,
+                ended: now,
+                usage,
+                samples: vec![whole],
+            };
+        };
+        add(&mut total, &measured);
+        Summary {
+            measured,
+            total,
+            started: self.started,
+            closed: now,
+            began,
+            ended,
+            usage: self.usage,
+            samples: self.steps.samples,
+        }
+    }
+}
+
+/// The samples of several threads on one grid of equal steps: each thread's counts are spread evenly
+/// over the time that they cover.
+pub(super) fn merge_samples(threads: &[&[Sample]], interval_ns: u64) -> Vec<Sample> {
+    let longest = threads.iter().map(|t| t.len()).max().unwrap_or(0) as u64;
+    let steps = longest.min(MAX_SAMPLES);
+    if steps == 0 || interval_ns == 0 {
+        return Vec::new();
+    }
+    let width = interval_ns as f64 / steps as f64;
+    let mut grid = vec![[0.0_f64; 3]; steps as usize];
+    for samples in threads {
+        let mut start = 0.0;
+        for sample in *samples {
+            let end = sample.end_ns as f64;
+            spread(&mut grid, width, start, end, sample);
+            start = end;
+        }
+    }
+    grid.iter()
+        .enumerate()
+        .map(|(i, [reads, writes, ios])| Sample {
+            end_ns: ((i + 1) as f64 * width) as u64,
+            read_bytes: reads.round() as u64,
+            write_bytes: writes.round() as u64,
+            ios: ios.round() as u64,
+        })
+        .collect()
+}
+
+fn spread(grid: &mut [[f64; 3]], width: f64, start: f64, end: f64, sample: &Sample) {
+    let values = [sample.read_bytes as f64, sample.write_bytes as f64, sample.ios as f64];
+    let last = grid.len() - 1;
+    let length = end - start;
+    let first_cell = ((start / width) as usize).min(last);
+    if length <= 0.0 {
+        // A step shorter than the clock resolves still has its bytes.
+        grid[first_cell].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        return;
+    }
+    let last_cell = ((end / width) as usize).min(last);
+    for (cell, sums) in grid.iter_mut().enumerate().take(last_cell + 1).skip(first_cell) {
+        let from = start.max(cell as f64 * width);
+        // What a thread did after the common interval falls into the last cell.
+        let to = if cell == last { end } else { end.min((cell + 1) as f64 * width) };
+        let part = ((to - from) / length).max(0.0);
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value * part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_samples_keep_every_byte() {
+        let step = |end_ns, read_bytes| Sample { end_ns, read_bytes, write_bytes: 0, ios: 1 };
+        let a = [step(10, 100), step(20, 100), step(35, 150)];
+        let b = [step(12, 120), step(30, 180)];
+        let merged = merge_samples(&[&a, &b], 30);
+        assert_eq!(merged.iter().map(|s| s.read_bytes).sum::<u64>(), 650);
+        assert_eq!(merged.last().map(|s| s.end_ns), Some(30));
+        // Both moved 10 bytes a nanosecond, so every cell but the overhanging last one holds 200.
+        assert_eq!(merged[0].read_bytes, 200);
+    }
+
+    #[test]
+    fn a_step_without_length_keeps_its_bytes() {
+        let step = |end_ns, read_bytes| Sample { end_ns, read_bytes, write_bytes: 0, ios: 1 };
+        let merged = merge_samples(&[&[step(0, 7), step(20, 100)], &[step(20, 100), step(20, 5)]], 20);
+        assert_eq!(merged.iter().map(|s| s.read_bytes).sum::<u64>(), 212);
+    }
+
+    #[test]
+    fn a_thread_that_was_done_before_the_interval_opened_has_a_sample() {
+        let mut tally = Tally::new(Clock::get(), 1_000_000);
+        tally.current[0].bytes = 4096;
+        tally.current[0].ios = 1;
+        let summary = tally.close(Clock::get().now());
+        assert_eq!(summary.measured[0].bytes, 4096);
+        assert_eq!(summary.samples.iter().map(|s| s.read_bytes).sum::<u64>(), 4096);
+    }
+
+    #[test]
+    fn no_samples_merge_to_none() {
+        assert!(merge_samples(&[&[], &[]], 100).is_empty());
+    }
+}

@@ -1,0 +1,535 @@
+//! One thread of a run: the loop that everything else is about.
+//!
+//! Each turn issues what fits (at most a batch), makes one system call, reaps what is ready and reads
+//! the clock once. A request's latency runs from the turn's clock reading before its submission to the
+//! one after its reap. Idle slots form a stack: the buffer that was used last is used next, so that a
+//! queue that is never full keeps to a few warm buffers.
+//!
+//! [`closed`] starts a request when an earlier one ends; [`open`] starts them by the clock and counts
+//! latency from when each was due (fio(1), `rate_iops`; against what G. Tene calls coordinated
+//! omission).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::pattern::{Blocks, Cover, Rng, Sequential, Uniform};
+use measure::workload::{LatencyClock, RandomDistribution, RateProcess, Workload};
+use storage::clock::Clock;
+use storage::device::Device;
+use storage::engine::{self, AnyEngine, Engine, EngineConfig, Fallback, Op};
+use storage::usage;
+
+use super::BenchError;
+use super::control::{Control, Phase};
+use super::region::Region;
+use super::requests::{General, ReadBack, Reads, Requests};
+use super::tally::{Summary, Tally};
+
+/// How many requests are handed over at once.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    /// Where every request was served inside its submission: many, so that the system call's share is
+    /// small, but few enough to keep to a few warm buffers.
+    inline: usize,
+    /// Where requests are under way: a small part of the depth. A larger burst waits in the drive's queue
+    /// behind itself: with bursts of 32 at depth 32, a virtio disk gave a sixth fewer IOPS than with 4.
+    under_way: usize,
+}
+
+impl Batch {
+    fn new(workload: &Workload) -> Self {
+        let fixed = match (workload.latency_clock, workload.iodepth_batch) {
+            (LatencyClock::Each, _) => 1,
+            (LatencyClock::Batch, 0) => {
+                let under_way = (workload.iodepth as usize / 32).clamp(4, 16);
+                return Self { inline: 32, under_way };
+            }
+            (LatencyClock::Batch, asked) => asked as usize,
+        };
+        Self { inline: fixed, under_way: fixed }
+    }
+
+    #[inline]
+    fn with(self, in_flight: u32) -> usize {
+        if in_flight == 0 { self.inline } else { self.under_way }
+    }
+}
+
+/// What a thread is to do.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    pub device: Arc<dyn Device>,
+    pub workload: Workload,
+    pub region: Region,
+    pub generation: u64,
+}
+
+/// What a thread did.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub summary: Summary,
+    pub engine: &'static str,
+    pub features: Vec<String>,
+    pub fallback: Fallback,
+    pub verified_blocks: u64,
+    /// Blocks that verification had to read back; none where it was no part of the run.
+    pub verify_expected: Option<u64>,
+}
+
+/// Runs a thread's task from opening the engine to the last completion.
+pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError> {
+    let workload = &task.workload;
+    let config = EngineConfig {
+        depth: workload.iodepth,
+        slot_bytes: workload.max_bs() as usize,
+        hipri: workload.hipri,
+        sqthread_poll: workload.sqthread_poll,
+    };
+    let (engine, fallback) = engine::open(choice(workload), &task.device, &config)?;
+    let mut report = match engine {
+        AnyEngine::IoUring(engine) => run(engine, task, control),
+        AnyEngine::Libaio(engine) => run(engine, task, control),
+        AnyEngine::Psync(engine) => run(engine, task, control),
+        AnyEngine::Memory(engine) => run(engine, task, control),
+    }?;
+    report.fallback = fallback;
+    Ok(report)
+}
+
+fn choice(workload: &Workload) -> engine::EngineChoice {
+    use measure::workload::IoEngine;
+    match workload.ioengine {
+        IoEngine::Auto => engine::EngineChoice::Auto,
+        IoEngine::IoUring => engine::EngineChoice::IoUring,
+        IoEngine::Libaio => engine::EngineChoice::Libaio,
+        IoEngine::Psync => engine::EngineChoice::Psync,
+    }
+}
+
+/// Picks the loop for the workload: the narrow one where nothing but reads is asked for.
+fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
+    let w = &task.workload;
+    let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none();
+    let blocks = task.region.length / w.min_bs();
+    let seed = w.randseed.wrapping_add(u64::from(task.region.job));
+    match w.random_distribution {
+        _ if narrow && !w.rw.is_random() => narrow_run(engine, task, control, Sequential::new(blocks)),
+        RandomDistribution::Random if narrow && w.norandommap => {
+            narrow_run(engine, task, control, Uniform::new(blocks, seed))
+        }
+        RandomDistribution::Random if narrow => narrow_run(engine, task, control, Cover::new(blocks, seed)),
+        _ => general_run(engine, task, control),
+    }
+}
+
+fn narrow_run<E: Engine, B: Blocks>(
+    engine: E,
+    task: &Task,
+    control: &Control,
+    blocks: B,
+) -> Result<Report, BenchError> {
+    let requests = Reads::new(blocks, &task.workload, &task.region);
+    let mut turn = Turn::new(engine, requests, task, control);
+    turn.go()?;
+    Ok(turn.report(0, None))
+}
+
+fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
+    let w = &task.workload;
+    let mut requests = General::new(w, &task.region, engine.depth(), task.generation);
+    requests.fill_buffers(&mut engine);
+    let mut turn = Turn::new(engine, requests, task, control);
+    turn.go()?;
+    let verified = turn.requests.verified_blocks;
+    if w.verify.is_none() || !w.rw.writes() {
+        return Ok(turn.report(verified, None));
+    }
+    let written = turn.requests.issued();
+    let expected = written.min(task.region.length / w.bs);
+    let mut check = ReadBack::new(w, &task.region, turn.engine.depth(), task.generation, written);
+    read_back(&mut turn.engine, &mut check, control)?;
+    Ok(turn.report(check.verified_blocks, Some(expected)))
+}
+
+/// Reads everything back, unmeasured, until done or told to stop.
+fn read_back<E: Engine>(engine: &mut E, check: &mut ReadBack, control: &Control) -> Result<(), BenchError> {
+    let mut idle: Vec<u32> = (0..engine.depth()).rev().collect();
+    let mut reaped = Vec::new();
+    let mut more = true;
+    while more || engine.in_flight() > 0 {
+        more = more && control.phase() != Phase::Stop;
+        while more && let Some(slot) = idle.pop() {
+            if !check.issue(engine, slot) {
+                idle.push(slot);
+                more = false;
+            }
+        }
+        engine.submit(1, None)?;
+        let mut failure = None;
+        engine.reap(|slot, result| match result {
+            Ok(()) => reaped.push(slot),
+            Err(error) => failure = Some(error),
+        });
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        for slot in reaped.drain(..) {
+            check.settle(engine, slot).map_err(|failure| verify_error(engine, failure))?;
+            idle.push(slot);
+        }
+    }
+    Ok(())
+}
+
+fn verify_error<E: Engine>(engine: &E, source: crate::payload::VerifyFailure) -> BenchError {
+    BenchError::Verify { device: engine.device().spec().to_owned(), source }
+}
+
+/// The state of a thread's loop.
+struct Turn<'a, E, R> {
+    engine: E,
+    requests: R,
+    task: &'a Task,
+    control: &'a Control,
+    clock: Clock,
+    tally: Tally,
+    /// Slots not in flight; the one used last is on top.
+    idle: Vec<u32>,
+    /// Slots issued this turn, where they are timed from after that.
+    issued: Vec<u32>,
+    /// When each slot's request began, in ticks: its submission, or when it was due.
+    began: Box<[u64]>,
+    /// No more requests are to be issued.
+    exhausted: bool,
+    filled: bool,
+    completed: u64,
+    ramp_until: u64,
+    fill_until: u64,
+    deadline: u64,
+    /// The interval ends with a flush of this thread's own, not with the first thread to end.
+    own_end: bool,
+    last_seen: Phase,
+}
+
+impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
+    fn new(engine: E, requests: R, task: &'a Task, control: &'a Control) -> Self {
+        let clock = Clock::get();
+        let workload = &task.workload;
+        let runtime = workload.runtime.unwrap_or(Duration::from_secs(10));
+        let now = clock.now();
+        let ramp_until = now + clock.ticks(workload.ramp_time);
+        let depth = engine.depth();
+        Self {
+            requests,
+            task,
+            control,
+            clock,
+            tally: Tally::new(clock, runtime.as_nanos() as u64),
+            idle: (0..depth).rev().collect(),
+            issued: Vec::new(),
+            began: vec![0; depth as usize].into_boxed_slice(),
+            exhausted: false,
+            filled: false,
+            completed: 0,
+            ramp_until,
+            // A queue of large blocks may take longer to fill than the run is to last.
+            fill_until: ramp_until + clock.ticks(runtime),
+            deadline: u64::MAX,
+            own_end: workload.end_fsync && workload.rw.writes(),
+            last_seen: Phase::Ramp,
+            engine,
+        }
+    }
+
+    fn go(&mut self) -> Result<(), BenchError> {
+        if self.task.workload.is_open_loop() {
+            self.open()?
+        } else {
+            self.closed()?
+        }
+        if self.own_end && self.control.phase() != Phase::Stop {
+            self.flush()?;
+        }
+        let now = self.clock.now();
+        if self.tally.is_measuring() {
+            self.tally.end(now);
+        }
+        self.control.done();
+        Ok(())
+    }
+
+    /// The closed loop: as many requests in flight as the depth allows, always.
+    fn closed(&mut self) -> Result<(), BenchError> {
+        let w = &self.task.workload;
+        let each = w.latency_clock == LatencyClock::Each;
+        let batch = Batch::new(w);
+        let complete_min = w.iodepth_batch_complete_min;
+        let mut now = self.clock.now();
+        loop {
+            self.look(now);
+            if self.control.phase() == Phase::Stop {
+                return Ok(());
+            }
+            self.issue(batch.with(self.engine.in_flight()), now);
+            if self.exhausted && self.engine.in_flight() == 0 {
+                return Ok(());
+            }
+            // While there are idle slots to fill, submit without waiting.
+            let filling = !self.exhausted && !self.idle.is_empty();
+            let wait_for = if filling {
+                0
+            } else if self.exhausted {
+                1
+            } else {
+                complete_min
+            };
+            if each || R::SLOW_TO_ISSUE {
+                now = self.clock.now();
+                for slot in self.issued.drain(..) {
+                    self.began[slot as usize] = now;
+                }
+            }
+            self.engine.submit(wait_for, None)?;
+            now = self.reap()?;
+        }
+    }
+
+    /// Issues up to `batch` requests into idle slots, as begun at `now`.
+    #[inline]
+    fn issue(&mut self, batch: usize, now: u64) {
+        if self.exhausted {
+            return;
+        }
+        self.issued.clear();
+        for _ in 0..batch.min(self.idle.len()) {
+            let Some(slot) = self.idle.pop() else { break };
+            if !self.requests.issue(&mut self.engine, slot) {
+                self.idle.push(slot);
+                self.exhausted = true;
+                break;
+            }
+            self.began[slot as usize] = now;
+            if R::SLOW_TO_ISSUE || batch == 1 {
+                self.issued.push(slot);
+            }
+        }
+    }
+
+    /// The open loop: requests start when they are due, whatever became of the earlier ones.
+    fn open(&mut self) -> Result<(), BenchError> {
+        usage::precise_timers();
+        let mut schedule = Schedule::new(&self.task.workload, self.clock, u64::from(self.task.region.job));
+        let mut due = self.clock.now();
+        let mut now = due;
+        loop {
+            self.look(now);
+            if self.control.phase() == Phase::Stop {
+                return Ok(());
+            }
+            while !self.exhausted && due <= now {
+                let Some(slot) = self.idle.pop() else { break };
+                if !self.requests.issue(&mut self.engine, slot) {
+                    self.idle.push(slot);
+                    self.exhausted = true;
+                    break;
+                }
+                self.began[slot as usize] = due;
+                due += schedule.gap();
+            }
+            if self.exhausted && self.engine.in_flight() == 0 {
+                return Ok(());
+            }
+            let full = self.idle.is_empty();
+            let left = Duration::from_nanos(self.clock.nanoseconds(due.saturating_sub(now)));
+            if self.engine.in_flight() == 0 {
+                // Bounded, so that a slow rate does not keep the thread from seeing the phase change.
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+                now = self.clock.now();
+                continue;
+            }
+            let timeout = if full || self.exhausted { None } else { Some(left) };
+            self.engine.submit(1, timeout)?;
+            now = self.reap()?;
+        }
+    }
+
+    /// Takes back what is done and counts it. Returns the time of the reap.
+    #[inline]
+    fn reap(&mut self) -> Result<u64, BenchError> {
+        let first = self.idle.len();
+        let mut failure = None;
+        let idle = &mut self.idle;
+        self.engine.reap(|slot, result| match result {
+            Ok(()) => idle.push(slot),
+            Err(error) => failure = Some(error),
+        });
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        let now = self.clock.now();
+        for at in first..self.idle.len() {
+            let slot = self.idle[at];
+            let settled = match self.requests.settle(&self.engine, slot) {
+                Ok(settled) => settled,
+                Err(failure) => return Err(verify_error(&self.engine, failure)),
+            };
+            if settled.counts {
+                let counts = &mut self.tally.current[settled.direction as usize];
+                counts.bytes += settled.bytes;
+                counts.ios += 1;
+                counts.latency.record(self.clock.nanoseconds(now.saturating_sub(self.began[slot as usize])));
+            }
+        }
+        self.completed += (self.idle.len() - first) as u64;
+        Ok(now)
+    }
+
+    /// Looks at the phase and the clock once a turn.
+    #[inline]
+    fn look(&mut self, now: u64) {
+        let phase = self.control.phase();
+        if phase != self.last_seen || !self.filled {
+            self.phase_work(phase, now);
+        }
+        if self.tally.step_is_due(now) {
+            let (bytes, ios) = self.tally.step(now);
+            self.control.progress(bytes, ios);
+        }
+        if now >= self.deadline {
+            self.time_is_up(now);
+        }
+    }
+
+    #[cold]
+    fn phase_work(&mut self, phase: Phase, now: u64) {
+        let queue_was_full = self.completed >= u64::from(self.engine.depth());
+        if !self.filled && now >= self.ramp_until && (queue_was_full || now >= self.fill_until) {
+            self.filled = true;
+            self.control.filled();
+        }
+        if phase == self.last_seen {
+            return;
+        }
+        self.last_seen = phase;
+        match phase {
+            Phase::Ramp => {}
+            Phase::Measure => {
+                self.tally.begin(now);
+                if let Some(runtime) = self.task.workload.runtime {
+                    self.deadline = now + self.clock.ticks(runtime);
+                }
+            }
+            Phase::Tail if self.own_end => {}
+            Phase::Tail => {
+                if self.tally.is_measuring() {
+                    self.tally.end(now);
+                }
+                // A run by size does all of its work; a run by time is over.
+                self.exhausted |= self.task.workload.time_based;
+            }
+            Phase::Stop => {
+                if self.tally.is_measuring() {
+                    self.tally.end(now);
+                }
+                self.exhausted = true;
+            }
+        }
+    }
+
+    #[cold]
+    fn time_is_up(&mut self, now: u64) {
+        self.deadline = u64::MAX;
+        self.exhausted = true;
+        if self.own_end {
+            return;
+        }
+        if self.tally.is_measuring() {
+            self.tally.end(now);
+        }
+        self.control.done();
+    }
+
+    /// fdatasync(2), waited for.
+    fn flush(&mut self) -> Result<(), BenchError> {
+        self.engine.prepare(0, Op::SyncData, 0, 0);
+        let mut failure = None;
+        while self.engine.in_flight() > 0 {
+            self.engine.submit(1, None)?;
+            self.engine.reap(|_, result| failure = result.err());
+        }
+        match failure {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn report(self, verified_blocks: u64, verify_expected: Option<u64>) -> Report {
+        Report {
+            engine: self.engine.name(),
+            features: self.engine.features(),
+            summary: self.tally.close(self.clock.now()),
+            fallback: None,
+            verified_blocks,
+            verify_expected,
+        }
+    }
+}
+
+/// When requests are due under a rate.
+#[derive(Debug)]
+struct Schedule {
+    /// Mean distance, ticks; fractions are carried over so that the mean rate is exact.
+    mean: f64,
+    carry: f64,
+    poisson: Option<Rng>,
+}
+
+impl Schedule {
+    fn new(workload: &Workload, clock: Clock, job: u64) -> Self {
+        let mean_bs = if workload.bssplit.is_empty() {
+            workload.bs as f64
+        } else {
+            workload.bssplit.iter().map(|s| s.bs as f64 * f64::from(s.percent) / 100.0).sum()
+        };
+        let per_second = match (workload.rate_iops, workload.rate) {
+            (Some(iops), _) => iops as f64,
+            (None, Some(bytes)) => bytes as f64 / mean_bs,
+            (None, None) => f64::INFINITY,
+        };
+        let poisson = workload.rate_process == RateProcess::Poisson;
+        Self {
+            mean: clock.ticks(Duration::from_secs(1)) as f64 / per_second,
+            carry: 0.0,
+            poisson: poisson.then(|| Rng::new(workload.randseed.wrapping_add(job) ^ 0x0070_6f69_7373_6f6e)),
+        }
+    }
+
+    /// Ticks from one request to the next.
+    fn gap(&mut self) -> u64 {
+        let gap = match &mut self.poisson {
+            Some(rng) => self.mean * rng.exponential(),
+            None => self.mean,
+        };
+        self.carry += gap;
+        let whole = self.carry.floor();
+        self.carry -= whole;
+        whole as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_keeps_its_mean_rate_to_the_tick() {
+        let clock = Clock::get();
+        for rate_process in [RateProcess::Linear, RateProcess::Poisson] {
+            let workload = Workload { rate_iops: Some(3_000_000), rate_process, ..Workload::default() };
+            let mut schedule = Schedule::new(&workload, clock, 0);
+            let ticks: u64 = (0..300_000).map(|_| schedule.gap()).sum();
+            let seconds = clock.nanoseconds(ticks) as f64 / 1e9;
+            assert!((seconds / 0.1 - 1.0).abs() < 0.02, "{rate_process:?}: {seconds} s");
+        }
+    }
+}

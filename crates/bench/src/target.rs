@@ -1,0 +1,288 @@
+//! A device as a [`Target`]: opened as each workload needs it, looked at before it is read.
+//!
+//! A workload decides how its device is opened (direct or buffered, for reading or writing too), so a
+//! target keeps one open device for each way that was needed. What the table of lies needs to know
+//! about the contents is found out here, before a reading run: the extent map, and what blocks drawn
+//! at random look like.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use measure::record::{RunRecord, TargetFacts};
+use measure::{Target, TargetError, Workload};
+use storage::device::{
+    Access, Device, DeviceKind, DeviceSpec, OpenError, OpenErrorClass, OpenOptions, ScratchFile, SpecError,
+    check_written, open,
+};
+use storage::sysfs::Sysfs;
+
+use crate::lies::{Known, blocks};
+use crate::observe::{Observer, Subject};
+use crate::run::{BenchError, Job, Outcome, RunOptions, run};
+
+/// What the user allows.
+#[derive(Debug, Clone, Default)]
+pub struct TargetOptions {
+    /// Devices and files whose contents the user has given up.
+    pub destroy: Vec<PathBuf>,
+    /// Measure reads of what was never written, knowingly.
+    pub allow_unwritten: bool,
+    /// Set to stop runs that are started through [`Target::run`].
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// What kind of problem it is; front doors turn it into the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemClass {
+    /// The request makes no sense.
+    Invalid,
+    /// Data would be lost, or the figure would lie.
+    Refused,
+    /// The system would not.
+    Failed,
+}
+
+/// Why a target did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The spec could not be read.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The device could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The run failed.
+    #[error(transparent)]
+    Run(#[from] BenchError),
+    /// The device could not be looked at.
+    #[error("look at {device}: {operation}")]
+    Look {
+        /// The device's spec.
+        device: String,
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Problem {
+    /// What kind of problem it is.
+    #[must_use]
+    pub fn class(&self) -> ProblemClass {
+        match self {
+            Self::Spec(_) => ProblemClass::Invalid,
+            Self::Open(error) => match error.class() {
+                OpenErrorClass::Invalid => ProblemClass::Invalid,
+                OpenErrorClass::Refused => ProblemClass::Refused,
+                OpenErrorClass::Failed => ProblemClass::Failed,
+            },
+            Self::Run(error) if error.is_about_the_request() => ProblemClass::Invalid,
+            Self::Run(_) | Self::Look { .. } => ProblemClass::Failed,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Spec(error) => Some(error.hint()),
+            Self::Open(error) => error.hint(),
+            Self::Run(error) => error.hint(),
+            Self::Look { .. } => None,
+        }
+    }
+}
+
+/// How a device is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Way {
+    direct: bool,
+    writes: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Opened {
+    device: Arc<dyn Device>,
+    observer: Observer,
+}
+
+#[derive(Debug)]
+enum Source {
+    Spec(DeviceSpec),
+    Scratch(Arc<ScratchFile>),
+}
+
+/// A device that workloads run on.
+#[derive(Debug)]
+pub struct BenchTarget {
+    source: Source,
+    spec: String,
+    options: TargetOptions,
+    facts: TargetFacts,
+    open: HashMap<Way, Opened>,
+    /// What blocks drawn from a region looked like, until something was written.
+    sampled: HashMap<(u64, u64), blocks::Sampled>,
+    written_bytes: u64,
+}
+
+impl BenchTarget {
+    /// A target from a device spec as it was typed. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// [`Problem::Spec`] naming the text and the part at fault.
+    pub fn new(spec: &str, options: TargetOptions) -> Result<Self, Problem> {
+        let parsed = DeviceSpec::parse(spec)?;
+        Ok(Self::over(Source::Spec(parsed), spec.to_owned(), options))
+    }
+
+    /// A target over a scratch file, which may be overwritten freely.
+    #[must_use]
+    pub fn scratch(file: Arc<ScratchFile>, options: TargetOptions) -> Self {
+        Self::over(Source::Scratch(file), "scratch".to_owned(), options)
+    }
+
+    fn over(source: Source, spec: String, options: TargetOptions) -> Self {
+        let facts = TargetFacts { spec: spec.clone(), ..TargetFacts::default() };
+        Self { source, spec, options, facts, open: HashMap::new(), sampled: HashMap::new(), written_bytes: 0 }
+    }
+
+    /// The device, opened as `workload` needs it, with all that a run needs to know.
+    ///
+    /// # Errors
+    /// [`Problem`]; a region with holes is refused for reading unless that is allowed.
+    pub fn job(&mut self, workload: &Workload) -> Result<Job, Problem> {
+        workload.validate().map_err(BenchError::from)?;
+        let way = Way { direct: workload.direct, writes: workload.rw.modifies() };
+        let Opened { device, observer } = self.opened(way)?;
+        let mut known = Known { written_before_bytes: self.written_bytes, ..Known::default() };
+        if workload.rw.reads() {
+            self.look(&*device, workload, &mut known)?;
+        }
+        Ok(Job { device, workload: workload.clone(), observer, known })
+    }
+
+    /// Runs a workload once.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub fn run_once(&mut self, workload: &Workload, options: RunOptions<'_>) -> Result<Outcome, Problem> {
+        let job = self.job(workload)?;
+        let result = run(std::slice::from_ref(&job), options);
+        self.note_written(workload, &result);
+        Ok(result?)
+    }
+
+    /// Remembers that a run changed the contents, even if it failed.
+    fn note_written(&mut self, workload: &Workload, result: &Result<Outcome, BenchError>) {
+        if workload.rw.modifies() {
+            self.sampled.clear();
+        }
+        if let Ok(outcome) = result {
+            self.written_bytes += outcome.records.iter().map(|r| r.total.write_bytes).sum::<u64>();
+        }
+    }
+
+    fn opened(&mut self, way: Way) -> Result<Opened, Problem> {
+        // Memory has one way only, and its contents live with it.
+        let way = match &self.source {
+            Source::Spec(DeviceSpec::Memory { .. }) => Way { direct: false, writes: true },
+            _ => way,
+        };
+        if let Some(opened) = self.open.get(&way) {
+            return Ok(opened.clone());
+        }
+        let options = OpenOptions {
+            direct: way.direct,
+            access: if way.writes { Access::ReadWrite } else { Access::ReadOnly },
+            destroy: self.options.destroy.clone(),
+            // The region that a workload reads is looked at by `look`, not all of the device here.
+            allow_unwritten: true,
+            region: None,
+        };
+        let device = match &self.source {
+            Source::Scratch(file) => file.open(&self.spec, &options)?,
+            Source::Spec(spec) => {
+                if way.writes {
+                    // A block device is claimed for writing once; the other way must let go first.
+                    self.open
+                        .retain(|open, opened| !open.writes || opened.device.kind() != DeviceKind::Block);
+                }
+                open(spec, &options)?
+            }
+        };
+        let subject = Subject::of(&Sysfs::host(), &*device).map_err(|source| Problem::Look {
+            device: self.spec.clone(),
+            operation: "find what lies below",
+            source,
+        })?;
+        self.facts = TargetFacts { spec: self.spec.clone(), ..subject.facts.clone() };
+        let subject = Subject { facts: self.facts.clone(), ..subject };
+        let opened = Opened { device, observer: Observer::new(Sysfs::host(), subject) };
+        self.open.insert(way, opened.clone());
+        Ok(opened)
+    }
+
+    /// What is known about the region that a workload reads.
+    fn look(&mut self, device: &dyn Device, workload: &Workload, known: &mut Known) -> Result<(), Problem> {
+        let length = workload.size.unwrap_or(u64::MAX).min(device.size().saturating_sub(workload.offset));
+        let end = match workload.offset_increment {
+            Some(step) => {
+                let last = step.saturating_mul(u64::from(workload.numjobs) - 1);
+                workload.offset.saturating_add(last).saturating_add(length).min(device.size())
+            }
+            None => workload.offset + length,
+        };
+        let region = workload.offset..end.max(workload.offset);
+        let bytes = region.end - region.start;
+        // A mix reads what it may just have written, so only a pure reader is refused.
+        let allow = self.options.allow_unwritten || workload.rw.modifies();
+        known.written = Some(check_written(device, region.clone(), allow)?);
+        let key = (region.start, bytes);
+        let sampled = match self.sampled.get(&key) {
+            Some(sampled) => *sampled,
+            None => {
+                let sampled =
+                    blocks::sample(device, region.start, bytes, blocks::SAMPLE_COUNT, workload.randseed)
+                        .map_err(|source| Problem::Look {
+                            device: self.spec.clone(),
+                            operation: "read sample blocks",
+                            source,
+                        })?;
+                self.sampled.insert(key, sampled);
+                sampled
+            }
+        };
+        known.sampled = Some(sampled);
+        Ok(())
+    }
+}
+
+impl Target for BenchTarget {
+    fn facts(&self) -> &TargetFacts {
+        &self.facts
+    }
+
+    fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
+        let stop = self.options.stop.clone();
+        let options = RunOptions { stop: stop.as_deref(), progress: None, pass: 1 };
+        let outcome = self.run_once(workload, options).map_err(target_error)?;
+        if outcome.interrupted {
+            return Err(TargetError::Interrupted);
+        }
+        let record = outcome.records.into_iter().next();
+        record.ok_or_else(|| TargetError::Failed("the run gave no record".into()))
+    }
+}
+
+fn target_error(problem: Problem) -> TargetError {
+    match problem.class() {
+        ProblemClass::Invalid => TargetError::Invalid(Box::new(problem)),
+        ProblemClass::Refused => TargetError::Refused(Box::new(problem)),
+        ProblemClass::Failed => TargetError::Failed(Box::new(problem)),
+    }
+}

@@ -1,0 +1,443 @@
+//! fio job files: what is read, what is refused, and that nothing is skipped.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bench::fio::{JobFile, JobFileError};
+use measure::Workload;
+use measure::workload::{IoEngine, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
+use storage::spec::DeviceSpec;
+
+fn parse(text: &str) -> Result<JobFile, JobFileError> {
+    JobFile::parse(text, Path::new("test.fio"), &|_| None)
+}
+
+fn jobs(text: &str) -> Vec<bench::fio::Job> {
+    match parse(text) {
+        Ok(file) => file.jobs().cloned().collect(),
+        Err(error) => panic!("{error} ({})\n{text}", error.hint()),
+    }
+}
+
+/// The workload of a file with one job that has these options.
+fn workload(options: &str) -> Workload {
+    jobs(&format!("[job]\nfilename=/x\n{options}\n")).remove(0).workload
+}
+
+/// The error of a file with one job that has these options, with its hint.
+fn refusal(options: &str) -> String {
+    match parse(&format!("[job]\nfilename=/x\n{options}\n")) {
+        Ok(file) => panic!("accepted: {options}\n{file:#?}"),
+        Err(error) => format!("{error} ({})", error.hint()),
+    }
+}
+
+#[test]
+fn a_job_without_options_has_fios_defaults() {
+    let job = jobs("[a]\nfilename=/x").remove(0);
+    let expected = Workload {
+        name: "a".into(),
+        rw: Rw::Read,
+        bs: 4096,
+        iodepth: 1,
+        iodepth_batch: 1,
+        ioengine: IoEngine::Psync,
+        direct: false,
+        offset_increment: Some(0),
+        ..Workload::default()
+    };
+    assert_eq!(job.workload, expected);
+    assert!(job.invalidate && !job.unlink && job.notes.is_empty());
+    assert_eq!((job.name.as_str(), job.at.line(), job.group_id), ("a", 1, 0));
+}
+
+#[test]
+fn every_supported_option_reaches_the_workload() {
+    let read = workload(
+        "readwrite=randrw\nblocksize=8k\niodepth=32\nioengine=io_uring\niodepth_batch_submit=16\n\
+         iodepth_batch_complete=4\nrwmixwrite=30\nnumjobs=3\nrate_iops=700,300\nrate_process=poisson\n\
+         timeout=1500ms\ntime_based\nramp_time=2\nsize=1g\noffset=64m\noffset_increment=2g\n\
+         random_distribution=zipf:1.2\nrandseed=7\nbuffer_compress_percentage=40\nbuffered=0\nhipri\n\
+         sqthread_poll=1\nfixedbufs\nregisterfiles=1\nfdatasync=8\nend_fsync=1",
+    );
+    let expected = Workload {
+        name: "job".into(),
+        rw: Rw::RandRw,
+        bs: 8192,
+        iodepth: 32,
+        ioengine: IoEngine::IoUring,
+        iodepth_batch: 16,
+        iodepth_batch_complete_min: 4,
+        rwmixread: 70,
+        numjobs: 3,
+        rate_iops: Some(1000),
+        rate_process: RateProcess::Poisson,
+        runtime: Some(Duration::from_millis(1500)),
+        time_based: true,
+        ramp_time: Duration::from_secs(2),
+        size: Some(1 << 30),
+        offset: 64 << 20,
+        offset_increment: Some(2 << 30),
+        random_distribution: RandomDistribution::Zipf(1.2),
+        norandommap: true,
+        randseed: 7,
+        buffer_compress_percentage: 40,
+        direct: true,
+        hipri: true,
+        sqthread_poll: true,
+        fdatasync: 8,
+        end_fsync: true,
+        ..Workload::default()
+    };
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn globals_hold_for_the_sections_after_them_and_the_last_value_wins() {
+    let text = "[global]\nfilename=/x\nbs=8k\nrw=randread\n[a]\n[global]\nbs=16k\ndirect=1\n[b]\nrw=read\nbs=1k\nbs=2k\n\
+                [global of more]\nbuffered=1\n[c]\n";
+    let jobs = jobs(text);
+    let seen: Vec<_> = jobs.iter().map(|j| (j.workload.rw, j.workload.bs, j.workload.direct)).collect();
+    assert_eq!(seen, [(Rw::RandRead, 8192, false), (Rw::Read, 2048, true), (Rw::RandRead, 16384, false)]);
+    assert_eq!(jobs[1].options, [("rw".to_owned(), "read".to_owned()), ("bs".into(), "2k".into())]);
+    assert!(parse(text).unwrap().global_options.contains(&("buffered".into(), "1".into())));
+}
+
+#[test]
+fn stonewall_divides_jobs_into_groups_that_run_one_after_the_other() {
+    let file = parse(
+        "[global]\nfilename=/x\n[a]\n[b]\nnumjobs=2\n[c]\nstonewall\n[d]\nnew_group\n[e]\nwait_for_previous=1\n[f]\nstonewall=0",
+    )
+    .unwrap();
+    let names: Vec<Vec<&str>> =
+        file.groups.iter().map(|g| g.jobs.iter().map(|j| j.name.as_str()).collect()).collect();
+    assert_eq!(names, [vec!["a", "b"], vec!["c", "d"], vec!["e", "f"]]);
+    let ids: Vec<u32> = file.jobs().map(|j| j.group_id).collect();
+    assert_eq!(ids, [0, 0, 1, 2, 3, 3]);
+}
+
+#[test]
+fn no_two_threads_of_a_file_draw_the_same_seeds() {
+    let jobs = jobs("[global]\nfilename=/x\nrandseed=100\n[a]\nnumjobs=3\n[b]\n[c]");
+    let seeds: Vec<u64> = jobs.iter().map(|j| j.workload.randseed).collect();
+    assert_eq!(seeds, [100, 103, 104]);
+    let fresh = || workload("randrepeat=0").randseed;
+    assert_ne!(fresh(), fresh());
+    assert_eq!(workload("randrepeat=0\nrandseed=5").randseed, 5);
+}
+
+#[test]
+fn copies_without_a_filename_have_a_file_each() {
+    let jobs = jobs(
+        "[a b]\ndirectory=/data\nnumjobs=3\nsize=1m\noffset=4k\noffset_increment=8k\n[one]\nfilename_format=$jobname-$filenum\nnumjobs=2\nsize=1m",
+    );
+    let paths: Vec<String> = jobs.iter().map(|j| j.path.display().to_string()).collect();
+    assert_eq!(paths, ["/data/a b.0.0", "/data/a b.1.0", "/data/a b.2.0", "one-0"]);
+    let offsets: Vec<u64> = jobs.iter().map(|j| j.workload.offset).collect();
+    assert_eq!(offsets, [4096, 12288, 20480, 0]);
+    let threads: Vec<u32> = jobs.iter().map(|j| j.workload.numjobs).collect();
+    assert_eq!(threads, [1, 1, 1, 2]);
+    assert_eq!(jobs[2].file_bytes(), Some((1 << 20) + 20480));
+}
+
+#[test]
+fn a_file_that_is_missing_is_to_be_made_as_large_as_the_job_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let spec = |size: &str| {
+        jobs(&format!("[a]\nfilename={}\noffset=4k\n{size}", path.display())).remove(0).device_spec()
+    };
+    assert_eq!(spec("size=1m"), DeviceSpec::File { path: path.clone(), size: Some((1 << 20) + 4096) });
+    assert_eq!(spec(""), DeviceSpec::Path(path.clone()));
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(spec("size=1m"), DeviceSpec::Path(path.clone()));
+}
+
+#[test]
+fn a_name_changes_the_report_and_not_the_file() {
+    let job = jobs("[a]\nname=shown\nsize=1m\ndescription=why it runs").remove(0);
+    assert_eq!((job.name.as_str(), job.path.to_str()), ("shown", Some("a.0.0")));
+    assert_eq!(job.workload.name, "shown");
+    assert_eq!(job.description.as_deref(), Some("why it runs"));
+}
+
+#[test]
+fn a_colon_in_a_filename_is_escaped_as_in_fio() {
+    let job = jobs("[a]\nfilename=/dev/disk/pci-0000\\:01\\:00.0").remove(0);
+    assert_eq!(job.path.to_str(), Some("/dev/disk/pci-0000:01:00.0"));
+    let error = refusal("filename=/dev/a:/dev/b");
+    assert!(error.starts_with("test.fio:3: filename=/dev/a:/dev/b: a job works on one file"), "{error}");
+}
+
+#[test]
+fn comments_and_blanks_are_those_of_fio() {
+    let text =
+        "# a comment\n ; another\n\n \t[a] ; after\r\n  rw = randread # here\n\tbs= 8k\t\nfilename=/x;y\n";
+    let job = jobs(text).remove(0);
+    assert_eq!((job.workload.rw, job.workload.bs), (Rw::RandRead, 8192));
+    assert_eq!(job.path.to_str(), Some("/x"));
+}
+
+#[test]
+fn variables_come_from_the_environment_and_must_be_set() {
+    let environment = |name: &str| (name == "SIZE").then(|| "64m".to_owned());
+    let read = |text: &str| JobFile::parse(text, Path::new("e.fio"), &environment);
+    let file = read("[a]\nfilename=/x\nsize=${SIZE}").unwrap();
+    assert_eq!(file.groups[0].jobs[0].workload.size, Some(64 << 20));
+    assert_eq!(file.groups[0].jobs[0].options[1], ("size".to_owned(), "64m".to_owned()));
+    let error = read("[a]\nfilename=/data/${WHERE}/f").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "e.fio:2: filename=/data/${WHERE}/f: the environment variable 'WHERE' is not set"
+    );
+    let error = read("[a]\nfilename=/x\nsize=4*$mb_memory").unwrap_err();
+    assert!(error.to_string().contains("$mb_memory is not replaced"), "{error}");
+}
+
+#[test]
+fn includes_are_found_beside_the_file_and_keep_their_own_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("main.fio", "[a]\nfilename=/x\ninclude common.inc\nbs=16k\n[b]\ninclude common.inc\nfilename=/y");
+    write("common.inc", "bs=8k\n  include deeper.inc\n");
+    write("deeper.inc", "iodepth=4\nioengine=libaio");
+    let file = JobFile::read(&dir.path().join("main.fio")).unwrap();
+    let seen: Vec<_> = file.jobs().map(|j| (j.workload.bs, j.workload.iodepth)).collect();
+    assert_eq!(seen, [(16384, 4), (8192, 4)]);
+
+    write("deeper.inc", "iodepth=4\niodpeth=8");
+    let error = JobFile::read(&dir.path().join("main.fio")).unwrap_err();
+    assert!(error.to_string().ends_with("deeper.inc:2: 'iodpeth' is not an option"), "{error}");
+    assert_eq!(error.hint(), "did you mean iodepth?");
+
+    write("deeper.inc", "include main.fio");
+    let error = JobFile::read(&dir.path().join("main.fio")).unwrap_err();
+    assert!(error.to_string().contains("includes itself"), "{error}");
+    write("deeper.inc", "[section]");
+    let error = JobFile::read(&dir.path().join("main.fio")).unwrap_err();
+    assert!(error.to_string().contains("in an included file"), "{error}");
+    write("deeper.inc", "include missing.inc");
+    let error = JobFile::read(&dir.path().join("main.fio")).unwrap_err();
+    assert!(error.to_string().contains("missing.inc, included at "), "{error}");
+}
+
+#[test]
+fn a_chain_of_includes_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..40 {
+        let text = if i == 0 { "[a]\ninclude 1.fio".to_owned() } else { format!("include {}.fio", i + 1) };
+        std::fs::write(dir.path().join(format!("{i}.fio")), text).unwrap();
+    }
+    let error = JobFile::read(&dir.path().join("0.fio")).unwrap_err();
+    assert!(error.to_string().contains("nested more than 16 deep"), "{error}");
+}
+
+#[test]
+fn what_is_no_job_file_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let read = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        JobFile::read(&path).unwrap_err().to_string()
+    };
+    assert!(read(b"[a]\nrw=\xff\xfe").ends_with("line 2 is not UTF-8 text"));
+    assert!(read(b"[a]\nrw=read\0").contains("NUL"));
+    assert!(read(&vec![b' '; 2 << 20]).ends_with("it is larger than 1 MiB"));
+    assert!(read(b"").ends_with("has no job section"));
+    assert!(read(b"[global]\nrw=read").ends_with("has no job section"));
+    assert!(read(b"rw=read").ends_with(":1: 'rw=read' stands before the first section"));
+    assert!(read(b"[a\nrw=read").ends_with(":1: section '[a' does not end in ']'"));
+    let error = JobFile::read(&dir.path().join("missing.fio")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read job file "), "{error}");
+    assert!(JobFile::read(dir.path()).is_err());
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_even_where_no_job_uses_it() {
+    let error = parse("[a]\nfilename=/x\n[global]\nrandon_distribution=zipf").unwrap_err();
+    assert_eq!(error.to_string(), "test.fio:4: 'randon_distribution' is not an option");
+    assert_eq!(error.hint(), "did you mean random_distribution?");
+    assert!(refusal("--rw=read").contains("without dashes: rw"));
+    assert!(refusal("include=x").contains("write: include FILE"));
+    assert!(refusal("qwertzuiop=1").contains("docs/fio.md"));
+    assert!(refusal("RW=read").contains("is not an option"));
+}
+
+#[test]
+fn an_option_of_a_foreign_engine_is_explained_by_the_engine() {
+    let error = refusal("http_verbose=1\nioengine=http");
+    assert!(error.starts_with("test.fio:4: ioengine=http: flashwright has no such engine"), "{error}");
+}
+
+#[test]
+fn a_refused_key_is_refused_even_where_a_later_one_would_replace_it() {
+    let error = refusal("exec_prerun=rm -rf /\nexec_prerun=");
+    assert!(error.starts_with("test.fio:3: exec_prerun=rm -rf /: commands are not run"), "{error}");
+}
+
+#[test]
+fn values_that_change_nothing_are_accepted_and_others_refused() {
+    for (accepted, refused) in [
+        ("loops=1", "loops=2"),
+        ("nrfiles=1", "nrfiles=4"),
+        ("sync=none", "sync=1"),
+        ("fsync=0", "fsync=32"),
+        ("fadvise_hint=0", "fadvise_hint=1"),
+        ("zero_buffers=0", "zero_buffers"),
+        ("mem=malloc", "mem=mmaphuge:/huge"),
+        ("kb_base=1024", "kb_base=1000"),
+        ("thinktime=0", "thinktime=100"),
+        ("percentage_random=100", "percentage_random=50"),
+    ] {
+        workload(accepted);
+        let error = refusal(refused);
+        assert!(error.starts_with(&format!("test.fio:3: {refused}: ")), "{error}");
+        assert!(error.contains("leave it out"), "{error}");
+    }
+    // The last value counts, as in fio.
+    workload("loops=2\nloops=1");
+    for line in ["thread", "group_reporting=1", "refill_buffers", "gtod_reduce=1", "fallocate=none"] {
+        workload(line);
+    }
+}
+
+#[test]
+fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
+    for (line, reason) in [
+        ("bs=1.5k", "it reads '1.5k' as 1"),
+        ("size=4GiB", "powers of 1000"),
+        ("size=4x", "'x' is not a unit of size"),
+        ("size=1e9", "is not a unit of size"),
+        ("size=-1", "negative"),
+        ("size=99999999999t", "out of range"),
+        ("size=(4*1024)", "arithmetic"),
+        ("size=50%", "only 100%"),
+        ("size=12z", "zones"),
+        ("bs=0", "out of range"),
+        ("bs=0x", "hexadecimal"),
+        ("bs=", "needs a value"),
+        ("bs", "needs a value"),
+        ("runtime=5min", "microseconds"),
+        ("runtime=0.5s", "it reads '0.5s' as 0 s"),
+        ("runtime=x", "is not a time"),
+        ("runtime=99999999999d", "out of range"),
+        ("direct=yes", "neither 0 nor 1"),
+        ("direct", "needs a value"),
+        ("rw=randred", "not a direction"),
+        ("rw=read:8", "write rw=read"),
+        ("rw=trimwrite", "a trim before each write"),
+        ("ioengine=mmap", "no such engine"),
+        ("verify=md5", "not supported"),
+        ("random_distribution=zoned:60/10", "not supported"),
+        ("random_distribution=zipf:x", "not a number"),
+        ("random_distribution=zipf:1.2:0.5", "a centre"),
+        ("random_distribution=zipf:1", "not be 1"),
+        ("percentile_list=0:50", "not a percentile"),
+        ("numjobs=0", "out of range"),
+        ("rwmixread=101", "out of range"),
+        ("bs=4k,8k,16k,32k", "more than three"),
+        ("size=1k", "smaller than one block"),
+        ("time_based", "needs a runtime"),
+        ("io_size=1g", "moves its size once"),
+        ("filesize=1g\nsize=2g", "differs from size"),
+        ("hipri", "belongs to io_uring"),
+        ("ioengine=io_uring\nfixedbufs=0", "always registers"),
+        ("norandommap\nrandom_generator=lfsr", "visit each once"),
+        ("rw=write\nverify=crc32c\ndo_verify=0", "always read back"),
+        ("rw=randwrite\nverify=crc32c\nnorandommap", "stale from fresh"),
+        ("iodepth_batch_complete_min=0", "without ever waiting"),
+        ("filename=-", "no drive"),
+        ("filename_format=$clientuid", "client"),
+    ] {
+        let error = refusal(line);
+        assert!(error.contains(reason), "{line}: {error}");
+        assert!(error.starts_with("test.fio:"), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_fault_of_several_options_names_the_line_of_one() {
+    let error = parse("[global]\nrw=write\nverify=crc32c\n[a]\nfilename=/x\nbs=100").unwrap_err();
+    assert_eq!(error.to_string(), "test.fio:3: verify=crc32c: needs blocks of at least 512 bytes");
+    assert_eq!(error.hint(), "raise bs");
+    let error = parse("[global]\nruntime=0\n[a]\nfilename=/x\ntime_based=1").unwrap_err();
+    assert_eq!(error.location().map(|at| at.line()), Some(5));
+}
+
+#[test]
+fn sizes_by_direction_are_taken_as_far_as_the_job_uses_them() {
+    assert_eq!(workload("rw=read\nbs=8k,32k").bs, 8192);
+    assert_eq!(workload("rw=write\nbs=8k,32k").bs, 32768);
+    assert_eq!(workload("rw=trim\nbs=8k,32k").bs, 32768);
+    assert_eq!(workload("rw=trim\nbs=8k,32k,").bs, 4096);
+    assert_eq!(workload("rw=read\nbs=,8k").bs, 4096);
+    assert_eq!(workload("rw=randrw\nbs=8k,8k").bs, 8192);
+    assert!(refusal("rw=randrw\nbs=8k,32k").contains("two sections"));
+    assert!(refusal("rw=randrw\nbs=8k,").contains("two sections"));
+    assert_eq!(workload("bs=64k\nbsrange=8k-8k").bs, 8192);
+    assert!(refusal("bsrange=4k-8k").contains("bssplit"));
+    assert_eq!(workload("rw=randread\nblockalign=4k").bs, 4096);
+    assert!(refusal("rw=randread\nba=512").contains("blockalign=4k"));
+}
+
+#[test]
+fn bssplit_divides_what_is_left_as_fio_does() {
+    let split = |text: &str| -> Vec<(u64, u8)> {
+        workload(text).bssplit.iter().map(|SizeShare { bs, percent }| (*bs, *percent)).collect()
+    };
+    assert_eq!(split("bssplit=4k/10:64k/50:32k/40"), [(4096, 10), (65536, 50), (32768, 40)]);
+    assert_eq!(split("bssplit=4k/50:8k:16k"), [(4096, 50), (8192, 25), (16384, 25)]);
+    assert_eq!(split("bssplit=4k/50:8k/0:16k/"), [(4096, 50), (8192, 25), (16384, 25)]);
+    assert_eq!(split("bssplit=4k/50:8k/50,64k/90:4k/10"), [(4096, 50), (8192, 50)]);
+    assert_eq!(workload("bssplit=8k").bs, 8192);
+    for bad in ["4k/60:64k/50", "4k/60:64k/30", "4k/x", "4k/200", ":", "4k/70:6k/30"] {
+        assert!(refusal(&format!("bssplit={bad}")).contains("bssplit="), "{bad}");
+    }
+}
+
+#[test]
+fn a_mix_has_one_rate_where_its_directions_keep_the_proportion() {
+    assert_eq!(workload("rw=randrw\nrate_iops=500").rate_iops, Some(1000));
+    assert_eq!(workload("rw=rw\nrwmixread=75\nrate=3m,1m").rate, Some(4 << 20));
+    assert_eq!(workload("rw=read\nrate=3m,1m").rate, Some(3 << 20));
+    assert_eq!(workload("rw=write\nrate=3m,").rate, None);
+    assert_eq!(workload("rw=randrw\nrwmixread=100\nrate_iops=9").rate_iops, Some(9));
+    let error = refusal("rw=randrw\nrwmixread=70\nrate_iops=700");
+    assert!(error.contains("rate_iops=700,300"), "{error}");
+    assert!(refusal("rw=randrw\nrate_iops=,5").contains("proportion"));
+    assert!(refusal("rw=randrw\nrwmixread=0\nrate_iops=5,").contains("proportion"));
+    assert!(refusal("rate=1m\nrate_iops=5").contains("cannot be combined with rate"));
+}
+
+#[test]
+fn a_synchronous_engine_keeps_one_request_in_flight_and_says_so() {
+    let job = jobs("[a]\nfilename=/x\nioengine=pvsync2\niodepth=32\niodepth_batch=8").remove(0);
+    assert_eq!((job.workload.ioengine, job.workload.iodepth), (IoEngine::Psync, 1));
+    assert_eq!(job.workload.iodepth_batch, 1);
+    assert_eq!(job.notes.len(), 2, "{:?}", job.notes);
+    let uring = workload("ioengine=io_uring\niodepth=8\niodepth_batch=0\niodepth_batch_complete_min=99");
+    assert_eq!((uring.iodepth_batch, uring.iodepth_batch_complete_min), (8, 8));
+}
+
+#[test]
+fn verification_is_mapped_or_refused() {
+    assert_eq!(workload("rw=write\nverify=crc32c-intel").verify, Some(Verify::Crc32c));
+    assert_eq!(workload("rw=write\nverify=0").verify, None);
+    let job = jobs("[a]\nfilename=/x\nrw=randwrite\nverify=xxhash\nverify_fatal=1").remove(0);
+    assert_eq!(job.workload.verify, Some(Verify::Xxh3));
+    assert!(job.notes[0].contains("XXH3-64"));
+    workload("rw=read\nverify=crc32c\ndo_verify=0");
+}
+
+#[test]
+fn what_fio_json_is_to_spell_out_is_kept_with_the_job() {
+    let job =
+        jobs("[a]\nfilename=/x\npercentile_list=99.9:50\nlat_percentiles=1\nclat_percentiles=0").remove(0);
+    assert_eq!(job.reporting.percentile_list, [50.0, 99.9]);
+    assert!(job.reporting.lat_percentiles && !job.reporting.clat_percentiles);
+}
+
+#[test]
+fn a_section_named_after_something_that_is_no_block_device_gets_a_made_up_name() {
+    assert_eq!(jobs("[/dev/null]\nsize=1m").remove(0).path.to_str(), Some("/dev/null.0.0"));
+}

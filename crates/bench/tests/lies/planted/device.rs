@@ -1,0 +1,242 @@
+//! Lies about the drive, its state and its other users.
+
+use bench::lies::Traffic;
+use bench::observe::heat::Temperature;
+use measure::WarningCode::*;
+use measure::workload::Rw;
+use storage::sysfs::MapperFacts;
+
+use crate::case::{Case, GIB, IOPS, KIB, MIB, SECONDS, healthy, layer};
+
+#[test]
+fn jobs_that_ran_beside_on_the_same_drive_are_no_other_traffic() {
+    let mut case = healthy();
+    for drive in &mut case.observed.drives {
+        drive.read_bytes *= 2;
+        drive.read_ios *= 2;
+    }
+    assert_eq!(case.codes(), [OtherTraffic]);
+    let mut elsewhere = case.record.clone();
+    elsewhere.target.block_devices = vec!["sdz".into()];
+    let group = [case.record.clone(), case.record.clone(), elsewhere];
+    case.known.beside = Traffic::beside(&group, 0);
+    assert_eq!(case.known.beside.read_ios, case.record.read.ios, "one other job is on this drive");
+    assert_eq!(case.codes(), []);
+}
+
+pub(super) fn volatile_cache() -> Case {
+    let mut case = healthy().writing();
+    case.queue().write_cache = Some("write back".into());
+    case
+}
+
+pub(super) fn hot() -> Case {
+    let reading = |celsius| Temperature {
+        drive: "nvme0n1".into(),
+        label: "Composite".into(),
+        celsius,
+        warning_celsius: Some(82.0),
+        alarm: false,
+    };
+    let mut case = healthy();
+    case.observed.heat_before = vec![reading(61.0)];
+    case.observed.heat_after = vec![reading(84.0)];
+    case
+}
+
+#[test]
+fn heat_is_the_highest_reading_above_the_drives_own_threshold() {
+    assert_eq!(hot().message(Heat), "nvme0n1 (Composite) was at 84 °C; it warns at 82 °C");
+    let mut warm = hot();
+    warm.observed.heat_after[0].celsius = 81.0;
+    assert_eq!(warm.codes(), []);
+}
+
+pub(super) fn merged() -> Case {
+    let mut case = healthy();
+    case.workload().rw = Rw::Read;
+    for drive in &mut case.observed.drives {
+        drive.read_merges = drive.read_ios / 4 * 3;
+        drive.read_ios /= 4;
+    }
+    case
+}
+
+#[test]
+fn a_buffered_run_is_not_judged_by_merges() {
+    let mut case = merged();
+    case.workload().direct = false;
+    case.workload().size = Some(256 * GIB);
+    case.record.target.size_bytes = 256 * GIB;
+    assert_eq!(case.codes(), []);
+}
+
+pub(super) fn split() -> Case {
+    let mut case = healthy();
+    case.workload().bs = 4 * MIB;
+    case.workload().iodepth = 1;
+    case.record.read.ios = IOPS * SECONDS / 1024;
+    for drive in &mut case.observed.drives {
+        drive.read_ios = IOPS * SECONDS / 256;
+    }
+    case
+}
+
+#[test]
+fn a_split_names_the_limit_that_caused_it() {
+    let message = split().message(Split);
+    assert!(
+        message.ends_with("for 976 made of 4.00 MiB; queue/max_sectors_kb lets 1 MiB through"),
+        "{message}"
+    );
+}
+
+#[test]
+fn another_users_small_requests_are_not_taken_for_splits() {
+    let mut case = healthy();
+    case.observed.drives[1].read_ios *= 3;
+    case.observed.drives[1].read_bytes *= 2;
+    assert_eq!(case.codes(), [OtherTraffic]);
+}
+
+pub(super) fn virtio() -> Case {
+    let mut case = healthy().on(vec![layer(0, "vda", "virtio", &[])]);
+    case.record.host.virtualization = Some("kvm".into());
+    case
+}
+
+#[test]
+fn a_virtual_layer_is_named_and_so_is_the_machine() {
+    assert_eq!(virtio().message(Virtual), "vda is a virtio device; the machine is a virtual one (kvm)");
+    assert_eq!(healthy().on(vec![layer(0, "xvdb", "xen", &[])]).codes(), [Virtual]);
+    assert_eq!(healthy().on(vec![layer(0, "sda", "sata", &[])]).codes(), []);
+}
+
+pub(super) fn misaligned() -> Case {
+    let mut case = healthy();
+    case.stack.layers[0].device.partition_start_bytes = Some(63 * 512);
+    case
+}
+
+#[test]
+fn writes_below_the_physical_block_are_misaligned_and_reads_are_not() {
+    let mut case = healthy();
+    case.workload().bs = 512;
+    assert!(!case.codes().contains(&Misaligned));
+    let mut case = case.writing();
+    case.workload().offset = 512;
+    assert_eq!(
+        case.message(Misaligned),
+        "bs=512 is no multiple of the physical block of 4 KiB; offset=512 is no multiple of the physical block of 4 KiB"
+    );
+}
+
+pub(super) fn no_polled_queues() -> Case {
+    let mut case = healthy();
+    case.workload().hipri = true;
+    case
+}
+
+#[test]
+fn polling_that_works_is_neither_unavailable_nor_cpu_bound() {
+    let mut case = super::machine::cpu_bound();
+    case.workload().hipri = true;
+    case.queue().io_poll = Some(true);
+    assert_eq!(case.codes(), []);
+    case.record.engine.used = "libaio".into();
+    assert_eq!(case.codes(), [PollUnavailable, CpuBound]);
+}
+
+pub(super) fn degraded_link() -> Case {
+    let mut case = healthy();
+    case.link().width = 2;
+    case
+}
+
+#[test]
+fn a_degraded_link_names_both_ends() {
+    let message = degraded_link().message(LinkDegraded);
+    assert_eq!(message, "nvme0n1 runs at 16 GT/s ×2, and both ends support 16 GT/s ×4");
+}
+
+pub(super) fn resync() -> Case {
+    let mut case = healthy();
+    case.observed.background_work.insert("md resync of md0 (18.2% done)".into());
+    case
+}
+
+pub(super) fn drift() -> Case {
+    let mut case = healthy();
+    case.observed.settings_after.set("nvme0n1", "read_ahead_kb", "4096");
+    case
+}
+
+#[test]
+fn drift_names_the_setting_and_both_values() {
+    assert_eq!(drift().message(SettingsDrift), "read_ahead_kb of nvme0n1 was 128 before and 4096 after");
+}
+
+pub(super) fn neighbour() -> Case {
+    let mut case = healthy();
+    case.observed.drives[1].write_bytes = GIB;
+    case.observed.drives[1].write_ios = 1024;
+    case
+}
+
+#[test]
+fn small_requests_of_a_neighbour_show_by_their_number() {
+    let mut case = split();
+    for drive in &mut case.observed.drives {
+        drive.read_ios = IOPS * SECONDS / 1024;
+    }
+    case.workload().bs = 4 * MIB;
+    case.observed.drives[1].write_ios = 2000;
+    case.observed.drives[1].write_bytes = 2000 * 4 * KIB;
+    assert_eq!(case.codes(), [OtherTraffic]);
+    assert!(
+        case.message(OtherTraffic).contains("did 2.00k requests in a direction"),
+        "{}",
+        case.message(OtherTraffic)
+    );
+}
+
+#[test]
+fn a_neighbour_is_seen_below_a_volume_and_not_taken_for_what_an_integrity_device_adds() {
+    let below = |uuid: &str| {
+        let mut upper = layer(0, "dm-0", "dm", &["nvme0n1"]);
+        upper.device.mapper = Some(MapperFacts { uuid: Some(uuid.into()), ..MapperFacts::default() });
+        let mut case = healthy().on(vec![upper, layer(1, "nvme0n1", "nvme", &[])]);
+        case.observed.drives[1].write_bytes = GIB;
+        case.codes()
+    };
+    assert_eq!(below("LVM-abc"), [OtherTraffic]);
+    assert_eq!(below("CRYPT-LUKS2-abc"), [OtherTraffic]);
+    assert_eq!(below("CRYPT-SUBDEV-abc"), []);
+    assert_eq!(below("INTEGRITY-abc"), []);
+}
+
+#[test]
+fn the_journal_of_a_quiet_system_and_copies_on_write_are_no_other_traffic() {
+    let mut quiet = healthy();
+    quiet.observed.drives[1].write_bytes = 4 * MIB;
+    quiet.observed.drives[1].write_ios = 200;
+    assert_eq!(quiet.codes(), []);
+    let mut cow = healthy().writing().mounted("btrfs", "rw");
+    cow.observed.drives[1].write_bytes *= 3;
+    assert_eq!(cow.codes(), []);
+}
+
+pub(super) fn fresh() -> Case {
+    let mut case = healthy().writing();
+    case.known.written_before_bytes = 16 * GIB;
+    case
+}
+
+#[test]
+fn preconditioning_is_counted_against_twice_the_capacity() {
+    let message = fresh().message(Unpreconditioned);
+    assert!(message.contains("16 GiB are known") && message.contains("of 3.49 TiB"), "{message}");
+    let mut disc = fresh();
+    disc.queue().rotational = Some(true);
+    assert_eq!(disc.codes(), [], "a disc has no fresh state");
+}

@@ -1,0 +1,133 @@
+//! Lies that lie in the request itself.
+
+use measure::WarningCode::*;
+use measure::record::Sample;
+use measure::workload::Rw;
+
+use crate::case::{Case, GIB, IOPS, KIB, MIB, SECOND, SECONDS, healthy};
+
+pub(super) fn same_offsets() -> Case {
+    let mut case = healthy();
+    let job = case.record.jobs[0].clone();
+    case.record.jobs = vec![job; 2];
+    case.workload().rw = Rw::Read;
+    case.workload().numjobs = 2;
+    case.workload().offset_increment = Some(0);
+    case
+}
+
+#[test]
+fn jobs_that_begin_farther_apart_than_they_get_do_not_overlap() {
+    let mut case = same_offsets();
+    case.workload().offset_increment = Some(8 * GIB);
+    assert_eq!(case.codes(), []);
+    case.workload().offset_increment = Some(GIB);
+    assert_eq!(case.codes(), [SameOffsets]);
+    case.workload().offset_increment = None;
+    assert_eq!(case.codes(), [], "the region is divided");
+}
+
+pub(super) fn rate_missed() -> Case {
+    let mut case = healthy();
+    case.workload().rate_iops = Some(2 * IOPS);
+    case
+}
+
+#[test]
+fn a_rate_is_judged_in_its_own_unit_and_the_scatter_of_few_arrivals_is_allowed() {
+    assert_eq!(rate_missed().message(RateMissed), "200k IOPS of 400k IOPS asked for (50.0 %; limit 95.0 %)");
+    let mut bytes = healthy();
+    bytes.workload().rate = Some(IOPS * 8192);
+    assert_eq!(bytes.message(RateMissed), "819 MB/s of 1.64 GB/s asked for (50.0 %; limit 95.0 %)");
+    let mut few = healthy();
+    // 100 asked for and 90 done in five seconds: within four roots of 500, and a queue.
+    few.workload().rate_iops = Some(100);
+    few.record.jobs[0].ios = 450;
+    few.record.read.ios = 450;
+    assert!(!few.codes().contains(&RateMissed));
+}
+
+pub(super) fn fallback() -> Case {
+    let mut case = healthy();
+    case.record.engine.used = "libaio".into();
+    case.record.engine.fallback = Some("io_uring is denied by seccomp".into());
+    case
+}
+
+pub(super) fn falling() -> Case {
+    let mut case = healthy();
+    for (n, sample) in case.record.samples.iter_mut().enumerate() {
+        sample.read_bytes = sample.read_bytes * (100 - n as u64) / 100;
+    }
+    case
+}
+
+#[test]
+fn a_run_is_judged_by_snias_two_rules_and_not_where_it_is_too_short_or_paced() {
+    let message = falling().message(Unsteady);
+    assert!(message.contains("(limit 20 %)") && message.contains("(limit 10 %)"), "{message}");
+    let mut half_second = falling();
+    half_second.record.interval_ns = SECOND / 2;
+    assert!(!half_second.codes().contains(&Unsteady));
+    let mut deep = falling();
+    deep.workload().iodepth = 16_384;
+    assert!(!deep.codes().contains(&Unsteady), "a queue is a sixtieth of the run");
+    let mut paced = falling();
+    paced.workload().rate_iops = Some(IOPS);
+    assert_eq!(paced.codes(), []);
+}
+
+#[test]
+fn a_last_step_cut_short_is_no_drop() {
+    let mut case = healthy();
+    let end_ns = SECONDS * SECOND + 1_000_000;
+    case.record.samples.push(Sample { end_ns, read_bytes: 0, write_bytes: 0, ios: 0 });
+    assert_eq!(case.codes(), []);
+}
+
+pub(super) fn short() -> Case {
+    let mut case = healthy();
+    case.workload().bs = 4 * MIB;
+    case.workload().iodepth = 1;
+    case.record.read.ios = 20;
+    case.record.read.bytes = 20 * 4 * MIB;
+    for drive in &mut case.observed.drives {
+        (drive.read_ios, drive.read_bytes) = (20, 20 * 4 * MIB);
+    }
+    case
+}
+
+#[test]
+fn a_few_milliseconds_are_short_however_many_requests_they_hold() {
+    let mut case = healthy();
+    case.record.interval_ns = 20_000_000;
+    case.observed.window_ns = 20_000_000;
+    assert!(case.message(ShortRun).contains("an interval of 20.0 ms (limit 50.0 ms)"));
+}
+
+pub(super) fn few_blocks() -> Case {
+    let mut case = healthy();
+    case.workload().iodepth = 512;
+    case.workload().size = Some(4095 * 4 * KIB);
+    case
+}
+
+#[test]
+fn sequential_requests_need_only_as_many_blocks_as_are_in_flight() {
+    let mut case = few_blocks();
+    case.workload().rw = Rw::Read;
+    assert_eq!(case.codes(), [SmallSet]);
+    case.workload().size = Some(511 * 4 * KIB);
+    assert_eq!(case.codes(), [SmallSet, FewBlocks]);
+    case.workload().rw = Rw::RandRead;
+    case.workload().iodepth = 1;
+    case.workload().size = Some(4 * KIB);
+    assert_eq!(case.codes(), [SmallSet], "one request at a time meets nobody");
+}
+
+pub(super) fn half_verified() -> Case {
+    let mut case = healthy();
+    case.known.verify_expected_blocks = Some(1000);
+    case.record.verified_blocks = 400;
+    case
+}

@@ -1,0 +1,295 @@
+//! Lies planted on this machine: files, memory, and, as root, loop and zram devices.
+//!
+//! What else the machine is (virtual, busy, its drive fresh) is not up to these tests, so each asks for
+//! the code that it planted, and for the absence of those that would be false.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bench::lies::{Known, blocks};
+use bench::observe::Observer;
+use bench::{Job, RunOptions};
+use measure::WarningCode::{self, *};
+use measure::record::RunRecord;
+use measure::workload::Rw;
+use measure::{Workload, warning::Severity};
+use storage::device::{Device, DeviceSpec, OpenOptions, check_written, open};
+
+use crate::case::{KIB, MIB};
+
+/// A file of random blocks in a folder of its own, synced so that nobody writes it back during a run.
+struct Scratch {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+impl Scratch {
+    fn new(bytes: u64, fill: impl Fn(u64) -> u64) -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let path = folder.path().join("data");
+        let mut file = File::create(&path).expect("a file");
+        for block in 0..bytes / MIB {
+            let words = (0..MIB / 8).flat_map(|n| fill(block * MIB / 8 + n).to_le_bytes());
+            file.write_all(&words.collect::<Vec<u8>>()).expect("room for the file");
+        }
+        file.sync_all().expect("a medium that takes it");
+        Self { folder, file: path }
+    }
+
+    fn random(bytes: u64) -> Self {
+        // An odd multiplier permutes 64-bit words; the shifts spread what it does to the low bits.
+        Self::new(bytes, |n| {
+            let x = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (x >> 32)
+        })
+    }
+}
+
+fn opened(path: &Path, direct: bool) -> Arc<dyn Device> {
+    let spec: DeviceSpec = path.display().to_string().parse().expect("a path is a spec");
+    open(&spec, &OpenOptions { direct, allow_unwritten: true, ..OpenOptions::default() })
+        .expect("a readable file")
+}
+
+fn reads() -> Workload {
+    Workload {
+        iodepth: 4,
+        runtime: Some(Duration::from_millis(300)),
+        time_based: true,
+        ..Workload::default()
+    }
+}
+
+/// The tests share the machine's drive, and what one of them reads would pass for another's reads: one
+/// run at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn run_knowing(device: Arc<dyn Device>, workload: Workload, known: Known) -> RunRecord {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let observer = Observer::of(&*device).expect("an open device");
+    let job = Job { device, workload, observer, known };
+    bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
+}
+
+fn run(path: &Path, workload: Workload) -> RunRecord {
+    run_knowing(opened(path, workload.direct), workload, Known::default())
+}
+
+fn message(record: &RunRecord, code: WarningCode) -> &str {
+    let found = record.warnings.iter().find(|warning| warning.code == code);
+    &found.unwrap_or_else(|| panic!("{code} is not among {:#?}", record.warnings)).message
+}
+
+/// Whether the kernel counts what is below a file here; where not, the reason is said aloud.
+fn is_watched(record: &RunRecord) -> bool {
+    let watched = !record.has_warning(Unwatched);
+    if !watched {
+        eprintln!("not judged here: {}", message(record, Unwatched));
+    }
+    watched
+}
+
+#[test]
+fn a_page_cached_read_is_cached_and_a_small_set() {
+    let scratch = Scratch::random(16 * MIB);
+    let path = scratch.file.as_path();
+    std::fs::read(path).expect("the file, into the page cache");
+    let record = run(path, Workload { direct: false, ..reads() });
+    assert!(message(&record, SmallSet).contains("the run visits 16 MiB"));
+    assert!(!record.has_warning(DirectBuffered));
+    if is_watched(&record) {
+        message(&record, Cached);
+    }
+}
+
+#[test]
+fn a_direct_read_of_a_written_file_is_neither_cached_nor_void() {
+    let scratch = Scratch::random(32 * MIB);
+    let device = opened(&scratch.file, true);
+    let written = check_written(&*device, 0..device.size(), false).expect("a written file");
+    let sampled =
+        blocks::sample(&*device, 0, device.size(), blocks::SAMPLE_COUNT, 7).expect("readable blocks");
+    let known = Known { written: Some(written), sampled: Some(sampled), ..Known::default() };
+    let record = run_knowing(device, reads(), known);
+    for code in [Unwritten, Cached, DirectBuffered, RepeatedData, Merged, Split, SettingsDrift, RateMissed] {
+        assert!(!record.has_warning(code), "{code} among {:#?}", record.warnings);
+    }
+    assert!(record.target.filesystem.is_some() && record.host.cpus > 0);
+    if is_watched(&record) {
+        assert!(!record.drives.is_empty() && !record.layout.is_empty());
+    }
+}
+
+#[test]
+fn a_sparse_file_is_unwritten() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = folder.path().join("sparse");
+    File::create(&path).and_then(|file| file.set_len(8 * MIB)).expect("a sparse file");
+    let device = opened(&path, true);
+    let written = check_written(&*device, 0..device.size(), true).expect("an answer");
+    let sampled = blocks::sample(&*device, 0, device.size(), 16, 1).expect("readable blocks");
+    assert_eq!((sampled.blocks, sampled.zero), (16, 16));
+    let known = Known { written: Some(written), sampled: Some(sampled), ..Known::default() };
+    let record = run_knowing(device, reads(), known);
+    assert!(message(&record, Unwritten).starts_with("8 MiB (holes) of 8 MiB were never written"));
+    assert!(message(&record, RepeatedData).contains("100 % are zeros"));
+    assert!(!record.has_warning(DirectBuffered), "the holes explain what the drive did not do");
+}
+
+#[test]
+fn a_file_of_one_block_again_and_again_repeats() {
+    let scratch = Scratch::new(MIB, |n| (n % 512).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let device = opened(&scratch.file, false);
+    let sampled =
+        blocks::sample(&*device, 0, device.size(), blocks::SAMPLE_COUNT, 7).expect("readable blocks");
+    let known = Known { sampled: Some(sampled), ..Known::default() };
+    let record = run_knowing(device, Workload { direct: false, ..reads() }, known);
+    assert!(message(&record, RepeatedData).contains("98.4 % repeat another"));
+}
+
+#[test]
+fn jobs_without_a_part_of_their_own_walk_the_same_offsets() {
+    let scratch = Scratch::random(8 * MIB);
+    let overlapping =
+        Workload { rw: Rw::Read, numjobs: 2, offset_increment: Some(0), bs: 64 * KIB, ..reads() };
+    message(&run(&scratch.file, overlapping.clone()), SameOffsets);
+    let divided = Workload { offset_increment: None, ..overlapping };
+    assert!(!run(&scratch.file, divided).has_warning(SameOffsets));
+}
+
+#[test]
+fn a_rate_beyond_any_machine_is_missed_and_an_easy_one_is_met() {
+    let scratch = Scratch::random(8 * MIB);
+    let paced = |rate| Workload { direct: false, rate_iops: Some(rate), ..reads() };
+    let record = run(&scratch.file, paced(1_000_000_000));
+    message(&record, RateMissed);
+    assert!(!record.has_warning(ClosedLoop));
+    assert!(!run(&scratch.file, paced(500)).has_warning(RateMissed));
+}
+
+#[test]
+fn memory_is_virtual_and_not_called_buffered() {
+    let spec: DeviceSpec = "mem:8m".parse().expect("a spec");
+    let device = open(&spec, &OpenOptions::writing()).expect("memory");
+    let record = run_knowing(device, reads(), Known::default());
+    assert!(message(&record, Virtual).starts_with("the target is this process's memory"));
+    for code in [Cached, DirectBuffered, Unwatched, SmallSet, Unpreconditioned] {
+        assert!(!record.has_warning(code), "{code} among {:#?}", record.warnings);
+    }
+}
+
+#[test]
+fn a_few_requests_are_a_short_run() {
+    let scratch = Scratch::random(MIB);
+    let few = Workload { time_based: false, runtime: None, size: Some(64 * KIB), ..reads() };
+    message(&run(&scratch.file, few), ShortRun);
+}
+
+/// A device that is taken down when the test ends, however it ends.
+struct Temporary {
+    path: PathBuf,
+    take_down: Box<dyn Fn()>,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        (self.take_down)();
+    }
+}
+
+/// A loop device over `file`, or none where this machine or user may not have one.
+fn looped(file: &Path) -> Option<Temporary> {
+    let made = Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(file).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(made.stdout).ok()?.trim());
+    let name = path.clone();
+    made.status.success().then(|| Temporary {
+        path,
+        take_down: Box::new(move || drop(Command::new("losetup").arg("--detach").arg(&name).status())),
+    })
+}
+
+#[test]
+fn a_loop_device_is_virtual_and_its_file_is_read_from_the_page_cache() {
+    let scratch = Scratch::random(16 * MIB);
+    let Some(device) = looped(&scratch.file) else {
+        eprintln!("skipped: losetup cannot make a loop device here");
+        return;
+    };
+    // Twice over the whole device, so that the second time is answered from the page cache.
+    run(&device.path, reads());
+    let record = run(&device.path, reads());
+    assert!(message(&record, Virtual).contains("is a loop device"));
+    assert!(
+        !record.has_warning(DirectBuffered),
+        "the loop device itself saw everything: {:#?}",
+        record.warnings
+    );
+    let drive_seen = record.drives.len() > 1;
+    if drive_seen && is_watched(&record) {
+        assert!(message(&record, Cached).starts_with("below loop"));
+    }
+    drop(scratch.folder);
+}
+
+/// A zram device of `bytes`, or none where this machine or user may not have one.
+fn zram(bytes: u64) -> Option<Temporary> {
+    let control = Path::new("/sys/class/zram-control");
+    let number = std::fs::read_to_string(control.join("hot_add")).ok()?.trim().to_owned();
+    let name = format!("zram{number}");
+    let device = Temporary {
+        path: Path::new("/dev").join(&name),
+        take_down: Box::new(move || {
+            let control = control.join("hot_remove");
+            // Refused as long as somebody, udev for one, has it open.
+            for _ in 0..50 {
+                if std::fs::write(&control, &number).is_ok() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            eprintln!("could not remove zram{number}");
+        }),
+    };
+    std::fs::write(Path::new("/sys/block").join(&name).join("disksize"), bytes.to_string()).ok()?;
+    device.path.exists().then_some(device)
+}
+
+#[test]
+fn a_zram_device_is_compressible_virtual_and_reads_as_zeros() {
+    let Some(device) = zram(16 * MIB) else {
+        eprintln!("skipped: zram devices cannot be made here");
+        return;
+    };
+    let opened = opened(&device.path, true);
+    let sampled = blocks::sample(&*opened, 0, opened.size(), 16, 1).expect("readable blocks");
+    let known = Known { sampled: Some(sampled), ..Known::default() };
+    let record = run_knowing(opened, reads(), known);
+    message(&record, Compressible);
+    message(&record, Virtual);
+    assert!(message(&record, RepeatedData).contains("100 % are zeros"));
+    let void = record.warnings.iter().find(|warning| warning.code.explain().severity == Severity::Void);
+    assert_eq!(void, None, "iostats may be off, but nothing here is void");
+}
+
+#[test]
+fn looking_costs_little() {
+    let scratch = Scratch::random(MIB);
+    let device = opened(&scratch.file, false);
+    let observer = Observer::of(&*device).expect("an open device");
+    let mut costs: Vec<u64> = (0..20)
+        .map(|_| {
+            let observed = observer.prepare().begin().end().conclude();
+            assert!(observed.lost.is_empty() && !observed.cpus.is_empty());
+            observed.snapshot_ns / 2
+        })
+        .collect();
+    costs.sort_unstable();
+    let median = costs[costs.len() / 2];
+    eprintln!("a reading of the counters takes {} (median of 20)", units::nanoseconds(median as f64));
+    // Far above what it takes, and far below what would disturb half a second.
+    assert!(median < 20_000_000, "{median} ns");
+}
