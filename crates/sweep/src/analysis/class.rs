@@ -1,0 +1,204 @@
+//! What an application asks for, as against what whoever tunes may choose.
+//!
+//! Recommending means comparing settings that do the *same work*. [`Work`] is what the application
+//! fixes: the class (sequential or random, read or write), and for small random requests their size, the
+//! mix, the durability it needs, the data's compressibility. Everything else (depth, jobs, engine,
+//! batch, target, and for sequential work the request size and where each request starts) is a choice.
+//!
+//! Large requests are sequential work wherever they start: "random-seeking with 4MB requests still
+//! generates sequential accesses" (DASH-IO §3.1). [`LARGE`] is where flashwright draws that line.
+
+use measure::Workload;
+use measure::workload::{RandomDistribution, Rw, Verify};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Random requests of at least this many bytes count as sequential work: 1 MiB.
+pub const LARGE: u64 = 1 << 20;
+
+/// How the medium is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// In order, or in pieces so large that their order does not matter.
+    Sequential,
+    /// Small pieces in any order.
+    Random,
+}
+
+/// Which way the data go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From the medium.
+    Read,
+    /// To the medium.
+    Write,
+    /// Both.
+    Mixed,
+    /// Neither: discards.
+    Trim,
+}
+
+impl Direction {
+    /// `reads`, `writes`, `mixed reads and writes`, `discards`.
+    #[must_use]
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Mixed => "mixed reads and writes",
+            Self::Trim => "discards",
+        }
+    }
+}
+
+/// One of the classes for which a setting is recommended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Class {
+    /// How the medium is walked.
+    pub access: Access,
+    /// Which way the data go.
+    pub direction: Direction,
+}
+
+impl Class {
+    /// The class of a workload.
+    #[must_use]
+    pub fn of(workload: &Workload) -> Self {
+        let access = if workload.rw.is_random() && workload.min_bs() < LARGE {
+            Access::Random
+        } else {
+            Access::Sequential
+        };
+        let direction = match workload.rw {
+            Rw::Read | Rw::RandRead => Direction::Read,
+            Rw::Write | Rw::RandWrite => Direction::Write,
+            Rw::Rw | Rw::RandRw => Direction::Mixed,
+            Rw::Trim | Rw::RandTrim => Direction::Trim,
+        };
+        Self { access, direction }
+    }
+
+    /// `Random reads`.
+    #[must_use]
+    pub fn label(self) -> String {
+        let access = match self.access {
+            Access::Sequential => "Sequential",
+            Access::Random => "Random",
+        };
+        format!("{access} {}", self.direction.plural())
+    }
+}
+
+/// What an application asks for; points with equal work are alternatives to each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Work {
+    /// The class.
+    pub class: Class,
+    /// Request size as typed, for random work: `4k`. Sequential work may choose its own.
+    pub request: Option<String>,
+    /// What else is fixed, as it would be typed: `rwmixread=70`, `fdatasync=1`.
+    pub demands: Vec<String>,
+}
+
+impl Work {
+    /// The work of a workload.
+    #[must_use]
+    pub fn of(workload: &Workload) -> Self {
+        let class = Class::of(workload);
+        let request = (class.access == Access::Random).then(|| request_word(workload));
+        Self { class, request, demands: demands(workload, class) }
+    }
+
+    /// `Random reads, 4k`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let mut label = self.class.label();
+        for part in self.request.iter().chain(&self.demands) {
+            label.push_str(", ");
+            label.push_str(part);
+        }
+        label
+    }
+}
+
+/// The request size as it would be typed: `4k`, or `4k/60:64k/40`.
+pub(crate) fn request_word(workload: &Workload) -> String {
+    if workload.bssplit.is_empty() {
+        return units::bytes_short(workload.bs);
+    }
+    let entries: Vec<String> = workload
+        .bssplit
+        .iter()
+        .map(|share| format!("{}/{}", units::bytes_short(share.bs), share.percent))
+        .collect();
+    entries.join(":")
+}
+
+/// What is fixed besides class and size. Left out where it is at its default, so that labels stay short.
+fn demands(workload: &Workload, class: Class) -> Vec<String> {
+    let mut demands = Vec::new();
+    if class.direction == Direction::Mixed {
+        demands.push(format!("rwmixread={}", workload.rwmixread));
+    }
+    if class.access == Access::Random {
+        match workload.random_distribution {
+            RandomDistribution::Random => {}
+            RandomDistribution::Zipf(theta) => demands.push(format!("random_distribution=zipf:{theta}")),
+            RandomDistribution::Pareto(h) => demands.push(format!("random_distribution=pareto:{h}")),
+        }
+    }
+    if workload.buffer_compress_percentage > 0 {
+        demands.push(format!("buffer_compress_percentage={}", workload.buffer_compress_percentage));
+    }
+    if workload.fdatasync > 0 {
+        demands.push(format!("fdatasync={}", workload.fdatasync));
+    }
+    if workload.end_fsync {
+        demands.push("end_fsync=1".to_owned());
+    }
+    match workload.verify {
+        Some(Verify::Crc32c) => demands.push("verify=crc32c".to_owned()),
+        Some(Verify::Xxh3) => demands.push("verify=xxh3".to_owned()),
+        None => {}
+    }
+    if let Some(rate) = workload.rate_iops {
+        demands.push(format!("rate_iops={rate}"));
+    }
+    if let Some(rate) = workload.rate {
+        demands.push(format!("rate={}", units::bytes_short(rate)));
+    }
+    demands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::TestType;
+
+    #[test]
+    fn the_fourteen_test_types_fall_into_the_papers_four_classes() {
+        for test_type in TestType::all() {
+            let class = Class::of(&test_type.workload(&Workload::default()));
+            assert_eq!(class.access == Access::Sequential, test_type.is_sequential());
+            assert_eq!(class.direction == Direction::Read, test_type.is_read());
+        }
+    }
+
+    #[test]
+    fn request_size_is_a_demand_of_random_work_only() {
+        let work = |rw, bs| Work::of(&Workload { rw, bs, ..Workload::default() });
+        assert_ne!(work(Rw::RandRead, 4096), work(Rw::RandRead, 8192));
+        assert_eq!(work(Rw::Read, 4096), work(Rw::Read, 1 << 20));
+        assert_eq!(work(Rw::RandRead, 4096).label(), "Random reads, 4k");
+    }
+
+    #[test]
+    fn durability_is_a_demand_so_that_it_is_never_tuned_away() {
+        let base = Workload { rw: Rw::RandWrite, ..Workload::default() };
+        let durable = Workload { fdatasync: 1, ..base.clone() };
+        assert_ne!(Work::of(&base), Work::of(&durable));
+        assert_eq!(Work::of(&durable).label(), "Random writes, 4k, fdatasync=1");
+    }
+}

@@ -1,0 +1,157 @@
+//! What each dimension does, other settings held; and whether the machine drifted meanwhile.
+
+use std::collections::BTreeMap;
+
+use measure::stats::drift::DriftVerdict;
+use measure::stats::effects::{AgainstBest, DimensionEffect, DimensionVerdict};
+use measure::stats::{DriftRules, EffectRules, Observation, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::RunRow;
+
+use super::choices::choices;
+use super::statistics::interval;
+use super::{Interval, PointSummary, Work};
+
+/// What one dimension does to the bandwidth of one kind of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Effect {
+    /// The work whose points were compared.
+    pub work: Work,
+    /// The dimension.
+    pub dimension: String,
+    /// The value with the most bandwidth, other settings equal.
+    pub best: String,
+    /// Whether any two values differ beyond noise and by enough to matter; none where that could not be tested.
+    pub matters: Option<bool>,
+    /// Every other value against the best.
+    pub values: Vec<EffectOfValue>,
+}
+
+/// What one value does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EffectOfValue {
+    /// The value.
+    pub value: String,
+    /// Bandwidth with this value divided by bandwidth with the best: a geometric mean over pairs of points that
+    /// differ in nothing else.
+    pub ratio: f64,
+    /// Its interval from the scatter of the passes.
+    pub interval: Option<Interval>,
+    /// Its interval over the pairs: whether it would hold at other settings. None with a single pair.
+    pub across_pairs: Option<Interval>,
+    /// Pairs.
+    pub pairs: u64,
+    /// Whether the difference exceeds noise, corrected for all pairs of values.
+    pub beyond_noise: bool,
+}
+
+/// The control point over the sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// Control runs.
+    pub runs: u64,
+    /// What they say: `no drift`, `drifting`, `jumping`.
+    pub verdict: String,
+    /// Whether figures from the two ends of the sweep may not be comparable.
+    pub moved: bool,
+    /// Change along the line from first to last, by the mean: −0.08 is a loss of 8 %.
+    pub trend: f64,
+    /// Its interval.
+    pub interval: Option<Interval>,
+    /// Distance of the control run furthest from the median, by the median.
+    pub largest_deviation: f64,
+}
+
+impl Drift {
+    /// `no drift: −0.4 % from first to last (−1.0 % to 0.2 %), at most 2.1 % off the median`.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let range =
+            self.interval.map_or_else(String::new, |i| format!(" ({} to {})", signed(i.low), signed(i.high)));
+        format!(
+            "{}: {} from first to last{range}, at most {} off the median",
+            self.verdict,
+            signed(self.trend),
+            units::percent(self.largest_deviation.abs())
+        )
+    }
+}
+
+fn signed(ratio: f64) -> String {
+    let text = units::percent(ratio.abs());
+    match ratio {
+        r if text == "0.0 %" || r == 0.0 => text,
+        r if r < 0.0 => format!("−{text}"),
+        _ => format!("+{text}"),
+    }
+}
+
+/// Judges the control runs; none where there are too few to tell.
+#[must_use]
+pub fn drift(controls: &[RunRow]) -> Option<Drift> {
+    let mut series: Vec<(f64, f64)> =
+        controls.iter().map(|run| (f64::from(run.position), run.bandwidth_bytes_per_s)).collect();
+    series.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let drift = measure::stats::drift(&series, &DriftRules::default());
+    if drift.verdict == DriftVerdict::NotEnoughData {
+        return None;
+    }
+    Some(Drift {
+        runs: drift.n as u64,
+        verdict: drift.verdict.label().to_owned(),
+        moved: drift.verdict != DriftVerdict::NoDrift,
+        trend: drift.trend_ratio?,
+        interval: drift.interval.map(interval),
+        largest_deviation: drift.largest_deviation?.ratio,
+    })
+}
+
+/// The effect of each dimension that varies, for each kind of work. Points that no other point matches take no part.
+#[must_use]
+pub fn effects(summaries: &[PointSummary]) -> Vec<Effect> {
+    let mut works: BTreeMap<&Work, Vec<Observation>> = BTreeMap::new();
+    for point in summaries.iter().filter(|p| !p.kept.is_empty()) {
+        works.entry(&point.work).or_default().push(Observation {
+            settings: choices(point).into_iter().collect(),
+            samples: point.kept.clone(),
+        });
+    }
+    works.into_iter().flat_map(|(work, observations)| of_work(work, &observations)).collect()
+}
+
+fn of_work(work: &Work, observations: &[Observation]) -> Vec<Effect> {
+    let rules = EffectRules { interactions: false, ..EffectRules::default() };
+    // Fails only for a level or baseline that these rules do not name.
+    let Ok(found) = measure::stats::effects(observations, &rules) else { return Vec::new() };
+    let mut dimensions = found.dimensions;
+    dimensions.sort_by(|a, b| a.dimension.cmp(&b.dimension));
+    let effect = |d: DimensionEffect| {
+        let values: Vec<EffectOfValue> = d.against_best.iter().filter_map(of_value).collect();
+        Some(Effect {
+            work: work.clone(),
+            best: d.best?,
+            matters: match d.verdict {
+                DimensionVerdict::Matters => Some(true),
+                DimensionVerdict::NoDifference => Some(false),
+                DimensionVerdict::NotEnoughData => None,
+            },
+            dimension: d.dimension,
+            values,
+        })
+    };
+    dimensions.into_iter().filter_map(effect).filter(|effect| !effect.values.is_empty()).collect()
+}
+
+fn of_value(against: &AgainstBest) -> Option<EffectOfValue> {
+    let effect = against.effect?;
+    Some(EffectOfValue {
+        value: against.value.clone(),
+        ratio: effect.ratio,
+        interval: effect.noise.map(interval),
+        across_pairs: effect.across_blocks.map(interval),
+        pairs: effect.blocks as u64,
+        beyond_noise: matches!(against.verdict, Verdict::Worse | Verdict::Better),
+    })
+}

@@ -1,0 +1,173 @@
+//! A results file as [`SweepData`].
+//!
+//! Reading 100,000 runs must not mean reading 100,000 records. Rows come from the figures' columns; whole records
+//! are read only for what rows do not hold, and as few as will do:
+//!
+//! - latency curves: the kept runs of at most [`CURVES`] points, the recommended ones first;
+//! - the machine and the targets: one record for each target;
+//! - an example of each warning: one record for each code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use measure::{Histogram, RunRecord, WarningCode};
+
+use crate::plan::Order;
+use crate::recommend::recommend;
+use crate::store::{Store, StoreError};
+
+use super::{Analysis, AnalysisError, Failure, Fate, SweepData, SweepMeta, TargetSeen, analyse};
+
+/// Points whose latencies are read.
+pub const CURVES: usize = 32;
+/// Kept runs of a point whose latencies are merged; more passes add nothing that a curve shows.
+const RUNS_OF_CURVE: usize = 16;
+
+/// Why a results file could not be analysed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It could not be read.
+    #[error("the results could not be read")]
+    Store(#[from] StoreError),
+    /// It contradicts itself.
+    #[error("the results contradict themselves")]
+    Analysis(#[from] AnalysisError),
+}
+
+/// All that a report needs of a results file.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn load(store: &Store) -> Result<SweepData, LoadError> {
+    let mut data = rows(store)?;
+    let analysis = analyse(&data)?;
+    let mut records = Records { store, read: BTreeMap::new() };
+    for id in curve_points(&analysis) {
+        let mut merged = Histogram::new();
+        let kept = analysis.runs.iter().filter(|r| r.run.point == id && r.fate == Fate::Kept);
+        for run in kept.take(RUNS_OF_CURVE) {
+            merged.merge(&store.record(run.run.id)?.latency());
+        }
+        data.latencies.insert(id, merged);
+    }
+    data.targets = targets(&data, &mut records)?;
+    data.messages = messages(&data, &mut records)?;
+    Ok(data)
+}
+
+/// Everything but what only records hold.
+fn rows(store: &Store) -> Result<SweepData, StoreError> {
+    let meta = store.meta()?;
+    let order = match meta.order {
+        Order::Random => "random within each pass",
+        Order::Given => "as the dimensions are written, in each pass alike",
+    };
+    let runs = store.runs()?;
+    let started = runs.iter().map(|r| r.started_unix_ns).min();
+    let finished = runs.iter().map(|r| r.started_unix_ns.saturating_add(r.interval_ns)).max();
+    let failures = store.failures()?.into_iter().map(|failure| Failure {
+        point: failure.planned.point,
+        pass: failure.planned.pass,
+        at_unix_ns: failure.at_unix_ns,
+        error: failure.error,
+    });
+    Ok(SweepData {
+        meta: SweepMeta {
+            name: meta.name,
+            version: meta.version,
+            seed: meta.seed,
+            order: order.to_owned(),
+            passes: meta.passes,
+            discard_first: meta.discard_first,
+            started_unix_ns: started,
+            finished_unix_ns: finished,
+            space: meta.space,
+        },
+        points: store.points()?,
+        runs,
+        controls: store.controls()?,
+        voided: store.voided()?,
+        failures: failures.collect(),
+        host: Some(meta.machine.host),
+        ..SweepData::default()
+    })
+}
+
+/// The points whose latencies are worth a curve: all of a small sweep; of a large one what is recommended, what is fastest,
+/// what they are compared with, and the test types or the first points for the rest.
+fn curve_points(analysis: &Analysis) -> Vec<u32> {
+    let recommendations = recommend(analysis);
+    let named = recommendations.iter().flat_map(|r| {
+        let knee = r.knee.iter().flat_map(|k| [k.at.point, k.best.point, k.lowest.point]);
+        let over = r.over_cheapest.iter().chain(&r.over_runner_up).map(|gain| gain.over);
+        r.point.into_iter().chain(r.fastest).chain(over).chain(knee).collect::<Vec<u32>>()
+    });
+    let mut chosen = BTreeSet::new();
+    for id in named.chain(analysis.points.iter().map(|p| p.point)) {
+        if chosen.len() == CURVES {
+            break;
+        }
+        chosen.insert(id);
+    }
+    chosen.into_iter().collect()
+}
+
+/// Records read one at a time, each at most once.
+struct Records<'a> {
+    store: &'a Store,
+    read: BTreeMap<i64, RunRecord>,
+}
+
+impl Records<'_> {
+    fn get(&mut self, run: i64) -> Result<&RunRecord, StoreError> {
+        if !self.read.contains_key(&run) {
+            let record = self.store.record(run)?;
+            self.read.insert(run, record);
+        }
+        Ok(&self.read[&run])
+    }
+}
+
+/// Each target as its first run saw it.
+fn targets(data: &SweepData, records: &mut Records<'_>) -> Result<Vec<TargetSeen>, StoreError> {
+    let spec: BTreeMap<u32, &str> = data.points.iter().map(|p| (p.id, p.target.as_str())).collect();
+    let mut first: BTreeMap<&str, (u32, i64)> = BTreeMap::new();
+    for run in &data.runs {
+        if let Some(target) = spec.get(&run.point) {
+            let this = (run.position, run.id);
+            first.entry(target).and_modify(|seen| *seen = this.min(*seen)).or_insert(this);
+        }
+    }
+    let mut targets = Vec::with_capacity(first.len());
+    for (target, (_, run)) in first {
+        let record = records.get(run)?;
+        targets.push(TargetSeen {
+            target: target.to_owned(),
+            facts: record.target.clone(),
+            layout: record.layout.clone(),
+            engine: record.engine.clone(),
+        });
+    }
+    Ok(targets)
+}
+
+/// For each code, what the first run that carries it says.
+fn messages(
+    data: &SweepData,
+    records: &mut Records<'_>,
+) -> Result<BTreeMap<WarningCode, String>, StoreError> {
+    let mut first: BTreeMap<WarningCode, (u32, i64)> = BTreeMap::new();
+    for run in &data.runs {
+        for code in &run.warnings {
+            let this = (run.position, run.id);
+            first.entry(*code).and_modify(|seen| *seen = this.min(*seen)).or_insert(this);
+        }
+    }
+    let mut messages = BTreeMap::new();
+    for (code, (_, run)) in first {
+        let record = records.get(run)?;
+        if let Some(warning) = record.warnings.iter().find(|w| w.code == code) {
+            messages.insert(code, warning.message.clone());
+        }
+    }
+    Ok(messages)
+}

@@ -1,0 +1,17 @@
+//! The design space: described, ordered, run, resumed, cleaned, judged and drawn.
+//!
+//! This crate does not know what a drive is. It drives [`measure::Target`]s that it is handed, so the
+//! same sweep runs on real flash and on a simulated machine.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod diff;
+pub mod error;
+pub mod model;
+pub mod plan;
+pub mod recommend;
+pub mod report;
+pub mod run;
+pub mod space;
+pub mod status;
+pub mod store;

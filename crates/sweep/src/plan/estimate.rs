@@ -1,0 +1,49 @@
+//! How long a plan will take, before it has run.
+
+use std::time::Duration;
+
+use crate::model::Point;
+use crate::plan::Plan;
+
+/// Time between the measured parts of two runs, before any has been measured: opening the engine,
+/// filling the queue, draining it, reading the counters, and committing the record durably. Once
+/// runs are stored their own figures take its place ([`crate::store::Store::overhead`]).
+pub const OVERHEAD_PER_RUN: Duration = Duration::from_millis(150);
+
+/// How long the steps of a plan will take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Sum over the steps whose length is known from their `runtime` and `ramp_time`.
+    pub time: Duration,
+    /// Steps that end when their `size` has been moved, so that nobody can know how long they take;
+    /// only their overhead is in `time`.
+    pub unbounded: usize,
+}
+
+impl Estimate {
+    /// The time that runs of these points take one after the other.
+    pub fn of<'a>(points: impl IntoIterator<Item = &'a Point>, overhead: Duration) -> Self {
+        let mut estimate = Self { time: Duration::ZERO, unbounded: 0 };
+        for point in points {
+            let measured = match point.workload.runtime {
+                Some(runtime) => runtime,
+                None => {
+                    estimate.unbounded += 1;
+                    Duration::ZERO
+                }
+            };
+            let one = measured.saturating_add(point.workload.ramp_time).saturating_add(overhead);
+            estimate.time = estimate.time.saturating_add(one);
+        }
+        estimate
+    }
+}
+
+impl Plan {
+    /// How long the whole plan takes, controls included, with `overhead` between two runs.
+    #[must_use]
+    pub fn estimate(&self, overhead: Duration) -> Estimate {
+        let all = self.runs.iter().chain(&self.controls);
+        Estimate::of(all.map(|planned| &self.points[planned.point as usize]), overhead)
+    }
+}

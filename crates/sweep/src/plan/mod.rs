@@ -1,0 +1,243 @@
+//! What runs when: every point once in each block, in a random order that anybody can repeat.
+//!
+//! A sweep that walks its space in order confounds the dimensions with time: a drive that warms up,
+//! fills its cache or starts to collect garbage makes the settings measured last look bad. So the
+//! passes are *blocks* (a randomised complete block design): inside a block each point runs exactly
+//! once, in an order drawn from the recorded seed. What changes slowly then falls on all points
+//! alike, and the variation within a block is not taken for an effect.
+//!
+//! Writes are not held back until the reads are done. In a random order a read may follow a write or
+//! another read, and over several passes each point meets both; an order "reads first" would give
+//! all reads a fresh drive and all writes a used one.
+//!
+//! Between the runs a *control point* is repeated: at the start, after every `control_every` runs,
+//! and at the end of each block. Its figures say whether the machine drifted while the space was
+//! measured. Controls are no runs: they are planned, stored and counted apart.
+//!
+//! Invariants, checked by property tests:
+//!
+//! 1. There are points × passes runs, and each (point, pass) occurs once.
+//! 2. Positions number runs and controls together, from 0 and without a gap, in the order of time.
+//! 3. The same points, seed and settings give the same plan, on every machine.
+//! 4. The order of a block depends on the seed and the block's number only: a further pass adds a
+//!    block and changes none.
+
+mod estimate;
+mod shuffle;
+
+use measure::Workload;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::model::Point;
+
+pub use estimate::{Estimate, OVERHEAD_PER_RUN};
+pub use shuffle::{SplitMix64, fresh_seed, permutation, run_seed};
+
+/// The order of the points inside a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Drawn from the seed, afresh for each block.
+    #[default]
+    Random,
+    /// As the dimensions are written, in each block alike. Time and settings are then confounded.
+    Given,
+}
+
+impl Order {
+    /// The word a user types.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Given => "given",
+        }
+    }
+
+    /// The meaning of a word a user typed.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Random, Self::Given].into_iter().find(|order| order.word() == word)
+    }
+}
+
+/// One run that the sweep owes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PlannedRun {
+    /// Place in the order of time, from 0, counted over runs and controls together.
+    pub position: u32,
+    /// [`Point::id`].
+    pub point: u32,
+    /// Block, and so repetition, from 1.
+    pub pass: u32,
+}
+
+/// Whether a step measures the space or watches the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepKind {
+    /// A run of the space; it goes into the table `runs`.
+    Run,
+    /// A repetition of the control point; it goes into the table `controls`.
+    Control,
+}
+
+/// One thing to do, in the order of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Step {
+    /// What is run, and where it stands.
+    pub planned: PlannedRun,
+    /// What it is for.
+    pub kind: StepKind,
+}
+
+/// How a plan is made from points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Blocks: how often each point runs, 1 or more.
+    pub passes: u32,
+    /// The order inside a block.
+    pub order: Order,
+    /// The point that is repeated as a control, by its id; none for no controls.
+    pub control: Option<u32>,
+    /// Runs after which the control is repeated inside a block; 0 for only at the blocks' ends.
+    pub control_every: u32,
+    /// What every random choice of the sweep is drawn from.
+    pub seed: u64,
+}
+
+/// The whole of a sweep, before anything has run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The points, by id.
+    pub points: Vec<Point>,
+    /// What the runs were drawn by.
+    pub rules: Rules,
+    /// The runs in the order of time: points × passes of them.
+    pub runs: Vec<PlannedRun>,
+    /// The repetitions of the control point in the order of time.
+    pub controls: Vec<PlannedRun>,
+}
+
+impl Plan {
+    /// The plan for these points. `points[i].id` must be `i`, as a space hands them out.
+    ///
+    /// # Panics
+    /// Where ids are not 0, 1, 2, …, or the control is not one of them: whoever made the points is
+    /// then wrong, not the user.
+    #[must_use]
+    pub fn new(points: Vec<Point>, rules: Rules) -> Self {
+        assert!(points.iter().zip(0..).all(|(p, i)| p.id == i), "points are numbered in order");
+        assert!(rules.control.is_none_or(|c| (c as usize) < points.len()), "control is a point");
+        let mut layout = Layout::new(&rules);
+        let count = u32::try_from(points.len()).expect("the space bounds its points");
+        layout.control(1);
+        for pass in 1..=rules.passes {
+            for point in block_order(count, pass, &rules) {
+                layout.run(point, pass);
+            }
+            layout.end_block(pass);
+        }
+        Self { points, rules, runs: layout.runs, controls: layout.controls }
+    }
+
+    /// Runs and controls together, in the order of time.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step> {
+        let runs = self.runs.iter().map(|p| Step { planned: *p, kind: StepKind::Run });
+        let controls = self.controls.iter().map(|p| Step { planned: *p, kind: StepKind::Control });
+        let mut steps: Vec<Step> = runs.chain(controls).collect();
+        steps.sort_unstable_by_key(|step| step.planned.position);
+        steps
+    }
+
+    /// A digest of everything that decides what runs when: two plans with the same one are the same.
+    /// Of each workload it covers what differs from the default, so that an option which a later
+    /// version adds changes no digest.
+    ///
+    /// # Panics
+    /// Never: the types of a plan always serialise.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let default = fields(&Workload::default());
+        let mut text =
+            serde_json::to_vec(&(&self.rules, &self.runs, &self.controls)).expect("a plan serialises");
+        for point in &self.points {
+            let mut workload = fields(&point.workload);
+            workload.retain(|name, value| default.get(name) != Some(value));
+            let part = (&point.settings, point.test_type, &point.target, workload);
+            text.extend(serde_json::to_vec(&part).expect("a point serialises"));
+        }
+        format!("{:032x}", xxh3_128(&text))
+    }
+}
+
+/// A workload's options by name.
+fn fields(workload: &Workload) -> serde_json::Map<String, serde_json::Value> {
+    match serde_json::to_value(workload) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => unreachable!("a workload is an object"),
+    }
+}
+
+/// The points of one block, in the order in which they run.
+fn block_order(count: u32, pass: u32, rules: &Rules) -> Vec<u32> {
+    match rules.order {
+        Order::Given => (0..count).collect(),
+        Order::Random => permutation(count, rules.seed, pass),
+    }
+}
+
+/// Lays runs and controls one after the other.
+struct Layout {
+    runs: Vec<PlannedRun>,
+    controls: Vec<PlannedRun>,
+    control: Option<u32>,
+    every: u32,
+    since_control: u32,
+    position: u32,
+}
+
+impl Layout {
+    fn new(rules: &Rules) -> Self {
+        Self {
+            runs: Vec::new(),
+            controls: Vec::new(),
+            control: rules.control,
+            every: rules.control_every,
+            since_control: 0,
+            position: 0,
+        }
+    }
+
+    fn next_position(&mut self) -> u32 {
+        let position = self.position;
+        self.position = position.checked_add(1).expect("the space bounds its runs");
+        position
+    }
+
+    fn control(&mut self, pass: u32) {
+        if let Some(point) = self.control {
+            let position = self.next_position();
+            self.controls.push(PlannedRun { position, point, pass });
+            self.since_control = 0;
+        }
+    }
+
+    fn run(&mut self, point: u32, pass: u32) {
+        // Before the run, not after it: at a block's end two controls would else follow each other.
+        if self.every > 0 && self.since_control >= self.every {
+            self.control(pass);
+        }
+        let position = self.next_position();
+        self.runs.push(PlannedRun { position, point, pass });
+        self.since_control += 1;
+    }
+
+    fn end_block(&mut self, pass: u32) {
+        if self.since_control > 0 {
+            self.control(pass);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a setting is called, what it costs, and how it is typed.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::PointSummary;
+use crate::analysis::choices::{choices, further};
+use crate::model::SCRATCH;
+
+/// What orders settings by cost: requests in flight, jobs, whether a CPU spins, position in the space.
+pub(super) fn cost(point: &PointSummary) -> (u64, u32, bool, u32) {
+    let spins = ["hipri", "sqthread_poll"]
+        .iter()
+        .any(|name| point.settings.get(*name).is_some_and(|v| v == "1" || v == "true"));
+    (point.in_flight(), point.numjobs, spins, point.point)
+}
+
+/// The choices that differ among the alternatives; only these are worth naming.
+pub(super) struct Varying {
+    names: Vec<String>,
+}
+
+impl Varying {
+    pub(super) fn among(points: &[&PointSummary]) -> Self {
+        let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for point in points {
+            for (name, value) in choices(point) {
+                values.entry(name).or_default().push(value);
+            }
+        }
+        // A choice that only some points name varies as well.
+        let varies = |of: &Vec<String>| of.len() < points.len() || of.iter().any(|value| *value != of[0]);
+        Self { names: values.into_iter().filter(|(_, of)| varies(of)).map(|(n, _)| n).collect() }
+    }
+
+    /// `random seeking, depth 16`; the whole label where nothing varies.
+    pub(super) fn setting(&self, point: &PointSummary) -> String {
+        self.words(point, |_| true)
+    }
+
+    /// The same, of what differs from `other` only.
+    pub(super) fn difference(&self, point: &PointSummary, other: &PointSummary) -> String {
+        let same = choices(other);
+        self.words(point, |choice| !same.contains(choice))
+    }
+
+    fn words(&self, point: &PointSummary, named: impl Fn(&(String, String)) -> bool) -> String {
+        let words: Vec<String> = choices(point)
+            .into_iter()
+            .filter(|choice| self.names.contains(&choice.0) && named(choice))
+            .map(|(name, value)| match name.as_str() {
+                "rw" if value.starts_with("rand") => "random seeking".to_owned(),
+                "rw" => "sequential seeking".to_owned(),
+                "bs" => format!("{value} requests"),
+                "iodepth" => format!("depth {value}"),
+                "numjobs" if value == "1" => "1 job".to_owned(),
+                "numjobs" => format!("{value} jobs"),
+                "target" => value,
+                _ => format!("{name}={value}"),
+            })
+            .collect();
+        if words.is_empty() { point.label.clone() } else { words.join(", ") }
+    }
+}
+
+/// `--rw=randread --bs=4k --iodepth=128`, as `flashwright bench` takes them.
+pub(super) fn flags(point: &PointSummary) -> String {
+    let size = if point.request.contains('/') { "bssplit" } else { "bs" };
+    let mut flags = vec![
+        format!("--rw={}", point.rw),
+        format!("--{size}={}", point.request),
+        format!("--iodepth={}", point.iodepth),
+    ];
+    if point.numjobs > 1 {
+        flags.push(format!("--numjobs={}", point.numjobs));
+    }
+    for (name, value) in further(&point.settings) {
+        flags.push(quoted(&format!("--{name}={value}")));
+    }
+    for demand in &point.work.demands {
+        flags.push(format!("--{demand}"));
+    }
+    if point.target != SCRATCH {
+        flags.push(quoted(&format!("--target={}", point.target)));
+    }
+    flags.join(" ")
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_shell_reads_quoted_words_back() {
+        assert_eq!(quoted("--bs=4k"), "--bs=4k");
+        assert_eq!(quoted("--target=/my disk"), "'--target=/my disk'");
+        assert_eq!(quoted("a'b; rm -rf /"), r"'a'\''b; rm -rf /'");
+    }
+}

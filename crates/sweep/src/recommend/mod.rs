@@ -1,0 +1,264 @@
+//! The best setting for each kind of work, by how much, or that there is no difference beyond noise.
+//!
+//! For each [`Work`] of a sweep, in this order:
+//!
+//! 1. Where a run of any of its points is missing, nothing is recommended: the missing one might be
+//!    the best.
+//! 2. Points without a usable run, and points answered by the page cache where others are not, are left out,
+//!    by name.
+//! 3. The point with the highest mean bandwidth is compared with every other one, the whole family at 95 %
+//!    (Holm), on the kept runs.
+//! 4. Those that cannot be told from it *tie*; of a tie the cheapest setting is recommended: least requests in
+//!    flight, then fewest jobs, then the one written first. A rejected or void run takes no part.
+//! 5. The gain is given over the cheapest of all alternatives and over the runner-up, each with its
+//!    interval, and the [`Knee`] says what a smaller depth would cost in bandwidth and save in latency.
+
+mod choice;
+mod knee;
+pub(crate) mod words;
+
+use std::collections::BTreeMap;
+
+use measure::WarningCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::statistics::{Comparison, Verdict, compare, compare_family, interval};
+use crate::analysis::{Analysis, Estimate, Interval, PointSummary, Work};
+
+pub use knee::{DepthPoint, Knee, NEAR_BEST};
+pub use words::headline;
+
+/// How a recommendation came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// One setting beats every other beyond noise.
+    Clear,
+    /// Several settings cannot be told from the best; the cheapest of them is recommended.
+    Tied,
+    /// There was only one setting to choose from.
+    OnlyOne,
+    /// Too few runs to tell noise from difference.
+    NotEnoughRuns,
+    /// Runs are missing; nothing is recommended.
+    Incomplete,
+    /// No run is usable; nothing is recommended.
+    NoFigure,
+}
+
+/// How much faster one setting is than another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gain {
+    /// The point it is compared with.
+    pub over: u32,
+    /// What that point does differently, for people.
+    pub setting: String,
+    /// Mean bandwidth divided by that point's.
+    pub ratio: f64,
+    /// The ratio's interval.
+    pub interval: Option<Interval>,
+    /// Whether the difference exceeds noise.
+    pub beyond_noise: bool,
+}
+
+/// What to use for one kind of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Recommendation {
+    /// The work.
+    pub work: Work,
+    /// How it came about.
+    pub outcome: Outcome,
+    /// The point recommended; none where nothing is.
+    pub point: Option<u32>,
+    /// Its setting for people, only of what varied: `random seeking, depth 16`.
+    pub setting: Option<String>,
+    /// The same as flags of `flashwright bench`.
+    pub flags: Option<String>,
+    /// Its bandwidth, bytes per second.
+    pub bandwidth: Option<Estimate>,
+    /// Its requests per second.
+    pub iops: Option<f64>,
+    /// Its 99th percentile of latency, nanoseconds.
+    pub latency_ns_p99: Option<f64>,
+    /// The point with the highest mean; differs from `point` in a tie.
+    pub fastest: Option<u32>,
+    /// All points that cannot be told from the fastest, it included, cheapest first.
+    pub tied: Vec<u32>,
+    /// Over the cheapest alternative; none where that is the recommended one.
+    pub over_cheapest: Option<Gain>,
+    /// Over the next best that is not tied; none where all tie.
+    pub over_runner_up: Option<Gain>,
+    /// Where more depth stops paying.
+    pub knee: Option<Knee>,
+    /// What bears on it: points left out and why, warnings on the recommended runs, missing runs.
+    pub caveats: Vec<String>,
+    /// All of this in a sentence or two.
+    pub sentence: String,
+}
+
+/// A recommendation for each kind of work that the sweep holds, in order of class.
+#[must_use]
+pub fn recommend(analysis: &Analysis) -> Vec<Recommendation> {
+    let mut works: BTreeMap<&Work, Vec<&PointSummary>> = BTreeMap::new();
+    for point in &analysis.points {
+        works.entry(&point.work).or_default().push(point);
+    }
+    works.into_iter().map(|(work, points)| for_work(analysis, work, &points)).collect()
+}
+
+impl Recommendation {
+    fn nothing(work: &Work, outcome: Outcome, caveats: Vec<String>) -> Self {
+        let mut nothing = Self {
+            work: work.clone(),
+            outcome,
+            point: None,
+            setting: None,
+            flags: None,
+            bandwidth: None,
+            iops: None,
+            latency_ns_p99: None,
+            fastest: None,
+            tied: Vec::new(),
+            over_cheapest: None,
+            over_runner_up: None,
+            knee: None,
+            caveats,
+            sentence: String::new(),
+        };
+        nothing.sentence = words::sentence(&nothing);
+        nothing
+    }
+}
+
+fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recommendation {
+    let missing: Vec<String> = points
+        .iter()
+        .filter(|p| analysis.completeness.lacks(p.point))
+        .map(|p| words::missing(p, &analysis.completeness))
+        .collect();
+    if !missing.is_empty() {
+        return Recommendation::nothing(work, Outcome::Incomplete, words::at_most(missing, 8));
+    }
+    let (candidates, mut caveats) = candidates(points);
+    let Some(field) = Field::of(&candidates) else {
+        return Recommendation::nothing(work, Outcome::NoFigure, caveats);
+    };
+    let names = choice::Varying::among(points);
+    let use_point = field.recommended();
+    caveats.extend(words::seeking_caveat(use_point, &candidates));
+    caveats.extend(words::warning_caveats(use_point));
+    let gain = |over: &PointSummary| gain(use_point, over, &names);
+    let mut recommendation = Recommendation {
+        outcome: field.outcome(),
+        point: Some(use_point.point),
+        setting: Some(names.setting(use_point)),
+        flags: Some(choice::flags(use_point)),
+        bandwidth: use_point.bandwidth,
+        iops: use_point.iops.map(|iops| iops.mean),
+        latency_ns_p99: use_point.latency_ns_p99,
+        fastest: Some(field.fastest.point),
+        tied: field.tied.iter().map(|p| p.point).collect(),
+        over_cheapest: field.cheapest().filter(|p| p.point != use_point.point).map(gain),
+        over_runner_up: field.runner_up().map(gain),
+        knee: knee::knee(use_point, &candidates),
+        ..Recommendation::nothing(work, Outcome::NoFigure, caveats)
+    };
+    recommendation.sentence = words::sentence(&recommendation);
+    recommendation
+}
+
+/// The points that may be recommended, and for those that may not, why.
+fn candidates<'a>(points: &[&'a PointSummary]) -> (Vec<&'a PointSummary>, Vec<String>) {
+    let mut caveats = Vec::new();
+    let (usable, unusable): (Vec<_>, Vec<_>) =
+        points.iter().copied().partition(|p| p.bandwidth.is_some_and(|b| b.mean > 0.0));
+    if !unusable.is_empty() {
+        let labels = unusable.iter().map(|p| p.label.clone()).collect();
+        let labels = words::at_most(labels, 4).join("; ");
+        caveats.push(format!("Left out, because no run of it is usable: {labels}."));
+    }
+    // What the page cache answers is always fastest, and says nothing about the flash.
+    let (cached, direct): (Vec<_>, Vec<_>) =
+        usable.iter().copied().partition(|p| p.warnings.contains(&WarningCode::Cached));
+    if cached.is_empty() || direct.is_empty() {
+        return (usable, caveats);
+    }
+    let labels = cached.iter().map(|p| p.label.clone()).collect();
+    let labels = words::at_most(labels, 4).join("; ");
+    caveats.push(format!(
+        "Left out, because memory answered instead of the flash ({}): {labels}.",
+        WarningCode::Cached
+    ));
+    (direct, caveats)
+}
+
+/// The candidates around the fastest of them.
+struct Field<'a> {
+    fastest: &'a PointSummary,
+    /// Cheapest first.
+    tied: Vec<&'a PointSummary>,
+    /// Those that the fastest beats beyond noise, fastest first.
+    beaten: Vec<&'a PointSummary>,
+    /// Whether every comparison had runs enough.
+    enough: bool,
+}
+
+impl<'a> Field<'a> {
+    fn of(candidates: &[&'a PointSummary]) -> Option<Self> {
+        let mut ranked = candidates.to_vec();
+        ranked.sort_by(|a, b| mean(b).total_cmp(&mean(a)).then(a.point.cmp(&b.point)));
+        let (&fastest, others) = ranked.split_first()?;
+        let kept: Vec<&[f64]> = others.iter().map(|p| p.kept.as_slice()).collect();
+        let comparisons: Vec<Comparison> = compare_family(&fastest.kept, &kept);
+        let enough = comparisons.iter().all(|c| c.verdict != Verdict::NotEnoughData);
+        let mut tied = vec![fastest];
+        let mut beaten = Vec::new();
+        for (other, comparison) in others.iter().zip(&comparisons) {
+            match comparison.verdict {
+                Verdict::Better => beaten.push(*other),
+                // Without runs enough to tell, a lower mean is all there is to go by.
+                Verdict::NotEnoughData => beaten.push(*other),
+                Verdict::NoDifference | Verdict::Worse => tied.push(*other),
+            }
+        }
+        tied.sort_by_key(|p| choice::cost(p));
+        Some(Self { fastest, tied, beaten, enough })
+    }
+
+    fn outcome(&self) -> Outcome {
+        match (self.tied.len(), self.beaten.is_empty()) {
+            _ if !self.enough => Outcome::NotEnoughRuns,
+            (1, true) => Outcome::OnlyOne,
+            (1, false) => Outcome::Clear,
+            _ => Outcome::Tied,
+        }
+    }
+
+    fn recommended(&self) -> &'a PointSummary {
+        self.tied.first().copied().unwrap_or(self.fastest)
+    }
+
+    fn cheapest(&self) -> Option<&'a PointSummary> {
+        self.tied.iter().chain(&self.beaten).copied().min_by_key(|p| choice::cost(p))
+    }
+
+    fn runner_up(&self) -> Option<&'a PointSummary> {
+        self.beaten.first().copied()
+    }
+}
+
+fn mean(point: &PointSummary) -> f64 {
+    point.bandwidth.map_or(0.0, |b| b.mean)
+}
+
+fn gain(of: &PointSummary, over: &PointSummary, names: &choice::Varying) -> Gain {
+    let comparison = compare(&of.kept, &over.kept);
+    Gain {
+        over: over.point,
+        setting: names.difference(over, of),
+        ratio: comparison.ratio.unwrap_or_else(|| mean(of) / mean(over)),
+        interval: comparison.interval.map(interval),
+        beyond_noise: matches!(comparison.verdict, Verdict::Better | Verdict::Worse),
+    }
+}

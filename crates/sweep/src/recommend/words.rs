@@ -1,0 +1,214 @@
+//! Recommendations in sentences.
+
+use crate::analysis::{Access, Analysis, Completeness, PointSummary};
+use measure::warning::Severity;
+
+use super::{Gain, Outcome, Recommendation};
+
+/// The first `n`, and how many more there are.
+pub(super) fn at_most(mut items: Vec<String>, n: usize) -> Vec<String> {
+    if items.len() > n {
+        let more = items.len() - n;
+        items.truncate(n);
+        items.push(format!("and {more} more"));
+    }
+    items
+}
+
+/// `4 KB random read, depth 32: passes 3 and 4 are missing`.
+pub(super) fn missing(point: &PointSummary, completeness: &Completeness) -> String {
+    let passes: Vec<String> = completeness
+        .missing
+        .iter()
+        .filter(|m| m.point == point.point)
+        .flat_map(|m| &m.passes)
+        .map(u32::to_string)
+        .collect();
+    let (noun, verb) = if passes.len() == 1 { ("pass", "is") } else { ("passes", "are") };
+    format!("{}: {noun} {} {verb} missing", point.label, list(&passes))
+}
+
+/// `a, b and c`.
+pub(crate) fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// What the warnings on the recommended runs say about them. Notes are left to the list of warnings.
+pub(super) fn warning_caveats(point: &PointSummary) -> Vec<String> {
+    point
+        .warnings
+        .iter()
+        .filter(|code| code.explain().severity == Severity::Warning)
+        .map(|code| format!("{code}: {}", code.explain().meaning))
+        .collect()
+}
+
+/// Where the other way of seeking was not measured at the recommended depth, the sweep cannot say which of
+/// the two made the difference. The papers' test types are of this kind: 1 and 2 seek in sequence at depth 1 only.
+pub(super) fn seeking_caveat(point: &PointSummary, candidates: &[&PointSummary]) -> Option<String> {
+    if point.class().access != Access::Sequential {
+        return None;
+    }
+    let other: Vec<&&PointSummary> = candidates.iter().filter(|p| p.rw != point.rw).collect();
+    if other.is_empty() || other.iter().any(|p| p.in_flight() == point.in_flight()) {
+        return None;
+    }
+    let mut depths: Vec<u32> = other.iter().map(|p| p.iodepth).collect();
+    depths.sort_unstable();
+    depths.dedup();
+    let depths: Vec<String> = depths.iter().map(u32::to_string).collect();
+    Some(format!(
+        "{} was measured at depth {} only; at depth {} it may do as well or better, so take the depth from here and the seeking \
+         from the application.",
+        if point.rw.starts_with("rand") { "Sequential seeking" } else { "Random seeking" },
+        list(&depths),
+        point.iodepth
+    ))
+}
+
+/// `3.12×`; `1.004×` close to one.
+pub(crate) fn times(ratio: f64) -> String {
+    match ratio {
+        r if (r - 1.0).abs() < 0.095 => format!("{r:.3}×"),
+        r if r >= 99.5 => format!("{r:.0}×"),
+        r => format!("{r:.2}×"),
+    }
+}
+
+/// `3.12× (3.05–3.19)`.
+pub(crate) fn gain(gain: &Gain) -> String {
+    match gain.interval {
+        Some(interval) => {
+            let (low, high) = (times(interval.low), times(interval.high));
+            format!("{} ({}–{})", times(gain.ratio), low.trim_end_matches('×'), high.trim_end_matches('×'))
+        }
+        None => times(gain.ratio),
+    }
+}
+
+/// The whole recommendation in a sentence or two.
+pub(super) fn sentence(r: &Recommendation) -> String {
+    let work = r.work.label();
+    let Some(setting) = &r.setting else {
+        return match r.outcome {
+            Outcome::Incomplete => {
+                format!("{work}: nothing is recommended, because runs are missing.")
+            }
+            _ => format!("{work}: nothing is recommended, because no run is usable."),
+        };
+    };
+    let figure = r.bandwidth.map_or_else(String::new, |b| units::bandwidth(b.mean));
+    let mut text = match r.outcome {
+        Outcome::Tied if r.over_cheapest.is_none() && r.over_runner_up.is_none() => format!(
+            "{work}: no difference beyond noise between {} settings; use the simplest, {setting}: {figure}",
+            r.tied.len()
+        ),
+        Outcome::Tied => format!(
+            "{work}: use {setting}, the simplest of {} settings with no difference beyond noise between them: {figure}",
+            r.tied.len()
+        ),
+        Outcome::NotEnoughRuns => format!(
+            "{work}: {setting} had the highest mean, {figure}, but there are too few runs to tell it from noise"
+        ),
+        Outcome::OnlyOne => format!("{work}: {setting} is the only setting measured: {figure}"),
+        _ => format!("{work}: use {setting}: {figure}"),
+    };
+    if let Some(over) = &r.over_cheapest {
+        text += &format!(", {} that of {}", gain(over), over.setting);
+    }
+    if let Some(over) = r
+        .over_runner_up
+        .as_ref()
+        .filter(|up| r.over_cheapest.as_ref().is_none_or(|cheapest| cheapest.over != up.over))
+    {
+        text += &format!(", {} the runner-up's, {}", gain(over), over.setting);
+    }
+    text.push('.');
+    if let Some(knee) = r.knee.as_ref().filter(|k| k.at.iodepth < k.best.iodepth) {
+        text += &format!(
+            " Depth {} already gives {} of the best, with a p99 latency of {} instead of {} at depth {}.",
+            knee.at.iodepth,
+            units::percent(knee.of_best),
+            units::nanoseconds(knee.at.latency_ns_p99),
+            units::nanoseconds(knee.best.latency_ns_p99),
+            knee.best.iodepth
+        );
+    }
+    text
+}
+
+/// The answer of the whole sweep in one sentence.
+#[must_use]
+pub fn headline(analysis: &Analysis, recommendations: &[Recommendation]) -> String {
+    let completeness = &analysis.completeness;
+    if completeness.done == 0 {
+        return "No run has finished, so there is nothing to say yet.".to_owned();
+    }
+    let settled: Vec<&Recommendation> =
+        recommendations.iter().filter(|r| matches!(r.outcome, Outcome::Clear | Outcome::Tied)).collect();
+    let mut sentence = if settled.is_empty() {
+        "There is nothing to recommend".to_owned()
+    } else if settled.iter().all(|r| r.over_cheapest.is_none() && r.over_runner_up.is_none()) {
+        "No setting differs from another beyond noise: use the simplest".to_owned()
+    } else {
+        uses(&settled)
+    };
+    if !completeness.is_complete() {
+        let missing = completeness.planned - completeness.done;
+        let (verb, they) = if missing == 1 { ("is", "it is") } else { ("are", "they are") };
+        sentence += &format!(
+            "; {missing} of {} runs {verb} missing, and nothing is concluded where {they}",
+            completeness.planned
+        );
+    } else if settled.is_empty() && recommendations.iter().any(|r| r.outcome == Outcome::NoFigure) {
+        sentence += ", because the runs are void";
+    } else if settled.is_empty() {
+        sentence += ": there are too few runs or settings to compare";
+    }
+    sentence.push('.');
+    sentence
+}
+
+/// `For sequential reads, use depth 16; for random reads, depth 128 – 3.1× the bandwidth of …`.
+fn uses(settled: &[&Recommendation]) -> String {
+    let ratio = |r: &Recommendation| r.over_cheapest.as_ref().map_or(1.0, |gain| gain.ratio);
+    // Settings that several kinds of work share are named once.
+    let mut shared: Vec<(String, Vec<String>)> = Vec::new();
+    for r in settled.iter().take(6) {
+        let setting = r.setting.clone().unwrap_or_default();
+        let label = r.work.label();
+        let single = settled.iter().filter(|s| s.work.class == r.work.class).count() == 1;
+        let work = if single { r.work.class.label() } else { label };
+        let work = work.to_lowercase();
+        match shared.iter_mut().find(|(s, _)| *s == setting) {
+            Some((_, works)) => works.push(work),
+            None => shared.push((setting, vec![work])),
+        }
+    }
+    let part = |(i, (setting, works)): (usize, &(String, Vec<String>))| {
+        let verb = if i == 0 { "use " } else { "" };
+        let (lead, setting) = (
+            if i == 0 { "For" } else { "for" },
+            list(&setting.split(", ").map(str::to_owned).collect::<Vec<_>>()),
+        );
+        format!("{lead} {}, {verb}{setting}", list(works))
+    };
+    let parts: Vec<String> = shared.iter().enumerate().map(part).collect();
+    let mut text = parts.join("; ");
+    if settled.len() > 6 {
+        text += &format!("; and see {} more below", settled.len() - 6);
+    }
+    let most = settled.iter().copied().max_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    if let Some((r, gain)) = most.and_then(|r| Some((r, r.over_cheapest.as_ref()?)))
+        && gain.beyond_noise
+        && gain.ratio > 1.0
+    {
+        let kind = r.work.class.label().to_lowercase();
+        text += &format!(" – {} the bandwidth of {} for {kind}", times(gain.ratio), gain.setting);
+    }
+    text
+}

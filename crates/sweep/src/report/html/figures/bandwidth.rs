@@ -1,0 +1,298 @@
+//! Bandwidth by test type: the basis of the papers' Figs. 8, 11 and 12, and the figures themselves where the
+//! sweep has a dimension to compare.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plotly::common::{HoverInfo, Marker, Mode, Orientation};
+use plotly::layout::{AxisType, BarMode, CategoryOrder, RangeMode, Shape, ShapeLine, ShapeType};
+use plotly::{Bar, Plot, Scatter};
+
+use crate::analysis::{Effect, EffectOfValue, PointSummary};
+
+use super::super::super::sheet::Sheet;
+use super::super::super::{Report, sheets};
+use super::super::escape;
+use super::{Figure, GREY, Scale, axis, colour, layout, of_direction, reach, symbol, whiskers};
+
+/// Values of a dimension that a grouped figure still shows legibly.
+const GROUPS: usize = 7;
+/// Effects of a figure.
+const EFFECTS: usize = 60;
+/// Bars of a figure without test types.
+const BARS: usize = 40;
+
+/// One figure over the test types for each dimension besides them; one alone where there is none; bars by
+/// configuration in a space without test types.
+pub(super) fn figures(report: &Report) -> Vec<Figure> {
+    if report.points.iter().all(|p| p.bandwidth.is_none()) {
+        return Vec::new();
+    }
+    if report.points.iter().any(|p| p.test_type.is_none()) {
+        return vec![by_configuration(report)];
+    }
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for point in &report.points {
+        for (name, value) in &point.settings {
+            names.entry(name).or_default().insert(value);
+        }
+    }
+    let grouped: Vec<Figure> = names
+        .into_iter()
+        .filter(|(name, values)| *name != "test_type" && (2..=GROUPS).contains(&values.len()))
+        .map(|(name, _)| by_test_type(report, Some(name)))
+        .collect();
+    if grouped.is_empty() { vec![by_test_type(report, None)] } else { grouped }
+}
+
+/// Mean over some points, which are never none.
+fn mean(points: &[&PointSummary]) -> f64 {
+    points.iter().filter_map(|p| p.bandwidth).map(|b| b.mean).sum::<f64>() / points.len() as f64
+}
+
+fn by_test_type(report: &Report, dimension: Option<&str>) -> Figure {
+    let points: Vec<&PointSummary> = report.points.iter().filter(|p| p.bandwidth.is_some()).collect();
+    let mut series: BTreeMap<(String, usize), BTreeMap<u8, Vec<&PointSummary>>> = BTreeMap::new();
+    // By first position in the space, so that values stand in the order in which they were written.
+    let mut orders: BTreeMap<String, usize> = BTreeMap::new();
+    for &point in &points {
+        let Some(test_type) = point.test_type else { continue };
+        let key = match dimension {
+            Some(name) => point.settings.get(name).cloned().unwrap_or_else(|| "–".to_owned()),
+            None => sheets::capital(point.class().direction),
+        };
+        let seen = orders.len();
+        let order = *orders.entry(key.clone()).or_insert(seen);
+        series.entry((key, order)).or_default().entry(test_type.number()).or_default().push(point);
+    }
+    let mut series: Vec<_> = series.into_iter().collect();
+    series.sort_by_key(|((_, order), _)| *order);
+    let means: Vec<f64> = series.iter().flat_map(|(_, by)| by.values().map(|at| mean(at))).collect();
+    let scale = Scale::of(means.iter().copied().fold(0.0, f64::max));
+    let mut plot = Plot::new();
+    let mut sheet =
+        Sheet::new("Mean bandwidth by test type", &[">Test type", "Test", "Series", ">Bandwidth"]);
+    for (i, ((name, _), by_type)) in series.iter().enumerate() {
+        let first = by_type.values().flatten().next();
+        let fill = match (dimension, first) {
+            (None, Some(point)) => of_direction(point.class().direction),
+            _ => colour(i),
+        };
+        plot.add_trace(bars(name, by_type, &scale, fill));
+        for (number, at) in by_type {
+            sheet.push(vec![
+                number.to_string(),
+                at[0].test_type.map_or_else(String::new, |t| t.label()),
+                name.clone(),
+                units::bandwidth(mean(at)),
+            ]);
+        }
+    }
+    sheet.rows.sort_by_key(|row| row[0].parse::<u8>().unwrap_or_default());
+    let x = axis("Test type, as the papers number them")
+        .type_(AxisType::Category)
+        .show_grid(false)
+        .category_order(CategoryOrder::Array)
+        .category_array((1..=14).map(|n| n.to_string()).collect::<Vec<_>>());
+    let y = log_if_wide(axis(&scale.title()), &means);
+    let grouped = dimension.is_some();
+    plot.set_layout(layout(x, y).bar_mode(BarMode::Group).bar_gap(if grouped { 0.2 } else { 0.35 }));
+    let id = dimension.map_or_else(|| "by-test-type".to_owned(), |d| format!("by-test-type-{}", slug(d)));
+    Figure {
+        id,
+        title: dimension.map_or_else(
+            || "Bandwidth by test type".to_owned(),
+            |d| format!("Bandwidth by test type and {d}"),
+        ),
+        papers: Some("Figs. 8, 11, 12"),
+        caption: caption(&points, dimension),
+        plot,
+        sheet,
+        wide: true,
+        height: None,
+    }
+}
+
+/// A name that may stand in an id.
+fn slug(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+fn bars(
+    name: &str,
+    by_type: &BTreeMap<u8, Vec<&PointSummary>>,
+    scale: &Scale,
+    fill: &'static str,
+) -> Box<Bar<String, f64>> {
+    let x: Vec<String> = by_type.keys().map(u8::to_string).collect();
+    let y: Vec<f64> = by_type.values().map(|at| scale.of_value(mean(at))).collect();
+    // A mean over several configurations has no interval of its own.
+    let reach: Vec<(f64, f64)> = by_type
+        .values()
+        .map(|at| match (at.as_slice(), at[0].bandwidth) {
+            ([_], Some(bandwidth)) => reach(&bandwidth, scale),
+            _ => (0.0, 0.0),
+        })
+        .collect();
+    let hover: Vec<String> = by_type
+        .iter()
+        .map(|(number, at)| {
+            let label = at[0].test_type.map_or_else(String::new, |t| t.label());
+            let figure = match (at.as_slice(), at[0].bandwidth) {
+                ([_], Some(bandwidth)) => sheets::bandwidth(bandwidth),
+                _ => format!("{}, mean of {}", units::bandwidth(mean(at)), at.len()),
+            };
+            format!("<b>{number}</b> {}<br>{}<br>{figure}", escape::label(&label), escape::label(name))
+        })
+        .collect();
+    let (up, down) = reach.into_iter().unzip();
+    Bar::new(x, y)
+        .name(escape::label(name))
+        .marker(Marker::new().color(fill))
+        .error_y(whiskers(up, down, GREY))
+        .hover_text_array(hover)
+        .hover_info(HoverInfo::Text)
+}
+
+/// Beyond two decades, short bars cannot be read on a linear axis.
+fn log_if_wide(axis: plotly::layout::Axis, values: &[f64]) -> plotly::layout::Axis {
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    let smallest = values.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+    if largest / smallest > 100.0 { axis.type_(AxisType::Log) } else { axis.range_mode(RangeMode::ToZero) }
+}
+
+fn caption(points: &[&PointSummary], dimension: Option<&str>) -> String {
+    let mean = |p: &&&PointSummary| p.bandwidth.map_or(0.0, |b| b.mean);
+    let most = points.iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let least = points.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let mut text = match (most, least) {
+        (Some(most), Some(least)) => format!(
+            "From {} ({}) to {} ({}). ",
+            units::bandwidth(mean(&least)),
+            least.label,
+            units::bandwidth(mean(&most)),
+            most.label
+        ),
+        _ => String::new(),
+    };
+    text += match dimension {
+        None => {
+            "Odd numbers read, even ones write; 1 to 8 are requests of 4 MB, 9 to 14 of 4 KB. Whiskers: 95 % intervals of the mean."
+        }
+        Some(_) => {
+            "Each bar is the mean over the other dimensions, as the papers average them; the effects below hold them equal instead."
+        }
+    };
+    text
+}
+
+/// The fastest configurations of a space without test types.
+fn by_configuration(report: &Report) -> Figure {
+    let mut points: Vec<&PointSummary> = report.points.iter().filter(|p| p.bandwidth.is_some()).collect();
+    let mean = |p: &PointSummary| p.bandwidth.map_or(0.0, |b| b.mean);
+    points.sort_by(|a, b| mean(b).total_cmp(&mean(a)).then(a.point.cmp(&b.point)));
+    let all = points.len();
+    points.truncate(BARS);
+    let scale = Scale::of(points.first().map_or(0.0, |p| mean(p)));
+    let mut sheet = Sheet::new("Mean bandwidth by configuration", &["Configuration", ">Bandwidth"]);
+    for p in &points {
+        sheet.push(vec![p.label.clone(), p.bandwidth.map_or_else(sheets::dash, sheets::bandwidth)]);
+    }
+    points.reverse();
+    let reach: Vec<(f64, f64)> =
+        points.iter().filter_map(|p| p.bandwidth).map(|b| reach(&b, &scale)).collect();
+    let (up, down) = reach.into_iter().unzip();
+    // Two labels that are cut alike must not fall into one bar.
+    let label = |p: &&PointSummary| format!("{} <sub>{}</sub>", escape::label(&p.label), p.point);
+    let fills: Vec<&'static str> = points.iter().map(|p| of_direction(p.class().direction)).collect();
+    let bar = Bar::new(
+        points.iter().map(|p| scale.of_value(mean(p))).collect(),
+        points.iter().map(label).collect::<Vec<_>>(),
+    )
+    .orientation(Orientation::Horizontal)
+    .show_legend(false)
+    .marker(Marker::new().color_array(fills))
+    .error_x(whiskers(up, down, GREY));
+    let mut plot = Plot::new();
+    plot.add_trace(bar);
+    let height = 90 + 22 * points.len();
+    let y = axis("").type_(AxisType::Category);
+    plot.set_layout(layout(axis(&scale.title()).range_mode(RangeMode::ToZero), y).height(height));
+    let which =
+        if all > BARS { format!("The fastest {BARS} of {all} configurations. ") } else { String::new() };
+    Figure {
+        id: "by-configuration".to_owned(),
+        title: "Bandwidth by configuration".to_owned(),
+        papers: None,
+        caption: format!(
+            "{which}Blue reads, vermillion writes, green does both. Whiskers: 95 % intervals of the mean."
+        ),
+        plot,
+        sheet,
+        wide: true,
+        height: Some(height),
+    }
+}
+
+/// Each value of each dimension against the best: one row each, with its interval.
+pub(super) fn effects(report: &Report) -> Option<Figure> {
+    let mut ratios: Vec<f64> = report.effects.iter().flat_map(|e| &e.values).map(|v| v.ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    // Of many, the strongest: those furthest below their dimension's best.
+    let limit = *ratios.get(EFFECTS.min(ratios.len()).checked_sub(1)?)?;
+    let mut plot = Plot::new();
+    let mut rows = 0;
+    for (i, effect) in report.effects.iter().enumerate().rev() {
+        let values: Vec<&EffectOfValue> = effect.values.iter().rev().filter(|v| v.ratio <= limit).collect();
+        rows += values.len();
+        plot.add_trace(of_effect(i, effect, &values));
+    }
+    let best = Shape::new()
+        .shape_type(ShapeType::Line)
+        .x_ref("x")
+        .y_ref("paper")
+        .x0(1.0)
+        .x1(1.0)
+        .y0(0.0)
+        .y1(1.0)
+        .line(ShapeLine::new().color(GREY).width(1.0));
+    let height = 110 + 26 * rows;
+    let y = axis("").type_(AxisType::Category);
+    plot.set_layout(layout(axis("Relative to the best value"), y).height(height).shapes(vec![best]));
+    Some(Figure {
+        id: "effects".to_owned(),
+        title: "What each dimension does".to_owned(),
+        papers: None,
+        caption: effects_caption(report, rows),
+        plot,
+        sheet: sheets::effects(report),
+        wide: true,
+        height: Some(height),
+    })
+}
+
+fn of_effect(series: usize, effect: &Effect, values: &[&EffectOfValue]) -> Box<Scatter<f64, String>> {
+    let dimension = format!("{}: {}", effect.work.label(), effect.dimension);
+    let label = |v: &&EffectOfValue| escape::label(&format!("{dimension} {} vs {}", v.value, effect.best));
+    let reach = |v: &&EffectOfValue| {
+        v.interval.map_or((0.0, 0.0), |i| ((i.high - v.ratio).max(0.0), (v.ratio - i.low).max(0.0)))
+    };
+    let (up, down) = values.iter().map(reach).unzip();
+    let fill = of_direction(effect.work.class.direction);
+    Scatter::new(values.iter().map(|v| v.ratio).collect(), values.iter().map(label).collect::<Vec<_>>())
+        .mode(Mode::Markers)
+        .show_legend(false)
+        .name(escape::label(&dimension))
+        .marker(Marker::new().symbol(symbol(series)).size(9).color(fill))
+        .error_x(whiskers(up, down, fill))
+}
+
+fn effects_caption(report: &Report, rows: usize) -> String {
+    let all: usize = report.effects.iter().map(|e| e.values.len()).sum();
+    let which = if rows < all { format!(" Shown are the {rows} strongest of {all}.") } else { String::new() };
+    let mattering = report.effects.iter().filter(|e| e.matters == Some(true)).count();
+    format!(
+        "Each value against the best of its dimension, comparing only configurations that differ in nothing else; whiskers: 95 % \
+         intervals from the scatter of the passes. {mattering} of {} dimensions matter beyond noise.{which}",
+        report.effects.len()
+    )
+}

@@ -1,0 +1,120 @@
+//! The distribution of latencies, far into the tail.
+
+use plotly::common::{HoverInfo, Line, Mode};
+use plotly::{Plot, Scatter};
+
+use crate::analysis::{Direction, PointSummary};
+
+use super::super::super::{LatencyCurve, Report, sheets};
+use super::super::escape;
+use super::{Figure, axis, colour, dash, layout, log_axis, microseconds};
+
+/// Curves that one figure shows legibly.
+const CURVES: usize = 10;
+
+/// A figure for each direction that has curves.
+pub(super) fn figures(report: &Report) -> Vec<Figure> {
+    [Direction::Read, Direction::Write, Direction::Mixed, Direction::Trim]
+        .into_iter()
+        .filter_map(|direction| figure(report, direction))
+        .collect()
+}
+
+fn figure(report: &Report, direction: Direction) -> Option<Figure> {
+    let mut curves: Vec<(&PointSummary, &LatencyCurve)> = report
+        .latency
+        .iter()
+        .filter_map(|curve| Some((report.point(curve.point)?, curve)))
+        .filter(|(point, _)| point.class().direction == direction)
+        .collect();
+    let all = curves.len();
+    if all > CURVES {
+        // Those that are recommended first, then in the order of the space.
+        curves.sort_by_key(|(p, _)| {
+            (!report.recommendations.iter().any(|r| r.point == Some(p.point)), p.point)
+        });
+        curves.truncate(CURVES);
+        curves.sort_by_key(|(p, _)| p.point);
+    }
+    let mut plot = Plot::new();
+    for (i, (point, curve)) in curves.iter().enumerate() {
+        plot.add_trace(trace(i, point, curve));
+    }
+    if curves.is_empty() {
+        return None;
+    }
+    let marks = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
+    let x = axis("Percentile of requests")
+        .tick_values(marks.iter().map(|p| nines(*p)).collect())
+        .tick_text(marks.iter().map(f64::to_string).collect());
+    let latencies = curves.iter().flat_map(|(_, c)| &c.percentiles).map(|s| s.ns as f64 / 1e3);
+    plot.set_layout(layout(x, log_axis("Latency", latencies, microseconds)).show_legend(true));
+    let name = direction.plural();
+    let which = if all > CURVES { format!(" {CURVES} of {all} configurations.") } else { String::new() };
+    let id = match direction {
+        Direction::Read => "latency-reads",
+        Direction::Write => "latency-writes",
+        Direction::Mixed => "latency-mixed",
+        Direction::Trim => "latency-discards",
+    };
+    Some(Figure {
+        id: id.to_owned(),
+        title: format!("Latency of {name}"),
+        papers: None,
+        caption: format!("{}{which}", caption(&curves)),
+        plot,
+        sheet: sheets::latency(report, |p| p.class().direction == direction),
+        wide: true,
+        height: None,
+    })
+}
+
+/// How many nines a percentile has; spreads the tail out.
+fn nines(percentile: f64) -> f64 {
+    -(1.0 - percentile / 100.0).log10()
+}
+
+fn trace(i: usize, point: &PointSummary, curve: &LatencyCurve) -> Box<Scatter<f64, f64>> {
+    // The figure's title says the direction.
+    let name = match point.test_type {
+        Some(test_type) => {
+            let label = point.label.replacen(" read,", ",", 1).replacen(" write,", ",", 1);
+            format!("{} · {label}", test_type.number())
+        }
+        None => point.label.clone(),
+    };
+    let hover = curve
+        .percentiles
+        .iter()
+        .map(|s| {
+            let ns = units::nanoseconds(s.ns as f64);
+            format!("{}<br><b>{} %</b> within {ns}", escape::label(&name), s.percentile)
+        })
+        .collect();
+    Scatter::new(
+        curve.percentiles.iter().map(|s| nines(s.percentile)).collect(),
+        curve.percentiles.iter().map(|s| s.ns as f64 / 1e3).collect::<Vec<_>>(),
+    )
+    .mode(Mode::Lines)
+    .name(escape::label(&name))
+    .line(Line::new().color(colour(i)).dash(dash(i / 7 + i % 2)).width(2.0))
+    .hover_text_array(hover)
+    .hover_info(HoverInfo::Text)
+}
+
+fn caption(curves: &[(&PointSummary, &LatencyCurve)]) -> String {
+    let tail = |c: &LatencyCurve| c.summary.p99_9 as f64 / c.summary.p50.max(1) as f64;
+    let worst = curves.iter().max_by(|a, b| tail(a.1).total_cmp(&tail(b.1)));
+    let mut text =
+        "All kept passes together; each step to the right on the axis is a tenth of the requests left."
+            .to_owned();
+    if let Some((point, curve)) = worst {
+        text += &format!(
+            " The heaviest tail: {}, where one request in a thousand takes more than {} and the median {}.",
+            point.label,
+            units::nanoseconds(curve.summary.p99_9 as f64),
+            units::nanoseconds(curve.summary.p50 as f64)
+        );
+    }
+    text
+}

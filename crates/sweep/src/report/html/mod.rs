@@ -1,0 +1,93 @@
+//! The report as one HTML file that opens offline.
+//!
+//! Everything is inside: style, script, the plotting library (once) and the data. A content security policy
+//! forbids the page to fetch anything, so "offline" is enforced rather than hoped for. The recommendation comes
+//! first, then what it rests on, in order of how many readers want it. Every figure has its numbers
+//! as a table beside it; without scripts the tables remain.
+//!
+//! All text from outside goes through [`escape`]: as HTML, as JSON inside a script element, or as a label for plotly,
+//! which has a small markup of its own.
+
+mod escape;
+mod figures;
+mod runs;
+mod sections;
+
+use std::fmt::Write;
+
+use super::Report;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// What the page may do: run what is in it, and show images made on it. Nothing may be fetched.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
+                      base-uri 'none'; form-action 'none'";
+
+/// The page.
+#[must_use]
+pub fn html(report: &Report) -> String {
+    let measured = figures::measured(report);
+    let latency = figures::latency(report);
+    let mut page = String::with_capacity(6 << 20);
+    head(&mut page, report);
+    sections::navigation(&mut page, report, &measured, &latency);
+    page.push_str("<div class=\"page\">\n");
+    sections::header(&mut page, report);
+    page.push_str("<main id=\"main\">\n");
+    sections::recommendation(&mut page, report);
+    sections::figures(&mut page, "figures", "What was measured", &measured);
+    sections::figures(&mut page, "latency", "Latency", &latency);
+    sections::configurations(&mut page, report);
+    sections::warnings(&mut page, report);
+    sections::machine(&mut page, report);
+    sections::method(&mut page, report);
+    sections::all_runs(&mut page, report);
+    page.push_str("</main>\n");
+    sections::footer(&mut page, report);
+    page.push_str("</div>\n");
+    scripts(&mut page, report, measured.iter().chain(&latency));
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn head(page: &mut String, report: &Report) {
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"flashwright\">\n\
+         <title>{} – flashwright</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+        escape::text(&report.title())
+    );
+}
+
+/// The data of the figures and runs, the plotting library, and the page's own script.
+fn scripts<'a>(page: &mut String, report: &Report, figures: impl Iterator<Item = &'a figures::Figure>) {
+    let mut drawn = false;
+    for figure in figures {
+        drawn = true;
+        let data = escape::script_json(&figure.plot.to_json());
+        let _ = writeln!(page, "<script type=\"application/json\" id=\"data-{}\">{data}</script>", figure.id);
+    }
+    let data = escape::script_json(&runs::data(report));
+    let _ = writeln!(page, "<script type=\"application/json\" id=\"runs-data\">{data}</script>");
+    if drawn {
+        page.push_str(&plotting_library());
+        page.push('\n');
+    }
+    let _ = writeln!(page, "<script>\n{SCRIPT}</script>");
+}
+
+/// plotly.js as a script element. The crate hands it out followed by a second one with MathJax, for formulas, of which
+/// this page has none; it would add two megabytes and look for its fonts on the network.
+fn plotting_library() -> String {
+    const END: &str = "</script>";
+    let mut sources = plotly::Plot::offline_js_sources();
+    if let Some(end) = sources.find(END) {
+        sources.truncate(end + END.len());
+    }
+    sources
+}

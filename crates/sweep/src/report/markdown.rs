@@ -1,0 +1,97 @@
+//! The report as Markdown (GitHub's dialect, for its tables).
+
+use super::sheet::{Align, Sheet};
+use super::{Report, facts, sheets};
+
+/// The report without figures: recommendation, tables, warnings, machine and method.
+#[must_use]
+pub fn markdown(report: &Report) -> String {
+    let mut text = format!("# {}\n\n**{}**\n", escape(&report.title()), escape(&report.headline));
+    section(&mut text, "Recommendation", &sheets::recommendations(report));
+    for r in &report.recommendations {
+        text += &format!("\n- {}", escape(&r.sentence));
+        if let Some(flags) = &r.flags {
+            text += &format!(" {}", code(flags));
+        }
+        for caveat in &r.caveats {
+            text += &format!("\n  - {}", escape(caveat));
+        }
+    }
+    text.push('\n');
+    section(&mut text, "Missing runs", &sheets::missing(report));
+    section(&mut text, "Where more depth stops paying", &sheets::knees(report));
+    section(&mut text, "Configurations", &sheets::points(report).without_empty_columns());
+    section(&mut text, "Passes", &sheets::passes(report));
+    section(&mut text, "Queue depth", &sheets::depth(&report.depth));
+    section(&mut text, "Effects", &sheets::effects(report));
+    section(&mut text, "Latency", &sheets::latency(report, |_| true));
+    section(&mut text, "Warnings", &sheets::warnings(report).without_empty_columns());
+    section(&mut text, "Failures", &sheets::failures(report));
+    pairs(&mut text, "Machine", &facts::machine(report));
+    for target in &report.targets {
+        pairs(&mut text, &format!("Target: {}", target.target), &facts::target(target));
+    }
+    pairs(&mut text, "Method", &facts::method(report));
+    for paragraph in facts::cleaning(&report.cleaning) {
+        text += &format!("\n{}\n", escape(&paragraph));
+    }
+    text
+}
+
+fn section(text: &mut String, title: &str, sheet: &Sheet) {
+    if sheet.rows.is_empty() {
+        return;
+    }
+    *text += &format!("\n## {}\n\n{}.\n\n|", escape(title), escape(&sheet.caption));
+    for column in &sheet.columns {
+        *text += &format!(" {} |", column.title);
+    }
+    text.push_str("\n|");
+    for column in &sheet.columns {
+        text.push_str(if column.align == Align::Right { " ---: |" } else { " --- |" });
+    }
+    for row in &sheet.rows {
+        text.push_str("\n|");
+        for cell in row {
+            *text += &format!(" {} |", escape(cell));
+        }
+    }
+    text.push('\n');
+}
+
+fn pairs(text: &mut String, title: &str, facts: &[facts::Fact]) {
+    if facts.is_empty() {
+        return;
+    }
+    *text += &format!("\n## {}\n\n", escape(title));
+    for (name, value) in facts {
+        *text += &format!("- {name}: {}\n", escape(value));
+    }
+}
+
+/// Text in which nothing is markup. A line break would end a table's row.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Text as code, with a fence longer than any run of back-quotes in it.
+fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("{fence} {clean} {fence}")
+}

@@ -1,0 +1,289 @@
+//! The report's tables, for every form that shows them.
+
+use crate::analysis::{DepthCurve, Direction, Estimate, PointSummary, WarningSummary};
+use crate::recommend::{Gain, Outcome, Recommendation, words};
+
+use super::sheet::Sheet;
+use super::{Report, time};
+
+/// Where there is no figure.
+pub(super) const NONE: &str = "–";
+
+/// What to use for each kind of work.
+pub(super) fn recommendations(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Best setting for each kind of work, with 95 % intervals",
+        &[
+            "Work",
+            "Use",
+            ">Bandwidth",
+            ">IOPS",
+            ">p99 latency",
+            ">Against the cheapest",
+            ">Against the runner-up",
+            "Verdict",
+        ],
+    );
+    for r in &report.recommendations {
+        sheet.push(vec![
+            r.work.label(),
+            r.setting.clone().unwrap_or_else(|| "nothing recommended".to_owned()),
+            r.bandwidth.map_or_else(dash, bandwidth),
+            r.iops.map_or_else(dash, units::count),
+            r.latency_ns_p99.map_or_else(dash, units::nanoseconds),
+            against(r.over_cheapest.as_ref()),
+            against(r.over_runner_up.as_ref()),
+            verdict(r),
+        ]);
+    }
+    sheet
+}
+
+/// The verdict in a few words.
+pub(super) fn verdict(r: &Recommendation) -> String {
+    match r.outcome {
+        Outcome::Clear => "beats all others".to_owned(),
+        Outcome::Tied => {
+            format!("simplest of {} with no difference beyond noise", r.tied.len())
+        }
+        Outcome::OnlyOne => "the only setting measured".to_owned(),
+        Outcome::NotEnoughRuns => "highest mean; too few runs to tell".to_owned(),
+        Outcome::Incomplete => "runs are missing".to_owned(),
+        Outcome::NoFigure => "no usable run".to_owned(),
+    }
+}
+
+fn against(gain: Option<&Gain>) -> String {
+    gain.map_or_else(dash, |gain| {
+        let noise = if gain.beyond_noise { "" } else { ", within noise" };
+        format!("{} {}{noise}", words::gain(gain), gain.setting)
+    })
+}
+
+/// Where more depth stops paying.
+pub(super) fn knees(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Smallest depth within 5 % or noise of the best, and the p99 latency there",
+        &[
+            "Work",
+            ">Depth enough",
+            ">Of the best",
+            ">p99 there",
+            ">Best depth",
+            ">p99 at best",
+            ">Lowest depth",
+            ">p99 at lowest",
+        ],
+    );
+    for r in &report.recommendations {
+        let Some(knee) = &r.knee else { continue };
+        sheet.push(vec![
+            r.work.label(),
+            knee.at.iodepth.to_string(),
+            units::percent(knee.of_best),
+            units::nanoseconds(knee.at.latency_ns_p99),
+            knee.best.iodepth.to_string(),
+            units::nanoseconds(knee.best.latency_ns_p99),
+            knee.lowest.iodepth.to_string(),
+            units::nanoseconds(knee.lowest.latency_ns_p99),
+        ]);
+    }
+    sheet
+}
+
+/// Every point with its figures.
+pub(super) fn points(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Every configuration: mean of the kept runs with its 95 % interval",
+        &[
+            ">No.",
+            "Test",
+            ">Bandwidth",
+            ">IOPS",
+            ">p50",
+            ">p99",
+            ">p99.9",
+            ">CV before",
+            ">CV after",
+            ">Kept",
+            "Warnings",
+        ],
+    );
+    for p in &report.points {
+        let codes: Vec<&str> = p.warnings.iter().map(|code| code.code()).collect();
+        sheet.push(vec![
+            number(p),
+            p.label.clone(),
+            p.bandwidth.map_or_else(dash, bandwidth),
+            p.iops.map_or_else(dash, |iops| units::count(iops.mean)),
+            p.latency_ns_p50.map_or_else(dash, units::nanoseconds),
+            p.latency_ns_p99.map_or_else(dash, units::nanoseconds),
+            p.latency_ns_p99_9.map_or_else(dash, units::nanoseconds),
+            p.cv_before.map_or_else(dash, units::percent),
+            p.cv_after.map_or_else(dash, units::percent),
+            format!("{} of {}", p.runs.kept, p.runs.total()),
+            codes.join(" "),
+        ]);
+    }
+    sheet
+}
+
+/// The paper's number of a test type; otherwise the point's position in the space.
+pub(super) fn number(point: &PointSummary) -> String {
+    point.test_type.map_or_else(|| point.point.to_string(), |t| t.number().to_string())
+}
+
+/// Mean by pass.
+pub(super) fn passes(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Bandwidth of each pass relative to the configuration's own mean",
+        &["Direction", ">Pass", ">Relative", "95 % interval", ">Configurations", "Use"],
+    );
+    for trend in &report.passes {
+        for pass in &trend.passes {
+            sheet.push(vec![
+                capital(trend.direction),
+                pass.pass.to_string(),
+                format!("{:.3}", pass.relative),
+                pass.interval.map_or_else(dash, |i| format!("{:.3} to {:.3}", i.low, i.high)),
+                pass.points.to_string(),
+                if pass.set_aside { "set aside" } else { "kept" }.to_owned(),
+            ]);
+        }
+    }
+    sheet
+}
+
+/// `Reads`.
+pub(super) fn capital(direction: Direction) -> String {
+    let word = direction.plural();
+    let (first, rest) = word.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
+
+/// Bandwidth and latency by depth, of some curves.
+pub(super) fn depth<'a>(curves: impl IntoIterator<Item = &'a DepthCurve>) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Bandwidth and latency by queue depth",
+        &["Curve", ">Depth", ">Bandwidth", ">IOPS", ">p99 latency"],
+    );
+    for curve in curves {
+        for step in &curve.steps {
+            sheet.push(vec![
+                curve.label.clone(),
+                step.iodepth.to_string(),
+                bandwidth(step.bandwidth),
+                units::count(step.iops),
+                units::nanoseconds(step.latency_ns_p99),
+            ]);
+        }
+    }
+    sheet
+}
+
+/// Latency percentiles of each point that has a curve.
+pub(super) fn latency(report: &Report, of: impl Fn(&PointSummary) -> bool) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Latency percentiles of all kept passes together",
+        &[">No.", "Test", ">p50", ">p90", ">p99", ">p99.9", ">p99.99", ">Largest", ">Requests"],
+    );
+    for curve in &report.latency {
+        let Some(point) = report.point(curve.point).filter(|p| of(p)) else { continue };
+        let s = &curve.summary;
+        let mut row = vec![number(point), point.label.clone()];
+        row.extend([s.p50, s.p90, s.p99, s.p99_9, s.p99_99, s.max].map(|ns| units::nanoseconds(ns as f64)));
+        row.push(units::count(curve.requests as f64));
+        sheet.push(row);
+    }
+    sheet
+}
+
+/// What each dimension does.
+pub(super) fn effects(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Bandwidth with each value relative to the dimension's best, everything else equal",
+        &["Work", "Dimension", "Best", "Value", ">Of the best", "95 % interval", ">Pairs", "Verdict"],
+    );
+    for effect in &report.effects {
+        for value in &effect.values {
+            sheet.push(vec![
+                effect.work.label(),
+                effect.dimension.clone(),
+                effect.best.clone(),
+                value.value.clone(),
+                format!("{:.3}", value.ratio),
+                value.interval.map_or_else(dash, |i| format!("{:.3} to {:.3}", i.low, i.high)),
+                value.pairs.to_string(),
+                if value.beyond_noise { "beyond noise" } else { "within noise" }.to_owned(),
+            ]);
+        }
+    }
+    sheet
+}
+
+/// The warnings with their remedies.
+pub(super) fn warnings(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Warnings on the runs",
+        &["Code", "Severity", ">Runs", "What it means", "What to do", "For instance"],
+    );
+    for w in &report.warnings {
+        sheet.push(vec![
+            w.code.code().to_owned(),
+            severity(w).to_owned(),
+            w.runs.to_string(),
+            w.meaning.clone(),
+            w.remedy.clone(),
+            w.example.clone().unwrap_or_else(dash),
+        ]);
+    }
+    sheet
+}
+
+/// The severity in a word.
+pub(super) fn severity(warning: &WarningSummary) -> &'static str {
+    match warning.severity {
+        measure::warning::Severity::Note => "note",
+        measure::warning::Severity::Warning => "warning",
+        measure::warning::Severity::Void => "void",
+    }
+}
+
+/// Attempts without a record.
+pub(super) fn failures(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new("Runs that failed", &["When", "Test", ">Pass", "Error"]);
+    for failure in &report.failures {
+        sheet.push(vec![
+            time::utc(failure.at_unix_ns),
+            report.point(failure.point).map_or_else(|| failure.point.to_string(), |p| p.label.clone()),
+            failure.pass.to_string(),
+            failure.error.clone(),
+        ]);
+    }
+    sheet
+}
+
+/// Runs that are missing, by point.
+pub(super) fn missing(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new("Missing runs", &["Test", "Passes missing"]);
+    for missing in &report.completeness.missing {
+        let passes: Vec<String> = missing.passes.iter().map(u32::to_string).collect();
+        let label = report.point(missing.point).map_or_else(String::new, |p| p.label.clone());
+        sheet.push(vec![label, passes.join(", ")]);
+    }
+    sheet
+}
+
+/// `1.39 GB/s ± 0.4 %`.
+pub(super) fn bandwidth(estimate: Estimate) -> String {
+    let mut text = units::bandwidth(estimate.mean);
+    if let Some(interval) = estimate.interval.filter(|_| estimate.mean > 0.0) {
+        let half = (interval.high - interval.low) / 2.0 / estimate.mean;
+        text += &format!(" ± {}", units::percent(half));
+    }
+    text
+}
+
+pub(super) fn dash() -> String {
+    NONE.to_owned()
+}

@@ -1,0 +1,205 @@
+//! The table `[sweep]`: how the space is run.
+
+use std::time::Duration;
+
+use super::SpaceError;
+use super::document::{Entry, Node, Source, Value};
+use super::settings;
+use crate::plan::Order;
+
+const KEYS: [&str; 10] = [
+    "name",
+    "passes",
+    "discard_first",
+    "runtime",
+    "ramp_time",
+    "seed",
+    "control",
+    "control_every",
+    "order",
+    "limits",
+];
+const LIMITS: [&str; 3] = ["points", "time", "failures"];
+
+/// What stops a sweep that is larger, or goes worse, than was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most points that the space may have.
+    pub points: u32,
+    /// The longest that the plan may take by its estimate.
+    pub time: Option<Duration>,
+    /// Failed runs in a row after which a session gives up, 1 or more.
+    pub failures: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { points: 100_000, time: None, failures: 3 }
+    }
+}
+
+/// Which point is repeated as a control.
+#[derive(Debug, Clone)]
+pub(super) enum Control {
+    /// The first 4 KiB random read, or what comes nearest.
+    Default,
+    /// None.
+    Off,
+    /// The first point with these settings.
+    Settings(Vec<Entry>),
+}
+
+/// `[sweep]`, understood.
+#[derive(Debug, Clone)]
+pub(super) struct Header {
+    pub name: Option<String>,
+    pub passes: u32,
+    pub discard_first: bool,
+    pub runtime: Option<Node>,
+    pub ramp_time: Option<Node>,
+    pub seed: Option<u64>,
+    pub control: Control,
+    pub control_every: u32,
+    pub order: Order,
+    pub limits: Limits,
+}
+
+impl Default for Header {
+    /// Six passes of which the first is set aside leave five, one more than the papers had:
+    /// with four, Chauvenet's limit lies above the largest deviation possible.
+    fn default() -> Self {
+        Self {
+            name: None,
+            passes: 6,
+            discard_first: true,
+            runtime: None,
+            ramp_time: None,
+            seed: None,
+            control: Control::Default,
+            control_every: 20,
+            order: Order::Random,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Header {
+    /// Reads the entries of `[sweep]`.
+    pub fn read(source: Source<'_>, entries: &[Entry]) -> Result<Self, SpaceError> {
+        let mut header = Self::default();
+        for entry in entries {
+            let (key, node) = (entry.key.as_str(), &entry.node);
+            match key {
+                "name" => header.name = Some(name(source, key, node)?),
+                "passes" => header.passes = whole(source, key, node, 1, 10_000)? as u32,
+                "discard_first" => header.discard_first = truth(source, key, node)?,
+                "runtime" => header.runtime = Some(node.clone()),
+                "ramp_time" => header.ramp_time = Some(node.clone()),
+                "seed" => header.seed = Some(whole(source, key, node, 0, u64::MAX)?),
+                "control" => header.control = control(source, key, node)?,
+                "control_every" => {
+                    header.control_every = whole(source, key, node, 0, u64::from(u32::MAX))? as u32
+                }
+                "order" => header.order = order(source, key, node)?,
+                "limits" => header.limits = limits(source, key, node)?,
+                _ => return Err(source.unknown_key(entry, "[sweep]", KEYS.into_iter())),
+            }
+        }
+        header.check(source, entries)?;
+        Ok(header)
+    }
+
+    fn check(&self, source: Source<'_>, entries: &[Entry]) -> Result<(), SpaceError> {
+        if self.discard_first && self.passes == 1 {
+            let entry = entries.iter().find(|e| e.key == "passes");
+            let line = entry.map_or(1, |e| e.line);
+            return Err(source.bad_key(
+                line,
+                "passes",
+                "the only pass would be set aside",
+                "raise passes to 2 or more, or say discard_first = false",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn name(source: Source<'_>, key: &str, node: &Node) -> Result<String, SpaceError> {
+    match &node.value {
+        Value::Text(text) if !text.trim().is_empty() && !text.contains(char::is_control) => {
+            Ok(text.trim().to_owned())
+        }
+        _ => Err(source.bad_value(key, node, "is not a name", "some words in quotes, on one line")),
+    }
+}
+
+/// A whole number within bounds.
+fn whole(source: Source<'_>, key: &str, node: &Node, least: u64, most: u64) -> Result<u64, SpaceError> {
+    let found = match node.value {
+        Value::Integer(n) => u64::try_from(n).ok().filter(|n| (least..=most).contains(n)),
+        _ => None,
+    };
+    found.ok_or_else(|| {
+        source.bad_value(key, node, format!("must be a whole number from {least} to {most}"), "")
+    })
+}
+
+fn truth(source: Source<'_>, key: &str, node: &Node) -> Result<bool, SpaceError> {
+    match node.value {
+        Value::Boolean(truth) => Ok(truth),
+        _ => Err(source.bad_value(
+            key,
+            node,
+            "is neither true nor false",
+            "write true or false, without quotes",
+        )),
+    }
+}
+
+fn order(source: Source<'_>, key: &str, node: &Node) -> Result<Order, SpaceError> {
+    let word = match &node.value {
+        Value::Text(word) => Order::from_word(word),
+        _ => None,
+    };
+    word.ok_or_else(|| source.bad_value(key, node, "is not an order", "\"random\" or \"given\""))
+}
+
+fn control(source: Source<'_>, key: &str, node: &Node) -> Result<Control, SpaceError> {
+    match &node.value {
+        Value::Boolean(true) => Ok(Control::Default),
+        Value::Boolean(false) => Ok(Control::Off),
+        Value::Table(entries) if !entries.is_empty() => Ok(Control::Settings(entries.clone())),
+        _ => Err(source.bad_value(
+            key,
+            node,
+            "names no point",
+            "true, false, or settings of a point such as { test_type = 9 }",
+        )),
+    }
+}
+
+fn limits(source: Source<'_>, key: &str, node: &Node) -> Result<Limits, SpaceError> {
+    let Some(entries) = node.table() else {
+        return Err(source.bad_value(
+            key,
+            node,
+            "is not a table",
+            "for instance { points = 1000, time = \"3h\" }",
+        ));
+    };
+    let mut limits = Limits::default();
+    for entry in entries {
+        let (key, node) = (entry.key.as_str(), &entry.node);
+        match key {
+            "points" => limits.points = whole(source, key, node, 1, 10_000_000)? as u32,
+            "failures" => limits.failures = whole(source, key, node, 1, u64::from(u32::MAX))? as u32,
+            "time" => {
+                let time = settings::read_duration(node);
+                limits.time =
+                    Some(time.map_err(|reason| source.bad_value(key, node, reason, "for instance \"3h\""))?);
+            }
+            _ => return Err(source.unknown_key(entry, "limits", LIMITS.into_iter())),
+        }
+    }
+    Ok(limits)
+}

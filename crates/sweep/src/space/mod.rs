@@ -1,0 +1,387 @@
+//! The space of a sweep: what varies, over which values, and what is common to all points.
+//!
+//! ```toml
+//! [sweep]                     # how it is run; every key may be left out
+//! name = "depth ladder"
+//! passes = 6                  # blocks: each point once in each
+//! discard_first = true        # set the first pass aside, as the papers do
+//! runtime = "0.5s"            # of each run
+//! ramp_time = "0.1s"
+//! seed = 7                    # of all random orders; drawn and recorded where left out
+//! control = { iodepth = 1 }   # repeated to show drift; true: the first 4 KiB random read; false: none
+//! control_every = 20          # runs between two controls; 0: at the ends of blocks only
+//! order = "random"            # or "given"
+//! limits = { points = 100000, time = "3h", failures = 3 }
+//!
+//! [base]                      # any option of a workload, and `target`
+//! rw = "randread"
+//!
+//! [space]                     # one line a dimension; the points are all combinations
+//! iodepth = [1, 4, 16, 64]
+//! ioengine = ["io_uring", "psync"]
+//!
+//! [[exclude]]                 # combinations to leave out; [[only]] leaves out all others
+//! ioengine = "psync"
+//! iodepth = [16, 64]
+//! ```
+//!
+//! Points are numbered in written order, the last dimension varying fastest. Every point's workload
+//! is validated before anything runs: a combination that makes no sense is an error which names it,
+//! unless a filter leaves it out. Nothing is skipped silently.
+
+mod document;
+mod error;
+mod expand;
+mod filter;
+mod header;
+mod names;
+mod settings;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub use error::{Fault, SpaceError};
+pub use header::Limits;
+
+use crate::model::Point;
+use crate::plan::{Order, Plan, Rules};
+use document::{Entry, Node, Source, Value};
+use expand::Base;
+use filter::{Filter, Filters};
+use header::Header;
+use settings::{Kind, Setting};
+
+const TABLES: [&str; 5] = ["sweep", "base", "space", "exclude", "only"];
+
+/// The papers' fourteen test types, six passes: what runs when no space is named.
+pub const DASH14: &str = include_str!("../../../../examples/dash14.toml");
+
+/// One thing that varies.
+#[derive(Debug, Clone)]
+pub struct Dimension {
+    /// Name of the option.
+    pub name: String,
+    kind: Kind,
+    settings: Vec<Setting>,
+}
+
+impl Dimension {
+    /// The values in written order, each as it would be typed after `--name=`.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.settings.iter().map(|setting| setting.text.as_str())
+    }
+}
+
+/// What flags put in the place of the file's words.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Overrides {
+    /// Targets; several become a dimension.
+    pub targets: Vec<String>,
+    /// Passes.
+    pub passes: Option<u32>,
+    /// Length of each run.
+    pub runtime: Option<Duration>,
+    /// Time before each run's measured part.
+    pub ramp_time: Option<Duration>,
+    /// Bytes of each target that are used.
+    pub size: Option<u64>,
+    /// Seed of all random orders.
+    pub seed: Option<u64>,
+}
+
+/// A space with its points.
+#[derive(Debug, Clone)]
+pub struct Space {
+    /// Where it came from, for messages: a file's name.
+    pub origin: String,
+    /// The file as it was written.
+    pub text: String,
+    /// Name of the sweep.
+    pub name: String,
+    /// Blocks.
+    pub passes: u32,
+    /// Whether analysis sets the first pass aside.
+    pub discard_first: bool,
+    /// The seed, where one was written.
+    pub seed: Option<u64>,
+    /// The order inside a block.
+    pub order: Order,
+    /// Runs between two controls; 0 for at the ends of blocks only.
+    pub control_every: u32,
+    /// What stops it.
+    pub limits: Limits,
+    /// What varies, in written order.
+    pub dimensions: Vec<Dimension>,
+    /// The points, by id.
+    pub points: Vec<Point>,
+    /// Combinations that filters left out.
+    pub excluded: u64,
+    /// The point that is repeated as a control.
+    pub control: Option<u32>,
+    header: Header,
+    base: Base,
+    filters: Filters,
+}
+
+impl Space {
+    /// Reads a space from a file.
+    ///
+    /// # Errors
+    /// [`SpaceError`] naming file, line, key and value.
+    pub fn load(path: &Path) -> Result<Self, SpaceError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SpaceError::Read { path: path.to_owned(), source })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads a space from text; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// [`SpaceError`] naming line, key and value.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, SpaceError> {
+        let source = Source { origin, text };
+        let tables = Tables::read(source)?;
+        let header = Header::read(source, &tables.sweep)?;
+        let dimensions = dimensions(source, &tables.space)?;
+        let base = Base::read(source, &tables.base, &header, &dimensions)?;
+        let read_all = |place: &str, nodes: &[Node]| {
+            nodes
+                .iter()
+                .map(|node| Filter::read(source, place, node, &dimensions))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let filters = Filters {
+            exclude: read_all("[[exclude]]", &tables.exclude)?,
+            only: read_all("[[only]]", &tables.only)?,
+        };
+        let mut space = Self {
+            origin: origin.to_owned(),
+            text: text.to_owned(),
+            name: header.name.clone().unwrap_or_else(|| stem(origin)),
+            passes: header.passes,
+            discard_first: header.discard_first,
+            seed: header.seed,
+            order: header.order,
+            control_every: header.control_every,
+            limits: header.limits,
+            dimensions,
+            points: Vec::new(),
+            excluded: 0,
+            control: None,
+            header,
+            base,
+            filters,
+        };
+        space.expand()?;
+        Ok(space)
+    }
+
+    /// The space with what flags say instead of the file.
+    ///
+    /// # Errors
+    /// [`SpaceError`] where a flag and the space contradict each other.
+    pub fn with(mut self, overrides: &Overrides) -> Result<Self, SpaceError> {
+        self.passes = overrides.passes.unwrap_or(self.passes);
+        self.seed = overrides.seed.or(self.seed);
+        if self.passes == 0 || (self.passes == 1 && self.discard_first) {
+            return Err(flag_error(
+                "--passes",
+                &self.passes.to_string(),
+                "the first pass is set aside, and none would be left",
+                "give 2 or more",
+            ));
+        }
+        self.override_time("runtime", "--runtime", overrides.runtime)?;
+        self.override_time("ramp_time", "--ramp_time", overrides.ramp_time)?;
+        if let Some(size) = overrides.size {
+            let text = units::bytes_short(size);
+            self.refuse_varied("size", "--size", &text)?;
+            self.base.set("size", Setting::size(size));
+        }
+        self.override_targets(&overrides.targets)?;
+        self.expand()?;
+        Ok(self)
+    }
+
+    /// The plan under this seed.
+    #[must_use]
+    pub fn plan(&self, seed: u64) -> Plan {
+        Plan::new(self.points.clone(), self.rules(seed))
+    }
+
+    /// How a plan is made under this seed.
+    #[must_use]
+    pub fn rules(&self, seed: u64) -> Rules {
+        Rules {
+            passes: self.passes,
+            order: self.order,
+            control: self.control,
+            control_every: self.control_every,
+            seed,
+        }
+    }
+
+    fn override_time(&mut self, option: &str, flag: &str, time: Option<Duration>) -> Result<(), SpaceError> {
+        let Some(time) = time else { return Ok(()) };
+        self.refuse_varied(option, flag, &units::seconds(time))?;
+        self.base.set(option, Setting::duration(time));
+        Ok(())
+    }
+
+    fn refuse_varied(&self, option: &str, flag: &str, value: &str) -> Result<(), SpaceError> {
+        if !self.dimensions.iter().any(|d| d.name == option) {
+            return Ok(());
+        }
+        Err(flag_error(
+            flag,
+            value,
+            "the space varies it",
+            "leave the flag out, or take the dimension out of the space",
+        ))
+    }
+
+    fn override_targets(&mut self, targets: &[String]) -> Result<(), SpaceError> {
+        if let Some(empty) = targets.iter().find(|spec| spec.trim().is_empty()) {
+            return Err(flag_error("--target", empty, "is empty", "a path, file:PATH?size=4G or mem:4G"));
+        }
+        if let Some(twice) = targets.iter().enumerate().find(|(i, spec)| targets[..*i].contains(spec)) {
+            return Err(flag_error("--target", twice.1, "is given twice", "name each target once"));
+        }
+        if let (Some(first), true) = (targets.first(), self.dimensions.iter().any(|d| d.name == "target")) {
+            return Err(flag_error(
+                "--target",
+                first,
+                "the space names its own targets",
+                "leave the flag out, or take target out of [space]",
+            ));
+        }
+        match targets {
+            [] => {}
+            [one] => self.base.set("target", Setting::target(one)),
+            several => {
+                self.base.unset("target");
+                let settings = several.iter().map(|spec| Setting::target(spec)).collect();
+                let dimension = Dimension { name: "target".into(), kind: Kind::Target, settings };
+                self.dimensions.insert(0, dimension);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn flag_error(flag: &str, value: &str, reason: &str, hint: &str) -> SpaceError {
+    Fault {
+        origin: "the command line".into(),
+        line: None,
+        key: flag.into(),
+        value: Some(value.into()),
+        reason: reason.into(),
+        hint: Some(hint.into()),
+    }
+    .into()
+}
+
+fn stem(origin: &str) -> String {
+    Path::new(origin).file_stem().map_or_else(|| origin.to_owned(), |s| s.to_string_lossy().into_owned())
+}
+
+/// The file's tables.
+#[derive(Default)]
+struct Tables {
+    sweep: Vec<Entry>,
+    base: Vec<Entry>,
+    space: Vec<Entry>,
+    exclude: Vec<Node>,
+    only: Vec<Node>,
+}
+
+impl Tables {
+    fn read(source: Source<'_>) -> Result<Self, SpaceError> {
+        let mut tables = Self::default();
+        for entry in source.parse()? {
+            match (entry.key.as_str(), entry.node.value) {
+                ("sweep", Value::Table(entries)) => tables.sweep = entries,
+                ("base", Value::Table(entries)) => tables.base = entries,
+                ("space", Value::Table(entries)) => tables.space = entries,
+                ("exclude", Value::Array(nodes)) => tables.exclude = nodes,
+                ("only", Value::Array(nodes)) => tables.only = nodes,
+                (key @ ("exclude" | "only"), _) => {
+                    let hint = format!("write [[{key}]], in double brackets");
+                    return Err(source.bad_key(entry.line, key, "is a list of tables", &hint));
+                }
+                (key, _) if TABLES.contains(&key) => {
+                    return Err(source.bad_key(entry.line, key, "is a table", &format!("write [{key}]")));
+                }
+                (_, value) => {
+                    let entry = Entry { node: Node { value, ..entry.node }, ..entry };
+                    return Err(source.unknown_key(&entry, "a space", TABLES.into_iter()));
+                }
+            }
+        }
+        if tables.space.is_empty() {
+            let hint = "write for instance [space] and below it iodepth = [1, 4, 16]";
+            return Err(source.bad_key(1, "[space]", "has no dimension, so there is nothing to sweep", hint));
+        }
+        Ok(tables)
+    }
+}
+
+/// Reads `[space]`.
+fn dimensions(source: Source<'_>, entries: &[Entry]) -> Result<Vec<Dimension>, SpaceError> {
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    for entry in entries {
+        let Some(kind) = settings::kind_of(&entry.key) else {
+            return Err(source.unknown_key(entry, "[space]", settings::names()));
+        };
+        let Value::Array(nodes) = &entry.node.value else {
+            let hint = "write a list, [4096, 65536]; what is common to all points goes under [base]";
+            return Err(source.bad_value(&entry.key, &entry.node, "is not a list of values", hint));
+        };
+        if nodes.is_empty() {
+            return Err(source.bad_value(&entry.key, &entry.node, "has no value", "name at least one"));
+        }
+        let mut settings: Vec<Setting> = Vec::new();
+        for node in nodes {
+            let setting = settings::read(source, &entry.key, kind, node)?;
+            if settings.iter().any(|earlier| earlier.text == setting.text) {
+                return Err(source.bad_value(
+                    &entry.key,
+                    node,
+                    "stands here twice",
+                    "name each value once; passes repeats them all",
+                ));
+            }
+            settings.push(setting);
+        }
+        dimensions.push(Dimension { name: entry.key.clone(), kind, settings });
+    }
+    refuse_conflicts(source, entries, &dimensions)?;
+    Ok(dimensions)
+}
+
+/// What a test type fixes.
+const FIXED_BY_TEST_TYPE: [&str; 4] = ["rw", "bs", "bssplit", "iodepth"];
+
+/// Refuses dimensions that would overrule each other.
+fn refuse_conflicts(
+    source: Source<'_>,
+    entries: &[Entry],
+    dimensions: &[Dimension],
+) -> Result<(), SpaceError> {
+    let varies = |name: &str| dimensions.iter().any(|d| d.name == name);
+    for entry in entries {
+        if varies("test_type") && FIXED_BY_TEST_TYPE.contains(&entry.key.as_str()) {
+            let hint = "vary test_type, or rw, bs and iodepth, not both";
+            return Err(source.bad_key(entry.line, &entry.key, "is fixed by the dimension test_type", hint));
+        }
+        if entry.key == "bssplit" && varies("bs") {
+            return Err(source.bad_key(
+                entry.line,
+                "bssplit",
+                "takes the place of bs, which varies as well",
+                "vary one of the two",
+            ));
+        }
+    }
+    Ok(())
+}

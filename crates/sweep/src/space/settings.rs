@@ -1,0 +1,409 @@
+//! Which options a space may set or vary, how each value may be typed, and how it is spelled after.
+//!
+//! Two spellings of one value (`4096`, `"4k"`) must not become two points, so every value has one
+//! canonical text: what a user would type after `--option=`. The same text is stored with the point,
+//! matched by `[[exclude]]` and `[[only]]`, and shown in tables.
+
+use measure::workload::{IoEngine, RandomDistribution, Rw};
+use measure::{TestType, Workload};
+
+use super::SpaceError;
+use super::document::{Entry, Node, Source, Value};
+use super::names;
+
+/// How the values of an option are typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// 1 to 14.
+    TestType,
+    /// A device spec.
+    Target,
+    /// Bytes: `4096`, `"4k"`.
+    Size,
+    /// `0.5`, `"500ms"`.
+    Duration,
+    /// `true`, `1`.
+    Switch,
+    /// A whole number.
+    Count,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// `random`, `zipf:1.2`, `pareto:0.2`.
+    Distribution,
+    /// `4k/60:64k/40`.
+    Split,
+}
+
+const RW: &[&str] = &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"];
+const ENGINES: &[&str] = &["auto", "io_uring", "libaio", "psync"];
+
+/// All options that a space may name. A test holds the list to [`Workload`]'s fields.
+pub(super) const OPTIONS: &[(&str, Kind)] = &[
+    ("test_type", Kind::TestType),
+    ("target", Kind::Target),
+    ("rw", Kind::Word(RW)),
+    ("bs", Kind::Size),
+    ("bssplit", Kind::Split),
+    ("iodepth", Kind::Count),
+    ("iodepth_batch", Kind::Count),
+    ("iodepth_batch_complete_min", Kind::Count),
+    ("numjobs", Kind::Count),
+    ("rwmixread", Kind::Count),
+    ("rate_iops", Kind::Count),
+    ("rate", Kind::Size),
+    ("rate_process", Kind::Word(&["linear", "poisson"])),
+    ("runtime", Kind::Duration),
+    ("time_based", Kind::Switch),
+    ("ramp_time", Kind::Duration),
+    ("size", Kind::Size),
+    ("offset", Kind::Size),
+    ("offset_increment", Kind::Size),
+    ("random_distribution", Kind::Distribution),
+    ("norandommap", Kind::Switch),
+    ("randseed", Kind::Count),
+    ("verify", Kind::Word(&["crc32c", "xxh3"])),
+    ("buffer_compress_percentage", Kind::Count),
+    ("direct", Kind::Switch),
+    ("ioengine", Kind::Word(ENGINES)),
+    ("hipri", Kind::Switch),
+    ("sqthread_poll", Kind::Switch),
+    ("fdatasync", Kind::Count),
+    ("end_fsync", Kind::Switch),
+    ("latency_clock", Kind::Word(&["batch", "each"])),
+];
+
+/// The names of all options.
+pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    OPTIONS.iter().map(|(name, _)| *name)
+}
+
+/// The kind of the option of that name.
+pub(super) fn kind_of(name: &str) -> Option<Kind> {
+    OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
+
+/// One value of one option, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Setting {
+    /// As it would be typed.
+    pub text: String,
+    /// Line on which it stands; none where a flag gave it.
+    pub line: Option<usize>,
+    value: Meaning,
+}
+
+/// What a value means to a workload.
+#[derive(Debug, Clone, PartialEq)]
+enum Meaning {
+    TestType(TestType),
+    Target(String),
+    /// For the workload's field of the option's name.
+    Field(toml::Value),
+}
+
+impl Setting {
+    /// A target that a flag named.
+    pub fn target(spec: &str) -> Self {
+        Self { text: spec.to_owned(), line: None, value: Meaning::Target(spec.to_owned()) }
+    }
+
+    /// A size that a flag named, in bytes.
+    pub fn size(bytes: u64) -> Self {
+        Self {
+            text: units::bytes_short(bytes),
+            line: None,
+            value: Meaning::Field(toml::Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX))),
+        }
+    }
+
+    /// A duration that a flag named.
+    pub fn duration(value: std::time::Duration) -> Self {
+        let seconds = value.as_secs_f64();
+        Self { text: format!("{seconds}s"), line: None, value: Meaning::Field(toml::Value::Float(seconds)) }
+    }
+
+    /// The test type, where it is one.
+    pub fn test_type(&self) -> Option<TestType> {
+        match self.value {
+            Meaning::TestType(test_type) => Some(test_type),
+            _ => None,
+        }
+    }
+
+    /// The device spec, where it is one.
+    pub fn device_spec(&self) -> Option<&str> {
+        match &self.value {
+            Meaning::Target(spec) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// The value of the workload's field, where it has one.
+    pub fn field(&self) -> Option<&toml::Value> {
+        match &self.value {
+            Meaning::Field(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Understands the value of an option.
+pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> Result<Setting, SpaceError> {
+    let (text, value) = match kind {
+        Kind::TestType => test_type(source, name, node)?,
+        Kind::Target => target(source, name, node)?,
+        Kind::Size => size(source, name, node)?,
+        Kind::Duration => duration(source, name, node)?,
+        Kind::Switch => switch(source, name, node)?,
+        Kind::Count => count(source, name, node)?,
+        Kind::Word(words) => word(source, name, node, words)?,
+        Kind::Distribution => distribution(source, name, node)?,
+        Kind::Split => split(source, name, node)?,
+    };
+    let setting = Setting { text, line: Some(node.line), value };
+    // The workload's own reader has the last word on ranges (a u8, a u32).
+    if let Meaning::Field(value) = &setting.value {
+        let one = toml::Table::from_iter([(name.to_owned(), value.clone())]);
+        if let Err(error) = toml::Value::Table(one).try_into::<Workload>() {
+            let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            return Err(source.bad_value(name, node, reason, ""));
+        }
+    }
+    Ok(setting)
+}
+
+type Read = Result<(String, Meaning), SpaceError>;
+
+fn field(text: String, value: impl Into<toml::Value>) -> (String, Meaning) {
+    (text, Meaning::Field(value.into()))
+}
+
+fn test_type(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let number = match node.value {
+        Value::Integer(n) => u8::try_from(n).ok(),
+        _ => None,
+    };
+    match number.map(TestType::try_from) {
+        Some(Ok(found)) => Ok((found.number().to_string(), Meaning::TestType(found))),
+        _ => Err(source.bad_value(
+            name,
+            node,
+            "the papers number their test types 1 to 14",
+            "write for instance [1, 2, 9, 10]",
+        )),
+    }
+}
+
+fn target(source: Source<'_>, name: &str, node: &Node) -> Read {
+    match &node.value {
+        Value::Text(spec) if !spec.trim().is_empty() => Ok((spec.clone(), Meaning::Target(spec.clone()))),
+        _ => Err(source.bad_value(
+            name,
+            node,
+            "is not a device spec",
+            "a path, \"file:PATH?size=4G\" or \"mem:4G\", in quotes",
+        )),
+    }
+}
+
+fn size(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let hint = "sizes are bytes (4096) or fio's spelling in quotes (\"4k\", \"1m\")";
+    let bytes = match &node.value {
+        Value::Integer(n) => u64::try_from(*n).map_err(|_| "is out of range".to_owned()),
+        Value::Text(text) => units::size(text).map_err(|e| e.to_string()),
+        _ => Err("is not a size".to_owned()),
+    };
+    let bytes = bytes.and_then(|n| i64::try_from(n).map_err(|_| "is out of range".to_owned()));
+    match bytes {
+        Ok(n) => Ok(field(units::bytes_short(n.unsigned_abs()), n)),
+        Err(reason) => Err(source.bad_value(name, node, reason, hint)),
+    }
+}
+
+fn duration(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let seconds = read_duration(node).map(|d| d.as_secs_f64());
+    match seconds {
+        Ok(seconds) => Ok(field(format!("{seconds}s"), seconds)),
+        Err(reason) => {
+            Err(source.bad_value(name, node, reason, "seconds (0.5) or with a unit in quotes (\"500ms\")"))
+        }
+    }
+}
+
+/// A duration as a number of seconds or with its unit.
+pub(super) fn read_duration(node: &Node) -> Result<std::time::Duration, String> {
+    let of_seconds =
+        |s: f64| std::time::Duration::try_from_secs_f64(s).map_err(|_| "is out of range".to_owned());
+    match &node.value {
+        Value::Integer(n) => of_seconds(*n as f64),
+        Value::Float(s) => of_seconds(*s),
+        Value::Text(text) => units::duration(text).map_err(|e| e.to_string()),
+        _ => Err("is not a duration".to_owned()),
+    }
+}
+
+fn switch(source: Source<'_>, name: &str, node: &Node) -> Read {
+    match node.value {
+        Value::Boolean(on) => Ok(field(u8::from(on).to_string(), on)),
+        Value::Integer(n @ (0 | 1)) => Ok(field(n.to_string(), n == 1)),
+        _ => {
+            Err(source.bad_value(name, node, "is neither on nor off", "write true or false, without quotes"))
+        }
+    }
+}
+
+fn count(source: Source<'_>, name: &str, node: &Node) -> Read {
+    match node.value {
+        Value::Integer(n) => match i64::try_from(n) {
+            Ok(n) if n >= 0 => Ok(field(n.to_string(), n)),
+            _ => Err(source.bad_value(name, node, "is out of range", "")),
+        },
+        _ => Err(source.bad_value(name, node, "is not a whole number", "write it without quotes")),
+    }
+}
+
+fn word(source: Source<'_>, name: &str, node: &Node, words: &'static [&'static str]) -> Read {
+    let typed = match &node.value {
+        Value::Text(typed) => typed.as_str(),
+        _ => {
+            return Err(source.bad_value(
+                name,
+                node,
+                "is not a word",
+                &format!("one of {}, in quotes", words.join(", ")),
+            ));
+        }
+    };
+    let canonical = match name {
+        "rw" => Rw::from_word(typed).map(Rw::word),
+        "ioengine" => IoEngine::from_word(typed).map(IoEngine::word),
+        _ => words.iter().copied().find(|known| *known == typed),
+    };
+    match canonical {
+        Some(canonical) => Ok(field(canonical.to_owned(), canonical)),
+        None => {
+            let hint = match names::nearest(typed, words.iter().copied()) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("one of {}", words.join(", ")),
+            };
+            Err(source.bad_value(name, node, "is not known", &hint))
+        }
+    }
+}
+
+fn distribution(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let hint = "\"random\", \"zipf:1.2\" or \"pareto:0.2\"";
+    let parsed = match &node.value {
+        Value::Text(text) if text == "random" => Some(RandomDistribution::Random),
+        Value::Text(text) => {
+            text.split_once(':').and_then(|(shape, parameter)| skewed(shape, parameter.parse().ok()?))
+        }
+        Value::Table(entries) => match entries.as_slice() {
+            [Entry { key, node: Node { value: Value::Float(parameter), .. }, .. }] => skewed(key, *parameter),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (shape, parameter) = match parsed {
+        Some(RandomDistribution::Random) => return Ok(field("random".to_owned(), "random")),
+        Some(RandomDistribution::Zipf(theta)) => ("zipf", theta),
+        Some(RandomDistribution::Pareto(h)) => ("pareto", h),
+        None => return Err(source.bad_value(name, node, "is no distribution", hint)),
+    };
+    let table = toml::Table::from_iter([(shape.to_owned(), toml::Value::Float(parameter))]);
+    Ok(field(format!("{shape}:{parameter}"), table))
+}
+
+fn skewed(shape: &str, parameter: f64) -> Option<RandomDistribution> {
+    match shape {
+        "zipf" => Some(RandomDistribution::Zipf(parameter)),
+        "pareto" => Some(RandomDistribution::Pareto(parameter)),
+        _ => None,
+    }
+}
+
+fn split(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let hint = "sizes and percentages as fio writes them: \"4k/60:64k/40\"";
+    let Value::Text(text) = &node.value else {
+        return Err(source.bad_value(name, node, "is not a list of sizes and shares", hint));
+    };
+    let part = |part: &str| -> Option<(i64, i64)> {
+        let (bs, percent) = part.split_once('/')?;
+        Some((i64::try_from(units::size(bs).ok()?).ok()?, i64::from(percent.parse::<u8>().ok()?)))
+    };
+    let Some(parts) = text.split(':').map(part).collect::<Option<Vec<_>>>() else {
+        return Err(source.bad_value(name, node, "is not a list of sizes and shares", hint));
+    };
+    let words: Vec<String> = parts
+        .iter()
+        .map(|(bs, percent)| format!("{}/{percent}", units::bytes_short(bs.unsigned_abs())))
+        .collect();
+    let shares: toml::value::Array = parts
+        .iter()
+        .map(|(bs, percent)| {
+            let entries = [("bs".to_owned(), (*bs).into()), ("percent".to_owned(), (*percent).into())];
+            toml::Value::Table(toml::Table::from_iter(entries))
+        })
+        .collect();
+    Ok(field(words.join(":"), shares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_workload_can_be_set_or_varied() {
+        let workload = serde_json::to_value(Workload::default()).unwrap();
+        let fields = workload.as_object().unwrap().keys().map(String::as_str);
+        // The name is the point's, made from its settings.
+        for field in fields.filter(|field| *field != "name") {
+            assert!(kind_of(field).is_some(), "{field} is missing from OPTIONS");
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_value_have_one_text() {
+        let read_one = |line: &str| {
+            let source = Source { origin: "t", text: line };
+            let entry = source.parse().unwrap().remove(0);
+            read(source, &entry.key, kind_of(&entry.key).unwrap(), &entry.node).map(|s| s.text)
+        };
+        for (line, text) in [
+            ("bs = 4096", "4k"),
+            ("bs = '4k'", "4k"),
+            ("bs = '0x1000'", "4k"),
+            ("runtime = '500ms'", "0.5s"),
+            ("runtime = 0.5", "0.5s"),
+            ("direct = 1", "1"),
+            ("direct = true", "1"),
+            ("rw = 'readwrite'", "rw"),
+            ("random_distribution = 'zipf:1.2'", "zipf:1.2"),
+            ("random_distribution = { zipf = 1.2 }", "zipf:1.2"),
+            ("bssplit = '4096/60:64k/40'", "4k/60:64k/40"),
+            ("test_type = 9", "9"),
+            ("iodepth = 1_000", "1000"),
+        ] {
+            assert_eq!(read_one(line).unwrap(), text, "{line}");
+        }
+        for line in [
+            "bs = '4x'",
+            "bs = -1",
+            "bs = 1.5",
+            "runtime = -1",
+            "runtime = true",
+            "direct = 2",
+            "rw = 'raed'",
+            "random_distribution = 'zipf'",
+            "bssplit = '4k'",
+            "test_type = 15",
+            "iodepth = '4'",
+            "rwmixread = 300",
+            "iodepth = 99999999999",
+            "bs = 1979-05-27",
+            "target = ''",
+        ] {
+            assert!(read_one(line).is_err(), "{line} must be refused");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Two sweeps compared.
+
+mod fake;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use fake::{Behaviour, Fakes, identity};
+use measure::WarningCode;
+use measure::stats::compare::Verdict;
+use sweep::diff::{Diff, diff};
+use sweep::run::{Quiet, Runner, begin};
+use sweep::space::Space;
+use sweep::store::Store;
+
+const SPACE: &str = "[sweep]\nname = 'ladder'\nseed = 3\n[space]\niodepth = [1, 4, 16, 64]";
+
+fn measure(directory: &Path, name: &str, space: &str, fakes: Fakes, hostname: &str) -> Store {
+    let path = directory.join(name);
+    let space = Space::parse(name, space).unwrap();
+    let mut identity = identity();
+    identity.machine.hostname = hostname.into();
+    let mut store = begin(&path, &space, &identity).unwrap().store;
+    Runner::new(&mut store, &identity, &mut fakes.clone(), &mut Quiet, &AtomicBool::new(false))
+        .run()
+        .unwrap();
+    drop(store);
+    Store::open_read_only(&path).unwrap()
+}
+
+fn faster(factor: f64) -> Fakes {
+    let fakes = Fakes::new();
+    fakes.world.lock().unwrap().speed = factor;
+    fakes
+}
+
+fn verdicts(diff: &Diff) -> Vec<Verdict> {
+    diff.points.iter().map(|p| p.bandwidth.verdict).collect()
+}
+
+#[test]
+fn equal_sweeps_do_not_differ_and_a_faster_one_is_better_with_an_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = measure(dir.path(), "a.db", SPACE, Fakes::new(), "node1");
+    let b = measure(dir.path(), "b.db", &SPACE.replace("seed = 3", "seed = 4"), Fakes::new(), "node1");
+    let same = diff(&a, &b).unwrap();
+    assert_eq!(verdicts(&same), [Verdict::NoDifference; 4], "{same}");
+    assert!(same.conditions.is_empty(), "{:?}", same.conditions);
+    let c = measure(dir.path(), "c.db", SPACE, faster(1.5), "node2");
+    let better = diff(&a, &c).unwrap();
+    assert_eq!(verdicts(&better), [Verdict::Better; 4], "{better}");
+    assert_eq!((better.better, better.worse), (4, 0));
+    for point in &better.points {
+        let interval = point.bandwidth.interval.unwrap();
+        assert!(interval.contains(1.5) || (point.bandwidth.ratio.unwrap() - 1.5).abs() < 0.05);
+        assert_eq!(point.bandwidth.baseline_samples, 5, "the first pass is set aside");
+        assert!(interval.low > 1.3 && interval.high < 1.7);
+    }
+    let changed: Vec<&str> = better.conditions.iter().map(|c| c.what.as_str()).collect();
+    assert_eq!(changed, ["host name"]);
+    assert_eq!(verdicts(&diff(&c, &a).unwrap()), [Verdict::Worse; 4]);
+    let text = better.to_string();
+    assert!(text.contains("iodepth=64") && text.contains("4 better, 0 worse"), "{text}");
+    assert!(serde_json::to_string(&better).unwrap().contains("flashwright.diff/1"));
+}
+
+#[test]
+fn points_are_matched_by_what_they_run_whatever_the_dimensions_are_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = measure(dir.path(), "a.db", SPACE, Fakes::new(), "node1");
+    let other = "[sweep]\nruntime = '0.25s'\n[base]\nrw = 'randread'\n[space]\nbs = ['4k', '8k']\niodepth = [16, 64, 128]";
+    let b = measure(dir.path(), "b.db", other, Fakes::new(), "node1");
+    let diff = diff(&a, &b).unwrap();
+    let pairs: Vec<_> = diff.points.iter().map(|p| (p.point_a, p.point_b)).collect();
+    assert_eq!(pairs, [(2, 0), (3, 1)]);
+    assert_eq!(diff.only_in_a, ["iodepth=1", "iodepth=4"]);
+    assert_eq!(diff.only_in_b.len(), 4);
+    let condition = &diff.points[0].conditions[0];
+    assert_eq!(
+        (condition.what.as_str(), condition.a.as_str(), condition.b.as_str()),
+        ("runtime", "0.5", "0.25")
+    );
+}
+
+#[test]
+fn a_test_type_and_its_workload_spelled_out_are_the_same_point() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = measure(dir.path(), "a.db", "[space]\ntest_type = [9, 10]", Fakes::new(), "node1");
+    let spelled = "[base]\nrw = 'randread'\nbs = 4096\n[space]\niodepth = [32]";
+    let b = measure(dir.path(), "b.db", spelled, Fakes::new(), "node1");
+    let diff = diff(&a, &b).unwrap();
+    assert_eq!((diff.points.len(), diff.only_in_a.len(), diff.only_in_b.len()), (1, 1, 0));
+}
+
+#[test]
+fn void_runs_take_no_part_and_too_few_passes_give_no_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = measure(dir.path(), "a.db", SPACE, Fakes::new(), "node1");
+    let void = Fakes::new().always("iodepth=4", Behaviour::Void(WarningCode::DirectBuffered));
+    let b = measure(dir.path(), "b.db", SPACE, void, "node1");
+    let diff = diff(&a, &b).unwrap();
+    assert_eq!(diff.points[1].bandwidth.candidate_samples, 0);
+    assert_eq!(diff.points[1].bandwidth.verdict, Verdict::NotEnoughData);
+    assert_eq!((diff.b.void, diff.not_enough_data), (6, 1));
+}
+
+#[test]
+fn an_incomplete_sweep_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = measure(dir.path(), "a.db", SPACE, Fakes::new(), "node1");
+    let failing = Fakes::new().always("iodepth=1", Behaviour::Fail);
+    let b = measure(dir.path(), "b.db", SPACE, failing, "node1");
+    let diff = diff(&a, &b).unwrap();
+    assert_eq!((diff.b.done, diff.b.planned), (18, 24));
+    assert!(diff.to_string().contains("incomplete: 18 of 24 runs"), "{diff}");
+}
