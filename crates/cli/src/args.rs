@@ -1,0 +1,154 @@
+//! The command line: verbs, and what stands in front of them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::args::BenchArgs;
+use crate::failure::Failure;
+use crate::sweep::args::SweepArgs;
+use crate::usage;
+
+const ABOUT: &str = "Find the fastest way to use the flash you have, then use it";
+
+const EXAMPLES: &str = "\
+Start here:
+  flashwright sweep      measure this directory's flash in three minutes; writes report.html
+  flashwright probe .    what is here, and what bears on measuring it
+  flashwright bench --rw=randread --bs=4k --iodepth=32 --target FILE
+
+Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 3 refused for safety,
+130 interrupted.
+`flashwright VERB --help` tells all of a verb.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "flashwright", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true, subcommand_value_name = "VERB")]
+#[command(subcommand_help_heading = "Verbs", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what is here: drives, topology, file systems, engines, limits
+    Probe(ProbeArgs),
+    /// Run one workload, a TOML workload or a fio job file
+    Bench(Box<BenchArgs>),
+    /// Measure a whole design space, clean the data, and say what to use
+    Sweep(Box<SweepArgs>),
+    /// Make a sweep's report again: HTML, Markdown, CSV or JSON
+    Report(ReportArgs),
+    /// Print the JSON Schemas of the documents that flashwright writes
+    Schema(SchemaArgs),
+}
+
+/// `flashwright probe`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashwright probe                 the machine and all its drives
+  flashwright probe /scratch        what /scratch stands on: file system, options, drives below
+  flashwright probe /dev/nvme0n1 --json")]
+pub struct ProbeArgs {
+    /// Files, directories or block devices to look at; the whole machine where none is named
+    #[arg(value_name = "PATH|DEV")]
+    pub paths: Vec<PathBuf>,
+    /// Print one JSON document (flashwright.probe/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --format the output's name decides, and HTML where it does not. HTML goes to report.html
+beside results.db unless --output says otherwise; the other formats go to standard output.
+
+Examples:
+  flashwright report results/                         make results/report.html again
+  flashwright report results/ --format md             a summary for a ticket
+  flashwright report results/ --output runs.csv       every run, for a spreadsheet")]
+pub struct ReportArgs {
+    /// A sweep's directory, or its results.db
+    #[arg(value_name = "DIR|results.db")]
+    pub sweep: PathBuf,
+    /// The form of the report
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<ReportFormat>,
+    /// Where it goes; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// The forms of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// One self-contained file that opens offline
+    Html,
+    /// Markdown, for a ticket or a wiki
+    Md,
+    /// Every run, for a spreadsheet
+    Csv,
+    /// The report itself (flashwright.report/1)
+    Json,
+}
+
+/// `flashwright schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// The document; all of them, in one object, where none is named
+    #[arg(value_enum, value_name = "DOCUMENT")]
+    pub document: Option<Document>,
+}
+
+/// The documents with a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Document {
+    /// One run's record, as results.db keeps it (flashwright.run/1)
+    Run,
+    /// `probe --json` (flashwright.probe/1)
+    Probe,
+    /// `bench --json` (flashwright.bench/1)
+    Bench,
+    /// `report --format json`, `sweep --json` and results.json (flashwright.report/1)
+    Report,
+    /// `sweep plan --json` (flashwright.plan/1)
+    Plan,
+    /// `sweep status --json` (flashwright.status/1)
+    Status,
+    /// `sweep diff --json` (flashwright.diff/1)
+    Diff,
+}
+
+/// What the command line came to.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Something to do.
+    Command(Box<Command>),
+    /// Help or version, which has been printed.
+    Answered,
+    /// Nothing that can be done.
+    Wrong(Failure),
+}
+
+/// Reads the command line.
+pub fn parse() -> Parsed {
+    match Cli::try_parse() {
+        Ok(cli) => Parsed::Command(Box::new(cli.command)),
+        Err(error) => usage::explain(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,77 @@
+//! `flashwright bench`: one workload, or the groups of a job file, run once and told.
+//!
+//! 1. [`request`]: from flags, a TOML file or a job file to groups of jobs, each with a target.
+//! 2. [`run`]: files that are to be made are made, then the groups run one after the other.
+//! 3. [`figures`], [`text`]: what came of it, for programs and for people; fio's forms come from
+//!    [`bench::fio::json`].
+
+pub mod args;
+pub mod figures;
+mod live;
+mod request;
+mod run;
+mod text;
+
+use bench::fio::json::{GlobalInfo, JobResult, document};
+
+use crate::failure::Failure;
+use crate::output::Sink;
+use crate::signals;
+use args::{BenchArgs, OutputFormat};
+use figures::BenchReport;
+use request::Request;
+
+pub use request::path_spec;
+use run::Run;
+
+/// Runs what the flags say.
+pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    let sink = Sink::of(args.output.as_deref())?;
+    let request = Request::read(args)?;
+    let stop = signals::stop_flag()?;
+    let run = run::run(&request, &stop, args.live)?;
+    if !run.done.is_empty() {
+        sink.write(&rendered(args.format(), &request, &run))?;
+    }
+    match run.failure {
+        Some(failure) => Err(failure),
+        None if run.interrupted => {
+            Err(Failure::interrupted("interrupted; the figures are of the time before"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn rendered(format: OutputFormat, request: &Request, run: &Run<'_>) -> String {
+    match format {
+        OutputFormat::Text => text::text(run),
+        OutputFormat::Json => json(&BenchReport::new(run)),
+        OutputFormat::FioJson => json(&fio(request, run, false)),
+        OutputFormat::FioJsonPlus => json(&fio(request, run, true)),
+    }
+}
+
+fn json(document: &impl serde::Serialize) -> String {
+    // Maps have string keys and floats are written as numbers or null, so there is nothing to fail.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Document {
+    let results: Vec<JobResult<'_>> = run
+        .done
+        .iter()
+        .map(|done| match &done.job.fio {
+            Some(job) => JobResult::of_job(job, &done.record),
+            None => JobResult::of_workload(&done.record),
+        })
+        .collect();
+    let info = GlobalInfo {
+        started_unix_ns: run.started_unix_ns,
+        finished_unix_ns: run.finished_unix_ns,
+        options: request.global_options.clone(),
+        plus,
+    };
+    document(&results, &info)
+}

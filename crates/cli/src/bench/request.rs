@@ -1,0 +1,241 @@
+//! What is to run, and where: from flags, from a workload in TOML, or from a fio job file.
+//!
+//! A workload from flags or TOML measures for a time: five seconds unless it says otherwise, over its region
+//! again and again. In a job file fio's own defaults hold, and what is in it stands alone: a flag that
+//! changes a workload beside it is refused, because nobody could say which of its jobs was meant.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bench::fio::JobFile;
+use measure::Workload;
+
+use super::args::BenchArgs;
+use crate::failure::Failure;
+
+/// How long to measure where nothing says.
+const RUNTIME: Duration = Duration::from_secs(5);
+
+/// What is to run.
+#[derive(Debug)]
+pub struct Request {
+    /// One after the other; the jobs of each at the same time.
+    pub groups: Vec<Vec<Job>>,
+    /// What the user gave up.
+    pub destroy: Vec<PathBuf>,
+    /// Measure reads of what was never written.
+    pub allow_unwritten: bool,
+    /// For fio's JSON: what stood in global sections.
+    pub global_options: Vec<(String, String)>,
+}
+
+/// A workload and its target.
+#[derive(Debug)]
+pub struct Job {
+    /// Its name, where it was given one.
+    pub name: String,
+    /// Device spec.
+    pub target: String,
+    /// What runs.
+    pub workload: Workload,
+    /// What to do about a target that is not there.
+    pub missing: Missing,
+    /// The job of a job file that it comes from.
+    pub fio: Option<Box<bench::fio::Job>>,
+}
+
+/// What to do about a target that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It is an error.
+    Refuse,
+    /// Make a file of so many bytes.
+    Make(u64),
+    /// Make it, and write all of it before the run: it is going to be read.
+    Lay(u64),
+}
+
+impl Request {
+    /// Reads flags and file.
+    pub fn read(args: &BenchArgs) -> Result<Self, Failure> {
+        let (groups, global_options) = match &args.file {
+            Some(path) if !is_toml(path) => read_job_file(args, path)?,
+            file => (vec![vec![read_workload(args, file.as_deref())?]], Vec::new()),
+        };
+        Ok(Self {
+            groups,
+            destroy: args.destroy.clone(),
+            allow_unwritten: args.allow_unwritten,
+            global_options,
+        })
+    }
+
+    /// All jobs.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.groups.iter().flatten()
+    }
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+type Groups = (Vec<Vec<Job>>, Vec<(String, String)>);
+
+fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Groups, Failure> {
+    let flag = args.workload.first_given().or(args.target.is_some().then_some("target"));
+    if let Some(flag) = flag {
+        let word = if flag == "target" { "filename" } else { flag };
+        return Err(Failure::invalid(format!("--{flag} cannot be combined with a job file"))
+            .hint(format!("write {word}=… in a section of {}, or under [global]", path.display())));
+    }
+    let file = JobFile::read(path)
+        .map_err(|error| Failure::of(sweep::error::Class::Invalid, &error).hint(error.hint()))?;
+    let groups = file.groups.into_iter().map(|group| group.jobs.into_iter().map(fio_job).collect()).collect();
+    Ok((groups, file.global_options))
+}
+
+fn fio_job(job: bench::fio::Job) -> Job {
+    let missing = match job.file_bytes() {
+        Some(bytes) if job.workload.rw.reads() => Missing::Lay(bytes),
+        Some(bytes) => Missing::Make(bytes),
+        None => Missing::Refuse,
+    };
+    Job {
+        name: job.name.clone(),
+        target: path_spec(&job.path),
+        workload: job.workload.clone(),
+        missing,
+        fio: Some(Box::new(job)),
+    }
+}
+
+/// A path as a device spec that means that path, whatever its name looks like.
+pub fn path_spec(path: &Path) -> String {
+    storage::spec::DeviceSpec::from(path).to_string()
+}
+
+fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> {
+    let mut written = match file {
+        Some(path) => Written::read(path)?,
+        None => Written::default(),
+    };
+    let workload = &mut written.workload;
+    args.workload.apply(workload);
+    let says_time_based = written.says_time_based || args.workload.time_based.is_some();
+    if !says_time_based {
+        workload.time_based = true;
+    }
+    // Told to end with its region, it needs no other end.
+    if workload.runtime.is_none() && workload.time_based {
+        workload.runtime = Some(RUNTIME);
+    }
+    workload.validate().map_err(|invalid| match file {
+        Some(path) if args.workload.first_given().is_none() => {
+            Failure::invalid(format!("{}: {invalid}", path.display())).hint(invalid.hint)
+        }
+        _ => Failure::from(invalid),
+    })?;
+    let Some(target) = args.target.clone().or(written.target) else {
+        return Err(Failure::invalid("flashwright bench needs --target")
+            .hint("name a file, a block device, file:PATH?size=4g or mem:4g: --target SPEC"));
+    };
+    let workload = written.workload;
+    let missing = match workload.size {
+        Some(size) if workload.rw.modifies() && !workload.rw.reads() => {
+            Missing::Make(workload.offset.saturating_add(size))
+        }
+        Some(size) if workload.rw.modifies() => Missing::Lay(workload.offset.saturating_add(size)),
+        _ => Missing::Refuse,
+    };
+    Ok(Job { name: workload.name.clone(), target, workload, missing, fio: None })
+}
+
+/// A workload as a TOML file has it.
+#[derive(Debug, Default)]
+struct Written {
+    workload: Workload,
+    target: Option<String>,
+    says_time_based: bool,
+}
+
+impl Written {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::invalid(format!("{}: cannot read the workload: {error}", path.display()))
+                .hint("check the path; a workload in TOML is for instance rw = \"randread\", bs = \"4k\"")
+        })?;
+        Self::parse(&text).map_err(|(offset, message)| {
+            let line = offset.map_or(1, |at| 1 + text[..at.min(text.len())].matches('\n').count());
+            Failure::invalid(format!("{}:{line}: {message}", path.display())).hint(
+                "a workload has target and the options of `flashwright bench --help`, without the hyphens",
+            )
+        })
+    }
+
+    /// The error is where, in bytes, and what.
+    fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
+        /// What stands in the file beside the workload's own options.
+        #[derive(serde::Deserialize)]
+        struct Beside {
+            target: Option<toml::Spanned<String>>,
+            time_based: Option<toml::Value>,
+        }
+        let told = |error: toml::de::Error| (error.span().map(|s| s.start), error.message().to_owned());
+        let beside: Beside = toml::from_str(text).map_err(told)?;
+        // A workload names no target, and refuses what it does not know; so the line is taken out, with
+        // blanks in its place, that later errors name the right line.
+        let mut rest = text.to_owned();
+        if let Some(target) = &beside.target {
+            let span = target.span();
+            let start = text[..span.start].rfind('\n').map_or(0, |at| at + 1);
+            let blanks: String =
+                text[start..span.end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+            rest.replace_range(start..span.end, &blanks);
+        }
+        let workload = toml::from_str(&rest).map_err(told)?;
+        Ok(Self {
+            workload,
+            target: beside.target.map(toml::Spanned::into_inner),
+            says_time_based: beside.time_based.is_some(),
+        })
+    }
+}
+
+/// What the user should know about a job before it runs.
+pub fn notes(request: &Request) -> Vec<String> {
+    let of = |job: &Job| job.fio.as_ref().map(|fio| fio.notes.clone()).unwrap_or_default();
+    let about = |job: &Job, note: String| format!("{}: {note}", job.name);
+    request.jobs().flat_map(|job| of(job).into_iter().map(|note| about(job, note))).collect()
+}
+
+/// An error with the job that it is about, where there are several.
+pub fn about(failure: Failure, job: &Job, of_several: bool) -> Failure {
+    if of_several { failure.about(format!("job '{}'", job.name)) } else { failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_toml_workload_may_name_its_target() {
+        let written = Written::parse(
+            "rw = \"randwrite\"\ntarget = \"mem:1g\" # here\nbs = \"64k\"\ntime_based = false\n",
+        )
+        .expect("reads");
+        assert_eq!(written.target.as_deref(), Some("mem:1g"));
+        assert_eq!(written.workload.bs, 65536);
+        assert!(written.says_time_based && !written.workload.time_based);
+    }
+
+    #[test]
+    fn errors_in_toml_keep_their_place() {
+        let text = "target = \"mem:1g\"\nrw = \"randread\"\niodeph = 4\n";
+        let (at, message) = Written::parse(text).unwrap_err();
+        assert_eq!(text[..at.expect("a place")].matches('\n').count(), 2);
+        assert!(message.contains("iodeph"), "{message}");
+        assert!(Written::parse("rw = ").is_err());
+        assert!(Written::parse("target = 5").is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! Makes what is to be made, runs the groups, and undoes what was only for the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bench::target::{BenchTarget, Problem, TargetOptions};
+use bench::{Progress, RunOptions, scratch};
+use measure::RunRecord;
+use storage::device::{self, DeviceSpec, OpenOptions};
+use sweep::store::now_unix_ns;
+
+use super::live;
+use super::request::{self, Job, Missing, Request};
+use crate::failure::Failure;
+use crate::{output, paint};
+
+/// What came of a request.
+#[derive(Debug)]
+pub struct Run<'r> {
+    /// The jobs that ran, in their order.
+    pub done: Vec<Done<'r>>,
+    /// Whether somebody asked to stop.
+    pub interrupted: bool,
+    /// Why it did not go on.
+    pub failure: Option<Failure>,
+    /// When it began, nanoseconds since 1970-01-01 UTC.
+    pub started_unix_ns: u64,
+    /// When it ended, likewise.
+    pub finished_unix_ns: u64,
+}
+
+/// A job that ran.
+#[derive(Debug)]
+pub struct Done<'r> {
+    /// What was asked.
+    pub job: &'r Job,
+    /// Number of its group, from 0.
+    pub group: usize,
+    /// What was seen.
+    pub record: RunRecord,
+}
+
+/// Runs a request. An error before anything ran is returned as such; one after that comes with what was
+/// measured until then.
+pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Result<Run<'r>, Failure> {
+    let live = live || output::is_watched();
+    for note in request::notes(request) {
+        output::tell(&format!("{} {note}\n", paint::warn("note:")));
+    }
+    let mut bench = Bench::prepare(request, stop, live)?;
+    let mut run = Run {
+        done: Vec::new(),
+        interrupted: false,
+        failure: None,
+        started_unix_ns: now_unix_ns(),
+        finished_unix_ns: 0,
+    };
+    for (number, group) in request.groups.iter().enumerate() {
+        match bench.group(group, request.jobs().count() > 1) {
+            Ok((records, interrupted)) => {
+                let done = group.iter().zip(records).map(|(job, record)| Done { job, group: number, record });
+                run.done.extend(done);
+                run.interrupted |= interrupted;
+            }
+            Err(failure) => run.failure = Some(failure),
+        }
+        if run.interrupted || run.failure.is_some() {
+            break;
+        }
+    }
+    run.finished_unix_ns = now_unix_ns();
+    Ok(run)
+}
+
+/// The targets of a request, open as long as it runs.
+struct Bench<'r> {
+    targets: BTreeMap<&'r str, BenchTarget>,
+    stop: &'r Arc<AtomicBool>,
+    live: bool,
+    /// Files that were made for jobs which want them gone afterwards.
+    unlink: Vec<PathBuf>,
+}
+
+impl Drop for Bench<'_> {
+    fn drop(&mut self) {
+        for path in &self.unlink {
+            // What cannot be removed is still the user's to remove; the figures stand.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl<'r> Bench<'r> {
+    fn prepare(request: &'r Request, stop: &'r Arc<AtomicBool>, live: bool) -> Result<Self, Failure> {
+        let mut bench = Self { targets: BTreeMap::new(), stop, live, unlink: Vec::new() };
+        let options = TargetOptions {
+            destroy: request.destroy.clone(),
+            allow_unwritten: request.allow_unwritten,
+            stop: Some(Arc::clone(stop)),
+        };
+        for job in request.jobs() {
+            if !bench.targets.contains_key(job.target.as_str()) {
+                bench.make(request, job)?;
+                bench.targets.insert(&job.target, BenchTarget::new(&job.target, options.clone())?);
+            }
+        }
+        Ok(bench)
+    }
+
+    /// Makes the target of `job` if it is a file that is not there.
+    fn make(&mut self, request: &Request, job: &Job) -> Result<(), Failure> {
+        let spec = DeviceSpec::parse(&job.target).map_err(Problem::from)?;
+        let Some((path, size, lay)) = to_be_made(request, job, &spec) else { return Ok(()) };
+        let spec = DeviceSpec::File { path: path.clone(), size: Some(size) };
+        let made = device::open(&spec, &OpenOptions { direct: false, ..OpenOptions::writing() });
+        let device = made.map_err(Problem::from)?;
+        let debris = Debris(Some(&path));
+        if job.fio.as_ref().is_some_and(|fio| fio.unlink) {
+            self.unlink.push(path.clone());
+        }
+        if lay {
+            self.lay(&path, size, &device)?;
+        }
+        if self.live {
+            output::tell(&format!(
+                "{} made {}, {}\n",
+                paint::dim("note:"),
+                path.display(),
+                units::bytes(size)
+            ));
+        }
+        debris.keep();
+        Ok(())
+    }
+
+    /// Writes a file that is going to be read.
+    fn lay(&self, path: &Path, size: u64, device: &Arc<dyn device::Device>) -> Result<(), Failure> {
+        let bar = crate::sweep::watch::laying(path, size, self.live);
+        let told = scratch::lay(device, size, self.stop, &|done, _| bar.set_position(done));
+        bar.finish_and_clear();
+        told.map_err(Problem::from)?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted("interrupted before anything was measured"));
+        }
+        Ok(())
+    }
+
+    /// Runs the jobs of a group at the same time.
+    fn group(&mut self, group: &[Job], of_several: bool) -> Result<(Vec<RunRecord>, bool), Failure> {
+        let mut jobs = Vec::new();
+        for job in group {
+            let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
+            let prepared = target.job(&job.workload);
+            let prepared = prepared.map_err(|p| request::about(self.told(p, job), job, of_several))?;
+            if job.fio.as_ref().is_some_and(|fio| fio.invalidate && !fio.workload.direct) {
+                invalidate(&*prepared.device).map_err(|f| request::about(f, job, of_several))?;
+            }
+            jobs.push(prepared);
+        }
+        let longest = group.iter().map(|job| job.workload.runtime).max().flatten();
+        let say = |progress: &Progress| live::say(progress, longest);
+        let options = RunOptions {
+            stop: Some(self.stop),
+            progress: self.live.then_some(&say as &dyn Fn(&Progress)),
+            pass: 1,
+        };
+        let outcome = bench::run::run(&jobs, options).map_err(|e| Failure::from(Problem::from(e)))?;
+        Ok((outcome.records, outcome.interrupted))
+    }
+
+    /// A problem with a hint that fits the flags at hand.
+    fn told(&self, problem: Problem, job: &Job) -> Failure {
+        let missing = matches!(&problem, Problem::Open(device::OpenError::Missing { .. }));
+        let hint = match (missing, job.workload.rw.modifies(), DeviceSpec::parse(&job.target)) {
+            (true, true, _) if job.workload.size.is_none() => {
+                Some("check the name; or give --size=1g to have it made with that size".to_owned())
+            }
+            (true, false, Ok(spec)) => spec.path().map(|path| {
+                let path = path.display();
+                format!("check the name; to make it: flashwright bench --rw=write --bs=1m --size=1g --time_based=0 --target {path}")
+            }),
+            _ => None,
+        };
+        Failure::from(problem).hint_if(hint)
+    }
+}
+
+/// Path and size of a file that is to be made, and whether it is to be written as well: the largest that any
+/// job wants of it.
+fn to_be_made(request: &Request, job: &Job, spec: &DeviceSpec) -> Option<(PathBuf, u64, bool)> {
+    let path = spec.path()?;
+    // `symlink_metadata`: a link to nowhere must not be followed to make a file there. And a misspelt
+    // device must not become a file among the devices.
+    if std::fs::symlink_metadata(path).is_ok() || path.starts_with("/dev") {
+        return None;
+    }
+    let sharing = || request.jobs().filter(|other| other.target == job.target);
+    let wanted = sharing().filter_map(|other| match (spec, other.missing) {
+        (DeviceSpec::File { size: Some(size), .. }, _) => {
+            let writes = other.workload.rw.modifies();
+            writes.then_some((*size, other.workload.rw.reads()))
+        }
+        (_, Missing::Make(size)) => Some((size, false)),
+        (_, Missing::Lay(size)) => Some((size, true)),
+        (_, Missing::Refuse) => None,
+    });
+    let (sizes, lays): (Vec<u64>, BTreeSet<bool>) = wanted.unzip();
+    Some((path.to_owned(), sizes.into_iter().max()?, lays.contains(&true)))
+}
+
+/// A file that is removed unless it is kept.
+struct Debris<'a>(Option<&'a Path>);
+
+impl Debris<'_> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Debris<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            // The error that brought us here is the one to report.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Drops a file's pages from the page cache, as fio does before a buffered job.
+fn invalidate(device: &dyn device::Device) -> Result<(), Failure> {
+    storage::cache::drop_cached(device.fd()).map_err(|error| {
+        Failure::failed(format!("{}: cannot drop its pages from the cache: {error}", device.spec()))
+    })
+}

@@ -1,0 +1,167 @@
+//! What went wrong, as the user is told: one line, a hint, an exit code.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use bench::target::{Problem, ProblemClass};
+use measure::workload::InvalidWorkload;
+use sweep::error::Class;
+use sweep::run::RunError;
+use sweep::space::SpaceError;
+use sweep::store::StoreError;
+
+use crate::paint;
+
+/// The end of a command that did not do what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    class: Class,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    fn new(class: Class, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), hint: None }
+    }
+
+    /// The work failed: exit code 1.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Class::Failed, message)
+    }
+
+    /// The request was wrong: exit code 2.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Class::Invalid, message)
+    }
+
+    /// Somebody asked to stop: exit code 130.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Class::Interrupted, message)
+    }
+
+    /// An error with all its causes.
+    pub fn of(class: Class, error: &dyn Error) -> Self {
+        Self::new(class, chain(error))
+    }
+
+    /// An operation of the system on a path that failed: exit code 1.
+    pub fn io(path: &Path, operation: &str, error: &io::Error) -> Self {
+        Self::failed(format!("{}: cannot {operation}: {error}", path.display()))
+    }
+
+    /// With what to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With what to do about it, if there is something; otherwise the hint that is there stays.
+    pub fn hint_if(self, hint: Option<impl Into<String>>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
+    /// With what it is about in front: the job, the target.
+    pub fn about(mut self, what: impl Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// Prints it, and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut text = format!("{}: {}\n", paint::bad("error"), line(&self.message));
+        if let Some(hint) = &self.hint {
+            text += &format!("{}: {}\n", paint::good("hint"), line(hint));
+        }
+        crate::output::tell(&text);
+        ExitCode::from(self.class.exit_code())
+    }
+}
+
+/// An error and its causes in one line. A cause that the line already ends with, because an outer error
+/// passed it on or spelled it out, is not said twice.
+pub fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !line.ends_with(&words) {
+            line = format!("{line}: {words}");
+        }
+        next = cause.source();
+    }
+    line
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let class = match problem.class() {
+            ProblemClass::Invalid => Class::Invalid,
+            ProblemClass::Refused => Class::Refused,
+            ProblemClass::Failed => Class::Failed,
+        };
+        Self::of(class, &problem).hint_if(problem.hint())
+    }
+}
+
+impl From<SpaceError> for Failure {
+    fn from(error: SpaceError) -> Self {
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        // Why, and what to do about it, is known to the device that refused.
+        let mut cause: Option<&(dyn Error + 'static)> = error.source();
+        while let Some(inner) = cause {
+            if let Some(problem) = inner.downcast_ref::<Problem>() {
+                return Self::of(error.class(), problem).hint_if(problem.hint());
+            }
+            cause = inner.source();
+        }
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+/// A contradiction among flags.
+impl From<InvalidWorkload> for Failure {
+    fn from(invalid: InvalidWorkload) -> Self {
+        Self::invalid(format!("--{invalid}")).hint(invalid.hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] Passing);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("inner")]
+    struct Passing(#[source] Spelled);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("inner")]
+    struct Spelled;
+
+    #[test]
+    fn causes_are_said_once_each() {
+        assert_eq!(chain(&Outer(Passing(Spelled))), "outer: inner");
+    }
+}

@@ -1,0 +1,50 @@
+//! The binary `flashwright`: parse, validate, run, report.
+//!
+//! Each verb is a module that turns its flags into a request, hands it to the library that does the work,
+//! and prints what came of it. Three rules hold for all of them:
+//!
+//! 1. Standard output carries results and nothing else; with `--json`, exactly one document. Everything
+//!    said along the way goes to standard error, and only where somebody watches.
+//! 2. What cannot be done is said in one line, `error: …`, with a second one, `hint: …`, where there is
+//!    something to do about it ([`failure`]).
+//! 3. The exit code tells 0 done, 1 failed, 2 wrong request, 3 refused for safety, 130 interrupted.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod failure;
+mod output;
+mod paint;
+mod probe;
+mod report;
+mod schema;
+mod signals;
+mod sweep;
+mod usage;
+mod values;
+
+use std::process::ExitCode;
+
+use args::{Command, Parsed};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    match args::parse() {
+        Parsed::Command(command) => match run(*command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(),
+        },
+        Parsed::Answered => ExitCode::SUCCESS,
+        Parsed::Wrong(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Probe(args) => probe::probe(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Schema(args) => schema::schema(&args),
+    }
+}

@@ -1,0 +1,131 @@
+//! Where results go: standard output, or a file that is whole or not there.
+//!
+//! A reader that has had enough (`flashwright … | head`) is no failure: what is left is not wanted. A file is
+//! written beside its place and renamed into it, so that a full disk or an interruption leaves neither half
+//! a document nor a lost earlier one.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Writes results to standard output; colours are dropped where it is no terminal, and under `NO_COLOR`.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says something beside the results, on standard error.
+pub fn tell(text: &str) {
+    let mut err = anstream::stderr().lock();
+    // Nobody is left to be told that this failed.
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+/// Whether somebody watches standard error.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Columns of the terminal; of a generous page where there is none, so that nothing is cut from a file.
+pub fn width() -> usize {
+    let columns = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok().filter(|c| *c > 0);
+    let terminal = || terminal_size::terminal_size().map(|(terminal_size::Width(w), _)| usize::from(w));
+    if io::stdout().is_terminal() {
+        terminal().or_else(columns).unwrap_or(100)
+    } else {
+        columns().unwrap_or(160)
+    }
+}
+
+/// Where a command's document goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sink {
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
+
+impl Sink {
+    /// The sink that `--output` names; `-` and nothing are standard output. Looked at before the work
+    /// starts, so that an hour's measurement does not end at a misspelt directory.
+    pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Stdout) };
+        if path.is_dir() {
+            return Err(Failure::invalid(format!("--output={}: is a directory", path.display()))
+                .hint("name a file in it"));
+        }
+        let folder = folder(path);
+        if !folder.is_dir() {
+            return Err(Failure::invalid(format!(
+                "--output={}: there is no directory {}",
+                path.display(),
+                folder.display()
+            ))
+            .hint("make it first, or name another file"));
+        }
+        Ok(Self::File(path.to_owned()))
+    }
+
+    /// Writes the document.
+    pub fn write(&self, text: &str) -> Result<(), Failure> {
+        match self {
+            Self::Stdout => print(text),
+            Self::File(path) => write_file(path, &anstream::adapter::strip_str(text).to_string()),
+        }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Puts a whole file into its place.
+pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    // A device, a FIFO or a symbolic link is written through, not replaced.
+    let plain = std::fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
+    let result = if plain { replace(path, text) } else { std::fs::write(path, text) };
+    result.map_err(|error| Failure::io(path, "write it", &error))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = folder(path).join(format!(".{name}.{}", std::process::id()));
+    let written = std::fs::File::create(&beside).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.and_then(|()| std::fs::rename(&beside, path)).inspect_err(|_| {
+        // The error to report is the first one.
+        let _ = std::fs::remove_file(&beside);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("report.html");
+        write_file(&path, "old").expect("writes");
+        write_file(&path, "new").expect("writes");
+        assert_eq!(std::fs::read_to_string(&path).expect("reads"), "new");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_is_refused_before_the_work() {
+        let folder = tempfile::tempdir().expect("a directory");
+        assert!(Sink::of(Some(folder.path())).is_err());
+        assert!(Sink::of(Some(&folder.path().join("no/such/file"))).is_err());
+        assert_eq!(Sink::of(Some(Path::new("-"))).expect("is one"), Sink::Stdout);
+    }
+}

@@ -1,0 +1,45 @@
+//! `flashwright report`: a sweep's report, made again from its results.
+
+use std::path::{Path, PathBuf};
+
+use sweep::report::{csv, html, json, markdown};
+use sweep::store::Store;
+
+use crate::args::{ReportArgs, ReportFormat};
+use crate::failure::Failure;
+use crate::output::{self, Sink};
+use crate::sweep::loaded;
+
+/// Makes a report.
+pub fn report(args: &ReportArgs) -> Result<(), Failure> {
+    let format = args.format.or_else(|| by_name(args.output.as_deref())).unwrap_or(ReportFormat::Html);
+    let sink = Sink::of(args.output.as_deref())?;
+    let store = Store::open_read_only(&args.sweep)?;
+    let report = loaded(&store)?;
+    let text = match format {
+        ReportFormat::Html => html(&report),
+        ReportFormat::Md => markdown(&report),
+        ReportFormat::Csv => csv(&report),
+        ReportFormat::Json => json(&report),
+    };
+    match (&args.output, format) {
+        (None, ReportFormat::Html) => {
+            let path = store.path().with_file_name("report.html");
+            output::write_file(&path, &text)?;
+            output::print(&format!("{}\n", path.display()))
+        }
+        _ => sink.write(&text),
+    }
+}
+
+/// The form that a file's name asks for.
+fn by_name(path: Option<&Path>) -> Option<ReportFormat> {
+    let extension = PathBuf::from(path?).extension()?.to_str()?.to_ascii_lowercase();
+    match extension.as_str() {
+        "html" | "htm" => Some(ReportFormat::Html),
+        "md" | "markdown" => Some(ReportFormat::Md),
+        "csv" => Some(ReportFormat::Csv),
+        "json" => Some(ReportFormat::Json),
+        _ => None,
+    }
+}

@@ -1,0 +1,39 @@
+//! `flashwright schema`: what the documents look like, generated from the types that write them.
+
+use clap::ValueEnum;
+use schemars::schema_for;
+use serde_json::{Map, Value};
+
+use crate::args::{Document, SchemaArgs};
+use crate::bench::figures::BenchReport;
+use crate::failure::Failure;
+use crate::output;
+use crate::sweep::plan::PlanDocument;
+
+/// Prints one schema, or all of them by name.
+pub fn schema(args: &SchemaArgs) -> Result<(), Failure> {
+    let value = match args.document {
+        Some(document) => of(document),
+        None => Value::Object(
+            Document::value_variants().iter().map(|d| (name(*d), of(*d))).collect::<Map<_, _>>(),
+        ),
+    };
+    output::print(&format!("{value:#}\n"))
+}
+
+fn name(document: Document) -> String {
+    document.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn of(document: Document) -> Value {
+    let schema = match document {
+        Document::Run => schema_for!(measure::RunRecord),
+        Document::Probe => schema_for!(storage::survey::Survey),
+        Document::Bench => schema_for!(BenchReport),
+        Document::Report => schema_for!(sweep::report::Report),
+        Document::Plan => schema_for!(PlanDocument),
+        Document::Status => schema_for!(sweep::status::Status),
+        Document::Diff => schema_for!(sweep::diff::Diff),
+    };
+    schema.to_value()
+}

@@ -1,0 +1,153 @@
+//! The flags of `sweep` and of what belongs to it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::values;
+
+const EXAMPLES: &str = "\
+Examples:
+  flashwright sweep                      the papers' fourteen test types, here, in three minutes
+  flashwright sweep --target /scratch    the same on the file system of /scratch
+  flashwright sweep examples/depth.toml --target /dev/nvme1n1 --destroy /dev/nvme1n1
+  flashwright sweep plan examples/dash14.toml
+
+Without --target a scratch file is laid in the current directory; it has no name and vanishes at
+the end, however that comes. A space is a TOML file; examples/ has some, and docs/sweep.md
+tells all keys.";
+
+/// `flashwright sweep`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(subcommand_value_name = "WHAT", subcommand_help_heading = "Besides running one")]
+pub struct SweepArgs {
+    #[command(subcommand)]
+    pub command: Option<SweepCommand>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What can be done with sweeps.
+#[derive(Debug, Subcommand)]
+pub enum SweepCommand {
+    /// Run a sweep; the same as without the word
+    Run(RunArgs),
+    /// Show what a sweep would run, and how long it would take; touches nothing
+    Plan(PlanArgs),
+    /// Go on with a sweep that was interrupted or killed
+    Resume(ResumeArgs),
+    /// Tell how far a sweep is, also while it runs
+    Status(StatusArgs),
+    /// Compare two sweeps point by point
+    Diff(DiffArgs),
+}
+
+/// What replaces the space file's words.
+#[derive(Debug, Clone, Args)]
+pub struct OverrideArgs {
+    /// What to measure: a directory (a scratch file is laid there), a file, a block device, file:PATH?size=4g
+    /// or mem:4g; several are compared [default: a scratch file in the current directory]
+    #[arg(long, value_name = "SPEC")]
+    pub target: Vec<String>,
+    /// How long each run measures
+    #[arg(long, value_parser = values::positive_duration, value_name = "TIME")]
+    pub runtime: Option<Duration>,
+    /// How long each run goes on before it measures
+    #[arg(long = "ramp_time", alias = "ramp-time", value_parser = values::duration, value_name = "TIME")]
+    pub ramp_time: Option<Duration>,
+    /// How often each point is measured
+    #[arg(long, value_parser = values::whole::<u32>, value_name = "N")]
+    pub passes: Option<u32>,
+    /// Bytes of each target that are used, and of the scratch file
+    /// [default: all; for the scratch file by memory, free space and speed]
+    #[arg(long, value_parser = values::positive_size, value_name = "SIZE")]
+    pub size: Option<u64>,
+    /// Seed of the order and of all offsets [default: drawn, and recorded]
+    #[arg(long, value_parser = values::whole::<u64>, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// What a user allows.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PermitArgs {
+    /// A device or file whose contents may be lost; may be given several times
+    #[arg(long, value_name = "DEV")]
+    pub destroy: Vec<PathBuf>,
+    /// Measure reads of holes and unwritten extents, which the kernel answers from nothing
+    #[arg(long, alias = "allow_unwritten")]
+    pub allow_unwritten: bool,
+}
+
+/// `flashwright sweep` itself.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// The design space [default: the papers' fourteen test types, six passes]
+    #[arg(value_name = "SPACE.toml")]
+    pub space: Option<PathBuf>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
+    #[command(flatten)]
+    pub permits: PermitArgs,
+    /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print the report as one JSON document (flashwright.report/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep plan`.
+#[derive(Debug, Clone, Args)]
+pub struct PlanArgs {
+    /// The design space [default: the papers' fourteen test types, six passes]
+    #[arg(value_name = "SPACE.toml")]
+    pub space: Option<PathBuf>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
+    /// Print one JSON document (flashwright.plan/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep resume`.
+#[derive(Debug, Clone, Args)]
+pub struct ResumeArgs {
+    /// A sweep's directory, or its results.db
+    #[arg(value_name = "DIR")]
+    pub sweep: PathBuf,
+    #[command(flatten)]
+    pub permits: PermitArgs,
+    /// Go on here with a sweep that was begun on another machine
+    #[arg(long, alias = "allow_other_machine")]
+    pub allow_other_machine: bool,
+    /// Print the report as one JSON document (flashwright.report/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// A sweep's directory, or its results.db
+    #[arg(value_name = "DIR")]
+    pub sweep: PathBuf,
+    /// Print one JSON document (flashwright.status/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep diff`.
+#[derive(Debug, Clone, Args)]
+pub struct DiffArgs {
+    /// The baseline: a sweep's directory, or its results.db
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// What is compared with it
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// Print one JSON document (flashwright.diff/1)
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,30 @@
+//! `flashwright sweep status` and `flashwright sweep diff`.
+
+use serde::Serialize;
+use sweep::diff::diff as compare;
+use sweep::status::Status;
+use sweep::store::Store;
+
+use super::args::{DiffArgs, StatusArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Tells how far a sweep is.
+pub fn status(args: &StatusArgs) -> Result<(), Failure> {
+    show(&Status::read(&args.sweep)?, args.json)
+}
+
+/// Tells what changed between two sweeps.
+pub fn diff(args: &DiffArgs) -> Result<(), Failure> {
+    let (a, b) = (Store::open_read_only(&args.a)?, Store::open_read_only(&args.b)?);
+    show(&compare(&a, &b)?, args.json)
+}
+
+fn show(document: &(impl Serialize + std::fmt::Display), json: bool) -> Result<(), Failure> {
+    let text = if json {
+        format!("{}\n", serde_json::to_string_pretty(document).unwrap_or_default())
+    } else {
+        document.to_string()
+    };
+    output::print(&text)
+}

@@ -1,0 +1,36 @@
+//! `flashwright sweep`: a design space, measured and judged.
+//!
+//! A sweep goes through these steps, and a resumption through all but the first:
+//!
+//! 1. [`request`]: space and flags become a plan; every target is looked at before anything is touched.
+//! 2. [`session`]: the results file is made *first*, so that whatever happens from then on can be resumed.
+//! 3. [`targets`]: scratch files are laid, and targets opened as points need them.
+//! 4. The library runs what is missing; [`watch`] shows how it goes.
+//! 5. [`outcome`]: results.json and report.html are written beside results.db, also after Ctrl-C, and the
+//!    gist is printed.
+
+pub mod args;
+mod inspect;
+mod outcome;
+pub mod plan;
+mod request;
+mod session;
+mod targets;
+pub mod watch;
+
+use crate::failure::Failure;
+use args::{SweepArgs, SweepCommand};
+
+pub use outcome::loaded;
+
+/// Does what the flags say.
+pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
+    match &args.command {
+        None => session::start(&args.run),
+        Some(SweepCommand::Run(args)) => session::start(args),
+        Some(SweepCommand::Plan(args)) => plan::plan(args),
+        Some(SweepCommand::Resume(args)) => session::resume(args),
+        Some(SweepCommand::Status(args)) => inspect::status(args),
+        Some(SweepCommand::Diff(args)) => inspect::diff(args),
+    }
+}

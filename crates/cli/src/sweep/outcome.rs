@@ -1,0 +1,64 @@
+//! What a session leaves: results.json, report.html, and the gist on standard output.
+
+use std::path::Path;
+
+use sweep::analysis::{LoadError, load};
+use sweep::error::Class;
+use sweep::report::{Report, html, json, table};
+use sweep::run::{Ended, Outcome};
+use sweep::store::Store;
+
+use super::session::Session;
+use crate::failure::Failure;
+use crate::{output, paint};
+
+/// The report for people.
+pub const HTML: &str = "report.html";
+/// The report for programs.
+pub const JSON: &str = "results.json";
+
+/// The report of a results file.
+pub fn loaded(store: &Store) -> Result<Report, Failure> {
+    let told = |error: LoadError| match error {
+        LoadError::Store(error) => error.into(),
+        LoadError::Analysis(_) => Failure::of(Class::Failed, &error).about(store.path().display()),
+    };
+    let data = load(store).map_err(told)?;
+    Report::new(&data).map_err(|error| told(error.into()))
+}
+
+/// Writes the reports and prints the gist.
+pub fn report(session: &Session<'_>, store: &Store, outcome: Option<&Outcome>) -> Result<(), Failure> {
+    if outcome.is_some_and(|outcome| outcome.completeness.done == 0) {
+        return Ok(());
+    }
+    let report = loaded(store)?;
+    let document = json(&report);
+    let beside = |name: &str| session.folder.join(name);
+    output::write_file(&beside(JSON), &document)?;
+    output::write_file(&beside(HTML), &html(&report))?;
+    if session.json {
+        return output::print(&document);
+    }
+    let mut text = String::new();
+    // Of half a sweep nothing is concluded, and whoever stopped it knows that it is half.
+    if outcome.is_none_or(|outcome| outcome.ended != Ended::Interrupted) {
+        for line in table(&report, output::width()) {
+            text += paint::line(&line).trim_end();
+            text.push('\n');
+        }
+        text.insert(0, '\n');
+    }
+    text += &format!("\n{} {}\n", paint::dim("report"), paint::title(&shown(&beside(HTML))));
+    text += &format!("{}   {}, {}\n", paint::dim("data"), shown(store.path()), shown(&beside(JSON)));
+    output::print(&text)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Prints the report as JSON.
+pub fn print_json(store: &Store) -> Result<(), Failure> {
+    output::print(&json(&loaded(store)?))
+}

@@ -1,0 +1,348 @@
+//! A session: from the results file to the report. Starting a sweep and going on with one differ in where the
+//! results file comes from, and in nothing else.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bench::observe::host::host_facts;
+use storage::survey::Host;
+use storage::sysfs::Sysfs;
+use sweep::run::{Ended, Identity, Outcome, Runner, begin};
+use sweep::space::Space;
+use sweep::store::{self, Machine, Store, StoreError, locate};
+
+use super::args::{PermitArgs, ResumeArgs, RunArgs};
+use super::targets::{Place, Targets, current_directory};
+use super::watch::Watch;
+use super::{outcome, plan, request};
+use crate::failure::Failure;
+use crate::{output, paint, signals};
+
+/// Kept with the results: where the sweep's own scratch file goes.
+const NOTE_HERE: &str = "scratch directory";
+
+/// Where a session works, and what it prints.
+#[derive(Debug)]
+pub struct Session<'a> {
+    /// The directory of results.db.
+    pub folder: PathBuf,
+    /// What the user allows.
+    pub permits: &'a PermitArgs,
+    /// Whether the report goes to standard output as JSON instead of its gist as text.
+    pub json: bool,
+}
+
+/// Starts a sweep.
+pub fn start(args: &RunArgs) -> Result<(), Failure> {
+    let space = request::space(args.space.as_deref(), &args.overrides)?;
+    let here = current_directory()?;
+    for spec in request::targets(&space.points) {
+        request::kind(spec, &here)?;
+    }
+    let stop = signals::stop_flag()?;
+    let folder = args.output.clone().unwrap_or_else(default_folder);
+    let made = make_folder(&folder)?;
+    let session = Session { folder, permits: &args.permits, json: args.json };
+    let result = session.first(&space, &here, &stop);
+    if let Err(Early::BeforeAnything(_)) = &result {
+        session.remove_debris(made);
+    }
+    result.map_err(Early::into_failure)
+}
+
+/// Goes on with a sweep.
+pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
+    let path = locate(&args.sweep);
+    let mut store = Store::open(&path)?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+    let session = Session { folder, permits: &args.permits, json: args.json };
+    if store.missing_steps()?.is_empty() && session.has_reports() {
+        return session.nothing_to_do(&store);
+    }
+    let stop = signals::stop_flag()?;
+    let here = store.notes()?.get(NOTE_HERE).map(PathBuf::from);
+    let here = here.map_or_else(current_directory, Ok)?;
+    let identity = Identity { allow_other_machine: args.allow_other_machine, ..identity() };
+    let all = store.completeness()?;
+    let header =
+        format!("{}: {} of {} runs are there\n", paint::title(&store.meta()?.name), all.done, all.planned);
+    session.go(&mut store, &identity, &here, &stop, &header).map_err(Early::into_failure)
+}
+
+/// A failure, and whether anything of use was stored before.
+enum Early {
+    /// Nothing was measured and nothing is to be kept.
+    BeforeAnything(Failure),
+    /// What was measured stays.
+    Later(Failure),
+}
+
+impl Early {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::BeforeAnything(failure) | Self::Later(failure) => failure,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Makes the results file and runs.
+    fn first(&self, space: &Space, here: &Path, stop: &Arc<AtomicBool>) -> Result<(), Early> {
+        let path = self.folder.join(store::FILE_NAME);
+        // Whoever names the directory of another sweep must neither lose it nor add to it.
+        match Store::open_read_only(&path) {
+            Ok(_) => return Err(Early::Later(self.refuse_existing(&path))),
+            Err(StoreError::Missing { .. } | StoreError::Unbegun { .. }) => {}
+            Err(error) => return Err(Early::Later(error.into())),
+        }
+        let identity = identity();
+        let begun = begin(&path, space, &identity).map_err(|error| match error {
+            // Somebody else began one here just now; it is not ours to take away.
+            StoreError::Exists { .. } | StoreError::Locked { .. } | StoreError::OtherPlan { .. } => {
+                Early::Later(error.into())
+            }
+            _ => Early::BeforeAnything(error.into()),
+        })?;
+        if begun.resumed {
+            return Err(Early::Later(self.refuse_existing(&path)));
+        }
+        let mut store = begun.store;
+        store
+            .set_note(NOTE_HERE, &here.display().to_string())
+            .map_err(|e| Early::BeforeAnything(e.into()))?;
+        let header = format!("{}: {}\n", paint::title(&space.name), plan::gist(space));
+        self.go(&mut store, &identity, here, stop, &header)
+    }
+
+    fn refuse_existing(&self, path: &Path) -> Failure {
+        let folder = self.folder.display();
+        Failure::from(StoreError::Exists { path: path.to_owned() })
+            .hint(format!("flashwright sweep resume {folder} goes on with it; or choose another --output"))
+    }
+
+    /// Lays what is to be laid, runs what is missing, and reports.
+    fn go(
+        &self,
+        store: &mut Store,
+        identity: &Identity,
+        here: &Path,
+        stop: &Arc<AtomicBool>,
+        header: &str,
+    ) -> Result<(), Early> {
+        let missing = store.missing_steps().map_err(later)?;
+        let outcome = if missing.is_empty() {
+            None
+        } else {
+            let points = store.points().map_err(later)?;
+            let place = Place { permits: self.permits, here, stop };
+            let mut targets =
+                Targets::prepare(&points, store, &place).map_err(|f| self.early(store, f, stop))?;
+            if !self.json {
+                output::print(&format!("{header}{}", targets.said)).map_err(Early::Later)?;
+            }
+            let mut watch = Watch::new();
+            let result = Runner::new(store, identity, &mut targets, &mut watch, stop).run();
+            watch.end();
+            Some(result.map_err(|error| self.early(store, error.into(), stop))?)
+        };
+        outcome::report(self, store, outcome.as_ref()).map_err(Early::Later)?;
+        self.conclude(store, outcome.as_ref()).map_err(Early::Later)
+    }
+
+    /// Sorts a failure by whether there is anything to keep. What was interrupted is always kept: it was
+    /// wanted.
+    fn early(&self, store: &Store, failure: Failure, stop: &AtomicBool) -> Early {
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Early::Later(failure.hint(self.resume_hint()));
+        }
+        match store.completeness() {
+            Ok(c) if c.done == 0 && c.controls_done == 0 && store.failures().is_ok_and(|f| f.is_empty()) => {
+                Early::BeforeAnything(failure)
+            }
+            _ => Early::Later(failure),
+        }
+    }
+
+    /// The exit code and the last words.
+    fn conclude(&self, store: &Store, outcome: Option<&Outcome>) -> Result<(), Failure> {
+        let Some(outcome) = outcome else { return Ok(()) };
+        let (done, planned) = (outcome.completeness.done, outcome.completeness.planned);
+        let failed = || {
+            let points = store.points().unwrap_or_default();
+            let mut failures = outcome.failures.iter().map(|(id, error)| {
+                points.get(*id as usize).map_or_else(|| error.clone(), |p| format!("{}: {error}", p.label()))
+            });
+            let first = failures.next().unwrap_or_default();
+            match failures.count() {
+                0 => first,
+                more => format!(
+                    "{first}; and {more} points more, see `flashwright sweep status {}`",
+                    self.folder.display()
+                ),
+            }
+        };
+        match outcome.ended {
+            Ended::Complete => Ok(()),
+            Ended::Interrupted => Err(Failure::interrupted(format!(
+                "interrupted after {done} of {planned} runs; all of them are kept"
+            ))
+            .hint(self.resume_hint())),
+            Ended::Incomplete => Err(Failure::failed(format!(
+                "{} of {planned} runs gave no record: {}",
+                planned - done,
+                failed()
+            ))
+            .hint(self.resume_hint())),
+            Ended::GaveUp => Err(Failure::failed(format!(
+                "gave up after several failures in a row, with {done} of {planned} runs done: {}",
+                failed()
+            ))
+            .hint(self.resume_hint())),
+        }
+    }
+
+    fn resume_hint(&self) -> String {
+        let mut command =
+            format!("flashwright sweep resume {}", shell_word(&self.folder.display().to_string()));
+        for device in &self.permits.destroy {
+            command += &format!(" --destroy {}", shell_word(&device.display().to_string()));
+        }
+        if self.permits.allow_unwritten {
+            command += " --allow-unwritten";
+        }
+        format!("`{command}` goes on where this stopped")
+    }
+
+    fn has_reports(&self) -> bool {
+        [outcome::HTML, outcome::JSON].iter().all(|name| self.folder.join(name).is_file())
+    }
+
+    fn nothing_to_do(&self, store: &Store) -> Result<(), Failure> {
+        if self.json {
+            return outcome::print_json(store);
+        }
+        let all = store.completeness()?;
+        output::print(&format!(
+            "complete, {} of {} runs; nothing to do. The report is {}\n",
+            all.done,
+            all.planned,
+            self.folder.join(outcome::HTML).display()
+        ))
+    }
+
+    /// Takes away what a session made that measured nothing.
+    fn remove_debris(&self, made: Vec<PathBuf>) {
+        // What cannot be removed does no harm; the failure to report is the one that led here.
+        let _ = std::fs::remove_file(self.folder.join(store::FILE_NAME));
+        for folder in made {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+fn later(error: StoreError) -> Early {
+    Early::Later(error.into())
+}
+
+fn identity() -> Identity {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Identity {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: Machine { hostname: name.trim().to_owned(), host: host_facts(&Host::read(&Sysfs::host())) },
+        allow_other_machine: false,
+    }
+}
+
+/// `flashwright-results-2026-11-20T18-20-31Z`: in order of time when listed, and without a character that a
+/// shell or a file system minds.
+fn default_folder() -> PathBuf {
+    let seconds = (store::now_unix_ns() / 1_000_000_000) as i64;
+    let (date, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(date);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    PathBuf::from(format!(
+        "flashwright-results-{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z"
+    ))
+}
+
+/// Year, month and day of a number of days since 1970-01-01, in the Gregorian calendar. Counts in eras of
+/// 400 years that begin in March, so that the leap day is the last of its year.
+fn civil(days: i64) -> (i64, i64, i64) {
+    const DAYS_PER_ERA: i64 = 146_097;
+    let since = days + 719_468; // 0000-03-01
+    let (era, day) = (since.div_euclid(DAYS_PER_ERA), since.rem_euclid(DAYS_PER_ERA));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Makes a directory with its parents, and returns those that were not there, innermost first.
+fn make_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let missing: Vec<PathBuf> = folder
+        .ancestors()
+        .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+        .map(Path::to_owned)
+        .collect();
+    if folder.exists() && !folder.is_dir() {
+        return Err(Failure::invalid(format!("--output={}: is no directory", folder.display()))
+            .hint("name a directory; it is made where there is none"));
+    }
+    std::fs::create_dir_all(folder).map_err(|error| {
+        for made in &missing {
+            // Only what was made just now is empty and goes.
+            let _ = std::fs::remove_dir(made);
+        }
+        Failure::io(folder, "make the directory for results", &error)
+            .hint("name one that can be written: --output DIR")
+    })?;
+    Ok(missing)
+}
+
+/// A word as a shell takes it.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_turned_into_dates() {
+        for (days, date) in [
+            (0, (1970, 1, 1)),
+            (-1, (1969, 12, 31)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (20_777, (2026, 11, 20)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(civil(days), date, "{days}");
+        }
+    }
+
+    #[test]
+    fn a_command_in_a_hint_can_be_pasted() {
+        assert_eq!(shell_word("/dev/nvme0n1"), "/dev/nvme0n1");
+        assert_eq!(shell_word("my results"), "'my results'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn directories_that_were_made_are_known() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let inner = folder.path().join("a/b");
+        let made = make_folder(&inner).expect("is made");
+        assert_eq!(made, [inner.clone(), folder.path().join("a")]);
+        assert!(make_folder(&inner).expect("is there").is_empty());
+    }
+}

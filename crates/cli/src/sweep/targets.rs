@@ -1,0 +1,194 @@
+//! What a sweep measures: scratch files that are laid for it, and what it was told to measure.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bench::scratch::{self, Scratch, ScratchError, ScratchSize};
+use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use measure::{Target, TargetError};
+use storage::device::{self, DeviceSpec, OpenOptions};
+use sweep::error::Class;
+use sweep::model::Point;
+use sweep::run::TargetFactory;
+use sweep::store::Store;
+
+use super::request::{self, Kind};
+use super::watch;
+use crate::failure::Failure;
+use crate::output;
+
+/// All targets of a sweep. Scratch files vanish with it.
+#[derive(Debug)]
+pub struct Targets {
+    options: TargetOptions,
+    scratch: BTreeMap<String, Scratch>,
+    /// For people, a line for each scratch file: how large it is and why.
+    pub said: String,
+}
+
+/// What the user allows, and where the sweep's own scratch file goes.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Devices and files whose contents may be lost, and unwritten extents.
+    pub permits: &'a super::args::PermitArgs,
+    /// Where the scratch file goes that no target names.
+    pub here: &'a Path,
+    /// Set to stop.
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+impl Targets {
+    /// Lays what is to be laid for the points. The sizes are kept with the results, so that a resumed sweep
+    /// measures files of the same size.
+    pub fn prepare(points: &[Point], store: &mut Store, place: &Place<'_>) -> Result<Self, Failure> {
+        let mut targets = Self {
+            options: TargetOptions {
+                destroy: place.permits.destroy.clone(),
+                allow_unwritten: place.permits.allow_unwritten,
+                stop: Some(Arc::clone(place.stop)),
+            },
+            scratch: BTreeMap::new(),
+            said: String::new(),
+        };
+        for spec in request::targets(points) {
+            match request::kind(spec, place.here)? {
+                Kind::Scratch(folder) => targets.lay_scratch(spec, &folder, points, store, place)?,
+                Kind::Device(DeviceSpec::File { path, size: Some(size) }) if !exists(&path) => {
+                    lay_file(&path, size, place.stop)?;
+                }
+                Kind::Device(_) => targets.try_out(spec, points)?,
+            }
+        }
+        Ok(targets)
+    }
+
+    fn lay_scratch(
+        &mut self,
+        spec: &str,
+        folder: &Path,
+        points: &[Point],
+        store: &mut Store,
+        place: &Place<'_>,
+    ) -> Result<(), Failure> {
+        let note = format!("scratch bytes: {spec}");
+        let before = store.notes()?.get(&note).and_then(|text| text.parse::<u64>().ok());
+        let size = match before.or_else(|| request::bytes_needed(points, spec)) {
+            // Direct requests end on a block.
+            Some(bytes) => ScratchSize::Bytes(bytes.next_multiple_of(4096)),
+            None => ScratchSize::Auto,
+        };
+        let bar = watch::laying(folder, 0, output::is_watched());
+        let told = |done: u64, of: u64| {
+            bar.set_length(of);
+            bar.set_position(done);
+        };
+        let laid = Scratch::lay(folder, size, place.stop, &told);
+        bar.finish_and_clear();
+        let scratch = laid.map_err(failure)?;
+        if !scratch.is_direct() && points.iter().any(|p| p.target == spec && p.workload.direct) {
+            return Err(Failure::invalid(format!("{}: its file system has no direct I/O", folder.display()))
+                .hint("name another --target, or measure the page cache as well: direct = false under [base] of a space"));
+        }
+        let bytes = scratch.file().size();
+        store.set_note(&note, &bytes.to_string())?;
+        self.said += &format!(
+            "scratch file of {} in {}: {}; written throughout with random data at {}\n",
+            units::bytes(bytes),
+            folder.display(),
+            if before.is_some() { "as before" } else { scratch.reason() },
+            units::bandwidth(scratch.laid_bytes_per_s())
+        );
+        self.scratch.insert(spec.to_owned(), scratch);
+        Ok(())
+    }
+}
+
+impl Targets {
+    /// Opens a target in each way in which its points need it, and lets go again, so that a refusal or a
+    /// misspelt name shows before the first run and not in the middle of the sweep. What fails in one way
+    /// only is left to the runs: the other points can be measured.
+    fn try_out(&self, spec: &str, points: &[Point]) -> Result<(), Failure> {
+        // What there is of memory is made when it is opened.
+        if spec.starts_with("mem:") {
+            return Ok(());
+        }
+        let mut ways: BTreeMap<(bool, bool), &Point> = BTreeMap::new();
+        for point in points.iter().filter(|p| p.target == spec) {
+            ways.entry((point.workload.direct, point.workload.rw.modifies())).or_insert(point);
+        }
+        let mut failures = Vec::new();
+        for point in ways.values() {
+            match BenchTarget::new(spec, self.options.clone()).and_then(|mut t| t.job(&point.workload)) {
+                Err(problem) if problem.class() == ProblemClass::Refused => return Err(problem.into()),
+                Err(problem) => failures.push(problem),
+                Ok(_) => {}
+            }
+        }
+        let none_works = failures.len() == ways.len();
+        failures.into_iter().next().filter(|_| none_works).map_or(Ok(()), |problem| Err(problem.into()))
+    }
+}
+
+impl TargetFactory for Targets {
+    fn open(&mut self, spec: &str, _: &Point) -> Result<Box<dyn Target>, TargetError> {
+        let options = self.options.clone();
+        match self.scratch.get(spec) {
+            Some(scratch) => Ok(Box::new(BenchTarget::scratch(Arc::clone(scratch.file()), options))),
+            None => match BenchTarget::new(spec, options) {
+                Ok(target) => Ok(Box::new(target)),
+                Err(problem) => Err(TargetError::Invalid(Box::new(problem))),
+            },
+        }
+    }
+
+    /// A target opens its device anew for each way in which a workload needs it, and knows what it wrote;
+    /// so one serves all points.
+    fn key(&self, _: &Point) -> String {
+        String::new()
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}
+
+/// Makes `file:PATH?size=N` and writes all of it, for it is going to be read. It stays: it has a name.
+fn lay_file(path: &Path, size: u64, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let spec = DeviceSpec::File { path: path.to_owned(), size: Some(size) };
+    let device = device::open(&spec, &OpenOptions { direct: false, ..OpenOptions::writing() });
+    let device = device.map_err(Problem::from)?;
+    let bar = watch::laying(path, size, output::is_watched());
+    let laid = scratch::lay(&device, size, stop, &|done, _| bar.set_position(done));
+    bar.finish_and_clear();
+    let stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
+    if laid.is_err() || stopped {
+        // Half a file would be refused by whoever comes next.
+        let _ = std::fs::remove_file(path);
+    }
+    laid.map_err(Problem::from)?;
+    if stopped { Err(interrupted()) } else { Ok(()) }
+}
+
+fn interrupted() -> Failure {
+    Failure::interrupted("interrupted before the first run")
+}
+
+fn failure(error: ScratchError) -> Failure {
+    match error {
+        ScratchError::Open(error) => Problem::from(error).into(),
+        ScratchError::Interrupted => interrupted(),
+        ScratchError::TooFull { .. } => Failure::of(Class::Failed, &error)
+            .hint("free some space, or name a directory elsewhere: --target DIR"),
+        ScratchError::Write { .. } => {
+            Failure::of(Class::Failed, &error).hint("name a directory elsewhere: --target DIR")
+        }
+    }
+}
+
+/// The directory in which the sweep's own scratch file goes.
+pub fn current_directory() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .map_err(|error| Failure::failed(format!("cannot tell the current directory: {error}")))
+}

@@ -1,0 +1,228 @@
+//! The values of flags, in fio's spelling. Each error says what is wrong with the value and carries a hint.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use measure::workload::{IoEngine, LatencyClock, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
+
+/// A value that was not understood. The flag and the value are named by whoever prints it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BadValue {
+    /// What is wrong.
+    message: String,
+    /// What would be right.
+    pub hint: String,
+}
+
+impl BadValue {
+    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+/// Bytes: `4k`, `1m`, `1.5g`.
+pub fn size(text: &str) -> Result<u64, BadValue> {
+    units::size(text)
+        .map_err(|e| BadValue::new(e.to_string(), "a size is bytes, or for instance 4k, 1m or 1.5g"))
+}
+
+/// Bytes, at least one.
+pub fn positive_size(text: &str) -> Result<u64, BadValue> {
+    match size(text)? {
+        0 => Err(BadValue::new("must be above zero", "for instance 4k, 1m or 1.5g")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A time: `5s`, `500ms`, `2m`; bare numbers are seconds.
+pub fn duration(text: &str) -> Result<Duration, BadValue> {
+    units::duration(text)
+        .map_err(|e| BadValue::new(e.to_string(), "a time is seconds, or for instance 500ms, 5s or 2m"))
+}
+
+/// A time above zero.
+pub fn positive_duration(text: &str) -> Result<Duration, BadValue> {
+    match duration(text)? {
+        Duration::ZERO => Err(BadValue::new("must be above zero", "for instance 500ms, 5s or 2m")),
+        time => Ok(time),
+    }
+}
+
+/// A switch: `0` or `1`.
+pub fn switch(text: &str) -> Result<bool, BadValue> {
+    match text {
+        "0" | "false" => Ok(false),
+        "1" | "true" => Ok(true),
+        _ => Err(BadValue::new(format!("'{text}' is neither 0 nor 1"), "1 switches it on, 0 off")),
+    }
+}
+
+/// A whole number.
+pub fn whole<T: FromStr>(text: &str) -> Result<T, BadValue> {
+    let largest = match size_of::<T>() {
+        1 => u64::from(u8::MAX),
+        4 => u64::from(u32::MAX),
+        _ => u64::MAX,
+    };
+    text.parse().map_err(|_| {
+        BadValue::new(
+            format!("'{text}' is not a whole number from 0 to {largest}"),
+            "a plain number, without a unit",
+        )
+    })
+}
+
+/// One of some words, or an error that lists them.
+fn word<T>(text: &str, found: Option<T>, words: &[&str]) -> Result<T, BadValue> {
+    found.ok_or_else(|| {
+        let hint = match nearest(text, words) {
+            Some(near) => format!("did you mean {near}? There are {}", words.join(", ")),
+            None => format!("there are {}", words.join(", ")),
+        };
+        BadValue::new(format!("'{text}' is not known"), hint)
+    })
+}
+
+/// The word that `text` was most likely meant to be.
+pub fn nearest<'a>(text: &str, words: &[&'a str]) -> Option<&'a str> {
+    let near = words.iter().map(|word| (distance(text, word), *word)).min()?;
+    (near.0 <= 1 + text.chars().count() / 4).then_some(near.1)
+}
+
+/// Levenshtein's distance, with neighbours changed over counted as one (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+/// fio's `rw`.
+pub fn rw(text: &str) -> Result<Rw, BadValue> {
+    word(text, Rw::from_word(text), &Rw::ALL.map(Rw::word))
+}
+
+/// fio's `ioengine`.
+pub fn ioengine(text: &str) -> Result<IoEngine, BadValue> {
+    let engines = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
+    word(text, IoEngine::from_word(text), &engines.map(IoEngine::word))
+}
+
+/// fio's `verify`.
+pub fn verify(text: &str) -> Result<Verify, BadValue> {
+    let found = match text {
+        "crc32c" => Some(Verify::Crc32c),
+        "xxh3" => Some(Verify::Xxh3),
+        _ => None,
+    };
+    word(text, found, &["crc32c", "xxh3"])
+}
+
+/// fio's `rate_process`.
+pub fn rate_process(text: &str) -> Result<RateProcess, BadValue> {
+    let found = match text {
+        "linear" => Some(RateProcess::Linear),
+        "poisson" => Some(RateProcess::Poisson),
+        _ => None,
+    };
+    word(text, found, &["linear", "poisson"])
+}
+
+/// How often the clock is read.
+pub fn latency_clock(text: &str) -> Result<LatencyClock, BadValue> {
+    let found = match text {
+        "batch" => Some(LatencyClock::Batch),
+        "each" => Some(LatencyClock::Each),
+        _ => None,
+    };
+    word(text, found, &["batch", "each"])
+}
+
+/// fio's `random_distribution`: `random`, `zipf:1.2`, `pareto:0.2`.
+pub fn random_distribution(text: &str) -> Result<RandomDistribution, BadValue> {
+    const HINT: &str = "there are random, zipf:THETA as in zipf:1.2, and pareto:H as in pareto:0.2";
+    let parameter = |value: &str| {
+        value
+            .parse::<f64>()
+            .ok()
+            .filter(|v| v.is_finite())
+            .ok_or_else(|| BadValue::new(format!("'{value}' in '{text}' is not a number"), HINT))
+    };
+    match text.split_once(':') {
+        None if text == "random" => Ok(RandomDistribution::Random),
+        Some(("zipf", theta)) => Ok(RandomDistribution::Zipf(parameter(theta)?)),
+        Some(("pareto", h)) => Ok(RandomDistribution::Pareto(parameter(h)?)),
+        None if matches!(text, "zipf" | "pareto") => {
+            Err(BadValue::new(format!("'{text}' lacks its parameter"), HINT))
+        }
+        _ => Err(BadValue::new(format!("'{text}' is not known"), HINT)),
+    }
+}
+
+/// fio's `bssplit` for all directions alike: `4k/60:64k/40`.
+pub fn bssplit(text: &str) -> Result<Vec<SizeShare>, BadValue> {
+    const HINT: &str = "for instance 4k/60:64k/40, size and percentage by turns";
+    text.split(':')
+        .map(|entry| {
+            let Some((bs, percent)) = entry.split_once('/') else {
+                return Err(BadValue::new(format!("'{entry}' in '{text}' has no percentage"), HINT));
+            };
+            let bs = units::size(bs).map_err(|e| BadValue::new(e.to_string(), HINT))?;
+            let percent = percent.parse::<u8>().ok().filter(|p| (1..=100).contains(p)).ok_or_else(|| {
+                BadValue::new(format!("'{percent}' in '{text}' is not a percentage from 1 to 100"), HINT)
+            })?;
+            Ok(SizeShare { bs, percent })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_are_not_known_are_answered_with_the_nearest() {
+        let error = rw("ranread").unwrap_err();
+        assert_eq!(error.to_string(), "'ranread' is not known");
+        assert!(error.hint.starts_with("did you mean randread?"), "{}", error.hint);
+        assert!(ioengine("spdk").unwrap_err().hint.starts_with("there are auto"));
+        assert_eq!(nearest("wirte", &["read", "write"]), Some("write"));
+    }
+
+    #[test]
+    fn shares_and_distributions_read_as_in_fio() {
+        assert_eq!(
+            bssplit("4k/60:64k/40"),
+            Ok(vec![SizeShare { bs: 4096, percent: 60 }, SizeShare { bs: 65536, percent: 40 }])
+        );
+        assert_eq!(random_distribution("zipf:1.2"), Ok(RandomDistribution::Zipf(1.2)));
+        for bad in ["", "4k", "4k/", "4k/0", "4x/50", "4k/101", "4k/50:"] {
+            assert!(bssplit(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "zipf", "zipf:", "zipf:x", "zipf:inf", "normal:10", "random:1"] {
+            assert!(random_distribution(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_name_their_range() {
+        assert_eq!(whole::<u32>("32"), Ok(32));
+        assert_eq!(
+            whole::<u32>("-1").unwrap_err().to_string(),
+            "'-1' is not a whole number from 0 to 4294967295"
+        );
+        assert!(whole::<u8>("256").is_err());
+    }
+}

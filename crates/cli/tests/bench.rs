@@ -1,0 +1,282 @@
+//! `flashwright bench` and `flashwright probe` on what this machine has.
+
+mod common;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use common::{
+    command, ended, finish, fits_schema, json, names, place, refused, run, signal, skipped, tool, works,
+    written,
+};
+
+const QUICK: [&str; 3] = ["--runtime=100ms", "--bs=4k", "--iodepth=8"];
+
+#[test]
+fn figures_are_printed_for_people_on_a_screen() {
+    let folder = place();
+    written(folder.path(), "file", 16);
+    let came = works(folder.path(), &[&["bench", "--rw=randread", "--target", "file"], &QUICK[..]].concat());
+    assert_eq!(came.err, "", "nothing is said beside the results when piped");
+    for word in [
+        "target ",
+        "workload ",
+        "IOPS ",
+        " MB/s = ",
+        " GiB/s",
+        "p50 ",
+        "p99 ",
+        "p99.9 ",
+        "max ",
+        "engine ",
+        "CPU / I/O",
+    ] {
+        assert!(came.out.contains(word), "{word} is missing in {}", came.out);
+    }
+    assert!(came.out.contains("W-SMALL-SET"), "{}", came.out);
+    assert!(came.out.lines().count() < 50, "more than a screen");
+}
+
+#[test]
+fn json_is_one_document_that_fits_its_schema() {
+    let folder = place();
+    written(folder.path(), "file", 16);
+    let document = json(
+        folder.path(),
+        &[&["bench", "--rw=randread", "--target", "file", "--json"], &QUICK[..]].concat(),
+    );
+    fits_schema(folder.path(), "bench", &document);
+    fits_schema(folder.path(), "run", &document["record"]);
+    assert_eq!(document["schema"], "flashwright.bench/1");
+    let iops = document["iops"].as_f64().expect("a figure");
+    let bandwidth = document["bandwidth_bytes_per_s"].as_f64().expect("a figure");
+    assert!(iops > 0.0 && (bandwidth / iops - 4096.0).abs() < 1.0, "{iops} {bandwidth}");
+    let latency = &document["latency_ns"];
+    let at = |name: &str| latency[name].as_f64().expect("a figure");
+    assert!(at("min") <= at("p50") && at("p50") <= at("p99") && at("p99.9") <= at("max"), "{latency}");
+    assert!(
+        document["warnings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|w| w["code"].as_str().is_some_and(|c| c.starts_with("W-")))
+    );
+}
+
+#[test]
+fn jobs_that_run_at_once_add_up() {
+    let folder = place();
+    written(folder.path(), "file", 16);
+    std::fs::write(
+        folder.path().join("two.fio"),
+        "[global]\nfilename=file\ndirect=1\nioengine=libaio\nruntime=200ms\ntime_based\nrw=randread\n[a]\niodepth=2\n[b]\niodepth=4\n",
+    )
+    .expect("writes");
+    let document = json(folder.path(), &["bench", "two.fio", "--json"]);
+    fits_schema(folder.path(), "bench", &document);
+    let jobs = document["jobs"].as_array().expect("jobs");
+    let sum: f64 = jobs.iter().map(|j| j["iops"].as_f64().expect("a figure")).sum();
+    assert_eq!(jobs.len(), 2);
+    assert!((document["iops"].as_f64().expect("a figure") / sum - 1.0).abs() < 1e-9);
+    assert!(document.get("record").is_none());
+}
+
+#[test]
+fn a_job_file_of_four_sections_is_read_by_fios_own_tool() {
+    let folder = place();
+    std::fs::write(
+        folder.path().join("four.fio"),
+        "[global]\nfilename=file\nsize=16m\nbs=4k\ndirect=1\nioengine=io_uring\nruntime=100ms\ntime_based\n\
+         [write]\nrw=write\nbs=1m\n[read]\nstonewall\nrw=randread\niodepth=16\n\
+         [mix]\nstonewall\nrw=randrw\niodepth=8\n[beside]\nrw=randread\niodepth=4\n",
+    )
+    .expect("writes");
+    let came = works(folder.path(), &["bench", "four.fio", "--output-format=json+", "--output", "four.json"]);
+    assert_eq!((came.out.as_str(), came.err.as_str()), ("", ""));
+    let text = std::fs::read_to_string(folder.path().join("four.json")).expect("reads");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let names_of_jobs: Vec<&str> = document["jobs"]
+        .as_array()
+        .expect("jobs")
+        .iter()
+        .map(|j| j["jobname"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names_of_jobs, ["write", "read", "mix", "beside"]);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    if tool("fio_jsonplus_clat2csv", &[&path("four.json"), &path("four.csv")]).is_none() {
+        return skipped("fio_jsonplus_clat2csv is not installed");
+    }
+    for job in 0..4 {
+        let csv =
+            std::fs::read_to_string(folder.path().join(format!("four_job{job}.csv"))).expect("was made");
+        assert!(csv.lines().count() > 2, "job {job}: {csv}");
+    }
+}
+
+#[test]
+fn a_workload_in_toml_runs_and_flags_go_before_it() {
+    let folder = place();
+    std::fs::write(
+        folder.path().join("work.toml"),
+        "rw = \"randrw\"\nbs = \"8k\"\niodepth = 4\nruntime = \"100ms\"\ntarget = \"mem:16m\"\n",
+    )
+    .expect("writes");
+    let document = json(folder.path(), &["bench", "work.toml", "--iodepth=2", "--json"]);
+    let workload = &document["record"]["workload"];
+    assert_eq!((workload["bs"].as_u64(), workload["iodepth"].as_u64()), (Some(8192), Some(2)));
+    assert_eq!(document["record"]["target"]["spec"], "mem:16m");
+    assert!(document["read"]["ios"].as_u64() > Some(0) && document["write"]["ios"].as_u64() > Some(0));
+}
+
+#[test]
+fn what_verify_wrote_is_read_back() {
+    let folder = place();
+    let common = ["--bs=64k", "--size=4m", "--time_based=0", "--target", "file", "--verify=crc32c", "--json"];
+    let wrote = json(folder.path(), &[&["bench", "--rw=write"], &common[..]].concat());
+    assert_eq!(wrote["record"]["verified_blocks"], 64);
+    let read = json(folder.path(), &[&["bench", "--rw=read"], &common[..]].concat());
+    assert_eq!(read["record"]["verified_blocks"], 64);
+    // One byte of one block is changed behind its back.
+    let path = folder.path().join("file");
+    let mut bytes = std::fs::read(&path).expect("reads");
+    bytes[3 * 65536 + 1000] ^= 1;
+    std::fs::write(&path, bytes).expect("writes");
+    let came = run(folder.path(), &[&["bench", "--rw=read"], &common[..]].concat());
+    assert_eq!((came.code, came.out.as_str()), (1, ""));
+    assert!(came.err.contains("offset 196608") && came.err.contains("corrupt"), "{}", came.err);
+    assert!(came.err.lines().count() <= 2, "{}", came.err);
+}
+
+#[test]
+fn what_was_never_written_is_refused_unless_waived() {
+    let folder = place();
+    std::fs::File::create(folder.path().join("sparse")).and_then(|f| f.set_len(8 << 20)).expect("makes");
+    refused(
+        folder.path(),
+        &["bench", "--rw=randread", "--target", "sparse"],
+        3,
+        "\
+error: sparse: 8 MiB (holes) in the 8 MiB from 0 on were never written, so reading them measures nothing
+hint: write the whole region first (--rw=write), or add --allow-unwritten to measure it anyway
+",
+    );
+    let came = works(
+        folder.path(),
+        &["bench", "--rw=randread", "--target", "sparse", "--allow-unwritten", "--runtime=100ms"],
+    );
+    assert!(came.out.contains("W-UNWRITTEN (void)"), "{}", came.out);
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_not_overwritten_unless_given_up() {
+    let folder = place();
+    let path = folder.path().join("thesis");
+    let text = "It was a dark and stormy night; ".repeat(1 << 15);
+    std::fs::write(&path, &text).expect("writes");
+    let arguments = ["bench", "--rw=randwrite", "--runtime=100ms", "--target", "thesis"];
+    refused(
+        folder.path(),
+        &arguments,
+        3,
+        "\
+error: thesis: holds 1 MiB that were not laid by flashwright; writing would destroy them
+hint: if its contents may be lost add --destroy thesis; otherwise name a new file
+",
+    );
+    assert!(std::fs::read_to_string(&path).expect("reads") == text);
+    works(folder.path(), &[&arguments[..], &["--destroy", "thesis"]].concat());
+}
+
+#[test]
+fn a_scratch_file_is_made_with_the_size_asked_for_and_may_be_written_again() {
+    let folder = place();
+    let path = written(folder.path(), "scratch", 4);
+    assert_eq!(path.metadata().expect("is there").len(), 4 << 20);
+    written(folder.path(), "scratch", 4);
+    works(folder.path(), &["bench", "--rw=write", "--target", "file:other?size=2m", "--runtime=100ms"]);
+    assert_eq!(names(folder.path()), ["other", "scratch"]);
+}
+
+#[test]
+fn colours_are_for_terminals_and_no_color_is_honoured() {
+    let folder = place();
+    let bench = ["bench", "--target", "mem:1m", "--runtime=50ms"];
+    let escape = '\u{1b}';
+    assert!(!works(folder.path(), &bench).out.contains(escape));
+    let forced = finish(command(folder.path(), &bench).env("CLICOLOR_FORCE", "1"));
+    assert!(forced.out.contains(escape), "{}", forced.out);
+    let none = finish(command(folder.path(), &bench).env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1"));
+    assert!(!none.out.contains(escape));
+    let error =
+        finish(command(folder.path(), &["bench", "--bs=4x"]).env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1"));
+    assert!(!error.err.contains(escape));
+}
+
+#[test]
+fn the_live_view_is_a_line_a_second_on_standard_error_if_asked_for() {
+    let folder = place();
+    let came = works(
+        folder.path(),
+        &["bench", "--rw=randread", "--target", "mem:1m", "--runtime=2500ms", "--live", "--json"],
+    );
+    let lines: Vec<&str> = came.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", came.err);
+    assert!(
+        lines[0].starts_with("1 of 2.5 s") && lines[0].contains("IOPS") && lines[0].contains("/s"),
+        "{}",
+        lines[0]
+    );
+    serde_json::from_str::<serde_json::Value>(&came.out).expect("one document");
+}
+
+#[test]
+fn an_interrupted_bench_keeps_what_it_measured() {
+    let folder = place();
+    let mut child = command(
+        folder.path(),
+        &["bench", "--rw=randread", "--target", "mem:16m", "--runtime=60s", "--live", "--json"],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("runs");
+    // The first line of the live view says that it measures.
+    let mut first = [0; 1];
+    child.stderr.as_mut().expect("piped").read_exact(&mut first).expect("a line");
+    signal(&child, "-INT");
+    assert_eq!(ended(&mut child).code(), Some(130));
+    let (mut out, mut err) = (String::new(), String::new());
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("reads");
+    child.stderr.take().expect("piped").read_to_string(&mut err).expect("reads");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one document");
+    assert_eq!(document["interrupted"], true);
+    assert!(document["ios"].as_u64() > Some(0));
+    assert!(err.contains("error: interrupted; the figures are of the time before"), "{err}");
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure() {
+    let folder = place();
+    let mut child = command(folder.path(), &["schema"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    drop(child.stdout.take());
+    assert_eq!(ended(&mut child).code(), Some(0));
+    let mut err = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut err).expect("reads");
+    assert_eq!(err, "");
+}
+
+#[test]
+fn probe_fits_its_schema_and_a_screen() {
+    let folder = place();
+    let document = json(folder.path(), &["probe", ".", "--json"]);
+    fits_schema(folder.path(), "probe", &document);
+    let came = works(folder.path(), &["probe", "."]);
+    for word in ["machine ", "CPUs ", "memory ", "engines ", "psync", "limits ", "directory on"] {
+        assert!(came.out.contains(word), "{word} is missing in {}", came.out);
+    }
+    works(folder.path(), &["probe"]);
+}

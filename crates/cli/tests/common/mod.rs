@@ -1,0 +1,134 @@
+//! Runs the binary as a user does, in a directory of its own on a real file system.
+#![allow(dead_code)] // each test binary uses its part
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Came {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// A directory beside the build, because /tmp may be memory.
+pub fn place() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// The binary with arguments, in a directory, with nothing of the caller's terminal.
+pub fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs to the end.
+pub fn run(folder: &Path, arguments: &[&str]) -> Came {
+    finish(&mut command(folder, arguments))
+}
+
+/// Runs a prepared command to its end.
+pub fn finish(command: &mut Command) -> Came {
+    let output = command.output().expect("the binary runs");
+    Came {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Runs what has to work.
+pub fn works(folder: &Path, arguments: &[&str]) -> Came {
+    let came = run(folder, arguments);
+    assert_eq!(came.code, 0, "{arguments:?}: {came:#?}");
+    came
+}
+
+/// Runs what has to print one JSON document and nothing else.
+pub fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let came = works(folder, arguments);
+    assert_eq!(came.err, "", "{arguments:?}");
+    serde_json::from_str(&came.out).expect("one JSON document")
+}
+
+/// Asserts the exact words of a refusal, and that nothing else was said.
+pub fn refused(folder: &Path, arguments: &[&str], code: i32, words: &str) {
+    let came = run(folder, arguments);
+    assert_eq!((came.err.as_str(), came.code, came.out.as_str()), (words, code, ""), "{arguments:?}");
+}
+
+/// Asserts that a document is what `flashwright schema NAME` says.
+pub fn fits_schema(folder: &Path, name: &str, document: &Value) {
+    let schema = json(folder, &["schema", name]);
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> =
+        validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{name}: {errors:#?}");
+}
+
+/// Names in a directory, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .expect("lists")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Sends a signal by the usual tool.
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+    assert!(status.success());
+}
+
+/// Waits until `true`, for a generous while.
+pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A written file of `mebibytes`, as a user would make one.
+pub fn written(folder: &Path, name: &str, mebibytes: u64) -> PathBuf {
+    let size = format!("--size={mebibytes}m");
+    works(folder, &["bench", "--rw=write", "--bs=1m", &size, "--time_based=0", "--target", name]);
+    folder.join(name)
+}
+
+/// Runs a tool of the system; none where it is not there or fails.
+pub fn tool(name: &str, arguments: &[&str]) -> Option<String> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let output = Command::new(name).args(arguments).env("PATH", path).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
+    tool("id", &["-u"]).as_deref() == Some("0")
+}
+
+/// Says why a part of a test is left out.
+pub fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+/// Waits for a child, and fails where it hangs.
+pub fn ended(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the end of the process", || {
+        status = child.try_wait().expect("can be asked");
+        status.is_some()
+    });
+    status.expect("it ended")
+}

@@ -1,0 +1,185 @@
+//! `flashwright sweep` from plan to report.
+
+mod common;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{command, ended, fits_schema, json, names, place, refused, signal, wait_until, works};
+
+/// The fourteen test types, small and quick.
+const QUICK: [&str; 4] = ["--size=16m", "--runtime=20ms", "--passes=2", "--seed=7"];
+
+fn sweep(folder: &Path, output: &str) -> common::Came {
+    works(folder, &[&["sweep", "--output", output], &QUICK[..]].concat())
+}
+
+fn examples() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples").to_owned()
+}
+
+#[test]
+fn the_plan_of_the_papers_test_types_has_84_runs() {
+    let folder = place();
+    let space = examples() + "/dash14.toml";
+    let text = works(folder.path(), &["sweep", "plan", &space]).out;
+    assert!(text.contains("14 points × 6 passes = 84 runs and 7 controls; about "), "{text}");
+    let document = json(folder.path(), &["sweep", "plan", &space, "--json"]);
+    fits_schema(folder.path(), "plan", &document);
+    assert_eq!(document["runs"], 84);
+    assert_eq!(
+        document,
+        json(folder.path(), &["sweep", "plan", "--json"])
+            .as_object()
+            .map(|plan| {
+                let mut plan = plan.clone();
+                plan["name"] = document["name"].clone();
+                serde_json::Value::Object(plan)
+            })
+            .expect("an object"),
+        "it is what runs when no space is named"
+    );
+    assert!(names(folder.path()).is_empty(), "a plan touches nothing");
+}
+
+#[test]
+fn every_example_has_a_plan_and_a_seed_fixes_its_order() {
+    let folder = place();
+    for name in names(Path::new(&examples())).iter().filter(|name| name.ends_with(".toml")) {
+        let space = format!("{}/{name}", examples());
+        let document = json(folder.path(), &["sweep", "plan", &space, "--seed=3", "--json"]);
+        let steps = document["steps"].as_array().expect("steps");
+        let count = |key: &str| document[key].as_u64().expect("a number") as usize;
+        assert_eq!(steps.len(), count("runs") + count("controls"), "{name}");
+        assert_eq!(document, json(folder.path(), &["sweep", "plan", &space, "--seed=3", "--json"]), "{name}");
+    }
+}
+
+#[test]
+fn a_sweep_leaves_results_and_nothing_else() {
+    let folder = place();
+    let came = sweep(folder.path(), "out");
+    assert_eq!(came.err, "", "nothing is said beside the results when piped");
+    assert!(came.out.contains("14 points × 2 passes = 28 runs"), "{}", came.out);
+    assert!(came.out.contains("scratch file of 16 MiB in "), "{}", came.out);
+    assert!(came.out.contains("4 KB random read, depth 512"), "{}", came.out);
+    assert_eq!(names(folder.path()), ["out"]);
+    let out = folder.path().join("out");
+    assert_eq!(names(&out), ["report.html", "results.db", "results.json"]);
+
+    let status = json(folder.path(), &["sweep", "status", "out", "--json"]);
+    fits_schema(folder.path(), "status", &status);
+    assert_eq!((status["done"].as_u64(), status["planned"].as_u64()), (Some(28), Some(28)));
+    assert_eq!(status["complete"], true);
+
+    let text = std::fs::read_to_string(out.join("results.json")).expect("reads");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    fits_schema(folder.path(), "report", &report);
+    assert_eq!(report, json(folder.path(), &["report", "out", "--format=json"]));
+    reports_come_in_every_form(folder.path());
+    a_full_sweep_is_left_as_it_is(folder.path());
+}
+
+fn reports_come_in_every_form(folder: &Path) {
+    std::fs::remove_file(folder.join("out/report.html")).expect("removes");
+    assert_eq!(works(folder, &["report", "out/results.db"]).out, "out/report.html\n");
+    assert!(std::fs::read_to_string(folder.join("out/report.html")).expect("reads").starts_with("<!"));
+    assert!(works(folder, &["report", "out", "--format=md"]).out.starts_with('#'));
+    works(folder, &["report", "out", "--output", "runs.csv"]);
+    let csv = std::fs::read_to_string(folder.join("runs.csv")).expect("reads");
+    assert!(csv.lines().count() >= 29, "{csv}");
+    assert!(works(folder, &["report", "out", "--format=html", "--output=-"]).out.starts_with("<!"));
+}
+
+fn a_full_sweep_is_left_as_it_is(folder: &Path) {
+    let database = folder.join("out/results.db");
+    let before = (
+        std::fs::read(&database).expect("reads"),
+        database.metadata().expect("facts").modified().expect("a time"),
+    );
+    let came = works(folder, &["sweep", "resume", "out"]);
+    assert_eq!(came.out, "complete, 28 of 28 runs; nothing to do. The report is out/report.html\n");
+    let after = (
+        std::fs::read(&database).expect("reads"),
+        database.metadata().expect("facts").modified().expect("a time"),
+    );
+    assert!(before == after, "resuming a full sweep changed its results");
+    refused(
+        folder,
+        &["sweep", "--output", "out"],
+        2,
+        "\
+error: out/results.db: holds a sweep already
+hint: flashwright sweep resume out goes on with it; or choose another --output
+",
+    );
+    assert!(std::fs::read(&database).expect("reads") == before.0);
+}
+
+#[test]
+fn two_sweeps_can_be_compared() {
+    let folder = place();
+    sweep(folder.path(), "a");
+    sweep(folder.path(), "b");
+    let document = json(folder.path(), &["sweep", "diff", "a", "b", "--json"]);
+    fits_schema(folder.path(), "diff", &document);
+    assert_eq!(document["points"].as_array().map(Vec::len), Some(14));
+    let text = works(folder.path(), &["sweep", "diff", "a", "b"]).out;
+    assert!(text.contains("A: a/results.db") && text.contains("too few passes"), "{text}");
+}
+
+#[test]
+fn json_of_a_sweep_is_its_report() {
+    let folder = place();
+    let arguments = [&["sweep", "--json", "--output", "out", "--target", "mem:8m"], &QUICK[1..]].concat();
+    let report = json(folder.path(), &arguments);
+    fits_schema(folder.path(), "report", &report);
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(28));
+}
+
+#[test]
+fn results_go_into_a_folder_of_their_own_unless_told() {
+    let folder = place();
+    let arguments = [&["sweep", "--target", "mem:8m"], &QUICK[1..]].concat();
+    works(folder.path(), &arguments);
+    let made = names(folder.path());
+    assert_eq!(made.len(), 1);
+    assert!(made[0].starts_with("flashwright-results-20") && made[0].ends_with('Z'), "{made:?}");
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_no_debris() {
+    let folder = place();
+    let database = folder.path().join("out/results.db");
+    let mut child =
+        command(folder.path(), &["sweep", "--output", "out", "--size=16m", "--runtime=100ms", "--passes=2"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+    let done = || {
+        let status = common::run(folder.path(), &["sweep", "status", "out", "--json"]);
+        let document: Option<serde_json::Value> = serde_json::from_str(&status.out).ok();
+        document.and_then(|d| d["done"].as_u64()).unwrap_or(0)
+    };
+    wait_until("some runs", || database.exists() && done() >= 2);
+    signal(&child, "-INT");
+    let status = ended(&mut child);
+    let output = child.wait_with_output().expect("reads");
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(status.code(), Some(130), "{err}");
+    assert!(err.starts_with("error: interrupted after ") && err.contains("all of them are kept"), "{err}");
+    assert!(err.ends_with("hint: `flashwright sweep resume out` goes on where this stopped\n"), "{err}");
+    assert_eq!(names(folder.path()), ["out"], "the scratch file is gone");
+    assert_eq!(names(&folder.path().join("out")), ["report.html", "results.db", "results.json"]);
+    let kept = done();
+    assert!((2..28).contains(&kept), "{kept}");
+    // The scratch file of a resumed sweep is as large as the first one was, from wherever it is resumed.
+    let came = works(Path::new("/"), &["sweep", "resume", &folder.path().join("out").display().to_string()]);
+    assert!(
+        came.out.contains("scratch file of 16 MiB in ") && came.out.contains("as before"),
+        "{}",
+        came.out
+    );
+    assert_eq!(done(), 28);
+}
