@@ -1,0 +1,65 @@
+# The ways in: `make run` measures the flash here, `make test` shows that the tool can be believed.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+BINARY = target/release/flashwright
+# Debian packages that tests use beside cargo: peers to compare with, and file systems to make.
+PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3
+
+# One thing after another, so that output and measurements are not mixed up under -j.
+.NOTPARALLEL:
+.PHONY: run build test test-tools test-cargo lint deny bench install clean help
+
+help: ## Show what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+run: build ## Build the release binary and measure this directory's flash: three minutes, then report.html
+	./$(BINARY) sweep
+
+build: ## Build the release binary
+	$(CARGO) build --release --locked -p flashwright
+
+test: test-tools test-cargo ## Run all tests; as root on Debian, install what they use first
+
+# Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
+test-tools:
+	@missing=""; \
+	for tool in fio mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.f2fs mkfs.vfat losetup setpriv dmsetup python3; do \
+	  command -v $$tool >/dev/null 2>&1 || [ -x /usr/sbin/$$tool ] || [ -x /sbin/$$tool ] || missing="$$missing $$tool"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "make test: installing $(PACKAGES), because these are missing:$$missing"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(PACKAGES) >/dev/null; } </dev/null \
+	    || echo "make test: could not install them; tests that need them say what they leave out"; \
+	else \
+	  echo "make test: missing$$missing; tests that need them say what they leave out"; \
+	fi
+
+# Examples are built so that they cannot rot. --no-fail-fast: one failure is not to hide another.
+test-cargo:
+	$(CARGO) build --workspace --examples --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
+
+lint: deny ## Formatting, clippy, documentation, licences
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Licences and sources do not change by themselves, so this needs no network; advisories do, and are not
+# part of it. cargo-deny takes longer to build than this workspace, so it is used where it is.
+deny:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	  $(CARGO) deny --offline check licenses bans sources; \
+	else \
+	  echo "make lint: cargo-deny is not installed; licences are not checked (cargo install cargo-deny)"; \
+	fi
+
+bench: build ## Ratios against fio and its t/io_uring, interleaved, with the machine they were measured on
+	python3 tools/ratios.py
+
+install: build ## Install the binary under PREFIX (/usr/local)
+	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright
+
+clean: ## Remove what was built
+	$(CARGO) clean
