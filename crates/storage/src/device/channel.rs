@@ -76,11 +76,16 @@ impl Channel {
         self.file.as_fd()
     }
 
-    /// Whether the kernel takes this request as it is.
+    /// Whether the kernel can be trusted with this request as it is.
+    ///
+    /// The memory must be aligned to a logical block even where the kernel asks for less: zram on a machine
+    /// of 4 KiB pages takes every part of a request for a whole page (`is_partial_io` in its driver), so a
+    /// block that straddles two pages would be read over whatever else lies in both.
     fn is_aligned(&self, address: *const u8, length: usize, offset: u64) -> bool {
         let block = u64::from(self.geometry.logical_block.max(1));
+        let memory = self.geometry.memory_alignment.max(self.geometry.logical_block).max(1) as usize;
         !self.direct
-            || (address.addr().is_multiple_of(self.geometry.memory_alignment.max(1) as usize)
+            || (address.addr().is_multiple_of(memory)
                 && offset.is_multiple_of(block)
                 && (length as u64).is_multiple_of(block))
     }
@@ -169,7 +174,8 @@ impl Channel {
         let wanted = length.saturating_add(2 * block).min(BOUNCE.max(2 * block));
         AlignedBuffer::zeroed(
             wanted.next_multiple_of(block),
-            self.geometry.memory_alignment.max(1).next_power_of_two() as usize,
+            self.geometry.memory_alignment.max(self.geometry.logical_block).max(1).next_power_of_two()
+                as usize,
         )
     }
 }
