@@ -153,8 +153,9 @@ impl Sysfs {
         }
     }
 
-    /// The kernel name of the device that a mount's source names.
-    pub(crate) fn device_at(&self, path: &Path) -> Option<String> {
+    /// The kernel name of the device that a path, such as a mount's source, names.
+    #[must_use]
+    pub fn device_at(&self, path: &Path) -> Option<String> {
         let status = sys::status_of_path(&self.at_root(path)).ok();
         let by_node = status
             .filter(|s| s.file_type() == libc::S_IFBLK)

@@ -114,8 +114,9 @@ impl Sysfs {
         read_text(&self.at_root(path))
     }
 
-    /// The directory of a block device or partition, by kernel name.
-    pub(crate) fn directory(&self, name: &str) -> Option<PathBuf> {
+    /// The directory of a block device or partition, by kernel name; links are resolved.
+    #[must_use]
+    pub fn directory(&self, name: &str) -> Option<PathBuf> {
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
             return None;
         }

@@ -1,0 +1,343 @@
+//! A change to the machine, with all that is needed to undo it.
+//!
+//! Each is undone by looking at what is there, never by assuming that it was made: it may have been made, half
+//! made, or only announced; the machine may have been booted since, and may have put an array
+//! together under another name, or given a drive another. So
+//!
+//! - drives are known by serial number where they have one, and by name otherwise;
+//! - what lies on a drive is ours only if it bears the UUID that was chosen for it, and only then wiped;
+//! - settings are compared with the old values, and written only where they differ.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use storage::sysfs::Sysfs;
+
+use crate::error::{LayoutError, ProgramError};
+use crate::knobs;
+use crate::label::{self, Label};
+use crate::spec::Filesystem;
+use crate::system::System;
+use crate::volumes;
+
+/// A drive, so that it is found again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveId {
+    /// Its kernel name when it was seen: `nvme0n1`.
+    pub name: String,
+    /// Its serial number, where it has one.
+    pub serial: Option<String>,
+    /// Bytes.
+    pub size_bytes: u64,
+}
+
+impl DriveId {
+    /// The drive that `path` leads to.
+    pub(crate) fn of(system: &Sysfs, path: &Path) -> Result<Self, LayoutError> {
+        let none = || {
+            let source = io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such block device");
+            LayoutError::io(path, "find the drive", source)
+        };
+        let name = system.device_at(path).ok_or_else(none)?;
+        let device = system.block_device(&name).ok_or_else(none)?;
+        Ok(Self { name, serial: serial(system, &device), size_bytes: device.size_bytes })
+    }
+
+    /// The kernel name that it has now; none where it is not there.
+    pub(crate) fn name_now(&self, system: &Sysfs) -> Option<String> {
+        let is_this = |name: &str| {
+            system.block_device(name).is_some_and(|device| {
+                device.size_bytes == self.size_bytes && serial(system, &device) == self.serial
+            })
+        };
+        if is_this(&self.name) {
+            return Some(self.name.clone());
+        }
+        self.serial.as_ref()?;
+        let all = system.block_devices();
+        let renamed: Vec<_> =
+            all.into_iter().map(|device| device.name).filter(|name| is_this(name)).collect();
+        // Of two that cannot be told apart neither is taken.
+        let [only] = renamed.as_slice() else { return None };
+        Some(only.clone())
+    }
+
+    fn gone(&self) -> String {
+        match &self.serial {
+            Some(serial) => format!("{} (serial {serial}) is not there", node(&self.name).display()),
+            None => format!("{} is not there, or is another drive now", node(&self.name).display()),
+        }
+    }
+}
+
+/// The serial number of a drive, or that of the disk of a partition.
+fn serial(system: &Sysfs, device: &storage::sysfs::BlockDevice) -> Option<String> {
+    let of_disk = || device.disk.as_ref().and_then(|disk| system.block_device(disk)?.serial);
+    device.serial.clone().or_else(of_disk)
+}
+
+/// The node of a kernel name. Names with `!` stand for directories (`cciss!c0d0`).
+pub(crate) fn node(name: &str) -> PathBuf {
+    Path::new("/dev").join(name.replace('!', "/"))
+}
+
+/// What a file system lies on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A drive.
+    Drive(DriveId),
+    /// The md array with this UUID, made of these drives.
+    Array {
+        /// Its UUID.
+        uuid: String,
+        /// Its members.
+        members: Vec<DriveId>,
+    },
+    /// The logical volume of this group.
+    Volume {
+        /// Name of the group.
+        group: String,
+    },
+}
+
+impl Place {
+    /// The kernel name of the device that it is now; none where it is not there.
+    pub(crate) fn name_now(&self, system: &dyn System) -> Option<String> {
+        match self {
+            Self::Drive(drive) => drive.name_now(&system.sysfs()),
+            Self::Array { uuid, members } => volumes::arrays_of(system, uuid, members).into_iter().next(),
+            Self::Volume { group } => volumes::mappings_of(&system.sysfs(), group).into_iter().next(),
+        }
+    }
+}
+
+/// What settings belong to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    /// A drive: the files are below its directory in sysfs.
+    Drive(DriveId),
+    /// Something that does not outlast a boot (an array, an interrupt): the files are absolute.
+    ThisBoot {
+        /// For people: `md127`, `interrupts of nvme0n1`.
+        what: String,
+    },
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Settings that are going to be written.
+    Settings {
+        /// What they belong to.
+        of: Owner,
+        /// Each file and its old value, in the order in which they are written.
+        old: Vec<(PathBuf, String)>,
+    },
+    /// An md array (md(4), metadata 1.2).
+    Array {
+        /// Its UUID.
+        uuid: String,
+        /// Its members.
+        members: Vec<DriveId>,
+    },
+    /// An LVM volume group with one logical volume.
+    Volume {
+        /// Name of the group, which is ours alone.
+        group: String,
+        /// The UUIDs of its physical volumes, without dashes.
+        uuids: Vec<String>,
+        /// The drives, in the same order.
+        members: Vec<DriveId>,
+    },
+    /// A file system.
+    Filesystem {
+        /// Which.
+        kind: Filesystem,
+        /// Its UUID.
+        uuid: String,
+        /// Where it lies; several for a btrfs of several drives.
+        on: Vec<Place>,
+    },
+    /// A mount.
+    Mount {
+        /// Where.
+        point: PathBuf,
+    },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |drives: &[DriveId]| drives.iter().map(|d| d.name.clone()).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Settings { of, old } => {
+                let of = match of {
+                    Owner::Drive(drive) => &drive.name,
+                    Owner::ThisBoot { what } => what,
+                };
+                let old: Vec<_> = old
+                    .iter()
+                    .map(|(file, value)| {
+                        format!("{} {value}", file.file_name().unwrap_or_default().display())
+                    })
+                    .collect();
+                write!(f, "settings of {of}: {} before", old.join(", "))
+            }
+            Self::Array { uuid, members } => write!(f, "md array {uuid} on {}", names(members)),
+            Self::Volume { group, members, .. } => write!(f, "volume group {group} on {}", names(members)),
+            Self::Filesystem { kind, uuid, on } => {
+                let on: Vec<_> = on
+                    .iter()
+                    .map(|place| match place {
+                        Place::Drive(drive) => drive.name.clone(),
+                        Place::Array { .. } => "the array".to_owned(),
+                        Place::Volume { group } => group.clone(),
+                    })
+                    .collect();
+                write!(f, "{} {uuid} on {}", kind.word(), on.join(", "))
+            }
+            Self::Mount { point } => write!(f, "mount on {}", point.display()),
+        }
+    }
+}
+
+/// Why a change could not be undone: for people, a reason each.
+pub(crate) type Obstruction = String;
+
+/// How often something that may pass by itself (udev looks at each device that was just closed) is tried again.
+pub(crate) const TRIES: u32 = 40;
+
+impl Change {
+    /// Undoes it, as far as it was made. `same_boot` tells whether the machine was not booted since.
+    ///
+    /// # Errors
+    /// What stands in the way, after all that can be done was done.
+    pub(crate) fn undo(&self, system: &mut dyn System, same_boot: bool) -> Result<(), Obstruction> {
+        match self {
+            Self::Settings { of, old } => undo_settings(system, of, old, same_boot),
+            Self::Array { uuid, members } => volumes::undo_array(system, uuid, members),
+            Self::Volume { group, uuids, members } => volumes::undo_volume(system, group, uuids, members),
+            Self::Filesystem { kind, uuid, on } => undo_filesystem(system, *kind, uuid, on),
+            Self::Mount { point } => undo_mount(system, point),
+        }
+    }
+}
+
+fn undo_settings(
+    system: &mut dyn System,
+    of: &Owner,
+    old: &[(PathBuf, String)],
+    same_boot: bool,
+) -> Result<(), Obstruction> {
+    let directory = match of {
+        // A drive that is gone has its settings from its driver when it comes back.
+        Owner::Drive(drive) => match drive.name_now(&system.sysfs()) {
+            Some(name) => PathBuf::from("/sys/class/block").join(name),
+            None => return Ok(()),
+        },
+        // A boot has set them back, and numbers interrupts and arrays anew.
+        Owner::ThisBoot { .. } if !same_boot => return Ok(()),
+        Owner::ThisBoot { .. } => PathBuf::new(),
+    };
+    let files: Vec<_> = old.iter().map(|(file, value)| (directory.join(file), value.clone())).collect();
+    settle(system, &files)
+        .map_err(|(path, source)| format!("{} cannot be set back: {source}", path.display()))
+}
+
+/// Brings files to values, in the order given, as long as one write may undo another. Files that are
+/// not there (an array is gone, another scheduler has no such tunable) are left out.
+///
+/// # Errors
+/// The first file that does not take its value, with the kernel's word, or what came of it.
+pub(crate) fn settle(
+    system: &mut dyn System,
+    files: &[(PathBuf, String)],
+) -> Result<(), (PathBuf, io::Error)> {
+    let now = |system: &dyn System, path: &Path| knobs::read(&system.sysfs(), path);
+    let mut refused = None;
+    for _ in 0..3 {
+        refused = None;
+        let mut wrote = false;
+        for (path, value) in files {
+            let Some(found) = now(system, path).filter(|found| found != value) else { continue };
+            wrote = true;
+            // Writeback throttling that was never set by hand goes with the scheduler; -1 is its word for
+            // that (sysfs-block), and a number would tie it down for good.
+            if path.ends_with("wbt_lat_usec") && found != "-1" {
+                let _ = system.write_setting(path, "-1");
+                if now(system, path).as_deref() == Some(value) {
+                    continue;
+                }
+            }
+            if let Err(error) = system.write_setting(path, value) {
+                refused.get_or_insert((path.clone(), error));
+            }
+        }
+        if !wrote {
+            return Ok(());
+        }
+    }
+    for (path, value) in files {
+        if let Some(found) = now(system, path).filter(|found| found != value) {
+            let found = io::Error::other(format!("it is {found}, not {value}"));
+            return Err(refused.unwrap_or((path.clone(), found)));
+        }
+    }
+    Ok(())
+}
+
+fn undo_filesystem(
+    system: &mut dyn System,
+    kind: Filesystem,
+    uuid: &str,
+    on: &[Place],
+) -> Result<(), Obstruction> {
+    let mut left = Vec::new();
+    for place in on {
+        let Some(name) = place.name_now(system) else {
+            // What lay on an array or volume that is gone is nowhere; a drive may come back with it.
+            if let Place::Drive(drive) = place {
+                left.push(drive.gone());
+            }
+            continue;
+        };
+        if let Err(reason) = label::wipe(system, &node(&name), Label::Filesystem(kind), uuid) {
+            left.push(reason);
+        }
+    }
+    if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
+}
+
+fn undo_mount(system: &mut dyn System, point: &Path) -> Result<(), Obstruction> {
+    let mut last: Option<ProgramError> = None;
+    for attempt in 0..TRIES {
+        let is_mounted = system.sysfs().mounts().iter().any(|mount| mount.mount_point == point);
+        if !is_mounted {
+            let removed = system.remove_directory(point);
+            return removed.map_err(|error| format!("{} cannot be removed: {error}", point.display()));
+        }
+        if attempt > 0 {
+            system.pause();
+        }
+        last = system.run("umount", &[point.display().to_string()]).err();
+    }
+    Err(last.map_or_else(|| format!("{} is mounted again and again", point.display()), |e| chain(&e)))
+}
+
+/// An error with its cause.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
+
+/// A drive that is gone, as an obstruction.
+pub(crate) fn gone(drive: &DriveId) -> Obstruction {
+    drive.gone()
+}

@@ -1,0 +1,237 @@
+//! Why a layout could not be made or unmade, in classes that become exit codes.
+
+use std::io;
+use std::path::PathBuf;
+
+use storage::device::{OpenError, OpenErrorClass};
+
+use crate::journal::Standing;
+use crate::spec::SpecError;
+
+/// What kind of failure it is. Front doors turn it into the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LayoutErrorClass {
+    /// The request makes no sense here: exit 2.
+    Invalid,
+    /// Refused for safety: exit 3.
+    Refused,
+    /// The system would not: exit 1.
+    Failed,
+    /// Somebody asked to stop: exit 130.
+    Interrupted,
+}
+
+/// A program that did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is not installed.
+    #[error("{program}: not found in PATH")]
+    Missing {
+        /// Its name.
+        program: String,
+    },
+    /// It could not be started, or waited for.
+    #[error("{command}: cannot be run")]
+    Start {
+        /// Program and arguments.
+        command: String,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// It failed. What it said on standard error is part of the message.
+    #[error("{command}: {status}: {said}")]
+    Failed {
+        /// Program and arguments.
+        command: String,
+        /// How it ended: `exit status: 1`.
+        status: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// A layout that could not be made, unmade or looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The layout makes no sense.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// This machine cannot do it.
+    #[error("{setting}={value} is not to be had here: {reason}")]
+    Unavailable {
+        /// The setting.
+        setting: String,
+        /// What was asked for.
+        value: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A drive that is no block device, or that is in use or bears data.
+    #[error(transparent)]
+    Drive(#[from] OpenError),
+    /// Two names of a layout are the same drive.
+    #[error("{} and {} are the same drive", first.display(), second.display())]
+    SameDrive {
+        /// One name.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// A layout stands already, or the remains of one.
+    #[error("{}: {}", journal.display(), describe(standing))]
+    Stands {
+        /// Its journal.
+        journal: PathBuf,
+        /// What stands.
+        standing: Box<Standing>,
+    },
+    /// Another process works on layouts.
+    #[error("{}: process {holder} is at work on a layout", lock.display())]
+    Locked {
+        /// The lock.
+        lock: PathBuf,
+        /// The process.
+        holder: String,
+    },
+    /// A program of the system failed.
+    #[error("cannot {what}")]
+    Program {
+        /// What it was to do.
+        what: String,
+        /// How it failed.
+        #[source]
+        source: ProgramError,
+    },
+    /// The kernel refused a value.
+    #[error("{device}: {setting}={value} was refused")]
+    Setting {
+        /// The drive or layer.
+        device: String,
+        /// The setting.
+        setting: String,
+        /// What was asked for.
+        value: String,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel took a value and made another of it.
+    #[error("{device}: {setting}={value} was asked for, and {found} came of it")]
+    NotTaken {
+        /// The drive or layer.
+        device: String,
+        /// The setting.
+        setting: String,
+        /// What was asked for.
+        value: String,
+        /// What is there.
+        found: String,
+    },
+    /// What was made is not what was asked for.
+    #[error("{what}: {asked} was asked for, and {found} came of it")]
+    Made {
+        /// What of it.
+        what: String,
+        /// What was asked for.
+        asked: String,
+        /// What is there.
+        found: String,
+    },
+    /// A journal that is not one, or of a later version.
+    #[error("{}: {problem}", path.display())]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Part of what was to be undone could not be; the journal keeps it.
+    #[error("{} of {} could not be undone: {}", left.len(), left.len() + undone, left.join("; "))]
+    Left {
+        /// What is left, each with its reason.
+        left: Vec<String>,
+        /// Changes that were undone.
+        undone: usize,
+    },
+    /// Any other failure of the system.
+    #[error("{}: cannot {operation}", path.display())]
+    Io {
+        /// File or device.
+        path: PathBuf,
+        /// What was to be done.
+        operation: &'static str,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody asked to stop.
+    #[error("interrupted while {what}")]
+    Interrupted {
+        /// What was under way.
+        what: String,
+    },
+}
+
+fn describe(standing: &Standing) -> String {
+    let spec = standing.spec.as_deref().unwrap_or("a layout that was never finished");
+    match standing.by_hand {
+        true => format!("{spec} stands, made by hand"),
+        false => format!("process {} ended without taking down {spec}", standing.process),
+    }
+}
+
+impl LayoutError {
+    pub(crate) fn io(path: impl Into<PathBuf>, operation: &'static str, source: io::Error) -> Self {
+        Self::Io { path: path.into(), operation, source }
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn class(&self) -> LayoutErrorClass {
+        match self {
+            Self::Spec(_) | Self::Unavailable { .. } | Self::SameDrive { .. } => LayoutErrorClass::Invalid,
+            Self::Drive(error) => match error.class() {
+                OpenErrorClass::Invalid => LayoutErrorClass::Invalid,
+                OpenErrorClass::Refused => LayoutErrorClass::Refused,
+                OpenErrorClass::Failed => LayoutErrorClass::Failed,
+            },
+            Self::Stands { .. } | Self::Locked { .. } => LayoutErrorClass::Refused,
+            Self::Interrupted { .. } => LayoutErrorClass::Interrupted,
+            _ => LayoutErrorClass::Failed,
+        }
+    }
+
+    /// What to do about it, where there is something to say.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Spec(error) => error.hint(),
+            Self::Drive(error) => return error.hint(),
+            Self::Stands { standing, .. } if standing.by_hand => {
+                "`flashwright layout down` takes it down, `flashwright layout show` tells what it is".to_owned()
+            }
+            Self::Stands { .. } => "`flashwright layout undo` restores what it changed".to_owned(),
+            Self::Locked { .. } => "wait until it has ended, or end it".to_owned(),
+            Self::Unavailable { .. } => "`flashwright layout survey DRIVE…` tells what is to be had".to_owned(),
+            Self::Left { .. } => {
+                "remove what stands in the way and run `flashwright layout undo` again; --abandon forgets what \
+                 can never be undone"
+                    .to_owned()
+            }
+            Self::Program { source: ProgramError::Missing { program }, .. } => {
+                format!("install the package that holds {program}")
+            }
+            Self::Setting { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "run as root".to_owned()
+            }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "run as root, or name another directory for the journal: FLASHWRIGHT_STATE".to_owned()
+            }
+            Self::Journal { .. } => {
+                "it may be of a later version of flashwright; that one can undo it".to_owned()
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,636 @@
+//! Layouts, made and unmade.
+//!
+//! One process at a time works on layouts of a state directory: it holds `layout.lock` (flock(2)). Beside it is
+//! `layout.journal`, which says what is to be undone ([`crate::journal`]).
+//!
+//! [`Layouts::switch`] goes from what stands to what is asked for, with the least work:
+//!
+//! 1. the drives are found, and what the machine cannot do is refused;
+//! 2. drives that are not ours already are checked: nobody may use them, nothing may lie on them;
+//! 3. what stands and is not part of the new layout is taken down, in reverse;
+//! 4. the parts that are missing are made, each journalled before;
+//! 5. settings are written, each owner's old values journalled before, and read back;
+//! 6. what is really in force is read from the machine ([`Built::facts`]).
+//!
+//! A step that fails is undone at once; what stood before it still stands, and is known. [`Layouts::down`] and the
+//! end of a [`Layouts`] that was not told to [`Layouts::leave`] undo everything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use crate::change::{Change, DriveId, node};
+use crate::check::{self, Drift};
+use crate::error::LayoutError;
+use crate::facts;
+use crate::interrupts;
+use crate::journal::{Journal, Standing};
+use crate::label;
+use crate::parts::{self, Made, Part};
+use crate::settings::{self, Recorded, Wanted};
+use crate::spec::LayoutSpec;
+use crate::survey::{Availability, whole_disk};
+use crate::system::{Host, Purpose, System};
+
+/// What the user allows.
+#[derive(Debug, Clone, Default)]
+pub struct Permits {
+    /// Drives whose contents may be lost.
+    pub destroy: Vec<PathBuf>,
+}
+
+/// What was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Built {
+    /// The device spec of what is to be measured.
+    pub device_spec: String,
+    /// Settings really in force, read from the machine.
+    pub facts: BTreeMap<String, String>,
+    /// Nodes of arrays and volumes.
+    pub layers: Vec<PathBuf>,
+    /// Where file systems are mounted.
+    pub mounts: Vec<PathBuf>,
+    /// The files that the device spec names. They are the caller's to make.
+    pub files: Vec<PathBuf>,
+    /// The size of each in the device spec, bytes; 0 where there are none.
+    pub file_bytes: u64,
+    /// What the machine would not do, for people.
+    pub notes: Vec<String>,
+}
+
+/// What was undone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    /// The changes that were undone, in the order of undoing, for people.
+    pub undone: Vec<String>,
+    /// Changes that were given up, each with the reason (only where that was asked for).
+    pub abandoned: Vec<String>,
+}
+
+/// The name of the journal in its directory.
+pub(crate) const JOURNAL: &str = "layout.journal";
+const LOCK: &str = "layout.lock";
+
+/// The directory of the journal: `$FLASHWRIGHT_STATE`, else `/var/lib/flashwright` for root, else
+/// `$XDG_STATE_HOME/flashwright` or `~/.local/state/flashwright` (XDG Base Directory Specification).
+#[must_use]
+pub fn state_dir() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let status = storage::sysfs::Sysfs::host().text("/proc/self/status").unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let is_root = uids.split_whitespace().nth(1) == Some("0");
+    let of_user = || {
+        let state = variable("XDG_STATE_HOME").filter(|path| path.is_absolute());
+        state.or_else(|| Some(variable("HOME")?.join(".local/state"))).map(|path| path.join("flashwright"))
+    };
+    variable("FLASHWRIGHT_STATE")
+        .or_else(|| if is_root { None } else { of_user() })
+        .unwrap_or_else(|| PathBuf::from("/var/lib/flashwright"))
+}
+
+/// Where words on progress go.
+type Teller = Box<dyn FnMut(&str) + Send>;
+
+/// The right to make layouts, and what was made.
+pub struct Layouts {
+    system: Box<dyn System>,
+    state: PathBuf,
+    permits: Permits,
+    journal: Journal,
+    made: Vec<Made>,
+    recorded: Vec<Recorded>,
+    /// The drives that the layout before uses; they were checked.
+    ours: Vec<DriveId>,
+    standing: Option<(LayoutSpec, Built)>,
+    file_bytes: Option<u64>,
+    stop: Option<Arc<AtomicBool>>,
+    teller: Option<Teller>,
+    /// Whether the end leaves all as it is.
+    leave: bool,
+}
+
+impl fmt::Debug for Layouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layouts")
+            .field("state", &self.state)
+            .field("made", &self.made)
+            .field("standing", &self.standing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Layouts {
+    /// Takes the lock of a state directory, which is made where there is none.
+    ///
+    /// # Errors
+    /// [`LayoutError::Locked`] where another process is at work, [`LayoutError::Stands`] where a layout stands that
+    /// was made by hand or left by a process that died.
+    pub fn open(state: &Path, permits: Permits) -> Result<Self, LayoutError> {
+        Self::open_on(Box::new(Host::default()), state, permits)
+    }
+
+    /// The same on a system that is not this machine.
+    ///
+    /// # Errors
+    /// As [`Layouts::open`].
+    pub fn open_on(mut system: Box<dyn System>, state: &Path, permits: Permits) -> Result<Self, LayoutError> {
+        let state = take_state(system.as_mut(), state)?;
+        let path = state.join(JOURNAL);
+        if let Some(journal) = Journal::read(&path)? {
+            let standing = Box::new(journal.standing());
+            return Err(LayoutError::Stands { journal: path, standing });
+        }
+        let boot = boot(system.as_ref());
+        Ok(Self {
+            journal: Journal::new(path, boot),
+            system,
+            state,
+            permits,
+            made: Vec::new(),
+            recorded: Vec::new(),
+            ours: Vec::new(),
+            standing: None,
+            file_bytes: None,
+            stop: None,
+            teller: None,
+            leave: false,
+        })
+    }
+
+    /// The size of the files on file systems, bytes each; none is as much as fits, less a tenth.
+    pub fn set_file_bytes(&mut self, bytes: Option<u64>) {
+        self.file_bytes = bytes;
+    }
+
+    /// A flag that stops the work between two steps.
+    pub fn stop_on(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = Some(stop);
+    }
+
+    /// Where words on long steps go, for somebody who watches.
+    pub fn tell(&mut self, teller: impl FnMut(&str) + Send + 'static) {
+        self.teller = Some(Box::new(teller));
+    }
+
+    /// What stands.
+    #[must_use]
+    pub fn standing(&self) -> Option<(&LayoutSpec, &Built)> {
+        self.standing.as_ref().map(|(spec, built)| (spec, built))
+    }
+
+    /// Goes from what stands to `spec`, with the least work; nothing where it stands already.
+    ///
+    /// # Errors
+    /// [`LayoutError`]: what the machine cannot do, a drive that is refused, a step that failed. The step is
+    /// undone; what was made before stands until [`Layouts::down`].
+    pub fn switch(&mut self, spec: &LayoutSpec) -> Result<Built, LayoutError> {
+        let drives = self.find(spec)?;
+        Availability::of(self.system.as_ref(), &spec.drives).check_spec(spec)?;
+        let parts = parts::plan(spec, &drives);
+        let shared = self.made.iter().zip(&parts).take_while(|(made, part)| made.part == **part).count();
+        let purpose = if parts.is_empty() { Purpose::Settings } else { Purpose::Contents };
+        let foreign: Vec<_> = drives.iter().filter(|drive| !self.ours.contains(drive)).cloned().collect();
+        self.check_free(&foreign, purpose)?;
+        self.check_queues(spec, &foreign)?;
+        self.standing = None;
+        self.take_down_to(shared)?;
+        self.restore_others(&drives)?;
+        let held: Vec<_> = self.made.iter().flat_map(|made| made.part.drives().to_vec()).collect();
+        let free: Vec<_> = drives.iter().filter(|drive| !held.contains(drive)).cloned().collect();
+        self.check_free(&free, purpose)?;
+        self.ours = drives.clone();
+        for part in parts.into_iter().skip(shared) {
+            self.make(part)?;
+        }
+        let notes = self.apply(spec, &drives)?;
+        let built = self.built(spec, notes)?;
+        self.journal.stands(self.system.as_mut(), &spec.to_string(), &built.device_spec, false)?;
+        self.standing = Some((spec.clone(), built.clone()));
+        Ok(built)
+    }
+
+    /// Compares what was asked for with what is there, and looks for others on the drives.
+    ///
+    /// # Errors
+    /// Where that cannot be told.
+    pub fn check(&self) -> Result<Vec<Drift>, LayoutError> {
+        let Some((spec, built)) = &self.standing else { return Ok(Vec::new()) };
+        check::drifts(
+            self.system.as_ref(),
+            spec,
+            built,
+            &self.ours,
+            &self.made,
+            &self.wanted(spec, &self.ours),
+        )
+    }
+
+    /// Undoes everything, in reverse.
+    ///
+    /// # Errors
+    /// [`LayoutError::Left`] with what could not be undone, after all else was.
+    pub fn down(&mut self) -> Result<Undone, LayoutError> {
+        self.standing = None;
+        let teller = &mut self.teller;
+        let mut tell = |words: &str| {
+            if let Some(teller) = teller {
+                teller(words);
+            }
+        };
+        let undone = undo_all(self.system.as_mut(), &mut self.journal, &mut tell, false);
+        let pending: Vec<u64> = self.journal.pending().iter().map(|(number, _)| *number).collect();
+        self.made.retain(|made| pending.contains(&made.number));
+        self.recorded.retain(|record| record.numbers.iter().any(|number| pending.contains(number)));
+        self.ours.clear();
+        undone
+    }
+
+    /// Leaves what stands after the end of this process: `layout up`. [`undo`] takes it down.
+    ///
+    /// # Errors
+    /// Where the journal cannot be written; everything is then undone as usual.
+    pub fn leave(mut self) -> Result<(), LayoutError> {
+        if let Some((spec, built)) = &self.standing {
+            self.journal.stands(self.system.as_mut(), &spec.to_string(), &built.device_spec, true)?;
+        }
+        self.leave = true;
+        Ok(())
+    }
+
+    /// The drives of a layout, each once under whatever name.
+    fn find(&self, spec: &LayoutSpec) -> Result<Vec<DriveId>, LayoutError> {
+        let sysfs = self.system.sysfs();
+        let mut drives: Vec<DriveId> = Vec::new();
+        for path in &spec.drives {
+            let drive = DriveId::of(&sysfs, path)?;
+            if let Some(first) = drives.iter().position(|known| known.name == drive.name) {
+                let first = spec.drives[first].clone();
+                return Err(LayoutError::SameDrive { first, second: path.clone() });
+            }
+            drives.push(drive);
+        }
+        Ok(drives)
+    }
+
+    fn check_free(&self, drives: &[DriveId], purpose: Purpose) -> Result<(), LayoutError> {
+        for drive in drives {
+            self.system.check_free(&node(&drive.name), purpose, &self.permits.destroy)?;
+        }
+        Ok(())
+    }
+
+    /// A partition's queue is its disk's: the settings of it are nobody's who shares it.
+    fn check_queues(&self, spec: &LayoutSpec, drives: &[DriveId]) -> Result<(), LayoutError> {
+        if spec.queue.is_empty() && spec.irq_cpus.is_none() {
+            return Ok(());
+        }
+        let sysfs = self.system.sysfs();
+        for drive in drives {
+            let Some(disk) = sysfs.block_device(&drive.name).and_then(|device| device.disk) else { continue };
+            self.system.check_free(&node(&disk), Purpose::Settings, &self.permits.destroy)?;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, part: Part) -> Result<(), LayoutError> {
+        let words = part.words();
+        self.go_on(&words)?;
+        if let Some(teller) = &mut self.teller {
+            teller(&words);
+        }
+        for drive in part.drives() {
+            let device = node(&drive.name);
+            label::clear(self.system.as_mut(), &device)
+                .map_err(|source| LayoutError::io(&device, "wipe signatures that were given up", source))?;
+        }
+        let change = part.change(self.system.as_ref(), &self.made, &self.state)?;
+        let number = self.journal.announce(self.system.as_mut(), change.clone())?;
+        match part.make(self.system.as_mut(), &change, &self.made) {
+            Ok(device) => {
+                self.made.push(Made { part, number, change, device });
+                Ok(())
+            }
+            Err(error) => {
+                // What cannot be undone now stays in the journal, and the end tries again.
+                if change.undo(self.system.as_mut(), true).is_ok() {
+                    self.journal.undone(self.system.as_mut(), number)?;
+                }
+                Err(self.go_on(&words).err().unwrap_or(error))
+            }
+        }
+    }
+
+    /// Whether nobody asked to stop.
+    fn go_on(&self, what: &str) -> Result<(), LayoutError> {
+        let stopped = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+        if stopped { Err(LayoutError::Interrupted { what: what.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Takes down all parts but the first few; what belongs to this boot's layers goes with them.
+    fn take_down_to(&mut self, parts: usize) -> Result<(), LayoutError> {
+        if self.made.len() <= parts {
+            return Ok(());
+        }
+        let is_of_layer = |record: &Recorded| is_of_layer(&record.owner);
+        for record in std::mem::take(&mut self.recorded) {
+            if is_of_layer(&record) {
+                self.restore(&record)?;
+            } else {
+                self.recorded.push(record);
+            }
+        }
+        while self.made.len() > parts {
+            let Some(made) = self.made.last().cloned() else { break };
+            if let Some(teller) = &mut self.teller {
+                teller(&format!("take down: {}", made.change));
+            }
+            made.change
+                .undo(self.system.as_mut(), true)
+                .map_err(|left| LayoutError::Left { left: vec![left], undone: 0 })?;
+            self.journal.undone(self.system.as_mut(), made.number)?;
+            self.made.pop();
+        }
+        Ok(())
+    }
+
+    /// Sets back all that was changed of drives that the new layout does not use.
+    fn restore_others(&mut self, drives: &[DriveId]) -> Result<(), LayoutError> {
+        let kept = self.queue_owners(drives);
+        for record in std::mem::take(&mut self.recorded) {
+            if is_of_layer(&record.owner) || kept.contains(&record.owner) {
+                self.recorded.push(record);
+            } else {
+                self.restore(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes what the journal says of one owner.
+    fn restore(&mut self, record: &Recorded) -> Result<(), LayoutError> {
+        for number in record.numbers.iter().rev() {
+            let change = self.journal.pending().iter().find(|(pending, _)| pending == number);
+            let Some(change) = change.map(|(_, change)| change.clone()) else { continue };
+            change
+                .undo(self.system.as_mut(), true)
+                .map_err(|left| LayoutError::Left { left: vec![left], undone: 0 })?;
+            self.journal.undone(self.system.as_mut(), *number)?;
+        }
+        Ok(())
+    }
+
+    fn queue_owners(&self, drives: &[DriveId]) -> Vec<crate::change::Owner> {
+        let interrupts = drives.iter().map(interrupts_of);
+        let queues = self.queues(drives).into_iter().map(crate::change::Owner::Drive);
+        queues.chain(interrupts.map(|what| crate::change::Owner::ThisBoot { what })).collect()
+    }
+
+    /// The drives whose queues these have: of partitions their disks, each once.
+    fn queues(&self, drives: &[DriveId]) -> Vec<DriveId> {
+        let sysfs = self.system.sysfs();
+        let mut queues: Vec<DriveId> = Vec::new();
+        for drive in drives {
+            let whole = sysfs.block_device(&drive.name).map(|device| whole_disk(&sysfs, device).name);
+            let queue = whole
+                .filter(|name| *name != drive.name)
+                .and_then(|name| DriveId::of(&sysfs, &node(&name)).ok())
+                .unwrap_or_else(|| drive.clone());
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
+        }
+        queues
+    }
+
+    /// All that is asked of drives, interrupts and layers.
+    fn wanted(&self, spec: &LayoutSpec, drives: &[DriveId]) -> Vec<Wanted> {
+        let sysfs = self.system.sysfs();
+        let mut all: Vec<Wanted> =
+            self.queues(drives).iter().map(|drive| Wanted::of_queue(drive, &spec.queue)).collect();
+        for drive in drives {
+            let numbers = interrupts::of_drive(&sysfs, &drive.name);
+            let files = spec.irq_cpus.as_ref().map(|asked| interrupts::assign(&sysfs, &numbers, asked));
+            all.push(Wanted::of_files(&interrupts_of(drive), files.unwrap_or_default()));
+        }
+        all.extend(self.read_ahead(spec));
+        all
+    }
+
+    /// Read-ahead belongs to what files or requests are read from: the array, the volume, a btrfs; a file system
+    /// on one device has that device's.
+    fn read_ahead(&self, spec: &LayoutSpec) -> Vec<Wanted> {
+        let asked = spec.queue.get("read_ahead_kb");
+        let wanted = |what: &str, path: String| {
+            let files = asked.map(|value| (PathBuf::from(path), value.clone()));
+            Wanted::of_files(&format!("{LAYER}{what}"), files.into_iter().collect())
+        };
+        self.made
+            .iter()
+            .filter_map(|made| match (&made.part, &made.change, &made.device) {
+                (Part::Array { .. } | Part::Volume { .. }, _, Some(name)) => {
+                    Some(wanted(name, format!("/sys/class/block/{name}/queue/read_ahead_kb")))
+                }
+                (_, Change::Filesystem { kind: crate::spec::Filesystem::Btrfs, uuid, .. }, _) => {
+                    Some(wanted("btrfs", format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn apply(&mut self, spec: &LayoutSpec, drives: &[DriveId]) -> Result<Vec<String>, LayoutError> {
+        let mut notes = Vec::new();
+        for wanted in self.wanted(spec, drives) {
+            self.go_on("setting up queues")?;
+            let said = settings::apply(self.system.as_mut(), &mut self.journal, &mut self.recorded, &wanted)?;
+            notes.extend(said);
+        }
+        Ok(notes)
+    }
+
+    fn built(&self, spec: &LayoutSpec, notes: Vec<String>) -> Result<Built, LayoutError> {
+        let mounts: Vec<PathBuf> = self
+            .made
+            .iter()
+            .filter_map(|made| match &made.change {
+                Change::Mount { point } => Some(point.clone()),
+                _ => None,
+            })
+            .collect();
+        let is_layer = |made: &&Made| matches!(made.part, Part::Array { .. } | Part::Volume { .. });
+        let layers = self.made.iter().filter(is_layer).filter_map(|made| Some(node(made.device.as_ref()?)));
+        let mut built = Built { layers: layers.collect(), notes, ..Built::default() };
+        built.files = mounts.iter().map(|point| point.join("data")).collect();
+        built.file_bytes = self.room(&mounts, &built.files)?;
+        built.mounts = mounts;
+        built.device_spec = facts::device_spec(spec, &built, built.file_bytes);
+        built.facts = facts::facts(self.system.as_ref(), spec, &built, &self.ours);
+        Ok(built)
+    }
+
+    /// Bytes for each file: what was asked for, or nine tenths of the least room. What a file has already is room.
+    fn room(&self, mounts: &[PathBuf], files: &[PathBuf]) -> Result<u64, LayoutError> {
+        if let Some(bytes) = self.file_bytes.filter(|_| !mounts.is_empty()) {
+            return Ok(bytes);
+        }
+        let mut least: Option<u64> = None;
+        for (mount, file) in mounts.iter().zip(files) {
+            let free = self.system.free_bytes(mount);
+            let free = free.map_err(|source| LayoutError::io(mount, "look for room", source))?;
+            let has = std::fs::metadata(file).map(|file| file.len()).unwrap_or(0);
+            let room = if has > 0 { has } else { free / 10 * 9 / (1 << 20) * (1 << 20) };
+            least = Some(least.map_or(room, |least| least.min(room)));
+        }
+        Ok(least.unwrap_or(0))
+    }
+}
+
+impl Built {
+    /// The device spec with files of another size.
+    #[must_use]
+    pub fn device_spec_with(&self, spec: &LayoutSpec, file_bytes: u64) -> String {
+        facts::device_spec(spec, self, file_bytes)
+    }
+}
+
+/// How the owners of settings that go with a layer are named.
+const LAYER: &str = "layer ";
+
+fn is_of_layer(owner: &crate::change::Owner) -> bool {
+    matches!(owner, crate::change::Owner::ThisBoot { what } if what.starts_with(LAYER))
+}
+
+fn interrupts_of(drive: &DriveId) -> String {
+    format!("interrupts of {}", drive.name)
+}
+
+impl Drop for Layouts {
+    fn drop(&mut self) {
+        if self.leave {
+            return;
+        }
+        // Nobody is left to be told; what could not be undone is in the journal.
+        let _ = undo_all(self.system.as_mut(), &mut self.journal, &mut |_| {}, false);
+    }
+}
+
+/// Takes the lock of a state directory. Returns the directory with links resolved, as mountinfo has it.
+fn take_state(system: &mut dyn System, state: &Path) -> Result<PathBuf, LayoutError> {
+    let made = system.make_directory(state);
+    made.map_err(|source| LayoutError::io(state, "make the directory", source))?;
+    let state =
+        state.canonicalize().map_err(|source| LayoutError::io(state, "resolve the directory", source))?;
+    let path = state.join(LOCK);
+    // Not for reading: programs have it as standard input, and shall find nothing there.
+    let open = OpenOptions::new().append(true).create(true).open(&path);
+    let mut lock = open.map_err(|source| LayoutError::io(&path, "open the lock", source))?;
+    wait_for(system, &lock, &path)?;
+    // A courtesy: on a full disk the lock holds without it.
+    let _ = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
+    system.keep_lock(lock);
+    Ok(state)
+}
+
+/// Locks, or says who has it. Where that process has died, a program that it started lives on, and is waited for: it
+/// still writes to the drives.
+fn wait_for(system: &dyn System, lock: &File, path: &Path) -> Result<(), LayoutError> {
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(source)) => return Err(LayoutError::io(path, "lock", source)),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let holder = std::fs::read_to_string(path).unwrap_or_default();
+        let lives = holder.is_empty() || Path::new("/proc").join(&holder).exists();
+        if lives {
+            return Err(LayoutError::Locked { lock: path.to_owned(), holder });
+        }
+        system.pause();
+    }
+}
+
+fn boot(system: &dyn System) -> String {
+    system.sysfs().text("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Undoes all that is pending, newest first; what cannot be undone stays in the journal, or is given up.
+fn undo_all(
+    system: &mut dyn System,
+    journal: &mut Journal,
+    tell: &mut dyn FnMut(&str),
+    abandon: bool,
+) -> Result<Undone, LayoutError> {
+    let same_boot = journal.boot() == boot(system);
+    let is_whole = journal.damaged.is_empty();
+    let mut outcome = Undone::default();
+    let mut left: Vec<String> =
+        journal.damaged.iter().map(|line| format!("line {line} of the journal cannot be read")).collect();
+    if abandon {
+        outcome.abandoned.append(&mut left);
+    }
+    for (number, change) in journal.pending().to_vec().into_iter().rev() {
+        tell(&format!("undo: {change}"));
+        match change.undo(system, same_boot) {
+            Ok(()) => outcome.undone.push(change.to_string()),
+            Err(reason) if abandon => outcome.abandoned.push(format!("{change}: {reason}")),
+            Err(reason) => {
+                left.push(format!("{change}: {reason}"));
+                continue;
+            }
+        }
+        // A damaged journal is kept whole for whoever looks into it.
+        if is_whole {
+            journal.undone(system, number)?;
+        }
+    }
+    if !left.is_empty() {
+        return Err(LayoutError::Left { left, undone: outcome.undone.len() });
+    }
+    journal.remove(system)?;
+    Ok(outcome)
+}
+
+/// Undoes what the journal of a state directory says: after a crash, or a layout that was made by hand. Doing it
+/// again does nothing.
+///
+/// # Errors
+/// [`LayoutError::Locked`] where a process is at work; [`LayoutError::Left`] with what could not be undone, after
+/// all else was.
+pub fn undo(state: &Path) -> Result<Undone, LayoutError> {
+    undo_on(&mut Host::default(), state, &mut |_| {}, false)
+}
+
+/// The same on a system that is not this machine, with words on progress. `abandon` gives up what cannot be undone,
+/// because a drive is gone for good.
+///
+/// # Errors
+/// As [`undo`].
+pub fn undo_on(
+    system: &mut dyn System,
+    state: &Path,
+    tell: &mut dyn FnMut(&str),
+    abandon: bool,
+) -> Result<Undone, LayoutError> {
+    if !state.join(JOURNAL).exists() {
+        return Ok(Undone::default());
+    }
+    let state = take_state(system, state)?;
+    let path = state.join(JOURNAL);
+    // It may have been removed while the lock was waited for.
+    let Some(mut journal) = Journal::read(&path)? else { return Ok(Undone::default()) };
+    undo_all(system, &mut journal, tell, abandon)
+}
+
+/// What stands in a state directory; none where nothing does.
+///
+/// # Errors
+/// Where the journal cannot be read.
+pub fn standing(state: &Path) -> Result<Option<Standing>, LayoutError> {
+    Ok(Journal::read(&state.join(JOURNAL))?.map(|journal| journal.standing()))
+}

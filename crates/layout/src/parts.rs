@@ -1,0 +1,329 @@
+//! What a layout is built of, in order, and how each part is made.
+//!
+//! Two layouts share the parts that they begin with, up to the first that differs. What is shared stands; the
+//! rest is taken down and built. So other mount options mean mounting anew, another file system leaves the
+//! array, and more drives one by one leave those that are there.
+//!
+//! Nothing is discarded by mkfs (`-K`, `nodiscard`): it would put the drives into the state of new ones, so that
+//! whatever is measured next looks better than what is measured an hour later. A purge is a step of
+//! preconditioning that is asked for, and seen. All of ext4's tables are written at once
+//! (`lazy_itable_init=0,lazy_journal_init=0`), for otherwise a thread of the kernel writes them during the runs.
+
+use std::path::PathBuf;
+
+use crate::change::{Change, DriveId, Place, node};
+use crate::error::{LayoutError, ProgramError};
+use crate::label;
+use crate::spec::{Filesystem, LayoutKind, LayoutSpec};
+use crate::system::System;
+use crate::volumes;
+
+/// What a file system is made on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum On {
+    /// The array or volume.
+    Layer,
+    /// Drives.
+    Drives(Vec<DriveId>),
+}
+
+/// One part of a layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// An md array.
+    Array { members: Vec<DriveId>, chunk_bytes: u64 },
+    /// An LVM volume.
+    Volume { members: Vec<DriveId>, chunk_bytes: u64 },
+    /// A file system, with the stripe that it is to know of: chunk in bytes, and width.
+    Filesystem { kind: Filesystem, on: On, stripe: Option<(u64, usize)> },
+    /// The mount of the file system before it; the `index`th of its layout.
+    Mount { kind: Filesystem, options: Option<String>, index: usize },
+}
+
+/// A part that stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub part: Part,
+    /// Its number in the journal.
+    pub number: u64,
+    pub change: Change,
+    /// The kernel name of the device that it is, where it is one.
+    pub device: Option<String>,
+}
+
+/// The parts of a layout.
+pub(crate) fn plan(spec: &LayoutSpec, drives: &[DriveId]) -> Vec<Part> {
+    let members = drives.to_vec();
+    let chunk_bytes = spec.chunk_bytes().unwrap_or(0);
+    let mut parts = Vec::new();
+    match spec.kind {
+        LayoutKind::MdRaid0 => parts.push(Part::Array { members, chunk_bytes }),
+        LayoutKind::LvmStripe => parts.push(Part::Volume { members, chunk_bytes }),
+        _ => {}
+    }
+    let Some(kind) = spec.mounted_filesystem() else { return parts };
+    let places: Vec<On> = match spec.kind {
+        LayoutKind::BtrfsRaid0 => vec![On::Drives(drives.to_vec())],
+        LayoutKind::MdRaid0 | LayoutKind::LvmStripe => vec![On::Layer],
+        _ => drives.iter().map(|drive| On::Drives(vec![drive.clone()])).collect(),
+    };
+    let stripe = (!parts.is_empty()).then_some((chunk_bytes, drives.len()));
+    for (index, on) in places.into_iter().enumerate() {
+        parts.push(Part::Filesystem { kind, on, stripe });
+        parts.push(Part::Mount { kind, options: spec.mount_options.clone(), index });
+    }
+    parts
+}
+
+impl Part {
+    /// The drives whose contents go when it is made.
+    pub fn drives(&self) -> &[DriveId] {
+        match self {
+            Self::Array { members, .. } | Self::Volume { members, .. } => members,
+            Self::Filesystem { on: On::Drives(drives), .. } => drives,
+            _ => &[],
+        }
+    }
+
+    /// For people: what making it is.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Array { members, chunk_bytes } => {
+                format!("make an md array of {} drives, chunk {}", members.len(), units::bytes(*chunk_bytes))
+            }
+            Self::Volume { members, chunk_bytes } => {
+                format!(
+                    "make an LVM volume of {} drives, chunk {}",
+                    members.len(),
+                    units::bytes(*chunk_bytes)
+                )
+            }
+            Self::Filesystem { kind, on: On::Layer, .. } => format!("make {} on it", kind.word()),
+            Self::Filesystem { kind, on: On::Drives(drives), .. } => {
+                let names: Vec<_> = drives.iter().map(|drive| drive.name.as_str()).collect();
+                format!("make {} on {}", kind.word(), names.join(", "))
+            }
+            Self::Mount { kind, .. } => format!("mount {}", kind.word()),
+        }
+    }
+
+    /// What will be changed by making it, with all names and UUIDs chosen now.
+    pub fn change(
+        &self,
+        system: &dyn System,
+        before: &[Made],
+        state: &std::path::Path,
+    ) -> Result<Change, LayoutError> {
+        let uuid = || {
+            let random = std::path::Path::new("/proc/sys/kernel/random/uuid");
+            system.new_uuid().map_err(|source| LayoutError::io(random, "read a UUID", source))
+        };
+        Ok(match self {
+            Self::Array { members, .. } => Change::Array { uuid: uuid()?, members: members.clone() },
+            Self::Volume { members, .. } => {
+                let digits = || Ok::<_, LayoutError>(uuid()?.replace('-', ""));
+                let group = format!("flashwright_{}", &digits()?[..8]);
+                let uuids = members.iter().map(|_| digits()).collect::<Result<_, _>>()?;
+                Change::Volume { group, uuids, members: members.clone() }
+            }
+            Self::Filesystem { kind, on, .. } => {
+                let on = match on {
+                    On::Drives(drives) => drives.iter().cloned().map(Place::Drive).collect(),
+                    On::Layer => before.iter().filter_map(|made| layer(&made.change)).collect(),
+                };
+                Change::Filesystem { kind: *kind, uuid: uuid()?, on }
+            }
+            Self::Mount { index, .. } => Change::Mount { point: state.join(format!("mount-{index}")) },
+        })
+    }
+
+    /// Makes it. Returns the kernel name of the device that came of it.
+    pub fn make(
+        &self,
+        system: &mut dyn System,
+        change: &Change,
+        before: &[Made],
+    ) -> Result<Option<String>, LayoutError> {
+        match (self, change) {
+            (Self::Array { members, chunk_bytes }, Change::Array { uuid, .. }) => {
+                make_array(system, uuid, members, *chunk_bytes).map(Some)
+            }
+            (Self::Volume { members, chunk_bytes }, Change::Volume { group, uuids, .. }) => {
+                let created = volumes::create_volume(system, group, uuids, members, *chunk_bytes);
+                created.map_err(|source| program("make the LVM volume", source))?;
+                let name = volumes::mappings_of(&system.sysfs(), group).into_iter().next();
+                let name = name.ok_or_else(|| made("LVM volume", "a mapping", "none"))?;
+                clear_new(system, &name)?;
+                Ok(Some(name))
+            }
+            (Self::Filesystem { kind, stripe, .. }, Change::Filesystem { uuid, on, .. }) => {
+                let names: Vec<_> = on.iter().filter_map(|place| place.name_now(system)).collect();
+                let arguments = mkfs(*kind, uuid, *stripe, &names);
+                let created = system.run(&format!("mkfs.{}", kind.word()), &arguments);
+                created.map_err(|source| program(&format!("make {}", kind.word()), source))?;
+                Ok(names.into_iter().next())
+            }
+            (Self::Mount { kind, options, .. }, Change::Mount { point }) => {
+                let on = before.iter().rev().find_map(|made| match &made.change {
+                    Change::Filesystem { on, .. } => Some(on.clone()),
+                    _ => None,
+                });
+                let names: Vec<_> =
+                    on.unwrap_or_default().iter().filter_map(|place| place.name_now(system)).collect();
+                make_mount(system, *kind, options.as_deref(), &names, point)?;
+                Ok(None)
+            }
+            _ => Err(made("layout", "a change of the same kind as its part", "another")),
+        }
+    }
+}
+
+/// The layer that a change makes.
+fn layer(change: &Change) -> Option<Place> {
+    match change {
+        Change::Array { uuid, members } => {
+            Some(Place::Array { uuid: uuid.clone(), members: members.clone() })
+        }
+        Change::Volume { group, .. } => Some(Place::Volume { group: group.clone() }),
+        _ => None,
+    }
+}
+
+fn made(what: &str, asked: &str, found: &str) -> LayoutError {
+    LayoutError::Made { what: what.to_owned(), asked: asked.to_owned(), found: found.to_owned() }
+}
+
+fn program(what: &str, source: ProgramError) -> LayoutError {
+    LayoutError::Program { what: what.to_owned(), source }
+}
+
+fn make_array(
+    system: &mut dyn System,
+    uuid: &str,
+    members: &[DriveId],
+    chunk_bytes: u64,
+) -> Result<String, LayoutError> {
+    let array = volumes::free_array_node(&system.sysfs());
+    let array = array.ok_or_else(|| made("md array", "a free name", "128 arrays"))?;
+    let created = volumes::create_array(system, &array, uuid, members, chunk_bytes);
+    created.map_err(|source| program("make the md array", source))?;
+    let name = volumes::arrays_of(system, uuid, members).into_iter().next();
+    let name = name.ok_or_else(|| made("md array", "an array of the members", "none"))?;
+    let facts = system.sysfs().block_device(&name).and_then(|device| device.raid).unwrap_or_default();
+    if facts.chunk_bytes != Some(chunk_bytes) {
+        let found = facts.chunk_bytes.map_or_else(|| "none".to_owned(), units::bytes_short);
+        return Err(made("chunk of the md array", &units::bytes_short(chunk_bytes), &found));
+    }
+    if facts.raid_disks.map(|disks| disks as usize) != Some(members.len()) {
+        let found = facts.raid_disks.map_or_else(|| "none".to_owned(), |disks| disks.to_string());
+        return Err(made("width of the md array", &members.len().to_string(), &found));
+    }
+    clear_new(system, &name)?;
+    Ok(name)
+}
+
+/// An array made anew shows what an earlier one of the same geometry held, superblocks included.
+fn clear_new(system: &mut dyn System, name: &str) -> Result<(), LayoutError> {
+    let device = node(name);
+    label::clear(system, &device).map_err(|source| LayoutError::io(&device, "wipe old signatures", source))
+}
+
+/// Arguments of mkfs: the UUID that was chosen, no discard, all tables written at once, and the stripe below.
+fn mkfs(kind: Filesystem, uuid: &str, stripe: Option<(u64, usize)>, names: &[String]) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| arguments.extend(words.iter().map(ToString::to_string));
+    match kind {
+        Filesystem::Xfs => {
+            add(&["-f", "-q", "-K", "-m", &format!("uuid={uuid}")]);
+            if let Some((chunk, width)) = stripe {
+                add(&["-d", &format!("su={chunk},sw={width}")]);
+            }
+        }
+        Filesystem::Ext4 => {
+            let mut extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard".to_owned();
+            if let Some((chunk, width)) = stripe {
+                let stride = chunk / 4096;
+                extended += &format!(",stride={stride},stripe_width={}", stride * width as u64);
+            }
+            // -F: the contents were given up, and nobody is there to be asked.
+            add(&["-F", "-q", "-b", "4096", "-U", uuid, "-E", &extended]);
+        }
+        Filesystem::Btrfs => {
+            add(&["-f", "-q", "-K", "-U", uuid]);
+            if names.len() > 1 {
+                add(&["-d", "raid0", "-m", "raid0"]);
+            }
+        }
+        Filesystem::F2fs => add(&["-f", "-q", "-t", "0", "-U", uuid]),
+    }
+    arguments.extend(names.iter().map(|name| node(name).display().to_string()));
+    arguments
+}
+
+fn make_mount(
+    system: &mut dyn System,
+    kind: Filesystem,
+    options: Option<&str>,
+    names: &[String],
+    point: &PathBuf,
+) -> Result<(), LayoutError> {
+    let made = system.make_directory(point);
+    made.map_err(|source| LayoutError::io(point, "make the directory", source))?;
+    let mut options: Vec<String> = options.map(str::to_owned).into_iter().collect();
+    // Without udev the kernel has to be told of the other members (btrfs(5), device=).
+    if names.len() > 1 {
+        options.extend(names.iter().map(|name| format!("device={}", node(name).display())));
+    }
+    let mut arguments: Vec<String> = vec!["-t".into(), kind.word().into()];
+    if !options.is_empty() {
+        arguments.extend(["-o".into(), options.join(",")]);
+    }
+    arguments.extend(names.first().map(|name| node(name).display().to_string()));
+    arguments.push(point.display().to_string());
+    let mounted = system.run("mount", &arguments);
+    mounted.map(drop).map_err(|source| program(&format!("mount {}", kind.word()), source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drives(names: &[&str]) -> Vec<DriveId> {
+        let drive = |name: &&str| DriveId { name: (*name).into(), serial: None, size_bytes: 1 << 30 };
+        names.iter().map(drive).collect()
+    }
+
+    fn shared(one: &str, other: &str) -> (usize, usize) {
+        let parts = |text: &str| {
+            let spec = LayoutSpec::parse(text).unwrap();
+            let names: Vec<_> = spec.drives.iter().map(|path| path.to_str().unwrap()).collect();
+            plan(&spec, &drives(&names))
+        };
+        let (one, other) = (parts(one), parts(other));
+        (one.iter().zip(&other).take_while(|(a, b)| a == b).count(), other.len())
+    }
+
+    #[test]
+    fn what_two_layouts_begin_with_stands() {
+        let md = "md-raid0(filesystem=xfs):/a,/b";
+        assert_eq!(shared(md, "md-raid0(filesystem=xfs,scheduler=none):/a,/b"), (3, 3));
+        assert_eq!(shared(md, "md-raid0(filesystem=xfs,mount_options=noatime):/a,/b"), (2, 3));
+        assert_eq!(shared(md, "md-raid0(filesystem=ext4):/a,/b"), (1, 3));
+        assert_eq!(shared(md, "md-raid0(chunk=64k,filesystem=xfs):/a,/b"), (0, 3));
+        assert_eq!(shared("separate(filesystem=xfs):/a,/b", "separate(filesystem=xfs):/a,/b,/c"), (4, 6));
+        assert_eq!(shared("separate:/a,/b", "stripe:/a,/b"), (0, 0));
+    }
+
+    #[test]
+    fn file_systems_are_made_with_the_geometry_below_and_discard_nothing() {
+        let arguments = |kind| mkfs(kind, "u", Some((64 << 10, 8)), &["md127".into()]).join(" ");
+        assert_eq!(arguments(Filesystem::Xfs), "-f -q -K -m uuid=u -d su=65536,sw=8 /dev/md127");
+        assert_eq!(
+            arguments(Filesystem::Ext4),
+            "-F -q -b 4096 -U u -E lazy_itable_init=0,lazy_journal_init=0,nodiscard,stride=16,stripe_width=128 /dev/md127"
+        );
+        assert_eq!(arguments(Filesystem::F2fs), "-f -q -t 0 -U u /dev/md127");
+        let two = mkfs(Filesystem::Btrfs, "u", None, &["a".into(), "b".into()]).join(" ");
+        assert_eq!(two, "-f -q -K -U u -d raid0 -m raid0 /dev/a /dev/b");
+    }
+}

@@ -1,0 +1,275 @@
+//! The seam between layouts and the machine.
+//!
+//! All that is changed goes through [`System`], the journal's own lines included, so that a test can end the
+//! world before, in the middle of, and after any single change, and then look whether undoing brings back
+//! what was there. [`Host`] is the machine itself.
+//!
+//! Programs are started without a shell, with `LC_ALL=C`, and with the lock of the state directory as
+//! their standard input. The lock is flock(2), which belongs to the open file: where flashwright is killed and
+//! its mkfs lives on, the lock is held until that has ended, and whoever undoes waits for it.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use storage::device::{self, DeviceSpec, OpenError};
+use storage::safety::{self, Obstacle, Refusal, Signature};
+use storage::sysfs::{DeviceNumber, Sysfs};
+
+use crate::error::ProgramError;
+
+/// What is to be done with a drive, and so what has to be ruled out first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Its settings change, its contents do not: nobody may use it.
+    Settings,
+    /// Its contents go: nobody may use it, and nothing known may lie on it that was not given up.
+    Contents,
+}
+
+/// The machine, as far as layouts look at it and change it.
+pub trait System: fmt::Debug + Send {
+    /// The kernel's files.
+    fn sysfs(&self) -> Sysfs;
+
+    /// Where a program is.
+    fn find_program(&self, name: &str) -> Option<PathBuf>;
+
+    /// Refuses a drive that is in use, or whose contents were not given up.
+    ///
+    /// # Errors
+    /// [`OpenError`] with the reason.
+    fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError>;
+
+    /// Who uses the device now.
+    ///
+    /// # Errors
+    /// Where that cannot be told.
+    fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>>;
+
+    /// Bytes of a device. Beyond its end is an error.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>>;
+
+    /// The signatures on a device.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn signatures(&self, device: &Path) -> io::Result<Vec<Signature>>;
+
+    /// Bytes that a file in the directory can have.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
+
+    /// A new random UUID, in lower case with dashes.
+    ///
+    /// # Errors
+    /// Where there is no source of them.
+    fn new_uuid(&self) -> io::Result<String>;
+
+    /// Appends to a file, which is made where there is none, and returns when it is durable.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Removes a file durably.
+    ///
+    /// # Errors
+    /// The kernel's; that it is not there is none.
+    fn remove_file(&mut self, file: &Path) -> io::Result<()>;
+
+    /// Makes a directory, and those above it, for the owner only.
+    ///
+    /// # Errors
+    /// The kernel's; that it is there is none.
+    fn make_directory(&mut self, directory: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// The kernel's; that it is not there is none.
+    fn remove_directory(&mut self, directory: &Path) -> io::Result<()>;
+
+    /// Writes a setting of the kernel.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn write_setting(&mut self, path: &Path, value: &str) -> io::Result<()>;
+
+    /// Writes zeros to parts of a device that nobody holds, and returns when they are durable.
+    ///
+    /// # Errors
+    /// The kernel's: EBUSY where somebody holds it.
+    fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()>;
+
+    /// Runs a program to its end; what it printed.
+    ///
+    /// # Errors
+    /// [`ProgramError`] with what it said.
+    fn run(&mut self, program: &str, arguments: &[String]) -> Result<String, ProgramError>;
+
+    /// Keeps the lock, so that programs hold it as well.
+    fn keep_lock(&mut self, lock: File);
+
+    /// Waits a moment for something to pass.
+    fn pause(&self);
+}
+
+/// Where programs of the system are, beside PATH, which users often have without them.
+const SYSTEM_PATHS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+
+/// This machine.
+#[derive(Debug, Default)]
+pub struct Host {
+    lock: Option<File>,
+}
+
+impl Host {
+    /// PATH with the directories of system programs behind it.
+    fn path() -> String {
+        let own = std::env::var("PATH").unwrap_or_default();
+        let own = own.split(':').filter(|part| part.starts_with('/'));
+        own.chain(SYSTEM_PATHS).collect::<Vec<_>>().join(":")
+    }
+}
+
+impl System for Host {
+    fn sysfs(&self) -> Sysfs {
+        Sysfs::host()
+    }
+
+    fn find_program(&self, name: &str) -> Option<PathBuf> {
+        Self::path().split(':').map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
+    }
+
+    fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError> {
+        // Opening for writing is the check, and leaves no trace: the claim ends with the descriptor.
+        let all = vec![drive.to_owned()];
+        let destroy = match purpose {
+            Purpose::Contents => destroy.to_vec(),
+            Purpose::Settings => all,
+        };
+        let options = device::OpenOptions { destroy, ..device::OpenOptions::writing() };
+        device::open(&DeviceSpec::from(drive), &options).map(drop)
+    }
+
+    fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>> {
+        safety::users(&self.sysfs(), number)
+    }
+
+    fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        File::open(device)?.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    fn signatures(&self, device: &Path) -> io::Result<Vec<Signature>> {
+        use std::io::{Seek, SeekFrom};
+        let mut file = File::open(device)?;
+        let size = file.seek(SeekFrom::End(0))?;
+        safety::signatures(&file, size)
+    }
+
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        device::space(directory).map(|(free, _)| free)
+    }
+
+    fn new_uuid(&self) -> io::Result<String> {
+        fs::read_to_string("/proc/sys/kernel/random/uuid").map(|text| text.trim().to_lowercase())
+    }
+
+    fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        let is_new = !file.exists();
+        let mut open = OpenOptions::new().append(true).create(true).mode(0o644).open(file)?;
+        // One write: a line is torn by a power cut only, and then it is the last.
+        open.write_all(bytes)?;
+        open.sync_all()?;
+        if is_new { sync_directory_of(file) } else { Ok(()) }
+    }
+
+    fn remove_file(&mut self, file: &Path) -> io::Result<()> {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => sync_directory_of(file),
+        }
+    }
+
+    fn make_directory(&mut self, directory: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    }
+
+    fn remove_directory(&mut self, directory: &Path) -> io::Result<()> {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    fn write_setting(&mut self, path: &Path, value: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+    }
+
+    fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()> {
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device)?;
+        for range in ranges {
+            let length = usize::try_from(range.end - range.start).unwrap_or(0);
+            file.write_all_at(&vec![0; length], range.start)?;
+        }
+        file.sync_all()
+    }
+
+    fn run(&mut self, program: &str, arguments: &[String]) -> Result<String, ProgramError> {
+        let Some(path) = self.find_program(program) else {
+            return Err(ProgramError::Missing { program: program.to_owned() });
+        };
+        let command = format!("{program} {}", arguments.join(" "));
+        let start = |source| ProgramError::Start { command: command.clone(), source };
+        let stdin = match &self.lock {
+            Some(lock) => Stdio::from(lock.try_clone().map_err(start)?),
+            None => Stdio::null(),
+        };
+        let output = Command::new(path)
+            .args(arguments)
+            .env("LC_ALL", "C")
+            .env("PATH", Self::path())
+            .stdin(stdin)
+            .output()
+            .map_err(start)?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', "; ");
+        let said = Some(text(&output.stderr)).filter(|said| !said.is_empty());
+        let said = said.unwrap_or_else(|| text(&output.stdout));
+        Err(ProgramError::Failed { command, status: output.status.to_string(), said })
+    }
+
+    fn keep_lock(&mut self, lock: File) {
+        self.lock = Some(lock);
+    }
+
+    fn pause(&self) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+fn sync_directory_of(file: &Path) -> io::Result<()> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A refusal of a drive for one reason, for systems that are not the host.
+#[must_use]
+pub fn refusal(drive: &Path, obstacle: Obstacle) -> OpenError {
+    OpenError::InUse(Refusal { target: drive.to_owned(), obstacles: vec![obstacle] })
+}
