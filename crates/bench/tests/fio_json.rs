@@ -54,7 +54,7 @@ fn record(workload: Workload, reads: u64, writes: u64) -> RunRecord {
         interval_ns: 2_000_000_000,
         user_ns: 200_000_000,
         system_ns: 500_000_000,
-        cpu: None,
+        ..JobCounts::default()
     };
     let engine =
         EngineFacts { used: "io_uring".into(), latency_clock: LatencyClock::Batch, ..EngineFacts::default() };

@@ -10,10 +10,12 @@
 //! 4. [`target`]: the one trait that runs a workload.
 //! 5. [`record`] with its [`histogram`]: raw counts of what was seen. Derived figures are derived.
 //! 6. [`warning`]: the stable codes of all the ways in which a figure may lie.
-//! 7. [`stats`]: cleaning, intervals, effects, steady state.
+//! 7. [`limit`]: what kept the figure from being higher.
+//! 8. [`stats`]: cleaning, intervals, effects, steady state.
 #![forbid(unsafe_code)]
 
 pub mod histogram;
+pub mod limit;
 pub mod pattern;
 pub mod record;
 pub mod stats;
@@ -24,6 +26,7 @@ mod words;
 pub mod workload;
 
 pub use histogram::Histogram;
+pub use limit::{Limit, Verdict};
 pub use record::RunRecord;
 pub use target::{Target, TargetError};
 pub use test_type::TestType;

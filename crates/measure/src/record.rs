@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::limit::Verdict;
 use crate::warning::Warning;
 use crate::workload::{LatencyClock, Workload};
 
@@ -67,6 +68,52 @@ pub struct RunRecord {
     pub verified_blocks: u64,
     /// Ways in which the figures may mislead, and facts that bear on them.
     pub warnings: Vec<Warning>,
+    /// Time between the two readings of the counters in `drives`, nanoseconds; a little more than
+    /// `interval_ns`. 0 in records that do not have it.
+    #[serde(default)]
+    pub observed_ns: u64,
+    /// What bounds the devices below the target from outside.
+    #[serde(default)]
+    pub bounds: Bounds,
+    /// What limited this run, judged from this record alone.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+}
+
+/// What bounds the devices below a target from outside, as it stood before the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// Rates that control groups of this process allow on these devices.
+    pub throttles: Vec<Throttle>,
+    /// Links on the way to the drives.
+    pub links: Vec<Link>,
+}
+
+/// A rate that a control group allows on a device (kernel, `Documentation/admin-guide/cgroup-v2.rst`, `io.max`;
+/// `cgroup-v1/blkio-controller.rst`, `blkio.throttle.*`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Throttle {
+    /// Kernel name of the device.
+    pub device: String,
+    /// What is bounded: `read_bps`, `write_bps`, `read_iops`, `write_iops`.
+    pub what: String,
+    /// The most a second: bytes or requests.
+    pub per_second: u64,
+    /// The file that says so.
+    pub source: String,
+}
+
+/// A link that the data of one or more drives pass through.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Link {
+    /// Whose link it is: a PCI address (`0000:01:00.0`) or an ATA port (`ata3`).
+    pub address: String,
+    /// What it is, in words: `PCIe 16 GT/s x4`, `SATA 6.0 Gb/s`.
+    pub kind: String,
+    /// Bytes a second that it carries in one direction, before packet headers.
+    pub bytes_per_s: f64,
+    /// The devices below the target whose data pass through it.
+    pub devices: Vec<String>,
 }
 
 /// The whole run, from the first request to the last.
@@ -110,6 +157,9 @@ pub struct JobCounts {
     pub system_ns: u64,
     /// The CPU that the thread was bound to, if it was.
     pub cpu: Option<u32>,
+    /// The CPUs on which the thread was seen at the interval's ends.
+    #[serde(default)]
+    pub seen_on: Vec<u32>,
 }
 
 /// Progress in one step of time.
@@ -213,6 +263,13 @@ pub struct DriveCounts {
     pub flush_ios: u64,
     /// Time during which at least one request was in flight, milliseconds.
     pub busy_ms: u64,
+    /// Time that its requests spent in it, added up over them, milliseconds: divided by the time between
+    /// the readings it is the mean number in flight, divided by the requests their mean time.
+    #[serde(default)]
+    pub in_flight_ms: u64,
+    /// The devices that it is made of, of those in the record.
+    #[serde(default)]
+    pub below: Vec<String>,
 }
 
 /// One CPU, after minus before.
@@ -232,6 +289,12 @@ pub struct CpuCounts {
     pub steal_ms: u64,
     /// Device interrupts taken.
     pub interrupts: u64,
+    /// Interrupts taken from the controllers of the drives below the target.
+    #[serde(default)]
+    pub drive_interrupts: u64,
+    /// Soft interrupts run for the block layer (`BLOCK` in /proc/softirqs).
+    #[serde(default)]
+    pub block_softirqs: u64,
 }
 
 impl CpuCounts {

@@ -69,6 +69,13 @@ fn usage(who: libc::c_int) -> Usage {
     }
 }
 
+/// The CPU on which the calling thread is at this moment (sched_getcpu(3)); none where the kernel does not say.
+#[must_use]
+pub fn current_cpu() -> Option<u32> {
+    // SAFETY: the call takes nothing and touches no memory of ours.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// As many CPUs as any kernel is built for (`NR_CPUS`); sched_getaffinity(2) refuses a set that is
 /// smaller than the machine.
 const MAX_CPUS: usize = 8192;

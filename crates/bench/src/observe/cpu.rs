@@ -65,12 +65,7 @@ impl Interrupts {
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut lines = text.lines();
-        let columns: Vec<u32> = lines
-            .next()
-            .unwrap_or_default()
-            .split_ascii_whitespace()
-            .map_while(|word| word.strip_prefix("CPU")?.parse().ok())
-            .collect();
+        let columns = columns(lines.next());
         Self(lines.filter_map(|line| parse_interrupt_line(line, &columns)).collect())
     }
 
@@ -84,15 +79,24 @@ impl Interrupts {
                 continue;
             }
             for (cpu, count) in row {
-                // A CPU that came online in between starts at what it has; the kernel prints these
-                // counts as 32 bits, so they wrap.
+                // A CPU that came online in between starts at what it has.
                 let old = earlier.and_then(|row| row.get(cpu)).copied().unwrap_or(*count);
-                let step = if *count >= old { count - old } else { (count + (1 << 32)).saturating_sub(old) };
-                *by_cpu.entry(*cpu).or_insert(0u64) += step;
+                *by_cpu.entry(*cpu).or_insert(0u64) += step(old, *count);
             }
         }
         by_cpu
     }
+}
+
+/// From one reading to the next of a count that the kernel prints as 32 bits, so that it wraps.
+fn step(before: u64, after: u64) -> u64 {
+    if after >= before { after - before } else { (after + (1 << 32)).saturating_sub(before) }
+}
+
+/// The CPUs that the head of a table names: `CPU0 CPU2`.
+fn columns(head: Option<&str>) -> Vec<u32> {
+    let words = head.unwrap_or_default().split_ascii_whitespace();
+    words.map_while(|word| word.strip_prefix("CPU")?.parse().ok()).collect()
 }
 
 fn parse_interrupt_line(line: &str, columns: &[u32]) -> Option<(u32, BTreeMap<u32, u64>)> {
@@ -102,12 +106,40 @@ fn parse_interrupt_line(line: &str, columns: &[u32]) -> Option<(u32, BTreeMap<u3
     Some((number, columns.iter().copied().zip(counts).collect()))
 }
 
-/// Each CPU that was online at both moments, with its device interrupts between them.
+/// The block layer's soft interrupts so far by CPU: the row `BLOCK` of `/proc/softirqs` (proc(5)).
 #[must_use]
-pub fn counts(before: &CpuTicks, after: &CpuTicks, interrupts: &BTreeMap<u32, u64>) -> Vec<CpuCounts> {
+pub fn block_softirqs(text: &str) -> BTreeMap<u32, u64> {
+    let mut lines = text.lines();
+    let columns = columns(lines.next());
+    let row = lines.find_map(|line| line.trim_start().strip_prefix("BLOCK:")).unwrap_or_default();
+    let counts = row.split_ascii_whitespace().map_while(|word| word.parse::<u32>().ok().map(u64::from));
+    columns.into_iter().zip(counts).collect()
+}
+
+/// Soft interrupts between two readings, which the kernel prints as 32 bits.
+#[must_use]
+pub fn softirqs_since(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
+    after.iter().map(|(cpu, now)| (*cpu, step(before.get(cpu).copied().unwrap_or(*now), *now))).collect()
+}
+
+/// What the CPUs took between two moments, by kind and CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Interrupts of all devices.
+    pub interrupts: BTreeMap<u32, u64>,
+    /// The block layer's soft interrupts.
+    pub softirqs: BTreeMap<u32, u64>,
+    /// Interrupts of the drives below the target.
+    pub of_drives: BTreeMap<u32, u64>,
+}
+
+/// Each CPU that was online at both moments, with what it took between them.
+#[must_use]
+pub fn counts(before: &CpuTicks, after: &CpuTicks, taken: &Taken) -> Vec<CpuCounts> {
     let both = after.0.iter().filter_map(|(cpu, now)| Some((*cpu, now, before.0.get(cpu)?)));
     both.map(|(cpu, now, then)| {
         // idle and iowait may go backwards (proc(5)); a wrap of 64 bits is not to be had.
+        let of = |counts: &BTreeMap<u32, u64>| counts.get(&cpu).copied().unwrap_or(0);
         let ms = |now: u64, then: u64| now.saturating_sub(then).saturating_mul(TICK_MS);
         CpuCounts {
             cpu,
@@ -116,7 +148,9 @@ pub fn counts(before: &CpuTicks, after: &CpuTicks, interrupts: &BTreeMap<u32, u6
             irq_ms: ms(now.irq, then.irq),
             idle_ms: ms(now.idle, then.idle),
             steal_ms: ms(now.steal, then.steal),
-            interrupts: interrupts.get(&cpu).copied().unwrap_or(0),
+            interrupts: of(&taken.interrupts),
+            drive_interrupts: of(&taken.of_drives),
+            block_softirqs: of(&taken.softirqs),
         }
     })
     .collect()
@@ -155,7 +189,8 @@ mod tests {
 
     #[test]
     fn ticks_become_milliseconds_by_kind() {
-        let counts = counts(&CpuTicks::parse(STAT_BEFORE), &CpuTicks::parse(STAT_AFTER), &BTreeMap::new());
+        let taken = Taken { of_drives: BTreeMap::from([(0, 7)]), ..Taken::default() };
+        let counts = counts(&CpuTicks::parse(STAT_BEFORE), &CpuTicks::parse(STAT_AFTER), &taken);
         let expected = CpuCounts {
             cpu: 0,
             user_ms: 510,
@@ -163,7 +198,8 @@ mod tests {
             irq_ms: 30,
             idle_ms: 180,
             steal_ms: 20,
-            interrupts: 0,
+            drive_interrupts: 7,
+            ..CpuCounts::default()
         };
         assert_eq!(counts, [expected], "CPU 1 went away and CPU 2 came: neither has a difference");
     }
@@ -178,7 +214,7 @@ mod tests {
     fn idle_that_goes_backwards_counts_as_none() {
         let before = CpuTicks::parse("cpu0 1 0 0 100 50");
         let after = CpuTicks::parse("cpu0 2 0 0 101 40");
-        assert_eq!(counts(&before, &after, &BTreeMap::new())[0].idle_ms, 0);
+        assert_eq!(counts(&before, &after, &Taken::default())[0].idle_ms, 0);
     }
 
     const INTERRUPTS_BEFORE: &str = "           CPU0       CPU2\n\
@@ -208,6 +244,14 @@ mod tests {
     }
 
     #[test]
+    fn soft_interrupts_of_the_block_layer_are_found_by_cpu_and_wrap() {
+        let before = block_softirqs("  CPU0 CPU2\n  HI: 1 2\n  BLOCK: 5 4294967290\n IRQ_POLL: 9 9\n");
+        let after = block_softirqs("  CPU0 CPU2\n  BLOCK: 9 4\n");
+        assert_eq!(softirqs_since(&before, &after), BTreeMap::from([(0, 4), (2, 10)]));
+        assert_eq!(block_softirqs(""), BTreeMap::new());
+    }
+
+    #[test]
     fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
         assert_eq!(parse_list("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!(parse_list("\n"), Vec::<u32>::new());
@@ -219,6 +263,7 @@ mod tests {
         fn no_text_makes_the_parsers_panic(text in "(cpu|CPU|[0-9]|:| |,|-|\n){0,60}") {
             let _ = CpuTicks::parse(&text);
             let _ = parse_list(&text);
+            let _ = block_softirqs(&text);
             let interrupts = Interrupts::parse(&text);
             let _ = interrupts.since(&Interrupts::default(), None);
         }

@@ -28,6 +28,7 @@ pub struct DiskStats {
     write_merges: u64,
     write_sectors: u64,
     busy_ms: u64,
+    in_flight_ms: u64,
     discard_ios: u64,
     flush_ios: u64,
 }
@@ -53,6 +54,7 @@ impl DiskStats {
             write_merges: fields[5],
             write_sectors: fields[6],
             busy_ms: fields[9],
+            in_flight_ms: fields[10],
             discard_ios: fields[11],
             flush_ios: fields[15],
         })
@@ -80,11 +82,13 @@ impl DiskStats {
             discard_ios: difference(before.discard_ios, self.discard_ios)?,
             flush_ios: difference(before.flush_ios, self.flush_ios)?,
             busy_ms: difference(before.busy_ms, self.busy_ms)?,
+            in_flight_ms: difference(before.in_flight_ms, self.in_flight_ms)?,
+            below: Vec::new(),
         })
     }
 }
 
-/// `after − before` of a counter that may wrap at 32 bits: `busy_ms` does everywhere, the others do
+/// `after − before` of a counter that may wrap at 32 bits: `busy_ms` and `in_flight_ms` do everywhere, the others do
 /// where a `long` has 32 bits. A step of more than half the range is taken for a restart.
 fn difference(before: u64, after: u64) -> Option<u64> {
     const WRAP: u64 = 1 << 32;
@@ -138,9 +142,10 @@ mod tests {
     #[test]
     fn sectors_become_bytes_of_512() {
         let before = DiskStats::parse("0 0 0 0 0 0 0 0 0 0 0").expect("zeros");
-        let after = DiskStats::parse("1 0 8 0 2 0 16 0 0 3 0").expect("some");
+        let after = DiskStats::parse("1 0 8 0 2 0 16 0 0 3 7").expect("some");
         let counts = after.since(&before, "sda").expect("forwards");
-        assert_eq!((counts.read_bytes, counts.write_bytes, counts.busy_ms), (4096, 8192, 3));
+        assert_eq!((counts.read_bytes, counts.write_bytes), (4096, 8192));
+        assert_eq!((counts.busy_ms, counts.in_flight_ms), (3, 7));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use measure::record::{CpuCounts, DriveCounts, HostFacts};
+use measure::record::{Bounds, CpuCounts, DriveCounts, HostFacts, Throttle};
 use storage::device::Device;
 use storage::survey::Host;
 use storage::sysfs::Sysfs;
@@ -30,9 +30,11 @@ pub mod cpu;
 pub mod diskstats;
 pub mod heat;
 pub mod host;
+pub mod links;
 pub mod settings;
 pub mod stack;
 pub mod subject;
+pub mod throttle;
 
 pub use settings::Settings;
 pub use stack::{Layer, Stack};
@@ -82,6 +84,8 @@ pub struct Observed {
     pub heat_before: Vec<heat::Temperature>,
     /// Temperatures after the run.
     pub heat_after: Vec<heat::Temperature>,
+    /// What bounds the devices from outside.
+    pub bounds: Bounds,
     /// What the two readings of counters cost together, nanoseconds of this thread's time.
     pub snapshot_ns: u64,
 }
@@ -150,6 +154,7 @@ impl Observer {
             settings: Settings::read(&self.sysfs, names),
             work: activity::look(&self.sysfs, &self.subject.ours),
             heat: self.subject.sensors.iter().filter_map(heat::Sensor::read).collect(),
+            throttles: throttle::read(&self.sysfs, &self.subject.stack.layers),
         }
     }
 
@@ -165,6 +170,7 @@ impl Observer {
         let text = |name: &str| self.sysfs.text(name).unwrap_or_default();
         Processors {
             interrupts: cpu::Interrupts::parse(&text("/proc/interrupts")),
+            softirqs: cpu::block_softirqs(&text("/proc/softirqs")),
             ticks: cpu::CpuTicks::parse(&text("/proc/stat")),
         }
     }
@@ -175,11 +181,13 @@ struct Surroundings {
     settings: Settings,
     work: BTreeSet<String>,
     heat: Vec<heat::Temperature>,
+    throttles: Vec<Throttle>,
 }
 
 #[derive(Debug)]
 struct Processors {
     interrupts: cpu::Interrupts,
+    softirqs: BTreeMap<u32, u64>,
     ticks: cpu::CpuTicks,
 }
 
@@ -245,10 +253,17 @@ impl Ended<'_> {
             |only| self.processors.interrupts.since(&self.observation.processors.interrupts, only);
         let layers = &observer.subject.stack.layers;
         let ours: BTreeSet<u32> = layers.iter().flat_map(|layer| layer.interrupts.iter().copied()).collect();
+        let drive_interrupts = interrupts(Some(&ours));
+        let taken = cpu::Taken {
+            interrupts: interrupts(None),
+            softirqs: cpu::softirqs_since(&self.observation.processors.softirqs, &self.processors.softirqs),
+            of_drives: drive_interrupts.clone(),
+        };
         let mut observed = Observed {
             window_ns: self.window_ns,
-            cpus: cpu::counts(&self.observation.processors.ticks, &self.processors.ticks, &interrupts(None)),
-            drive_interrupts: interrupts(Some(&ours)),
+            cpus: cpu::counts(&self.observation.processors.ticks, &self.processors.ticks, &taken),
+            drive_interrupts,
+            bounds: Bounds { throttles: before.throttles, links: observer.subject.links.clone() },
             settings_before: before.settings,
             settings_after: after.settings,
             background_work: before.work.union(&after.work).cloned().collect(),
@@ -274,7 +289,7 @@ impl Observed {
             let counts = then.as_ref().zip(now.as_ref()).and_then(|(then, now)| now.since(then, name));
             match counts {
                 Some(_) if now.is_some_and(|now| now.is_silent()) => self.silent.push(name.to_owned()),
-                Some(counts) => self.drives.push(counts),
+                Some(counts) => self.drives.push(DriveCounts { below: layer.below.clone(), ..counts }),
                 None => self.lost.push(name.to_owned()),
             }
         }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use measure::record::TargetFacts;
+use measure::record::{Link, TargetFacts};
 use storage::device::{Device, DeviceKind};
 use storage::sysfs::{Backing, Mount, Sysfs};
 
 use super::activity::Ours;
 use super::heat::{self, Sensor};
+use super::links;
 use super::stack::{self, Stack};
 
 /// A target, and everything below it that is worth watching. Found once, before the first run.
@@ -22,6 +23,8 @@ pub struct Subject {
     pub ours: Ours,
     /// Temperature sensors of the drives.
     pub sensors: Vec<Sensor>,
+    /// Links on the way to the drives.
+    pub links: Vec<Link>,
 }
 
 impl Subject {
@@ -49,6 +52,7 @@ impl Subject {
             facts: target_facts(device, backing, &stack),
             sensors: sensors.collect(),
             ours: ours(sysfs, &stack),
+            links: links::of(sysfs, &stack.layers),
             stack,
         }
     }

@@ -1,6 +1,7 @@
 //! From what the threads counted and what was seen beside to a record with its warnings.
 
 use measure::Warning;
+use measure::limit::Context;
 use measure::record::{
     DirectionCounts, EngineFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
 };
@@ -38,6 +39,7 @@ pub(super) fn records(
         .collect();
     for (record, warnings) in records.iter_mut().zip(verdicts) {
         record.warnings = warnings;
+        record.verdict = Some(measure::limit::judge(record, &Context::default()));
     }
     records
 }
@@ -91,6 +93,9 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         },
         verified_blocks: reports.iter().map(|r| r.verified_blocks).sum(),
         warnings: Vec::new(),
+        observed_ns: observed.window_ns,
+        bounds: observed.bounds.clone(),
+        verdict: None,
     }
 }
 
@@ -132,6 +137,7 @@ fn job_counts(summary: &Summary, clock: Clock) -> JobCounts {
         user_ns: summary.usage.user_ns,
         system_ns: summary.usage.system_ns,
         cpu: None,
+        seen_on: summary.seen_on.clone(),
     }
 }
 

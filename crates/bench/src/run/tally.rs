@@ -58,6 +58,8 @@ pub(super) struct Tally {
     ended: Option<u64>,
     usage_at_start: Usage,
     usage: Usage,
+    /// CPUs on which the thread was at the interval's ends.
+    seen_on: Vec<u32>,
 }
 
 /// One thread's counts, when all is over.
@@ -75,6 +77,8 @@ pub(super) struct Summary {
     pub ended: u64,
     /// CPU time in the measured interval.
     pub usage: Usage,
+    /// CPUs on which the thread was at the interval's ends.
+    pub seen_on: Vec<u32>,
     pub samples: Vec<Sample>,
 }
 
@@ -102,6 +106,7 @@ impl Tally {
             ended: None,
             usage_at_start: usage::thread(),
             usage: Usage::default(),
+            seen_on: Vec::new(),
         }
     }
 
@@ -117,6 +122,7 @@ impl Tally {
         self.steps.origin = now;
         self.steps.next = now + self.steps.length;
         self.began = Some(now);
+        self.seen_on.extend(usage::current_cpu());
         self.usage_at_start = usage::thread();
     }
 
@@ -124,6 +130,8 @@ impl Tally {
     #[cold]
     pub fn end(&mut self, now: u64) {
         self.usage = usage::thread().since(self.usage_at_start);
+        self.seen_on.extend(usage::current_cpu());
+        self.seen_on.dedup();
         self.ended = Some(now);
         self.step(now);
         self.steps.next = u64::MAX;
@@ -195,6 +203,7 @@ impl Tally {
                 began: self.started,
                 ended: now,
                 usage,
+                seen_on: self.seen_on,
                 samples: vec![whole],
             };
         };
@@ -207,6 +216,7 @@ impl Tally {
             began,
             ended,
             usage: self.usage,
+            seen_on: self.seen_on,
             samples: self.steps.samples,
         }
     }

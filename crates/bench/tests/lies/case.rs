@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bench::lies::{Evidence, Known, judge};
 use bench::observe::{Layer, Observed, Settings, Stack};
 use measure::record::{
-    CpuCounts, DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, ProcessCounts, RunRecord,
-    Sample, TargetFacts, TotalCounts,
+    Bounds, CpuCounts, DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, ProcessCounts,
+    RunRecord, Sample, TargetFacts, TotalCounts,
 };
 use measure::workload::{LatencyClock, Rw};
 use measure::{Warning, WarningCode, Workload};
@@ -175,8 +175,9 @@ pub fn healthy() -> Case {
         system_ms: 2200,
         irq_ms: 200,
         idle_ms: 2290,
-        steal_ms: 0,
         interrupts,
+        drive_interrupts: interrupts,
+        ..CpuCounts::default()
     };
     let record = RunRecord {
         schema: measure::record::SCHEMA.into(),
@@ -206,6 +207,7 @@ pub fn healthy() -> Case {
             user_ns: 300_000_000,
             system_ns: 2_200_000_000,
             cpu: Some(0),
+            seen_on: vec![0],
         }],
         samples: (0..steps).map(sample).collect(),
         drives: vec![counts("nvme0n1p2"), counts("nvme0n1")],
@@ -219,6 +221,9 @@ pub fn healthy() -> Case {
         },
         verified_blocks: 0,
         warnings: vec![],
+        observed_ns: interval_ns + 400_000,
+        bounds: Bounds::default(),
+        verdict: None,
     };
     let observed = Observed {
         window_ns: interval_ns + 400_000,

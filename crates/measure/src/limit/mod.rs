@@ -1,0 +1,226 @@
+//! What limits a figure: which part of the system kept it from being higher.
+//!
+//! [`judge`] is a pure function of a record and of what is known from sibling runs ([`Context`]). It
+//! gathers every limit for which there is evidence, and the first in the order below is the verdict; the
+//! others stay beside it. A limit is only named where counters show it or a comparison proves it;
+//! otherwise the verdict is [`Limit::Unknown`], and says what was missing. `docs/limits.md` lists each with
+//! its thresholds, which stand beside the checks.
+//!
+//! The order, and why:
+//!
+//! 1. [`Limit::Rate`]: under a rate that is kept, the rate is what was asked for, and nothing below was
+//!    asked for more.
+//! 2. [`Limit::UnbalancedDrives`] where some members of an array run against a throttle that the others do
+//!    not have: that is a throttle, but what to mend is the difference.
+//! 3. [`Limit::Throttle`], [`Limit::Link`]: bounds with a number of their own. A figure within a few percent
+//!    of such a number is no accident, and nothing else can raise it.
+//! 4. [`Limit::OneCpu`], [`Limit::LoadGenerator`]: a CPU without idle time. What a drive would do with more
+//!    requests cannot be seen while nobody makes them. One CPU comes first, because a thread that shares
+//!    its CPU with all interrupts looks busy itself.
+//! 5. [`Limit::UnbalancedDrives`]: one member is slower; all others wait for it. Before the layers above,
+//!    because any layer over such drives compares badly with the drives one by one.
+//! 6. [`Limit::RaidLayer`], [`Limit::FileSystem`]: the same drives are faster without the layer, at the same
+//!    depth. A throttle that stands on the layer itself, so that the drives one by one are free of it, is
+//!    that layer's ceiling and named as such.
+//! 7. [`Limit::QueueDepth`]: a deeper queue is faster (measured), or drives are idle because fewer
+//!    requests are in flight than there are drives (counted). By Little's law (requests in flight =
+//!    rate × latency) a closed loop cannot be faster than depth by latency; that alone names no
+//!    limit, since latency at the ceiling grows with the depth.
+//! 8. [`Limit::Drives`]: what is left when all of the above is ruled out and the drives are busy.
+//!
+//! What is no evidence: that a thread or CPU is busy which polls (`hipri`, `sqthread_poll`), that a PCIe link
+//! of a virtual machine claims a speed, that the first and last requests of an interval fall outside
+//! it. Counters of a few requests prove nothing, so each check has a least number.
+
+mod bounds;
+mod context;
+mod evidence;
+mod host;
+mod members;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::record::RunRecord;
+pub use context::{Achieved, Context, DrivesAlone, Sibling, refine};
+use evidence::Seen;
+
+/// What a limit means and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Explanation {
+    /// What it means, in a sentence.
+    pub meaning: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+macro_rules! limits {
+    ($($variant:ident $word:literal $label:literal $meaning:literal $remedy:literal)+) => {
+        /// What kept a figure from being higher. `Display` and data give the word.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum Limit {
+            $(
+                #[doc = $meaning]
+                #[serde(rename = $word)]
+                $variant,
+            )+
+        }
+
+        impl Limit {
+            /// All limits, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The stable spelling.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            /// What people call it.
+            #[must_use]
+            pub fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label),+ }
+            }
+
+            /// Meaning and remedy.
+            #[must_use]
+            pub fn explain(self) -> Explanation {
+                match self { $(Self::$variant => Explanation { meaning: $meaning, remedy: $remedy }),+ }
+            }
+        }
+    };
+}
+
+limits! {
+    Drives "drives" "drives"
+        "The drives gave what they have: they were busy, and nothing above them was."
+        "More or faster drives; or a kind of request that they serve faster (larger, or in order)."
+    OneCpu "one-cpu" "one CPU"
+        "One CPU had no time left while others were idle, and the drives' interrupts or the submissions came to it."
+        "Spread the interrupts (irqbalance, smp_affinity, more queues) and the jobs (cpus_allowed) over more CPUs."
+    LoadGenerator "load-generator" "load generator"
+        "The threads that make the requests had no time left; the drives were not asked for more."
+        "Raise --numjobs, or use larger requests; read the figure as requests per core."
+    RaidLayer "raid-layer" "RAID layer"
+        "The same drives are faster without the layer that joins them."
+        "Use the drives separately or by flashwright's own stripe, or change the layer's chunk."
+    FileSystem "file-system" "file system"
+        "The same devices are faster without the file system."
+        "Align its geometry with the stripe, try another one or other mount options, or use the devices raw."
+    QueueDepth "queue-depth" "queue depth"
+        "Too few requests were in flight to keep the drives busy."
+        "Raise --iodepth or --numjobs until the rate stops growing."
+    Link "link" "link"
+        "The data came at the rate that a link on the way can carry."
+        "Use a slot or port with more lanes or a higher generation, or spread the drives over more of them."
+    Throttle "throttle" "throttle"
+        "A control group allows no more, or a drive slowed down for heat."
+        "Raise or remove the limit that the evidence names; cool the drive."
+    UnbalancedDrives "unbalanced-drives" "unbalanced drives"
+        "One drive of several is slower or has more to do, and the others wait for it."
+        "Look at that drive (throttle, link, heat, wear), or leave it out of the stripe."
+    Rate "rate" "rate asked for"
+        "The run was to keep a rate, and kept it."
+        "Leave rate_iops and rate out to find what the system can do."
+    Unknown "unknown" "unknown"
+        "The evidence names no limit."
+        "A sweep tells more: greater depth, the drives one by one, the same without file system."
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// What limited a run, and what speaks for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// The limit.
+    pub limit: Limit,
+    /// What was seen, with the figures and the thresholds used.
+    pub evidence: String,
+    /// What the run reached of the sum of the drives measured alone, percent, where that is known.
+    #[serde(default)]
+    pub at_percent_of_drives: Option<f64>,
+    /// Other limits for which there is evidence; they come next once the first is lifted, or follow from it.
+    #[serde(default)]
+    pub others: Vec<Finding>,
+}
+
+/// A limit and what speaks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The limit.
+    pub limit: Limit,
+    /// What was seen, with the figures and the thresholds used.
+    pub evidence: String,
+}
+
+impl Finding {
+    fn new(limit: Limit, evidence: impl Into<String>) -> Self {
+        Self { limit, evidence: evidence.into() }
+    }
+}
+
+impl Verdict {
+    /// One line for people: `drives at 97.2 % of the drives alone: …`.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.short(), self.evidence)
+    }
+
+    /// The limit, and where it is the drives, at how many percent of them: `drives 97 %`.
+    #[must_use]
+    pub fn short(&self) -> String {
+        match (self.limit, self.at_percent_of_drives) {
+            (Limit::Drives, Some(percent)) => format!("{} at {percent:.0} %", self.limit.label()),
+            _ => self.limit.label().to_owned(),
+        }
+    }
+}
+
+/// Judges a record with what is known from its siblings.
+#[must_use]
+pub fn judge(record: &RunRecord, context: &Context) -> Verdict {
+    refine(&alone(record), &Achieved::of(record), context)
+}
+
+/// Judges a record by itself.
+fn alone(record: &RunRecord) -> Verdict {
+    let seen = Seen::new(record);
+    if record.interval_ns == 0 || record.ios() == 0 {
+        return verdict(vec![], "no request was completed".into());
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(host::rate(&seen));
+    findings.extend(bounds::throttle(&seen));
+    findings.extend(bounds::link(&seen));
+    findings.extend(host::one_cpu(&seen));
+    findings.extend(host::load_generator(&seen));
+    findings.extend(members::unbalanced(&seen));
+    findings.extend(members::queue_depth(&seen));
+    let missing = match members::drives(&seen, findings.is_empty()) {
+        Ok(finding) => {
+            findings.push(finding);
+            String::new()
+        }
+        Err(missing) => missing,
+    };
+    verdict(findings, missing)
+}
+
+/// The first finding as verdict, each limit once.
+fn verdict(findings: Vec<Finding>, missing: String) -> Verdict {
+    let mut others: Vec<Finding> = Vec::new();
+    for finding in findings {
+        if others.iter().all(|known| known.limit != finding.limit) {
+            others.push(finding);
+        }
+    }
+    if others.is_empty() {
+        return Verdict { limit: Limit::Unknown, evidence: missing, at_percent_of_drives: None, others };
+    }
+    let first = others.remove(0);
+    Verdict { limit: first.limit, evidence: first.evidence, at_percent_of_drives: None, others }
+}
