@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::warning::Severity;
-use measure::{TestType, WarningCode, Workload};
+use measure::{Limit, TestType, WarningCode, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,9 @@ pub struct RunRow {
     pub latency_ns_max: u64,
     /// Codes of the record's warnings, each once.
     pub warnings: Vec<WarningCode>,
+    /// What limited it, by the record's own verdict; none in results of before there were any.
+    #[serde(default)]
+    pub limit: Option<Limit>,
 }
 
 impl RunRow {

@@ -39,12 +39,14 @@ pub fn text(run: &Run<'_>) -> String {
 
 fn job(record: &RunRecord) -> String {
     let figures = Figures::of(&[record]);
+    let limit = record.verdict.as_ref().map(|verdict| row("limit", &verdict.sentence()));
     format!(
-        "{}{}{}{}",
+        "{}{}{}{}{}",
         row("target", &target(record)),
         row("workload", &workload(record)),
         row("engine", &engine(record)),
-        rates(&figures, record)
+        rates(&figures, record),
+        limit.unwrap_or_default()
     )
 }
 

@@ -6,6 +6,8 @@ use super::{Finding, Limit};
 
 /// A drive that does at most this part of its peers' work in a busy second is slower than they.
 pub(super) const SLOWER: f64 = 0.80;
+/// Chance is given this many standard deviations: there are many members and many runs.
+const SIGMAS: f64 = 4.0;
 /// A request that takes at least this many times as long as with its peers waits there.
 const LONGER: f64 = 2.0;
 /// A drive that has at least this many times its peers' work has more to do.
@@ -18,7 +20,7 @@ const PEERS_IDLE: f64 = 0.70;
 const LEAST_IOS: f64 = 64.0;
 /// Queues of equal drives wander: in a closed loop a queue of q takes about q² requests to forget where
 /// it stood. Lengths mean something once it has done so this many times.
-const FORGETTINGS: f64 = 50.0;
+const FORGETTINGS: f64 = 20.0;
 /// Drives that are busy less than this part of the time were not asked for more.
 const IDLE: f64 = 0.85;
 /// With more requests in flight for each drive than this, idle drives are not for want of requests.
@@ -52,13 +54,16 @@ fn peers<'a>(seen: &'a Seen<'_>, own: &Member<'_>) -> impl Iterator<Item = &'a M
     seen.members.iter().filter(move |m| m.name() != name)
 }
 
-/// Always busy, and does less in that time than its peers do in theirs.
+/// Always busy, and does less in that time than its peers do in theirs, by more than chance: service
+/// times scatter by as much as their mean, so the rate of n requests by a part of 1/√n, of which four are
+/// allowed.
 fn slow(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
     let usual = median(peers(seen, own).map(Member::rate_while_busy));
     let longer = own.latency_s() >= median(peers(seen, own).map(Member::latency_s)) / SLOWER;
     let no_more = own.ios() <= median(peers(seen, own).map(Member::ios)) * 1.1;
     let part = ratio(own.rate_while_busy(), usual);
-    (own.busy() >= BUSY && part > 0.0 && part <= SLOWER && longer && no_more).then(|| {
+    let chance = 1.0 + SIGMAS / own.ios().sqrt();
+    (own.busy() >= BUSY && part > 0.0 && part * chance <= SLOWER && longer && no_more).then(|| {
         format!(
             "{} was {} busy and did {} in that time, its peers {} ({}; limit {})",
             own.name(),

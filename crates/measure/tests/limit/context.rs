@@ -1,5 +1,8 @@
 //! What siblings add to a record's own verdict.
 
+use std::sync::OnceLock;
+
+use measure::RunRecord;
 use measure::limit::{Context, DrivesAlone, Limit, Sibling, Verdict, judge};
 use measure::record::Throttle;
 use proptest::prelude::*;
@@ -16,8 +19,9 @@ fn alone_sum(sum: f64, drives: u32) -> DrivesAlone {
 
 /// Verdict on eight busy drives, with a context made from what they reached.
 fn on_array(context: impl Fn(f64) -> Context) -> Verdict {
-    let record = System::alike(8, 8, 100_000.0, 256).record();
-    judge(&record, &context(record.bandwidth_bytes_per_s()))
+    static RECORD: OnceLock<RunRecord> = OnceLock::new();
+    let record = RECORD.get_or_init(|| System::alike(8, 8, 100_000.0, 256).record());
+    judge(record, &context(record.bandwidth_bytes_per_s()))
 }
 
 #[test]

@@ -5,10 +5,12 @@
 //!
 //! - latency curves: the kept runs of at most [`CURVES`] points, the recommended ones first;
 //! - the machine and the targets: one record for each target;
+//! - what limited each point: the verdict on its middle run, which stands in a table of its own;
 //! - an example of each warning: one record for each code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use measure::limit::Verdict;
 use measure::{Histogram, RunRecord, WarningCode};
 
 use crate::plan::Order;
@@ -49,6 +51,7 @@ pub fn load(store: &Store) -> Result<SweepData, LoadError> {
         }
         data.latencies.insert(id, merged);
     }
+    data.verdicts = verdicts(&analysis, store)?;
     data.targets = targets(&data, &mut records)?;
     data.messages = messages(&data, &mut records)?;
     Ok(data)
@@ -109,6 +112,23 @@ fn curve_points(analysis: &Analysis) -> Vec<u32> {
         chosen.insert(id);
     }
     chosen.into_iter().collect()
+}
+
+/// The verdict on each point's middle run: the kept one whose bandwidth has as many below it as above.
+fn verdicts(analysis: &Analysis, store: &Store) -> Result<BTreeMap<u32, Verdict>, StoreError> {
+    let mut kept: BTreeMap<u32, Vec<(f64, i64)>> = BTreeMap::new();
+    for judged in analysis.runs.iter().filter(|judged| judged.fate == Fate::Kept) {
+        let run = &judged.run;
+        kept.entry(run.point).or_default().push((run.bandwidth_bytes_per_s, run.id));
+    }
+    let mut verdicts = BTreeMap::new();
+    for (point, mut runs) in kept {
+        runs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        if let Some(verdict) = store.verdict(runs[runs.len() / 2].1)? {
+            verdicts.insert(point, verdict);
+        }
+    }
+    Ok(verdicts)
 }
 
 /// Records read one at a time, each at most once.

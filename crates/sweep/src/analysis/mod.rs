@@ -9,7 +9,8 @@
 //! 3. [`passes`]: mean by pass, relative to the point's own mean (Figs. 4 and 5).
 //! 4. [`depth`]: bandwidth and latency over queue depth (Figs. 13 and 14).
 //! 5. [`effects`]: what each dimension does, other settings held; and the control point's drift.
-//! 6. [`warnings`]: the codes that the records carry, counted, with what to do.
+//! 6. [`limits`]: what kept each configuration from being faster.
+//! 7. [`warnings`]: the codes that the records carry, counted, with what to do.
 //!
 //! The result does not depend on the order in which the runs are handed over, and the time taken grows
 //! linearly with their number.
@@ -19,6 +20,7 @@ pub mod class;
 pub mod completeness;
 pub mod depth;
 pub mod effects;
+pub mod limits;
 pub mod load;
 pub mod passes;
 pub mod points;
@@ -27,6 +29,7 @@ pub mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use measure::limit::Verdict;
 use measure::record::{EngineFacts, HostFacts, TargetFacts};
 use measure::{Histogram, WarningCode};
 use schemars::JsonSchema;
@@ -34,10 +37,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Point, RunRow};
 
+pub(crate) use choices::further;
 pub use class::{Access, Class, Direction, Work};
 pub use completeness::{Completeness, MissingRuns};
 pub use depth::{DepthCurve, DepthStep};
 pub use effects::{Drift, Effect, EffectOfValue};
+pub use limits::LimitSummary;
 pub use load::{LoadError, load};
 pub use passes::{PassMean, PassTrend};
 pub use points::{CleaningSummary, Fate, JudgedRun, PointSummary, RunCounts, Spread};
@@ -66,6 +71,8 @@ pub struct SweepData {
     pub messages: BTreeMap<WarningCode, String>,
     /// Latencies by point, all kept passes merged; of those points whose records were read.
     pub latencies: BTreeMap<u32, Histogram>,
+    /// What limited each point, by the verdict of the record of its middle run.
+    pub verdicts: BTreeMap<u32, Verdict>,
 }
 
 /// How a sweep was made.
@@ -154,6 +161,8 @@ pub struct Analysis {
     pub effects: Vec<Effect>,
     /// Whether the control point drifted; none without control runs enough to tell.
     pub drift: Option<Drift>,
+    /// What limits the points, most frequent first.
+    pub limits: Vec<LimitSummary>,
     /// The warnings, most severe first.
     pub warnings: Vec<WarningSummary>,
 }
@@ -204,8 +213,10 @@ pub enum AnalysisError {
 pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
     check(data)?;
     let completeness = completeness::check(&data.meta, &data.points, &data.runs);
-    let (points, runs, cleaning) = points::judge(data);
+    let (mut points, runs, cleaning) = points::judge(data);
+    let limits = limits::judge(data, &mut points);
     Ok(Analysis {
+        limits,
         passes: passes::trends(&data.meta, &points, &runs),
         depth: depth::curves(&data.points, &points),
         effects: effects::effects(&points),

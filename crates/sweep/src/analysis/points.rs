@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use measure::limit::Verdict;
 use measure::{TestType, WarningCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,6 +133,9 @@ pub struct PointSummary {
     pub latency_ns_p99_9: Option<f64>,
     /// Codes on its kept runs, each once.
     pub warnings: Vec<WarningCode>,
+    /// What limits it, judged with its siblings; none where no record had a verdict.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
     /// Bandwidth of the kept runs, bytes per second, by pass.
     #[serde(skip)]
     pub kept: Vec<f64>,
@@ -310,6 +314,7 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         latency_ns_p99: median(|run| run.latency_ns_p99),
         latency_ns_p99_9: median(|run| run.latency_ns_p99_9),
         warnings,
+        verdict: None,
         kept: bandwidth,
     }
 }

@@ -10,7 +10,7 @@ use crate::analysis::{JudgedRun, PointSummary};
 
 use super::Report;
 
-const COLUMNS: [&str; 27] = [
+const COLUMNS: [&str; 29] = [
     "run",
     "position",
     "point",
@@ -38,6 +38,8 @@ const COLUMNS: [&str; 27] = [
     "latency_ns_max",
     "repeated",
     "warnings",
+    "limit",
+    "point_limit",
 ];
 
 /// All runs, in the order in which they ran, with a column for each setting that varies (`setting.NAME`).
@@ -91,6 +93,8 @@ fn fields(judged: &JudgedRun, point: &PointSummary) -> Vec<String> {
         run.latency_ns_max.to_string(),
         judged.repeated.to_string(),
         codes.join(" "),
+        run.limit.map_or_else(String::new, |limit| limit.to_string()),
+        point.verdict.as_ref().map_or_else(String::new, |verdict| verdict.limit.to_string()),
     ]
 }
 

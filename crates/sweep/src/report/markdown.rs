@@ -1,7 +1,7 @@
 //! The report as Markdown (GitHub's dialect, for its tables).
 
 use super::sheet::{Align, Sheet};
-use super::{Report, facts, sheets};
+use super::{Report, facts, limits, sheets};
 
 /// The report without figures: recommendation, tables, warnings, machine and method.
 #[must_use]
@@ -20,6 +20,8 @@ pub fn markdown(report: &Report) -> String {
     text.push('\n');
     section(&mut text, "Missing runs", &sheets::missing(report));
     section(&mut text, "Where more depth stops paying", &sheets::knees(report));
+    section(&mut text, "What limits it", &limits::found(report));
+    section(&mut text, "Limits by test", &limits::matrix(report));
     section(&mut text, "Configurations", &sheets::points(report).without_empty_columns());
     section(&mut text, "Passes", &sheets::passes(report));
     section(&mut text, "Queue depth", &sheets::depth(&report.depth));

@@ -17,6 +17,7 @@
 mod csv;
 mod facts;
 mod html;
+mod limits;
 mod markdown;
 mod sheet;
 mod sheets;
@@ -29,8 +30,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{
-    AnalysisError, CleaningSummary, Completeness, DepthCurve, Drift, Effect, Failure, JudgedRun, PassTrend,
-    PointSummary, SweepData, SweepMeta, TargetSeen, WarningSummary, analyse,
+    AnalysisError, CleaningSummary, Completeness, DepthCurve, Drift, Effect, Failure, JudgedRun,
+    LimitSummary, PassTrend, PointSummary, SweepData, SweepMeta, TargetSeen, WarningSummary, analyse,
 };
 use crate::model::RunRow;
 use crate::recommend::{Recommendation, headline, recommend};
@@ -70,6 +71,9 @@ pub struct Report {
     pub drift: Option<Drift>,
     /// Latency percentiles of those points whose records were read.
     pub latency: Vec<LatencyCurve>,
+    /// What limits the points, most frequent first.
+    #[serde(default)]
+    pub limits: Vec<LimitSummary>,
     /// The warnings, most severe first.
     pub warnings: Vec<WarningSummary>,
     /// Attempts that ended without a record.
@@ -162,6 +166,7 @@ impl Report {
                 .filter(|(_, histogram)| histogram.count() > 0)
                 .map(|(point, histogram)| LatencyCurve::of(*point, histogram))
                 .collect(),
+            limits: analysis.limits,
             warnings: analysis.warnings,
             failures,
             host: data.host.clone(),

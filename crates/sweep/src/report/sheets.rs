@@ -106,6 +106,7 @@ pub(super) fn points(report: &Report) -> Sheet {
             ">CV before",
             ">CV after",
             ">Kept",
+            "Limit",
             "Warnings",
         ],
     );
@@ -122,6 +123,7 @@ pub(super) fn points(report: &Report) -> Sheet {
             p.cv_before.map_or_else(dash, units::percent),
             p.cv_after.map_or_else(dash, units::percent),
             format!("{} of {}", p.runs.kept, p.runs.total()),
+            p.verdict.as_ref().map_or_else(dash, measure::limit::Verdict::short),
             codes.join(" "),
         ]);
     }

@@ -87,6 +87,7 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
             lines.extend(wrap(&format!("  {caveat}"), width, 4, Style::Warn));
         }
     }
+    lines.extend(limits(report, width));
     lines.extend(warnings(report, width));
     if !report.failures.is_empty() {
         let noun = if report.failures.len() == 1 { "attempt" } else { "attempts" };
@@ -94,6 +95,18 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
         lines.extend(wrap(&text, width, 2, Style::Bad));
     }
     lines
+}
+
+/// What limits the configurations, a line for each limit.
+fn limits(report: &Report, width: usize) -> Vec<Line> {
+    let line = |limit: &crate::analysis::LimitSummary| {
+        let n = limit.points.len();
+        let noun = if n == 1 { "configuration" } else { "configurations" };
+        let label = report.point(limit.example).map_or("", |p| p.label.as_str());
+        let text = format!("Limit of {n} {noun}: {}. {label}: {}", limit.limit.label(), limit.evidence);
+        wrap(&text, width, 2, Style::Plain)
+    };
+    report.limits.iter().flat_map(line).collect()
 }
 
 /// The warnings in full, and the notes by name: they bear on reading a figure, not on believing it.
@@ -151,7 +164,7 @@ fn columns(titles: &[String], cells: &[Vec<String>], width: usize) -> Vec<(usize
     let needed = |shown: &[(usize, usize)]| {
         shown.iter().map(|(_, wide)| wide).sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
-    for title in ["Warnings", "p99.9", "CV before", "p50", "Kept", "CV after", "p99", "IOPS"] {
+    for title in ["Warnings", "p99.9", "Limit", "CV before", "p50", "Kept", "CV after", "p99", "IOPS"] {
         if needed(&shown) > width {
             shown.retain(|(c, _)| titles[*c] != title);
         }

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
-use measure::{RunRecord, TestType, WarningCode, Workload};
+use measure::limit::Verdict;
+use measure::{Limit, RunRecord, TestType, WarningCode, Workload};
 use rusqlite::{OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 
@@ -187,6 +188,40 @@ impl Store {
         self.record_of(RecordOf::Run(run))
     }
 
+    /// What limited a row of [`Store::runs`], by its record's own verdict; none where it has none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Damaged`] where the verdict does not read.
+    pub fn verdict(&self, run: i64) -> Result<Option<Verdict>, StoreError> {
+        if !self.has_verdicts()? {
+            return Ok(None);
+        }
+        let sql = "SELECT v.verdict FROM runs f JOIN verdicts v ON v.record = f.record WHERE f.id = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(self.sql("read a verdict"))?;
+        let text: Option<String> =
+            statement.query_row([run], |row| row.get(0)).optional().map_err(self.sql("read a verdict"))?;
+        text.map(|text| self.json(&format!("verdict of run {run}"), &text)).transpose()
+    }
+
+    /// Files that were begun before there were verdicts have no table for them.
+    fn has_verdicts(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'verdicts'";
+        let count: i64 =
+            self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.sql("look for verdicts"))?;
+        Ok(count > 0)
+    }
+
+    /// The limit of each row of a table of figures that has a verdict. A word of a later version is none.
+    fn limits(&self, table: &'static str) -> Result<BTreeMap<i64, Limit>, StoreError> {
+        if !self.has_verdicts()? {
+            return Ok(BTreeMap::new());
+        }
+        let sql = format!("SELECT f.id, v.word FROM {table} f JOIN verdicts v ON v.record = f.record");
+        let words: Vec<(i64, String)> = self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let limit = |word: &str| Limit::ALL.iter().copied().find(|limit| limit.word() == word);
+        Ok(words.into_iter().filter_map(|(id, word)| Some((id, limit(&word)?))).collect())
+    }
+
     /// Starts and resumptions, oldest first.
     ///
     /// # Errors
@@ -318,10 +353,11 @@ impl Store {
     fn figures(&self, table: &'static str) -> Result<Vec<RunRow>, StoreError> {
         let sql = format!("SELECT id, {} FROM {table} ORDER BY position, id", schema::FIGURES);
         let raw = self.rows(&sql, |row| Ok((run_row(row)?, row.get::<_, String>("warnings")?)))?;
+        let limits = self.limits(table)?;
         raw.into_iter()
             .map(|(row, codes)| {
                 let warnings = if codes.is_empty() { Vec::new() } else { self.codes(&codes, table)? };
-                Ok(RunRow { warnings, ..row })
+                Ok(RunRow { warnings, limit: limits.get(&row.id).copied(), ..row })
             })
             .collect()
     }
@@ -396,6 +432,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         latency_ns_p99_9: unsigned(row, "latency_ns_p99_9")?,
         latency_ns_max: unsigned(row, "latency_ns_max")?,
         warnings: Vec::new(),
+        limit: None,
     })
 }
 

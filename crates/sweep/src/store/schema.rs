@@ -94,12 +94,20 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
             pass INTEGER NOT NULL,
             at_unix_ns INTEGER NOT NULL,
             error TEXT NOT NULL
-         ) STRICT;",
+         ) STRICT;
+         {VERDICTS};",
         runs = figures_table("runs", ", UNIQUE (point, pass), UNIQUE (position)"),
         controls = figures_table("controls", ", UNIQUE (position)"),
         voided = figures_table("voided", ""),
     ))
 }
+
+/// What limited each record's run. A table of its own, so that files that began without it gain it.
+pub(super) const VERDICTS: &str = "CREATE TABLE IF NOT EXISTS verdicts (
+    record INTEGER PRIMARY KEY REFERENCES records(id),
+    word TEXT NOT NULL, -- measure::Limit
+    verdict TEXT NOT NULL -- JSON
+ ) STRICT";
 
 /// What a database turned out to be.
 #[derive(Debug, PartialEq, Eq)]

@@ -186,7 +186,13 @@ impl Store {
                 wall,
                 record,
             ])?;
-            Ok(t.last_insert_rowid())
+            let id = t.last_insert_rowid();
+            if let Some(verdict) = &measured.record.verdict {
+                t.prepare_cached(schema::VERDICTS)?.execute([])?;
+                t.prepare_cached("INSERT INTO verdicts (record, word, verdict) VALUES (?1, ?2, ?3)")?
+                    .execute(params![record, verdict.limit.word(), json(verdict)])?;
+            }
+            Ok(id)
         })?;
         Ok(row)
     }
@@ -232,6 +238,7 @@ fn figures(measured: Measured<'_>) -> RunRow {
         latency_ns_p99_9: latency.percentile(99.9),
         latency_ns_max: latency.max(),
         warnings,
+        limit: record.verdict.as_ref().map(|verdict| verdict.limit),
     }
 }
 

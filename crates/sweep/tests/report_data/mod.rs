@@ -71,6 +71,7 @@ pub fn run(point: &Point, pass: u32, position: u32, megabytes: f64) -> RunRow {
         latency_ns_p99_9: (mean * 3.4) as u64,
         latency_ns_max: (mean * 9.0) as u64,
         warnings: vec![WarningCode::ClosedLoop, WarningCode::Virtual],
+        limit: None,
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod escape;
 mod figures;
+mod limits;
 mod runs;
 mod sections;
 
@@ -38,6 +39,7 @@ pub fn html(report: &Report) -> String {
     sections::recommendation(&mut page, report);
     sections::figures(&mut page, "figures", "What was measured", &measured);
     sections::figures(&mut page, "latency", "Latency", &latency);
+    limits::section(&mut page, report);
     sections::configurations(&mut page, report);
     sections::warnings(&mut page, report);
     sections::machine(&mut page, report);

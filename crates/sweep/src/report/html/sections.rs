@@ -18,6 +18,7 @@ pub(super) fn navigation(page: &mut String, report: &Report, measured: &[Figure]
         ("recommendation", "Recommendation", true),
         ("figures", "Figures", !measured.is_empty()),
         ("latency", "Latency", !latency.is_empty()),
+        ("limits", "Limits", !report.limits.is_empty()),
         ("configurations", "Configurations", true),
         ("warnings", "Warnings", !report.warnings.is_empty() || !report.failures.is_empty()),
         ("machine", "Machine", report.host.is_some() || !report.targets.is_empty()),
@@ -261,7 +262,7 @@ fn details(page: &mut String, summary: &str, sheet: &Sheet) {
 const ROWS: usize = 500;
 
 /// A table whose figures stay on one line, and whose prose does not.
-fn table(page: &mut String, sheet: &Sheet) {
+pub(super) fn table(page: &mut String, sheet: &Sheet) {
     let prose = sheet.columns.iter().any(|c| c.title == "Error");
     let _ = write!(
         page,
