@@ -59,8 +59,9 @@ fn uneven(bound: &[(&Throttle, String)]) -> Option<String> {
 
 /// What was seen of a limit's device, where it comes to what is allowed.
 fn at_limit(seen: &Seen<'_>, throttle: &Throttle) -> Option<String> {
-    let counts = seen.record.drives.iter().find(|d| d.name == throttle.device)?;
-    let (count, unit) = counted(counts, &throttle.what)?;
+    let counts = seen.record.drives.iter().find(|d| d.name == throttle.device);
+    let asked = asked(seen);
+    let (count, unit) = counted(counts.unwrap_or(&asked), &throttle.what)?;
     let allowed = throttle.per_second as f64;
     if allowed <= 0.0 || seen.window_s <= 0.0 {
         return None;
@@ -83,6 +84,21 @@ fn at_limit(seen: &Seen<'_>, throttle: &Throttle) -> Option<String> {
             units::percent(AT_THROTTLE),
         )
     })
+}
+
+/// What the jobs asked for, as a device would count it that all of it passes through: some layers never
+/// count (md before Linux 5.14), and a layer with a limit is one that all requests pass through.
+fn asked(seen: &Seen<'_>) -> DriveCounts {
+    let record = seen.record;
+    let longer = ratio(seen.window_s * 1e9, record.interval_ns as f64);
+    let scaled = |count: u64| (count as f64 * longer) as u64;
+    DriveCounts {
+        read_ios: scaled(record.read.ios),
+        read_bytes: scaled(record.read.bytes),
+        write_ios: scaled(record.write.ios),
+        write_bytes: scaled(record.write.bytes),
+        ..DriveCounts::default()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

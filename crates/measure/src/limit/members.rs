@@ -18,9 +18,6 @@ const BUSY: f64 = 0.90;
 const PEERS_IDLE: f64 = 0.70;
 /// Fewer requests of a drive than these give no figure of it.
 const LEAST_IOS: f64 = 64.0;
-/// Queues of equal drives wander: in a closed loop a queue of q takes about q² requests to forget where
-/// it stood. Lengths mean something once it has done so this many times.
-const FORGETTINGS: f64 = 20.0;
 /// Drives that are busy less than this part of the time were not asked for more.
 const IDLE: f64 = 0.85;
 /// With more requests in flight for each drive than this, idle drives are not for want of requests.
@@ -76,17 +73,19 @@ fn slow(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
     })
 }
 
-/// Has as many requests as its peers, and most of the waiting.
+/// Has as many requests as its peers, and most of the waiting, by more than chance: in a closed loop the
+/// queues of equal drives wander. A queue of q takes about q² requests to forget where it stood, so that its
+/// mean over n requests scatters by a part of q/√n.
 fn waited_for(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
     let usual = median(peers(seen, own).map(Member::latency_s));
     let alike = median(peers(seen, own).map(Member::ios));
     let fair = ratio(seen.members.iter().map(Member::in_flight).sum(), seen.members.len() as f64);
-    let settled = own.ios() >= FORGETTINGS * fair.max(1.0).powi(2);
+    let chance = 1.0 + SIGMAS * (fair + 1.0) / own.ios().sqrt();
     let times = ratio(own.latency_s(), usual);
     let same_work = (0.9..=1.1).contains(&ratio(own.ios(), alike));
     // With less than one request in flight there is nobody waiting.
     let waiting = own.in_flight() >= 1.0 && own.busy() >= BUSY;
-    (times >= LONGER && settled && same_work && waiting).then(|| {
+    (times >= LONGER * chance && same_work && waiting).then(|| {
         format!(
             "a request took {} in {}, {} in its peers ({times:.1}×; limit {LONGER:.0}×), and {:.1} of the requests in flight \
              stood there, where {fair:.1} would be its part",

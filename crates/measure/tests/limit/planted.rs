@@ -90,6 +90,8 @@ fn a_rate_at_what_a_control_group_allows_is_a_throttle() {
         record.bounds.throttles = vec![throttled("md0", "read_iops", far)];
         assert_eq!(alone(&record).limit, Limit::Drives, "not at {far}");
     }
+    record.bounds.throttles = vec![throttled("md1", "read_iops", iops)];
+    assert_eq!(alone(&record).limit, Limit::Throttle, "a layer that never counts, by what was asked of it");
     record.bounds.throttles = vec![throttled("md0", "write_bps", 1)];
     assert_eq!(alone(&record).limit, Limit::Drives, "reads are not bounded by a limit on writes");
 }
