@@ -10,6 +10,8 @@ pub(super) const SLOWER: f64 = 0.80;
 const SIGMAS: f64 = 4.0;
 /// A request that takes at least this many times as long as with its peers waits there.
 const LONGER: f64 = 2.0;
+/// Requests wait nowhere where their mean time is at most this many times that of the fastest tenth.
+const QUIET: f64 = 1.5;
 /// A drive that has at least this many times its peers' work has more to do.
 const MORE_WORK: f64 = 1.5;
 /// The drive that others wait for is busy at least this part of the time.
@@ -75,7 +77,8 @@ fn slow(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
 
 /// Has as many requests as its peers, and most of the waiting, by more than chance: in a closed loop the
 /// queues of equal drives wander. A queue of q takes about q² requests to forget where it stood, so that its
-/// mean over n requests scatters by a part of q/√n.
+/// mean over n requests scatters by a part of q/√n. And at the ceiling a drive that is slower by a few
+/// percent gathers most of the queue, so the peers must be far from theirs: with them requests do not wait.
 fn waited_for(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
     let usual = median(peers(seen, own).map(Member::latency_s));
     let alike = median(peers(seen, own).map(Member::ios));
@@ -85,7 +88,9 @@ fn waited_for(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
     let same_work = (0.9..=1.1).contains(&ratio(own.ios(), alike));
     // With less than one request in flight there is nobody waiting.
     let waiting = own.in_flight() >= 1.0 && own.busy() >= BUSY;
-    (times >= LONGER * chance && same_work && waiting).then(|| {
+    let p10 = seen.record.latency().percentile(10.0) as f64 / 1e9;
+    let peers_are_quiet = usual <= p10 * QUIET;
+    (times >= LONGER * chance && same_work && waiting && peers_are_quiet).then(|| {
         format!(
             "a request took {} in {}, {} in its peers ({times:.1}×; limit {LONGER:.0}×), and {:.1} of the requests in flight \
              stood there, where {fair:.1} would be its part",

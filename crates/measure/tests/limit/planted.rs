@@ -309,7 +309,7 @@ fn one_slow_member_of_several_is_named() {
 
 #[test]
 fn a_slow_member_among_drives_that_serve_many_at_once_is_named_by_the_waiting() {
-    let mut system = array();
+    let mut system = System { service: crate::system::Service::Fixed, ..array() };
     system.drives[5].service_ns *= 2.0;
     let verdict = alone(&system.record());
     assert_eq!(verdict.limit, Limit::UnbalancedDrives, "{verdict:?}");
