@@ -60,15 +60,15 @@ fn limits(configurations: &[(&str, f64)]) -> Vec<Limit> {
 
 #[test]
 fn an_array_slower_than_its_drives_separately_is_limited_by_the_raid_layer() {
-    use Limit::{RaidLayer, Unknown};
+    use Limit::{Drives, RaidLayer, Unknown};
     let found = limits(&[
         ("layout=separate width=8 filesystem=raw", 3000.0),
         ("layout=md-raid0 width=8 filesystem=raw chunk=64k", 1500.0),
         ("layout=md-raid0 width=4 filesystem=raw chunk=64k", 1500.0),
-        ("layout=single width=8 filesystem=raw", 100.0),
+        ("layout=single width=8 filesystem=raw", 400.0),
     ]);
-    // Of width 4 nothing was measured separately; a single drive is no array.
-    assert_eq!(found, [Unknown, RaidLayer, Unknown, Unknown]);
+    // Four drives as an array gave what they have; a single drive has nobody to be compared with.
+    assert_eq!(found, [Drives, RaidLayer, Drives, Unknown]);
 }
 
 #[test]

@@ -9,6 +9,8 @@ const FASTER: f64 = 1.10;
 const SAME: f64 = 0.90;
 /// A run that reaches this part of the drives measured alone leaves them nothing to give.
 const OF_DRIVES: f64 = 0.85;
+/// More than this part of them proves nothing.
+const BEYOND_DRIVES: f64 = 1.15;
 /// A drive that alone reaches at most this part of its peers is slower than they.
 const SLOWER: f64 = super::members::SLOWER;
 
@@ -245,7 +247,8 @@ fn depth(achieved: &Achieved, context: &Context) -> Option<Finding> {
     if percent.is_some_and(|percent| percent / 100.0 < OF_DRIVES) {
         return as_shallow(achieved, context);
     }
-    if let Some(percent) = percent {
+    // More than they gave alone was not theirs, or they were measured badly.
+    if let Some(percent) = percent.filter(|percent| percent / 100.0 <= BEYOND_DRIVES) {
         let evidence =
             format!("{percent:.1} % of what the drives gave alone (limit {})", units::percent(OF_DRIVES));
         return Some(Finding::new(Limit::Drives, evidence));
