@@ -19,8 +19,8 @@ use crate::workload::{LatencyClock, Workload};
 /// The name of the format, in each record's `schema`.
 pub const SCHEMA: &str = "flashwright.run/1";
 
-/// One run of one workload on one target.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// One run of one workload on one target. The default is a record of nothing, for makers of records to fill.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
     /// `flashwright.run/1`.
     pub schema: String,

@@ -5,7 +5,7 @@ mod report_data;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use measure::record::{DirectionCounts, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts};
+use measure::record::{DirectionCounts, JobCounts, RunRecord, SCHEMA};
 use measure::{Histogram, Warning, WarningCode};
 use report_data::{Random, host, point, target};
 use sweep::analysis::load;
@@ -31,19 +31,10 @@ fn record(point: &Point, pass: u32, random: &mut Random) -> RunRecord {
         engine: seen.engine,
         started_unix_ns: report_data::START + u64::from(pass) * 1_000_000_000,
         interval_ns,
-        ramp_ns: 0,
-        tail_ns: 0,
         read: DirectionCounts { bytes, ios, latency },
-        write: DirectionCounts::default(),
-        trim: DirectionCounts::default(),
         jobs: vec![JobCounts { bytes, ios, interval_ns, ..JobCounts::default() }],
-        samples: Vec::new(),
-        drives: Vec::new(),
-        cpus: Vec::new(),
-        process: ProcessCounts::default(),
-        total: TotalCounts::default(),
-        verified_blocks: 0,
         warnings: vec![Warning::new(WarningCode::Virtual, "vda is a virtio device")],
+        ..RunRecord::default()
     }
 }
 
