@@ -21,7 +21,10 @@ fn point(id: u32, typed: &str) -> Point {
         typed.split(' ').map(|s| s.split_once('=').unwrap()).map(|(k, v)| (k.into(), v.into())).collect();
     let iodepth = settings.get("iodepth").map_or(32, |depth| depth.parse().unwrap());
     let workload = Workload { rw: Rw::RandRead, iodepth, ..Workload::default() };
-    Point { id, settings, test_type: None, target: "layout".into(), workload, ..report_data::point(id, 9) }
+    let mut point = report_data::point(id, 9);
+    (point.settings, point.test_type, point.workload) = (settings, None, workload);
+    "layout".clone_into(&mut point.target);
+    point
 }
 
 fn unknown() -> Verdict {

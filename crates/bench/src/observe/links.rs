@@ -54,7 +54,7 @@ fn pcie(folder: &Path) -> Option<(String, String, f64)> {
     let speed_gts: f64 = super::read(&folder.join("current_link_speed"))?.split(' ').next()?.parse().ok()?;
     let width: u32 = super::read(&folder.join("current_link_width"))?.parse().ok()?;
     // Virtual devices claim no lanes; what is on the chip's own bus claims 255.
-    if !(1..=64).contains(&width) || !(speed_gts.is_finite() && speed_gts > 0.0) {
+    if !((1..=64).contains(&width) && speed_gts.is_finite() && speed_gts > 0.0) {
         return None;
     }
     let address = folder.file_name()?.to_str()?.to_owned();

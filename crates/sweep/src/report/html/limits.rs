@@ -20,10 +20,10 @@ pub(super) fn section(page: &mut String, report: &Report) {
         let label = report.point(limit.example).map_or("", |p| p.label.as_str());
         let n = limit.points.len();
         let noun = if n == 1 { "configuration" } else { "configurations" };
-        let _ = write!(
+        let _ = writeln!(
             page,
             "<div class=\"warning\"><div><h3>{}</h3><p class=\"count\">{n} {noun}</p></div><div><p>{}</p>\
-             <p><strong>What to do:</strong> {}</p><p class=\"count\">{}: {}</p></div></div>\n",
+             <p><strong>What to do:</strong> {}</p><p class=\"count\">{}: {}</p></div></div>",
             limit.limit.label(),
             text(&limit.meaning),
             text(&limit.remedy),
