@@ -84,6 +84,26 @@ impl WrittenState {
     pub fn is_fully_written(&self) -> bool {
         self.evidence != Evidence::Unknown && self.never_written() == 0
     }
+
+    /// Two regions as one: sums, on the weaker evidence of the two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let evidence = match (self.evidence, other.evidence) {
+            (Evidence::Unknown, _) | (_, Evidence::Unknown) => Evidence::Unknown,
+            (Evidence::Seek, _) | (_, Evidence::Seek) => Evidence::Seek,
+            (Evidence::Fiemap, Evidence::Fiemap) => Evidence::Fiemap,
+        };
+        Self {
+            total: self.total + other.total,
+            holes: self.holes + other.holes,
+            unwritten: self.unwritten + other.unwritten,
+            delayed: self.delayed + other.delayed,
+            encoded: self.encoded + other.encoded,
+            shared: self.shared + other.shared,
+            extents: self.extents + other.extents,
+            evidence,
+        }
+    }
 }
 
 impl fmt::Display for WrittenState {

@@ -124,6 +124,12 @@ pub enum OpenError {
         /// What was asked for.
         path: PathBuf,
     },
+    /// Several devices where one is needed.
+    #[error("{spec}: is several devices, and one is needed here")]
+    MadeOfOthers {
+        /// What was asked for.
+        spec: String,
+    },
     /// Any other failure of the system.
     #[error("{target}: {operation} failed")]
     Io {
@@ -146,6 +152,7 @@ impl OpenError {
             | Self::NotATarget { .. }
             | Self::TooSmall { .. }
             | Self::SizeMismatch { .. }
+            | Self::MadeOfOthers { .. }
             | Self::DirectUnsupported { .. } => OpenErrorClass::Invalid,
             Self::WouldOverwrite { .. } | Self::InUse(_) | Self::Unwritten { .. } => OpenErrorClass::Refused,
             Self::NotEnoughMemory { .. }
@@ -199,6 +206,7 @@ impl OpenError {
             Self::Denied { .. } => {
                 "run as a user who may, for instance root or a member of group disk".to_owned()
             }
+            Self::MadeOfOthers { .. } => "name one of them".to_owned(),
             Self::Replaced { .. } => "try again when nothing else changes it".to_owned(),
             Self::Io { source, .. } if source.raw_os_error() == Some(libc::EMFILE) => {
                 "raise the number of open files (ulimit -n)".to_owned()

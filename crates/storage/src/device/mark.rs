@@ -39,6 +39,13 @@ pub(crate) fn set(fd: BorrowedFd<'_>) {
     }
 }
 
+/// Whether there is a file at `path` that flashwright laid, with the size that it was laid with.
+#[must_use]
+pub fn was_laid(path: &std::path::Path) -> bool {
+    let file = std::fs::File::open(path);
+    file.is_ok_and(|file| is_set(std::os::fd::AsFd::as_fd(&file)))
+}
+
 /// Whether flashwright laid this file, and it still has the size that it was laid with.
 pub(crate) fn is_set(fd: BorrowedFd<'_>) -> bool {
     let Ok(status) = sys::status(fd) else { return false };

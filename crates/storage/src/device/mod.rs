@@ -16,21 +16,25 @@ mod memory_device;
 mod open;
 mod options;
 mod scratch;
+mod spread;
 pub(crate) mod sys;
 
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 pub use crate::spec::{DeviceSpec, SpecError};
 pub(crate) use channel::AlignedBuffer;
 pub use error::{OpenError, OpenErrorClass};
+pub use mark::was_laid;
 pub(crate) use memory_device::available_memory;
 pub use open::{check_written, open};
 pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions};
 pub use scratch::ScratchFile;
+pub use spread::{Piece, Spread, leaves};
 pub use sys::space;
 
 /// What kind of thing a device is.
@@ -42,16 +46,22 @@ pub enum DeviceKind {
     Block,
     /// Memory of this process.
     Memory,
+    /// Several devices as one, chunk by chunk.
+    Stripe,
+    /// Several devices one by one; as an address space, one after the other.
+    Separate,
 }
 
 impl DeviceKind {
-    /// The word used in records: `file`, `block`, `memory`.
+    /// The word used in records: `file`, `block`, `memory`, `stripe`, `separate`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Block => "block",
             Self::Memory => "memory",
+            Self::Stripe => "stripe",
+            Self::Separate => "separate",
         }
     }
 }
@@ -87,11 +97,20 @@ pub trait Device: Send + Sync + Debug {
     fn is_direct(&self) -> bool;
     /// Whether it may be written.
     fn is_writable(&self) -> bool;
-    /// The descriptor that engines drive. Open for the device's whole life.
+    /// The descriptor that engines drive; of a device that is made of others, that of the first, which
+    /// stands for no more than itself. Open for the device's whole life.
     fn fd(&self) -> BorrowedFd<'_>;
     /// The bytes themselves, where the device is memory; engines then copy instead of asking the kernel.
     fn memory(&self) -> Option<&crate::memory::SharedMemory> {
         None
+    }
+    /// Where its bytes lie, where it is made of others.
+    fn spread(&self) -> Option<&Arc<dyn Spread>> {
+        None
+    }
+    /// The devices that it was made of, which may be made of others in turn; empty where there are none.
+    fn members(&self) -> &[Arc<dyn Device>] {
+        &[]
     }
     /// Reads exactly `buffer.len()` bytes at `offset`.
     ///

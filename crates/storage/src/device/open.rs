@@ -10,7 +10,8 @@ use super::{
 };
 use crate::extents::{Evidence, WrittenState, written_state};
 
-/// Opens what `spec` names.
+/// Opens what `spec` names: one device. Specs over specs are opened by the volume crate, out of devices that
+/// were opened here.
 ///
 /// Nothing is changed by opening, except that `file:PATH?size=N` makes the file where there is none and
 /// writing was asked for. What is opened for writing is safe to write from then on: see
@@ -23,6 +24,9 @@ pub fn open(spec: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>,
     let (path, size) = match spec {
         DeviceSpec::Memory { size } => {
             return Ok(Arc::new(memory_device::create(spec.to_string(), *size, options)?));
+        }
+        DeviceSpec::Stripe { .. } | DeviceSpec::Separate { .. } => {
+            return Err(OpenError::MadeOfOthers { spec: spec.to_string() });
         }
         DeviceSpec::Path(path) => (path.as_path(), None),
         DeviceSpec::File { path, size } => (path.as_path(), *size),
@@ -84,6 +88,14 @@ pub fn check_written(
     allow: bool,
 ) -> Result<WrittenState, OpenError> {
     let length = region.end.saturating_sub(region.start);
+    if let Some(spread) = device.spread() {
+        let parts = spread.extents(region.start.min(device.size())..region.end.min(device.size()));
+        let states = parts
+            .into_iter()
+            .map(|(member, part)| check_written(&*spread.members()[member as usize], part, allow))
+            .collect::<Result<Vec<_>, _>>()?;
+        return Ok(states.into_iter().reduce(WrittenState::plus).unwrap_or_default());
+    }
     if device.kind() != DeviceKind::File {
         return Ok(WrittenState { total: length, ..WrittenState::default() });
     }

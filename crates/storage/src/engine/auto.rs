@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::slots::{CONFIGURE, MAP_BUFFERS};
 use super::{EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Psync};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Device, leaves};
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::Params;
 
@@ -77,7 +77,7 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         EngineChoice::IoUring => Ok((io_uring()?, None)),
         EngineChoice::Libaio => Ok((libaio()?, None)),
         EngineChoice::Psync => Ok((psync()?, None)),
-        EngineChoice::Auto if device.kind() == DeviceKind::Memory => {
+        EngineChoice::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
             Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
         }
         EngineChoice::Auto => {

@@ -5,11 +5,13 @@
 //! such a run says `direct: false` and the warnings say what follows.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slots::{Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::parts::Part;
+use super::slots::{Begun, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::aio_abi::{self as abi, IoEvent, Iocb};
 use crate::device::Device;
@@ -19,6 +21,9 @@ const NAME: &str = "libaio";
 /// How often in a row io_submit(2) may take nothing, with nothing in flight, before that is an error.
 /// With a pause of 100 µs after each, that is a second or two.
 const MAX_REFUSALS: u32 = 10_000;
+/// Parts that a context is made for, beyond its depth: contexts share `fs.aio-max-nr`, 65536 by default.
+/// What goes beyond waits until completions make room.
+const MOST_EVENTS: u32 = 4096;
 
 /// An engine over one AIO context.
 #[derive(Debug)]
@@ -26,9 +31,9 @@ pub struct Libaio<K: Kernel = Linux> {
     kernel: K,
     context: u64,
     slots: Slots,
-    /// One control block a slot; they do not move.
+    /// One control block for each part that there can be; they do not move.
     blocks: Box<[Iocb]>,
-    /// Slots prepared and not yet accepted, oldest first.
+    /// Parts prepared and not yet accepted, oldest first.
     queued: Vec<u32>,
     /// Room for the pointers that io_submit(2) wants.
     pointers: Vec<*mut Iocb>,
@@ -61,8 +66,8 @@ impl<K: Kernel> Libaio<K> {
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
         let slots = Slots::new(NAME, device, config)?;
-        let depth = config.depth as usize;
-        let context = kernel.io_setup(config.depth).map_err(|source| EngineError {
+        let events = u32::try_from(slots.most_parts()).unwrap_or(u32::MAX).min(config.depth.max(MOST_EVENTS));
+        let context = kernel.io_setup(events).map_err(|source| EngineError {
             engine: NAME,
             operation: "io_setup",
             source,
@@ -70,11 +75,11 @@ impl<K: Kernel> Libaio<K> {
         Ok(Self {
             kernel,
             context,
+            blocks: vec![Iocb::default(); slots.ids() as usize].into_boxed_slice(),
             slots,
-            blocks: vec![Iocb::default(); depth].into_boxed_slice(),
-            queued: Vec::with_capacity(depth),
-            pointers: Vec::with_capacity(depth),
-            events: vec![IoEvent::default(); depth].into_boxed_slice(),
+            queued: Vec::with_capacity(events as usize),
+            pointers: Vec::with_capacity(events as usize),
+            events: vec![IoEvent::default(); events as usize].into_boxed_slice(),
             reaped: 0,
             got: 0,
             immediate: Vec::new(),
@@ -82,33 +87,48 @@ impl<K: Kernel> Libaio<K> {
     }
 
     #[inline]
-    fn queue(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        let opcode = match op {
+    fn queue(&mut self, part: Part) {
+        let opcode = match part.op {
             Op::Read => abi::CMD_PREAD,
             Op::Write => abi::CMD_PWRITE,
             Op::SyncData => abi::CMD_FDSYNC,
-            Op::Trim => {
-                // Accounted for first, so that a device that panics does not leave the slot in flight for
-                // ever, and whoever drops the engine waiting for it.
-                self.immediate.push((slot, -i64::from(libc::EIO)));
-                let result = discard(&*self.slots.device, offset, length);
-                if let Some(last) = self.immediate.last_mut() {
-                    last.1 = result;
-                }
-                return;
-            }
+            Op::Trim => return self.discard_now(part.id..part.id + 1),
         };
-        let transfers = op != Op::SyncData;
-        self.blocks[slot as usize] = Iocb {
-            data: u64::from(slot),
+        let transfers = part.op != Op::SyncData;
+        self.blocks[part.id as usize] = Iocb {
+            data: u64::from(part.id),
             opcode,
-            fd: self.slots.device.fd().as_raw_fd() as u32,
-            buffer: if transfers { self.slots.arena().slot(slot).as_ptr() as u64 } else { 0 },
-            bytes: if transfers { u64::from(length) } else { 0 },
-            offset: if transfers { offset as i64 } else { 0 },
+            fd: self.slots.members()[part.member as usize].fd().as_raw_fd() as u32,
+            buffer: if transfers { self.slots.address(&part) as u64 } else { 0 },
+            bytes: if transfers { u64::from(part.length) } else { 0 },
+            offset: if transfers { part.offset as i64 } else { 0 },
             ..Iocb::default()
         };
-        self.queued.push(slot);
+        self.queued.push(part.id);
+    }
+
+    /// The parts of one request.
+    fn queue_all(&mut self, ids: Range<u32>) {
+        if self.slots.part(ids.start).op == Op::Trim {
+            return self.discard_now(ids);
+        }
+        for id in ids {
+            let part = self.slots.part(id);
+            self.queue(part);
+        }
+    }
+
+    #[cold]
+    fn discard_now(&mut self, ids: Range<u32>) {
+        // Accounted for first, so that a device that panics does not leave the slot in flight for ever, and
+        // whoever drops the engine waiting for it.
+        let first = self.immediate.len();
+        self.immediate.extend(ids.map(|id| (id, -i64::from(libc::EIO))));
+        for at in first..self.immediate.len() {
+            let part = self.slots.part(self.immediate[at].0);
+            let member = &*self.slots.members()[part.member as usize];
+            self.immediate[at].1 = discard(member, part.offset, part.length);
+        }
     }
 
     /// Hands over what is queued. What the kernel has no room for, and what is left when the engine
@@ -116,8 +136,8 @@ impl<K: Kernel> Libaio<K> {
     fn submit_queued(&mut self) -> Result<(), EngineError> {
         self.pointers.clear();
         let blocks = self.blocks.as_mut_ptr();
-        // SAFETY: a queued slot is below the depth, which is the number of blocks.
-        self.pointers.extend(self.queued.iter().map(|slot| unsafe { blocks.add(*slot as usize) }));
+        // SAFETY: a queued id was an index of blocks when its block was written.
+        self.pointers.extend(self.queued.iter().map(|id| unsafe { blocks.add(*id as usize) }));
         let mut done = 0;
         let result = self.submit_pointers(&mut done);
         self.queued.drain(..done);
@@ -146,7 +166,7 @@ impl<K: Kernel> Libaio<K> {
             match errno {
                 libc::EAGAIN | libc::EINTR => {
                     let waiting = self.queued.len() - *done;
-                    if errno == libc::EAGAIN && self.slots.in_flight() as usize > waiting {
+                    if errno == libc::EAGAIN && self.slots.outstanding() as usize > waiting {
                         // A completion makes room, or tells the caller something.
                         return Ok(());
                     }
@@ -164,9 +184,9 @@ impl<K: Kernel> Libaio<K> {
                 // The context is good and the pointers are, so the first request is at fault: it is settled
                 // by itself, and the others go on.
                 errno => {
-                    let slot = self.queued[*done];
-                    let result = self.refused(slot, errno);
-                    self.immediate.push((slot, result));
+                    let id = self.queued[*done];
+                    let result = self.refused(id, errno);
+                    self.immediate.push((id, result));
                     *done += 1;
                 }
             }
@@ -177,10 +197,12 @@ impl<K: Kernel> Libaio<K> {
     /// The result of a request that io_submit(2) would not take. Not every file takes an asynchronous
     /// fdatasync; the plain call always does.
     #[cold]
-    fn refused(&self, slot: u32, errno: i32) -> i64 {
+    fn refused(&self, id: u32, errno: i32) -> i64 {
         let unsupported = matches!(errno, libc::EINVAL | libc::EOPNOTSUPP);
-        if unsupported && self.slots.prepared(slot).op == Op::SyncData {
-            return errno_or_zero(self.kernel.fdatasync(self.slots.device.fd().as_raw_fd()));
+        let part = self.slots.part(id);
+        if unsupported && part.op == Op::SyncData {
+            let member = &self.slots.members()[part.member as usize];
+            return errno_or_zero(self.kernel.fdatasync(member.fd().as_raw_fd()));
         }
         -i64::from(errno)
     }
@@ -219,10 +241,10 @@ impl<K: Kernel> Libaio<K> {
         Ok(())
     }
 
-    /// Requests that the kernel has and whose events were not got.
+    /// Parts that the kernel has and whose events were not got.
     fn under_way(&self) -> usize {
         let here = self.queued.len() + self.immediate.len() + (self.got - self.reaped);
-        self.slots.in_flight() as usize - here
+        self.slots.outstanding() as usize - here
     }
 
     /// Waits until the kernel has no request of ours. False where it no longer answers.
@@ -239,16 +261,17 @@ impl<K: Kernel> Libaio<K> {
     #[inline]
     fn settle(
         &mut self,
-        slot: u32,
+        id: u32,
         result: i64,
         on_complete: &mut impl FnMut(u32, Result<(), RequestFailure>),
     ) -> u32 {
-        match self.slots.finish(slot, self.kernel.completed(result)) {
-            Outcome::Done => on_complete(slot, Ok(())),
-            Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+        match self.slots.finish(id, self.kernel.completed(result)) {
+            Outcome::Done(slot) => on_complete(slot, Ok(())),
+            Outcome::More => return 0,
+            Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
             Outcome::Retry => {
-                let request = self.slots.prepared(slot);
-                self.queue(slot, request.op, request.offset, request.length);
+                let part = self.slots.part(id);
+                self.queue(part);
                 return 0;
             }
         }
@@ -269,8 +292,11 @@ impl<K: Kernel> Engine for Libaio<K> {
 
     #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        self.slots.begin(slot, op, offset, length);
-        self.queue(slot, op, offset, length);
+        match self.slots.begin(slot, op, offset, length) {
+            Begun::One(part) => self.queue(part),
+            Begun::Several(ids) => self.queue_all(ids),
+            Begun::Nowhere(id, result) => self.immediate.push((id, result)),
+        }
     }
 
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
@@ -279,7 +305,7 @@ impl<K: Kernel> Engine for Libaio<K> {
         let under_way = self.under_way();
         if under_way > 0 {
             // Where the engine cannot go on, what it has done can still be reaped.
-            let minimum = if handed_over.is_ok() { min_complete as usize } else { 0 };
+            let minimum = if handed_over.is_ok() { self.slots.parts_of(min_complete) as usize } else { 0 };
             self.get_events(minimum.saturating_sub(ready).min(under_way), timeout)?;
         }
         handed_over
@@ -297,8 +323,8 @@ impl<K: Kernel> Engine for Libaio<K> {
         (self.reaped, self.got) = (0, 0);
         // A discard that is made again is done at once, and waits for the next call.
         for _ in 0..self.immediate.len() {
-            let (slot, result) = self.immediate.remove(0);
-            count += self.settle(slot, result, &mut on_complete);
+            let (id, result) = self.immediate.remove(0);
+            count += self.settle(id, result, &mut on_complete);
         }
         count
     }

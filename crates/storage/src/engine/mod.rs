@@ -9,6 +9,9 @@
 //! 3. [`Engine::reap`] passes each finished slot back with its outcome. A transfer that is short is a
 //!    failure. `EINTR` and `EAGAIN` are tried again a bounded number of times, out of sight.
 //!
+//! A request to a device that is made of others ([`crate::device::Spread`]) goes to its members in parts, and
+//! comes back when all of them have. One engine serves all members.
+//!
 //! Invariant: a slot is in flight from `prepare` until `reap` has passed it back, and the arena
 //! outlives the last request that the kernel has; dropping an engine waits for all of them, and where
 //! that fails the buffers are leaked rather than unmapped under the kernel's hands. What was prepared and
@@ -19,6 +22,7 @@
 mod auto;
 mod copy;
 mod libaio;
+mod parts;
 mod psync;
 mod slots;
 mod uring;
@@ -83,7 +87,7 @@ pub struct EngineConfig {
 
 /// A request that failed: what was asked for, where, and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{} of {length} bytes at offset {offset} of {device}", .op.word())]
+#[error("{} of {length} bytes at offset {offset} of {device}{}", .op.word(), of_member(.member.as_ref()))]
 pub struct RequestFailure {
     /// What it was to do.
     pub op: Op,
@@ -93,9 +97,28 @@ pub struct RequestFailure {
     pub offset: u64,
     /// How much, in bytes.
     pub length: u32,
+    /// The member at fault, where the device is made of others.
+    pub member: Option<MemberFailure>,
     /// Why it failed.
     #[source]
     pub cause: RequestError,
+}
+
+/// The part of a request that failed, on the member that it went to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberFailure {
+    /// The member's spec.
+    pub device: String,
+    /// Where on the member, in bytes.
+    pub offset: u64,
+    /// How much of it, in bytes.
+    pub length: u32,
+}
+
+fn of_member(member: Option<&MemberFailure>) -> String {
+    member.map_or_else(String::new, |m| {
+        format!(", in its {} bytes at offset {} of {}", m.length, m.offset, m.device)
+    })
 }
 
 /// Why a request failed.
@@ -110,6 +133,17 @@ pub enum RequestError {
         /// Bytes that were moved.
         transferred: u64,
     },
+}
+
+impl RequestError {
+    /// What `result`, an unexpected number of bytes or `-errno`, means for a request of which `before` bytes
+    /// were transferred otherwise.
+    fn of(result: i64, before: u64) -> Self {
+        match u64::try_from(result) {
+            Ok(transferred) => Self::Short { transferred: before + transferred },
+            Err(_) => Self::Os(std::io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(0))),
+        }
+    }
 }
 
 /// An engine that could not be set up or driven.

@@ -1,7 +1,9 @@
 //! pread(2) and pwrite(2): one thread for each unit of depth, works everywhere.
 //!
 //! At depth 1 the call is made on the caller's own thread, which is what `psync` means in fio. Above,
-//! `depth` workers take requests from one queue, so that depth is real and not only asked for.
+//! `depth` workers take requests from one queue, so that depth is real and not only asked for. Where the
+//! device is made of others and a request usually reaches several of them, there are as many workers for
+//! each unit of depth, so that a request's parts are made at the same time.
 //!
 //! Workers write to the arena, so they are joined before it is unmapped, whichever way the engine ends.
 
@@ -13,12 +15,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::slots::{Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
+use super::parts::Part;
+use super::slots::{Begun, Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
-use crate::device::Device;
+use crate::device::{Device, leaves};
 use crate::kernel::{Kernel, Linux};
 
 const NAME: &str = "psync";
+/// More threads than a machine has any use for; a device made of others gets no more for its depth.
+const MOST_WORKERS: u32 = 4096;
 /// Enough for a few frames, a system call, and the report of a panic.
 const WORKER_STACK: usize = 256 << 10;
 
@@ -36,10 +41,7 @@ pub struct Psync<K: Kernel + Send + Sync = Linux> {
 /// A request on its way to a worker.
 #[derive(Debug, Clone, Copy)]
 struct Request {
-    slot: u32,
-    op: Op,
-    offset: u64,
-    length: u32,
+    part: Part,
     buffer: *mut u8,
 }
 
@@ -96,14 +98,21 @@ impl<K: Kernel + Send + Sync> Psync<K> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
-        let slots = Slots::new(NAME, Arc::clone(&device), config)?;
-        let pool = if config.depth > 1 { Some(Pool::start(&kernel, &device, config.depth)?) } else { None };
+        let slots = Slots::new(NAME, device, config)?;
+        let wanted = config.depth.saturating_mul(slots.usual_parts());
+        let threads = wanted.min(MOST_WORKERS.max(config.depth));
+        let pool = if threads > 1 { Some(Pool::start(&kernel, &slots.device, threads)?) } else { None };
         Ok(Self { pool, kernel, slots, queued: Vec::new(), finished: VecDeque::new() })
     }
 
-    fn queue(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        let buffer = self.slots.arena().slot(slot).as_ptr();
-        self.queued.push(Request { slot, op, offset, length, buffer });
+    fn queue(&mut self, part: Part) {
+        let buffer = self.slots.address(&part);
+        self.queued.push(Request { part, buffer });
+    }
+
+    /// Whether all there is to do is one call at depth 1, which needs no worker.
+    fn is_alone(&self) -> bool {
+        self.slots.depth() == 1 && self.slots.outstanding() == 1 && self.queued.len() == 1
     }
 }
 
@@ -120,7 +129,7 @@ impl Pool {
             let worker = std::thread::Builder::new()
                 .name(format!("psync-{n}"))
                 .stack_size(WORKER_STACK)
-                .spawn(move || work(&shared, &*device, &kernel))
+                .spawn(move || work(&shared, leaves(&device), &kernel))
                 .map_err(|source| EngineError { engine: NAME, operation: "start a thread", source })?;
             pool.workers.push(worker);
         }
@@ -140,7 +149,7 @@ impl Drop for Pool {
 }
 
 /// A worker's life. Requests still queued when it is told to stop are dropped unmade.
-fn work<K: Kernel>(shared: &Shared, device: &dyn Device, kernel: &K) {
+fn work<K: Kernel>(shared: &Shared, members: &[Arc<dyn Device>], kernel: &K) {
     let mut state = shared.lock();
     loop {
         if state.stop {
@@ -152,10 +161,10 @@ fn work<K: Kernel>(shared: &Shared, device: &dyn Device, kernel: &K) {
         };
         drop(state);
         // Without this, a device that panics would leave the engine waiting for ever.
-        let outcome = catch_unwind(AssertUnwindSafe(|| perform(kernel, device, request)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| perform(kernel, members, request)));
         state = shared.lock();
         match outcome {
-            Ok(result) => state.finished.push_back((request.slot, result)),
+            Ok(result) => state.finished.push_back((request.part.id, result)),
             Err(panic) => state.panic = Some(panic),
         }
         shared.done.notify_one();
@@ -163,11 +172,12 @@ fn work<K: Kernel>(shared: &Shared, device: &dyn Device, kernel: &K) {
 }
 
 /// Makes the call and returns bytes transferred, or `-errno`.
-fn perform<K: Kernel>(kernel: &K, device: &dyn Device, request: Request) -> i64 {
-    let Request { op, offset, length, buffer, .. } = request;
+fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request) -> i64 {
+    let Request { part: Part { op, offset, length, member, .. }, buffer } = request;
+    let device = &members[member as usize];
     let fd = device.fd().as_raw_fd();
     match op {
-        // SAFETY: the slot is in flight, so its buffer of at least length bytes is this request's alone.
+        // SAFETY: the slot is in flight, and its length bytes from buffer on are this part's alone.
         Op::Read => errno_or_bytes(unsafe { kernel.pread(fd, buffer, length as usize, offset) }),
         // SAFETY: as above.
         Op::Write => errno_or_bytes(unsafe { kernel.pwrite(fd, buffer, length as usize, offset) }),
@@ -189,20 +199,28 @@ impl<K: Kernel + Send + Sync> Engine for Psync<K> {
     answered_by_slots!();
 
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        self.slots.begin(slot, op, offset, length);
-        self.queue(slot, op, offset, length);
+        match self.slots.begin(slot, op, offset, length) {
+            Begun::One(part) => self.queue(part),
+            Begun::Several(ids) => {
+                for id in ids {
+                    let part = self.slots.part(id);
+                    self.queue(part);
+                }
+            }
+            Begun::Nowhere(id, result) => self.finished.push_back((id, result)),
+        }
     }
 
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
-        let Some(pool) = &self.pool else {
+        let Some(pool) = self.pool.as_ref().filter(|_| !self.is_alone()) else {
             for request in self.queued.drain(..) {
-                let result = perform(&self.kernel, &*self.slots.device, request);
-                self.finished.push_back((request.slot, result));
+                let result = perform(&self.kernel, self.slots.members(), request);
+                self.finished.push_back((request.part.id, result));
             }
             return Ok(());
         };
         let ready = self.finished.len();
-        let wanted = (min_complete.min(self.slots.in_flight()) as usize).saturating_sub(ready);
+        let wanted = (self.slots.parts_of(min_complete) as usize).saturating_sub(ready);
         let deadline = timeout.map(|limit| Instant::now() + limit.min(LONGEST_WAIT));
         let mut state = pool.shared.lock();
         let added = self.queued.len();
@@ -231,13 +249,14 @@ impl<K: Kernel + Send + Sync> Engine for Psync<K> {
     fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
         let mut reaped = 0;
         // Each is struck off before the caller hears of it, should the caller's code panic.
-        while let Some((slot, result)) = self.finished.pop_front() {
-            match self.slots.finish(slot, self.kernel.completed(result)) {
-                Outcome::Done => on_complete(slot, Ok(())),
-                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+        while let Some((id, result)) = self.finished.pop_front() {
+            match self.slots.finish(id, self.kernel.completed(result)) {
+                Outcome::Done(slot) => on_complete(slot, Ok(())),
+                Outcome::More => continue,
+                Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
                 Outcome::Retry => {
-                    let request = self.slots.prepared(slot);
-                    self.queue(slot, request.op, request.offset, request.length);
+                    let part = self.slots.part(id);
+                    self.queue(part);
                     continue;
                 }
             }

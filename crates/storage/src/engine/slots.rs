@@ -1,15 +1,17 @@
 //! The slots of an engine: whose turn it is with each buffer, and what a completion's claim is worth.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::parts::{Part, PartOutcome, Parts};
 use super::{EngineConfig, EngineError, Op, RequestError, RequestFailure};
 use crate::arena::Arena;
 use crate::device::Device;
 use crate::pages::PageKind;
 
 /// How often one request that met EINTR or EAGAIN is made again before it counts as failed.
-const MAX_RETRIES: u16 = 1000;
+pub(super) const MAX_RETRIES: u16 = 1000;
 
 /// Most slots: io_uring takes no more entries (`IORING_MAX_ENTRIES`).
 const MAX_DEPTH: u32 = 32_768;
@@ -63,20 +65,30 @@ struct Slot {
 
 /// What to do about a completion.
 pub(super) enum Outcome {
-    /// It did what was asked.
-    Done,
-    /// It is to be made again; the slot stays in flight.
+    /// The slot's request did what was asked.
+    Done(u32),
+    /// Other parts of the same request are still under way.
+    More,
+    /// The part is to be made again; its slot stays in flight.
     Retry,
-    /// It failed for good.
-    Failed(RequestFailure),
+    /// The slot's request failed for good.
+    Failed(u32, RequestFailure),
 }
 
-/// A request as it was prepared.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Prepared {
-    pub op: Op,
-    pub offset: u64,
-    pub length: u32,
+/// What a request comes to.
+pub(super) enum Begun {
+    /// One call.
+    One(Part),
+    /// Several, by their ids: see [`Slots::part`].
+    Several(Range<u32>),
+    /// None, because nothing of it lies on the device: the id and the result to finish it with.
+    Nowhere(u32, i64),
+}
+
+/// Whether a result says that the same request may succeed a little later.
+pub(super) fn is_transient(result: i64) -> bool {
+    let errno = i32::try_from(-result).unwrap_or(0);
+    errno == libc::EINTR || errno == libc::EAGAIN
 }
 
 /// Buffers and their state.
@@ -86,6 +98,8 @@ pub(super) struct Slots {
     arena: Option<Arena>,
     slots: Box<[Slot]>,
     in_flight: u32,
+    /// Some where the device is made of others.
+    parts: Option<Box<Parts>>,
     pub device: Arc<dyn Device>,
 }
 
@@ -102,7 +116,69 @@ impl Slots {
             .map_err(|source| EngineError { engine, operation: MAP_BUFFERS, source })?;
         let idle = Slot { offset: 0, length: 0, retries: 0, op: Op::Read, in_flight: false };
         let slots = vec![idle; config.depth as usize].into_boxed_slice();
-        Ok(Self { arena: Some(arena), slots, in_flight: 0, device })
+        let parts = match device.spread() {
+            Some(spread) => Some(Box::new(
+                Parts::new(&*device, spread, config.depth, config.slot_bytes)
+                    .ok_or_else(|| too_many_parts(engine, &*device))?,
+            )),
+            None => None,
+        };
+        Ok(Self { arena: Some(arena), slots, in_flight: 0, parts, device })
+    }
+
+    /// The devices that requests go to: the device itself, or those that it is made of.
+    pub fn members(&self) -> &[Arc<dyn Device>] {
+        match &self.parts {
+            Some(parts) => parts.members(),
+            None => std::slice::from_ref(&self.device),
+        }
+    }
+
+    /// How many ids there are, all of them below this.
+    pub fn ids(&self) -> u32 {
+        self.parts.as_ref().map_or(self.depth(), |parts| parts.ids())
+    }
+
+    /// The most parts that all slots' transfers together come to.
+    pub fn most_parts(&self) -> u64 {
+        let pieces = self.device.spread().map_or(1, |s| s.most_pieces(self.arena().slot_bytes() as u64));
+        pieces.saturating_mul(u64::from(self.depth()))
+    }
+
+    /// Into how many pieces, on different members, a full slot's request is cut that begins with a piece.
+    pub fn usual_parts(&self) -> u32 {
+        let Some(spread) = self.device.spread() else { return 1 };
+        let length = (self.arena().slot_bytes() as u64).min(self.device.size());
+        spread.extents(0..length).len().max(1) as u32
+    }
+
+    /// Parts that began and are not over; requests, where the device is not made of others.
+    #[inline]
+    pub fn outstanding(&self) -> u32 {
+        match &self.parts {
+            Some(parts) => parts.outstanding(),
+            None => self.in_flight,
+        }
+    }
+
+    /// The fewest parts that must come back before `requests` requests are over, or all of them.
+    #[inline]
+    pub fn parts_of(&self, requests: u32) -> u32 {
+        let requests = requests.min(self.in_flight);
+        match &self.parts {
+            Some(parts) if parts.outstanding() > self.in_flight => {
+                requests.saturating_mul(parts.fewest_remaining()).min(parts.outstanding())
+            }
+            _ => requests,
+        }
+    }
+
+    /// Where a part's bytes are.
+    #[inline]
+    pub fn address(&self, part: &Part) -> *mut u8 {
+        debug_assert!(part.start as usize <= self.arena().slot_bytes());
+        // The start of a part lies inside its slot; the arithmetic itself needs no proof.
+        self.arena().slot(part.slot).as_ptr().wrapping_add(part.start as usize)
     }
 
     #[inline]
@@ -142,26 +218,49 @@ impl Slots {
         unsafe { std::slice::from_raw_parts_mut(arena.slot(slot).as_ptr(), arena.slot_bytes()) }
     }
 
-    /// Marks a slot as the kernel's.
+    /// Marks a slot as the kernel's, and says what is to be asked of it.
     #[inline]
-    pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+    pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Begun {
         let fits = length as usize <= self.arena().slot_bytes();
         let state = &mut self.slots[slot as usize];
         assert!(!state.in_flight && fits, "slot {slot} is idle and holds {length} bytes");
         *state = Slot { offset, length, retries: 0, op, in_flight: true };
         self.in_flight += 1;
+        match &mut self.parts {
+            None => Begun::One(Part { id: slot, slot, op, member: 0, offset, length, start: 0 }),
+            Some(parts) => {
+                let ids = parts.begin(slot, op, offset, length);
+                match ids.len() {
+                    0 => {
+                        let (id, result) = parts.nowhere(slot);
+                        Begun::Nowhere(id, result)
+                    }
+                    1 => Begun::One(parts.part(ids.start)),
+                    _ => Begun::Several(ids),
+                }
+            }
+        }
     }
 
-    pub fn prepared(&self, slot: u32) -> Prepared {
-        let Slot { op, offset, length, .. } = self.slots[slot as usize];
-        Prepared { op, offset, length }
+    /// A part of a request in flight.
+    pub fn part(&self, id: u32) -> Part {
+        match &self.parts {
+            Some(parts) => parts.part(id),
+            None => {
+                let Slot { op, offset, length, .. } = self.slots[id as usize];
+                Part { id, slot: id, op, member: 0, offset, length, start: 0 }
+            }
+        }
     }
 
-    /// Judges a completion: `result` is bytes transferred, or `-errno`.
+    /// Judges the completion of part `id`: `result` is bytes transferred, or `-errno`.
     #[inline]
-    pub fn finish(&mut self, slot: u32, result: i64) -> Outcome {
-        let state = &mut self.slots[slot as usize];
-        assert!(state.in_flight, "a completion arrived for slot {slot}, which is idle");
+    pub fn finish(&mut self, id: u32, result: i64) -> Outcome {
+        if self.parts.is_some() {
+            return self.finish_part(id, result);
+        }
+        let state = &mut self.slots[id as usize];
+        assert!(state.in_flight, "a completion arrived for slot {id}, which is idle");
         let expected = match state.op {
             Op::Read | Op::Write => i64::from(state.length),
             Op::Trim | Op::SyncData => 0,
@@ -169,35 +268,58 @@ impl Slots {
         if result == expected {
             state.in_flight = false;
             self.in_flight -= 1;
-            return Outcome::Done;
+            return Outcome::Done(id);
         }
-        self.unexpected(slot, result)
+        self.unexpected(id, result)
     }
 
     #[cold]
     fn unexpected(&mut self, slot: u32, result: i64) -> Outcome {
         let state = &mut self.slots[slot as usize];
-        let errno = i32::try_from(-result).unwrap_or(0);
-        let transient = errno == libc::EINTR || errno == libc::EAGAIN;
-        if transient && state.retries < MAX_RETRIES {
+        if is_transient(result) && state.retries < MAX_RETRIES {
             state.retries += 1;
             return Outcome::Retry;
         }
         state.in_flight = false;
         let Slot { op, offset, length, .. } = *state;
         self.in_flight -= 1;
-        let cause = if result < 0 {
-            RequestError::Os(io::Error::from_raw_os_error(errno))
-        } else {
-            RequestError::Short { transferred: result as u64 }
+        let device = self.device.spec().to_owned();
+        let cause = RequestError::of(result, 0);
+        Outcome::Failed(slot, RequestFailure { op, device, offset, length, member: None, cause })
+    }
+
+    fn finish_part(&mut self, id: u32, result: i64) -> Outcome {
+        let parts = self.parts.as_mut().expect("only called where there are parts");
+        let slot = parts.slot(id);
+        let state = &mut self.slots[slot as usize];
+        assert!(state.in_flight, "a completion arrived for slot {slot}, which is idle");
+        let ended = match parts.finish(id, state.length, result) {
+            PartOutcome::More => return Outcome::More,
+            PartOutcome::Retry => return Outcome::Retry,
+            PartOutcome::Last(ended) => ended,
         };
-        Outcome::Failed(RequestFailure { op, device: self.device.spec().to_owned(), offset, length, cause })
+        state.in_flight = false;
+        self.in_flight -= 1;
+        let Slot { op, offset, length, .. } = *state;
+        match ended {
+            Ok(()) => Outcome::Done(slot),
+            Err((member, cause)) => {
+                let device = self.device.spec().to_owned();
+                Outcome::Failed(slot, RequestFailure { op, device, offset, length, member, cause })
+            }
+        }
     }
 
     /// Gives the buffers up for ever, because the kernel may still write to them.
     pub fn leak(&mut self) {
         std::mem::forget(self.arena.take());
     }
+}
+
+fn too_many_parts(engine: &'static str, device: &dyn Device) -> EngineError {
+    let message = format!("iodepth times bs comes to too many chunks of {}", device.spec());
+    let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+    EngineError { engine, operation: CONFIGURE, source }
 }
 
 /// Refuses what no engine can be set up with.

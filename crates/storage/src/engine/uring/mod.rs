@@ -3,8 +3,12 @@
 //! Set-up asks for everything that helps one thread with its own ring and drops what the kernel does
 //! not know, newest first: `NO_SQARRAY` (6.6), `SINGLE_ISSUER` with `DEFER_TASKRUN` (6.1: completions
 //! run when this thread asks for them, not by interrupting it), `COOP_TASKRUN` and `SUBMIT_ALL`. The
-//! buffers, the file and the ring's own descriptor are registered, which saves a page walk and two
+//! buffers, the files and the ring's own descriptor are registered, which saves a page walk and two
 //! reference counts a request.
+//!
+//! A device that is made of others has its members' descriptors registered side by side, and each part of a
+//! request names the one that it goes to. The ring has room for all parts that the slots can come to, up to
+//! what a ring can have; what goes beyond waits in a backlog and goes in as soon as completions make room.
 //!
 //! Registration is a help and never a condition: locked memory may be short (RLIMIT_MEMLOCK), a thread
 //! may have sixteen registered rings already, a filter may forbid the call. Requests then name plain
@@ -15,16 +19,19 @@
 mod ring;
 mod setup;
 
+use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::ring::Ring;
 use self::setup::{setup, setup_features};
-use super::slots::{CONFIGURE, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::parts::Part;
+use super::slots::{Begun, CONFIGURE, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestError, RequestFailure};
-use crate::device::{Device, DeviceKind, sys};
+use crate::device::{Device, DeviceKind, leaves, sys};
 use crate::kernel::{Kernel, Linux};
 use crate::sysfs::{DeviceNumber, Sysfs};
 use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, RsrcUpdate, Sqe};
@@ -33,6 +40,8 @@ use crate::usage::{Limit, raise_limit};
 const NAME: &str = "io_uring";
 /// The kernel registers no buffer above 1 GiB (`rsrc.c`), so a larger arena is registered in parts.
 const MAX_REGISTERED: usize = 1 << 30;
+/// The most entries of a submission ring (`IORING_MAX_ENTRIES`).
+const MAX_ENTRIES: u32 = 32_768;
 /// How long a submission that the kernel keeps refusing with EAGAIN or EBUSY is tried.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long one call goes on trying a submission that the kernel refuses.
@@ -54,7 +63,9 @@ pub struct IoUring<K: Kernel = Linux> {
     can_time_out: bool,
     /// Slots to a registered buffer; 0 where buffers are not registered.
     slots_per_buffer: u32,
-    fixed_file: bool,
+    /// Descriptors of the device or of its members.
+    fds: Box<[RawFd]>,
+    fixed_files: bool,
     /// Local tail; the kernel sees it at `submit`.
     tail: u32,
     /// Entries that the kernel has taken; with a polling thread, entries it may see.
@@ -65,6 +76,8 @@ pub struct IoUring<K: Kernel = Linux> {
     stalled: Option<(Instant, u32)>,
     /// Results of calls that were made synchronously (discards), waiting to be reaped.
     immediate: Vec<(u32, i64)>,
+    /// Parts for which the ring has no room yet, oldest first.
+    backlog: VecDeque<u32>,
     features: Vec<String>,
 }
 
@@ -90,16 +103,15 @@ impl<K: Kernel> IoUring<K> {
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
         if config.hipri {
-            check_pollable(&*device)?;
+            check_pollable(&device)?;
         }
         let slots = Slots::new(NAME, device, config)?;
         // The ring itself counts as locked memory (as before 5.12 and again in 6.18), and so do buffers.
         let _ = raise_limit(Limit::LockedMemory);
-        let (fd, params) = setup(&kernel, config).map_err(|source| EngineError {
-            engine: NAME,
-            operation: "io_uring_setup",
-            source,
-        })?;
+        let entries = u32::try_from(slots.most_parts()).unwrap_or(u32::MAX).min(MAX_ENTRIES);
+        let fds = slots.members().iter().map(|member| member.fd().as_raw_fd()).collect();
+        let (fd, params) = setup(&kernel, config, entries.next_power_of_two())
+            .map_err(|source| EngineError { engine: NAME, operation: "io_uring_setup", source })?;
         let ring = Ring::map(fd, &params).map_err(|source| EngineError {
             engine: NAME,
             operation: "map the ring",
@@ -112,19 +124,21 @@ impl<K: Kernel> IoUring<K> {
             hipri: config.hipri,
             can_time_out: params.features & abi::FEAT_EXT_ARG != 0 && !config.hipri,
             slots_per_buffer: 0,
-            fixed_file: false,
+            fds,
+            fixed_files: false,
             tail: 0,
             submitted: 0,
             head: 0,
             stalled: None,
             immediate: Vec::new(),
+            backlog: VecDeque::new(),
             features: setup_features(params.flags),
             kernel,
             slots,
             ring,
         };
         engine.features.extend(engine.slots.page_feature());
-        engine.register_file();
+        engine.register_files();
         engine.register_buffers();
         engine.register_ring();
         if config.hipri {
@@ -133,19 +147,22 @@ impl<K: Kernel> IoUring<K> {
         Ok(engine)
     }
 
-    fn register_file(&mut self) {
-        let fd = self.slots.device.fd().as_raw_fd();
-        // SAFETY: REGISTER_FILES takes an array of i32 descriptors; one is passed.
+    fn register_files(&mut self) {
+        // SAFETY: REGISTER_FILES takes an array of i32 descriptors, and fds is one, of that length.
         let result = unsafe {
             self.kernel.io_uring_register(
                 self.ring.fd.as_raw_fd(),
                 abi::REGISTER_FILES,
-                (&raw const fd).cast(),
-                1,
+                self.fds.as_ptr().cast(),
+                self.fds.len() as u32,
             )
         };
-        self.fixed_file = result.is_ok();
-        self.features.push(if self.fixed_file { "registered file" } else { "plain file" }.into());
+        self.fixed_files = result.is_ok();
+        let word = if self.fixed_files { "registered" } else { "plain" };
+        self.features.push(match self.fds.len() {
+            1 => format!("{word} file"),
+            files => format!("{files} {word} files"),
+        });
     }
 
     /// Registers the arena in parts that hold whole slots. Without enough lockable memory the engine
@@ -242,25 +259,33 @@ impl<K: Kernel> IoUring<K> {
         }
     }
 
-    /// Puts a request into the submission ring.
+    /// Puts a part into the submission ring, or into the backlog where that is full.
     #[inline]
-    fn push(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        let (opcode, op_flags) = match (op, self.slots_per_buffer > 0) {
+    fn push(&mut self, part: Part) {
+        let (opcode, op_flags) = match (part.op, self.slots_per_buffer > 0) {
             (Op::Read, true) => (abi::OP_READ_FIXED, 0),
             (Op::Read, false) => (abi::OP_READ, 0),
             (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
             (Op::Write, false) => (abi::OP_WRITE, 0),
             // A ring that polls takes nothing that cannot be polled for.
-            (Op::SyncData, _) if self.hipri => return self.make_now(slot, op, offset, length),
+            (Op::SyncData, _) if self.hipri => return self.make_now(part.id..part.id + 1),
             (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
-            (Op::Trim, _) => return self.make_now(slot, op, offset, length),
+            (Op::Trim, _) => return self.make_now(part.id..part.id + 1),
         };
-        let transfers = matches!(op, Op::Read | Op::Write);
-        let (fd, flags) =
-            if self.fixed_file { (0, abi::SQE_FIXED_FILE) } else { (self.slots.device.fd().as_raw_fd(), 0) };
+        // Each entry has one completion, so what was put in and not yet reaped is this much.
+        if self.tail.wrapping_sub(self.head) >= self.ring.entries() {
+            self.backlog.push_back(part.id);
+            return;
+        }
+        let transfers = matches!(part.op, Op::Read | Op::Write);
+        let (fd, flags) = if self.fixed_files {
+            (part.member as i32, abi::SQE_FIXED_FILE)
+        } else {
+            (self.fds[part.member as usize], 0)
+        };
         // An arena that fits one registered buffer, the usual case, needs no division.
         let buf_index = match self.slots_per_buffer {
-            per if transfers && per > 0 && per < self.slots.depth() => slot / per,
+            per if transfers && per > 0 && per < self.slots.depth() => part.slot / per,
             _ => 0,
         };
         self.ring.write_sqe(
@@ -270,11 +295,11 @@ impl<K: Kernel> IoUring<K> {
                 flags,
                 ioprio: 0,
                 fd,
-                off: if transfers { offset } else { 0 },
-                addr: if transfers { self.slots.arena().slot(slot).as_ptr() as u64 } else { 0 },
-                len: if transfers { length } else { 0 },
+                off: if transfers { part.offset } else { 0 },
+                addr: if transfers { self.slots.address(&part) as u64 } else { 0 },
+                len: if transfers { part.length } else { 0 },
                 op_flags,
-                user_data: u64::from(slot),
+                user_data: u64::from(part.id),
                 buf_index: buf_index as u16,
                 personality: 0,
                 file_index: 0,
@@ -285,19 +310,41 @@ impl<K: Kernel> IoUring<K> {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Makes a request that the ring does not take.
+    /// Puts the parts of one request into the ring, or makes them where it does not take such.
+    fn push_all(&mut self, ids: Range<u32>) {
+        if self.slots.part(ids.start).op == Op::Trim {
+            return self.make_now(ids);
+        }
+        for id in ids {
+            let part = self.slots.part(id);
+            self.push(part);
+        }
+    }
+
+    /// Moves what waited into the ring, as far as there is room.
     #[cold]
-    fn make_now(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+    fn push_backlog(&mut self) {
+        while self.tail.wrapping_sub(self.head) < self.ring.entries() {
+            let Some(id) = self.backlog.pop_front() else { return };
+            let part = self.slots.part(id);
+            self.push(part);
+        }
+    }
+
+    /// Makes parts that the ring does not take.
+    #[cold]
+    fn make_now(&mut self, ids: Range<u32>) {
         // Accounted for first, so that a device that panics does not leave the slot in flight for ever, and
         // whoever drops the engine waiting for it.
-        self.immediate.push((slot, -i64::from(libc::EIO)));
-        let device = &*self.slots.device;
-        let result = match op {
-            Op::Trim => discard(device, offset, length),
-            _ => errno_or_zero(self.kernel.fdatasync(device.fd().as_raw_fd())),
-        };
-        if let Some(last) = self.immediate.last_mut() {
-            last.1 = result;
+        let first = self.immediate.len();
+        self.immediate.extend(ids.map(|id| (id, -i64::from(libc::EIO))));
+        for at in first..self.immediate.len() {
+            let part = self.slots.part(self.immediate[at].0);
+            let member = &*self.slots.members()[part.member as usize];
+            self.immediate[at].1 = match part.op {
+                Op::Trim => discard(member, part.offset, part.length),
+                _ => errno_or_zero(self.kernel.fdatasync(member.fd().as_raw_fd())),
+            };
         }
     }
 
@@ -359,9 +406,15 @@ impl<K: Kernel> IoUring<K> {
         self.ring.completed().wrapping_sub(self.head)
     }
 
-    /// Requests that the kernel has, or has done and were not reaped.
+    /// Parts that the kernel has, or has done and were not reaped.
     fn under_way(&self) -> u32 {
-        self.slots.in_flight() - self.immediate.len() as u32 - self.tail.wrapping_sub(self.submitted)
+        self.in_ring() - self.tail.wrapping_sub(self.submitted)
+    }
+
+    /// Parts that are in the ring, or whose completions were not reaped.
+    #[inline]
+    fn in_ring(&self) -> u32 {
+        self.slots.outstanding() - (self.immediate.len() + self.backlog.len()) as u32
     }
 
     /// Waits until the kernel has no request of ours. False where the ring no longer answers.
@@ -394,15 +447,18 @@ impl<K: Kernel> Engine for IoUring<K> {
 
     #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        self.slots.begin(slot, op, offset, length);
-        self.push(slot, op, offset, length);
+        match self.slots.begin(slot, op, offset, length) {
+            Begun::One(part) => self.push(part),
+            Begun::Several(ids) => self.push_all(ids),
+            Begun::Nowhere(id, result) => self.immediate.push((id, result)),
+        }
     }
 
     #[inline]
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
         self.ring.publish_tail(self.tail);
         let ready = self.immediate.len() as u32;
-        let wanted = min_complete.min(self.slots.in_flight()).saturating_sub(ready);
+        let wanted = self.slots.parts_of(min_complete).saturating_sub(ready).min(self.in_ring());
         let to_submit = if self.sqthread_poll {
             self.submitted = self.tail;
             // A polled submission needs a system call only to wake the thread or to wait.
@@ -434,14 +490,15 @@ impl<K: Kernel> Engine for IoUring<K> {
             // Struck off before the caller hears of it, so that nothing is settled twice, and nothing lost,
             // should the caller's code panic.
             self.head = self.head.wrapping_add(1);
-            let slot = cqe.user_data as u32;
+            let id = cqe.user_data as u32;
             let result = self.kernel.completed(i64::from(cqe.res));
-            match self.slots.finish(slot, result) {
-                Outcome::Done => on_complete(slot, Ok(())),
-                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+            match self.slots.finish(id, result) {
+                Outcome::Done(slot) => on_complete(slot, Ok(())),
+                Outcome::More => continue,
+                Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
                 Outcome::Retry => {
-                    let request = self.slots.prepared(slot);
-                    self.push(slot, request.op, request.offset, request.length);
+                    let part = self.slots.part(id);
+                    self.push(part);
                     continue;
                 }
             }
@@ -450,17 +507,21 @@ impl<K: Kernel> Engine for IoUring<K> {
         if first != tail {
             self.ring.publish_head(tail);
         }
-        while let Some((slot, result)) = self.immediate.pop() {
-            match self.slots.finish(slot, self.kernel.completed(result)) {
-                Outcome::Done => on_complete(slot, Ok(())),
-                Outcome::Failed(failure) => on_complete(slot, Err(failure)),
+        while let Some((id, result)) = self.immediate.pop() {
+            match self.slots.finish(id, self.kernel.completed(result)) {
+                Outcome::Done(slot) => on_complete(slot, Ok(())),
+                Outcome::More => continue,
+                Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
                 Outcome::Retry => {
-                    let request = self.slots.prepared(slot);
-                    self.push(slot, request.op, request.offset, request.length);
+                    let part = self.slots.part(id);
+                    self.push(part);
                     break;
                 }
             }
             reaped += 1;
+        }
+        if !self.backlog.is_empty() {
+            self.push_backlog();
         }
         reaped
     }
@@ -540,7 +601,11 @@ impl<K: Kernel> Drop for IoUring<K> {
 }
 
 /// Refuses to poll what is known not to be pollable.
-fn check_pollable(device: &dyn Device) -> Result<(), EngineError> {
+fn check_pollable(device: &Arc<dyn Device>) -> Result<(), EngineError> {
+    leaves(device).iter().try_for_each(|member| check_pollable_alone(&**member))
+}
+
+fn check_pollable_alone(device: &dyn Device) -> Result<(), EngineError> {
     if !device.is_direct() {
         return Err(cannot_poll(device, "it is not open for direct I/O"));
     }

@@ -80,11 +80,17 @@ impl Ring {
         unsafe { word.as_ref() }
     }
 
+    /// How many entries there are.
+    #[inline]
+    pub fn entries(&self) -> u32 {
+        self.sq_mask + 1
+    }
+
     /// Puts an entry where the kernel will read it once the tail has passed it.
     #[inline]
     pub fn write_sqe(&mut self, at: u32, sqe: Sqe) {
-        // SAFETY: the masked index lies in the mapping. The entry is not the kernel's: the ring has at
-        // least as many entries as there are slots, and each slot has at most one entry in it.
+        // SAFETY: the masked index lies in the mapping. The entry is not the kernel's: no more than `entries`
+        // were written whose completions have not been reaped, and a completion comes after its entry was read.
         unsafe { self.sqes.add((at & self.sq_mask) as usize).write(sqe) };
     }
 

@@ -10,8 +10,12 @@ use crate::engine::EngineConfig;
 use crate::kernel::Kernel;
 use crate::uring_abi::{self as abi, Params};
 
-/// Sets the ring up with the most that this kernel takes.
-pub(super) fn setup<K: Kernel>(kernel: &K, config: &EngineConfig) -> io::Result<(OwnedFd, Params)> {
+/// Sets a ring of `entries` entries, a power of two, up with the most that this kernel takes.
+pub(super) fn setup<K: Kernel>(
+    kernel: &K,
+    config: &EngineConfig,
+    entries: u32,
+) -> io::Result<(OwnedFd, Params)> {
     let mut base = abi::SETUP_CQSIZE;
     if config.hipri {
         base |= abi::SETUP_IOPOLL;
@@ -29,7 +33,6 @@ pub(super) fn setup<K: Kernel>(kernel: &K, config: &EngineConfig) -> io::Result<
             base,
         ]
     };
-    let entries = config.depth.next_power_of_two();
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for flags in attempts {
         let mut params = Params {

@@ -1,14 +1,18 @@
 //! Device specs: the one way in which a command is told what to work on.
 //!
 //! A spec is a path, `file:PATH?size=4G` (a scratch file that is made with that size where there is
-//! none), or `mem:4G`. Text is taken for a scheme only if a colon comes before any slash and what
+//! none), `mem:4G`, or a list of such specs as one device ([`members`]). Text is taken for a scheme only if a colon comes before any slash and what
 //! precedes it could be a scheme, so `/dev/disk/by-path/pci-0000:01:00.0-nvme-1` and `./a:b` are
 //! paths and nothing else. A scheme that is not understood is refused by name: a typing error must
 //! never become a file called `nvme:…`.
 
+mod members;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+pub use members::DEFAULT_CHUNK;
 
 /// What a device spec says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,6 +30,18 @@ pub enum DeviceSpec {
     Memory {
         /// Bytes.
         size: u64,
+    },
+    /// `stripe(chunk=N):SPEC,SPEC,…`: RAID-0 over the members, in user space.
+    Stripe {
+        /// Bytes that one member holds before the next; a multiple of 512.
+        chunk: u64,
+        /// What it is made of; one at least, and none of them [`Separate`](Self::Separate).
+        members: Vec<DeviceSpec>,
+    },
+    /// `separate:SPEC,SPEC,…`: the members one by one, the load spread over them.
+    Separate {
+        /// What it is made of; one at least, and none of them separate.
+        members: Vec<DeviceSpec>,
     },
 }
 
@@ -76,6 +92,59 @@ pub enum SpecError {
         /// The parameter.
         parameter: String,
     },
+    /// A parameter in parentheses that is not understood, or that is given twice.
+    #[error("'{text}': parameter '{parameter}' is not understood")]
+    MemberParameter {
+        /// What was typed.
+        text: String,
+        /// The parameter.
+        parameter: String,
+    },
+    /// A chunk that is no whole number of sectors, or far from any use.
+    #[error("'{text}': chunk={} is not a multiple of 512 bytes from 512 to 1g", units::bytes_short(*chunk))]
+    Chunk {
+        /// What was typed.
+        text: String,
+        /// The chunk, bytes.
+        chunk: u64,
+    },
+    /// Parentheses that do not match.
+    #[error("'{text}': its parentheses do not match")]
+    Parentheses {
+        /// What was typed.
+        text: String,
+    },
+    /// More members than can be.
+    #[error("'{text}' has {members} members, more than 1024")]
+    TooManyMembers {
+        /// What was typed.
+        text: String,
+        /// How many there are.
+        members: usize,
+    },
+    /// A member that is no device spec.
+    #[error("member {number} of '{text}'")]
+    Member {
+        /// What was typed.
+        text: String,
+        /// Which one, from 1.
+        number: usize,
+        /// What is wrong with it.
+        #[source]
+        source: Box<SpecError>,
+    },
+    /// A stripe within another that does not stand in parentheses.
+    #[error("'{text}' must stand in parentheses")]
+    Ungrouped {
+        /// The member.
+        text: String,
+    },
+    /// Separate devices as a member of others.
+    #[error("'{text}': separate devices are no one device that others could be made of")]
+    NoAddresses {
+        /// The member.
+        text: String,
+    },
     /// A NUL byte, which no path holds.
     #[error("'{text}' contains a NUL byte")]
     Nul {
@@ -90,7 +159,8 @@ impl SpecError {
     pub fn hint(&self) -> String {
         match self {
             Self::UnknownScheme { text, .. } => format!(
-                "understood are PATH, file:PATH?size=4g and mem:4g; for a file of that name type ./{text}"
+                "understood are PATH, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC and \
+                 separate:SPEC,SPEC; for a file of that name type ./{text}"
             ),
             Self::Incomplete { .. } | Self::Empty => {
                 "for instance /dev/nvme0n1, file:/scratch/test?size=4g or mem:4g".to_owned()
@@ -100,6 +170,19 @@ impl SpecError {
                 "understood is size, once: file:PATH?size=4g; a path with a question mark in it is \
                  typed without 'file:'"
                     .to_owned()
+            }
+            Self::MemberParameter { .. } | Self::Chunk { .. } => {
+                "understood is chunk, once, for a stripe: stripe(chunk=64k):/dev/nvme0n1,/dev/nvme1n1"
+                    .to_owned()
+            }
+            Self::Parentheses { .. } => {
+                "a parenthesis or comma in a path is typed with a backslash before it".to_owned()
+            }
+            Self::TooManyMembers { .. } => "name 1024 members at most".to_owned(),
+            Self::Member { source, .. } => source.hint(),
+            Self::Ungrouped { text } => format!("type ({text})"),
+            Self::NoAddresses { .. } => {
+                "make them a stripe, or name all drives in one separate:SPEC,SPEC".to_owned()
             }
             Self::Nul { .. } => "remove the NUL byte".to_owned(),
         }
@@ -122,6 +205,8 @@ impl DeviceSpec {
             None => Ok(Self::Path(PathBuf::from(text))),
             Some("file") => parse_file(text),
             Some("mem") => parse_memory(text),
+            Some("stripe") => members::parse_stripe(text),
+            Some("separate") => members::parse_separate(text),
             Some(other) => Err(SpecError::UnknownScheme { text: text.to_owned(), scheme: other.to_owned() }),
         }
     }
@@ -131,8 +216,43 @@ impl DeviceSpec {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) | Self::File { path, .. } => Some(path),
-            Self::Memory { .. } => None,
+            Self::Memory { .. } | Self::Stripe { .. } | Self::Separate { .. } => None,
         }
+    }
+
+    /// What it is made of; empty where it stands for itself.
+    #[must_use]
+    pub fn members(&self) -> &[Self] {
+        match self {
+            Self::Stripe { members, .. } | Self::Separate { members } => members,
+            Self::Path(_) | Self::File { .. } | Self::Memory { .. } => &[],
+        }
+    }
+
+    /// The specs that stand for themselves: this one, or those of its members, in order.
+    #[must_use]
+    pub fn leaves(&self) -> Vec<&Self> {
+        match self.members() {
+            [] => vec![self],
+            members => members.iter().flat_map(Self::leaves).collect(),
+        }
+    }
+
+    /// The same spec with each path as `change` makes it.
+    ///
+    /// # Errors
+    /// The first of `change`.
+    pub fn with_paths<E>(&self, change: &mut dyn FnMut(&Path) -> Result<PathBuf, E>) -> Result<Self, E> {
+        let all = |members: &[Self], change: &mut dyn FnMut(&Path) -> Result<PathBuf, E>| {
+            members.iter().map(|member| member.with_paths(change)).collect::<Result<Vec<_>, E>>()
+        };
+        Ok(match self {
+            Self::Path(path) => Self::Path(change(path)?),
+            Self::File { path, size } => Self::File { path: change(path)?, size: *size },
+            Self::Memory { size } => Self::Memory { size: *size },
+            Self::Stripe { chunk, members } => Self::Stripe { chunk: *chunk, members: all(members, change)? },
+            Self::Separate { members } => Self::Separate { members: all(members, change)? },
+        })
     }
 }
 
@@ -227,6 +347,14 @@ impl fmt::Display for DeviceSpec {
             }
             Self::File { path, size: None } => write!(f, "file:{}", path.display()),
             Self::Memory { size } => write!(f, "mem:{}", units::bytes_short(*size)),
+            Self::Stripe { chunk, members } => {
+                write!(f, "stripe(chunk={}):", units::bytes_short(*chunk))?;
+                members::write(f, members)
+            }
+            Self::Separate { members } => {
+                f.write_str("separate:")?;
+                members::write(f, members)
+            }
         }
     }
 }
@@ -272,9 +400,6 @@ mod tests {
         for (text, scheme) in [
             ("nbd://host:10809/export", "nbd"),
             ("nbd+unix:///x?socket=/s", "nbd+unix"),
-            ("stripe(chunk=64k):/dev/a,/dev/b", "stripe"),
-            ("stripe(", "stripe"),
-            ("separate:/dev/a,/dev/b", "separate"),
             ("memory:4g", "memory"),
         ] {
             let error = DeviceSpec::parse(text).unwrap_err();

@@ -1,0 +1,47 @@
+//! Devices that are made of others, as engines see them.
+//!
+//! An engine sends requests to descriptors. Where a device has several, as a stripe does, it says through
+//! [`Spread`] which bytes lie where, and the engine makes each request in pieces, all of them in its own
+//! queue: one ring, one system call a batch, whatever the number of members.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Device;
+
+/// A run of bytes on one member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Which member, from 0.
+    pub member: u32,
+    /// Where on it, bytes.
+    pub offset: u64,
+    /// How long, bytes; not zero.
+    pub length: u64,
+}
+
+/// Where the bytes of a device lie that is made of others.
+pub trait Spread: Send + Sync + Debug {
+    /// The devices at the bottom, each with a descriptor of its own, none of them spread any further.
+    fn members(&self) -> &[Arc<dyn Device>];
+
+    /// Where a range begins: the longest run of it that lies on one member, at most `length` bytes, which
+    /// is not zero. The range lies inside the device.
+    fn piece(&self, offset: u64, length: u64) -> Piece;
+
+    /// Into how many pieces a request of `length` bytes is cut at most, wherever it begins.
+    fn most_pieces(&self, length: u64) -> u64;
+
+    /// What `range` touches of each member, by the member's number; those that it does not touch are left
+    /// out. On every member that is one run.
+    fn extents(&self, range: Range<u64>) -> Vec<(u32, Range<u64>)>;
+}
+
+/// The devices at the bottom of `device`: itself, where it is not made of others.
+pub fn leaves(device: &Arc<dyn Device>) -> &[Arc<dyn Device>] {
+    match device.spread() {
+        Some(spread) => spread.members(),
+        None => std::slice::from_ref(device),
+    }
+}

@@ -1,0 +1,156 @@
+//! A volume as a [`Device`].
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use storage::device::{Device, DeviceKind, Geometry, Piece, Spread};
+
+/// Open members as one device.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub spec: String,
+    pub kind: DeviceKind,
+    pub members: Vec<Arc<dyn Device>>,
+    pub spread: Arc<dyn Spread>,
+    pub size: u64,
+    pub geometry: Geometry,
+}
+
+/// What failed on which member. The volume's own offset is the caller's to tell.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} of {length} bytes at offset {offset} of {member}")]
+struct MemberError {
+    operation: &'static str,
+    member: String,
+    offset: u64,
+    length: u64,
+    #[source]
+    source: io::Error,
+}
+
+/// An error of a member, with its kind kept and its place told.
+fn told(
+    operation: &'static str,
+    member: &dyn Device,
+    offset: u64,
+    length: u64,
+    source: io::Error,
+) -> io::Error {
+    let kind = source.kind();
+    let member = member.spec().to_owned();
+    io::Error::new(kind, MemberError { operation, member, offset, length, source })
+}
+
+impl Volume {
+    /// `kind` where the range reaches beyond the end.
+    fn bounded(&self, offset: u64, length: u64, kind: io::ErrorKind) -> io::Result<()> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(io::Error::new(
+                kind,
+                format!("{length} bytes at {offset} reach beyond the end of {} at {}", self.spec, self.size),
+            )),
+        }
+    }
+
+    /// The pieces of a range inside the volume, with where each begins in it.
+    fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = (usize, Piece)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            if done == length {
+                return None;
+            }
+            let piece = self.spread.piece(offset + done, length - done);
+            let start = done as usize;
+            done += piece.length;
+            Some((start, piece))
+        })
+    }
+
+    fn leaf(&self, member: u32) -> &dyn Device {
+        &*self.spread.members()[member as usize]
+    }
+}
+
+impl Device for Volume {
+    fn spec(&self) -> &str {
+        &self.spec
+    }
+
+    fn kind(&self) -> DeviceKind {
+        self.kind
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Whether any member is: then requests have to fit its blocks.
+    fn is_direct(&self) -> bool {
+        self.members.iter().any(|member| member.is_direct())
+    }
+
+    fn is_writable(&self) -> bool {
+        self.members.iter().all(|member| member.is_writable())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.members[0].fd()
+    }
+
+    fn spread(&self) -> Option<&Arc<dyn Spread>> {
+        Some(&self.spread)
+    }
+
+    fn members(&self) -> &[Arc<dyn Device>] {
+        &self.members
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.bounded(offset, buffer.len() as u64, io::ErrorKind::UnexpectedEof)?;
+        for (start, piece) in self.pieces(offset, buffer.len() as u64) {
+            let part = &mut buffer[start..start + piece.length as usize];
+            let leaf = self.leaf(piece.member);
+            leaf.read_at(part, piece.offset)
+                .map_err(|e| told("read", leaf, piece.offset, piece.length, e))?;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.bounded(offset, buffer.len() as u64, io::ErrorKind::WriteZero)?;
+        for (start, piece) in self.pieces(offset, buffer.len() as u64) {
+            let part = &buffer[start..start + piece.length as usize];
+            let leaf = self.leaf(piece.member);
+            leaf.write_at(part, piece.offset)
+                .map_err(|e| told("write", leaf, piece.offset, piece.length, e))?;
+        }
+        Ok(())
+    }
+
+    /// Syncs every member, the others too where one fails; the first failure is told.
+    fn sync_data(&self) -> io::Result<()> {
+        let sync = |leaf: &Arc<dyn Device>| leaf.sync_data().map_err(|e| told("fdatasync", &**leaf, 0, 0, e));
+        let results: Vec<_> = self.spread.members().iter().map(sync).collect();
+        results.into_iter().collect()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
+        for (member, part) in self.spread.extents(offset..offset + length) {
+            let (leaf, length) = (self.leaf(member), part.end - part.start);
+            leaf.discard(part.start, length).map_err(|e| told("discard", leaf, part.start, length, e))?;
+        }
+        Ok(())
+    }
+}
