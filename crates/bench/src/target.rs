@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,13 +16,15 @@ use measure::record::{RunRecord, TargetFacts};
 use measure::{Target, TargetError, Workload};
 use storage::device::{
     Access, Device, DeviceKind, DeviceSpec, OpenError, OpenErrorClass, OpenOptions, ScratchFile, SpecError,
-    check_written, open,
+    check_written,
 };
+use storage::extents::WrittenState;
 use storage::sysfs::Sysfs;
+use volume::VolumeError;
 
 use crate::lies::{Known, blocks};
 use crate::observe::{Observer, Subject};
-use crate::run::{BenchError, Job, Outcome, RunOptions, run};
+use crate::run::{BenchError, Job, Outcome, RunOptions, part_of, run};
 
 /// What the user allows.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +57,9 @@ pub enum Problem {
     /// The device could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The devices could not be put together.
+    #[error(transparent)]
+    Volume(VolumeError),
     /// The run failed.
     #[error(transparent)]
     Run(#[from] BenchError),
@@ -70,17 +76,34 @@ pub enum Problem {
     },
 }
 
+impl From<VolumeError> for Problem {
+    fn from(error: VolumeError) -> Self {
+        match error {
+            // What is wrong with one device is the same, whatever it was opened for.
+            VolumeError::Open(error) => Self::Open(error),
+            error => Self::Volume(error),
+        }
+    }
+}
+
+impl From<OpenErrorClass> for ProblemClass {
+    fn from(class: OpenErrorClass) -> Self {
+        match class {
+            OpenErrorClass::Invalid => Self::Invalid,
+            OpenErrorClass::Refused => Self::Refused,
+            OpenErrorClass::Failed => Self::Failed,
+        }
+    }
+}
+
 impl Problem {
     /// What kind of problem it is.
     #[must_use]
     pub fn class(&self) -> ProblemClass {
         match self {
             Self::Spec(_) => ProblemClass::Invalid,
-            Self::Open(error) => match error.class() {
-                OpenErrorClass::Invalid => ProblemClass::Invalid,
-                OpenErrorClass::Refused => ProblemClass::Refused,
-                OpenErrorClass::Failed => ProblemClass::Failed,
-            },
+            Self::Open(error) => error.class().into(),
+            Self::Volume(error) => error.class().into(),
             Self::Run(error) if error.is_about_the_request() => ProblemClass::Invalid,
             Self::Run(_) | Self::Look { .. } => ProblemClass::Failed,
         }
@@ -92,6 +115,7 @@ impl Problem {
         match self {
             Self::Spec(error) => Some(error.hint()),
             Self::Open(error) => error.hint(),
+            Self::Volume(error) => error.hint(),
             Self::Run(error) => error.hint(),
             Self::Look { .. } => None,
         }
@@ -125,8 +149,8 @@ pub struct BenchTarget {
     options: TargetOptions,
     facts: TargetFacts,
     open: HashMap<Way, Opened>,
-    /// What blocks drawn from a region looked like, until something was written.
-    sampled: HashMap<(u64, u64), blocks::Sampled>,
+    /// What blocks drawn from a region of a device looked like, until something was written.
+    sampled: HashMap<(usize, u64, u64), blocks::Sampled>,
     written_bytes: u64,
 }
 
@@ -188,9 +212,9 @@ impl BenchTarget {
     }
 
     fn opened(&mut self, way: Way) -> Result<Opened, Problem> {
-        // Memory has one way only, and its contents live with it.
+        // Memory has one way only, and its contents live with it, in whatever it is a part of.
         let way = match &self.source {
-            Source::Spec(DeviceSpec::Memory { .. }) => Way { direct: false, writes: true },
+            Source::Spec(spec) if all_memory(spec) => Way { direct: false, writes: true },
             _ => way,
         };
         if let Some(opened) = self.open.get(&way) {
@@ -209,10 +233,9 @@ impl BenchTarget {
             Source::Spec(spec) => {
                 if way.writes {
                     // A block device is claimed for writing once; the other way must let go first.
-                    self.open
-                        .retain(|open, opened| !open.writes || opened.device.kind() != DeviceKind::Block);
+                    self.open.retain(|open, opened| !open.writes || !holds_a_claim(&*opened.device));
                 }
-                open(spec, &options)?
+                volume::open(spec, &options)?
             }
         };
         let subject = Subject::of(&Sysfs::host(), &*device).map_err(|source| Problem::Look {
@@ -229,37 +252,73 @@ impl BenchTarget {
 
     /// What is known about the region that a workload reads.
     fn look(&mut self, device: &dyn Device, workload: &Workload, known: &mut Known) -> Result<(), Problem> {
-        let length = workload.size.unwrap_or(u64::MAX).min(device.size().saturating_sub(workload.offset));
-        let end = match workload.offset_increment {
-            Some(step) => {
-                let last = step.saturating_mul(u64::from(workload.numjobs) - 1);
-                workload.offset.saturating_add(last).saturating_add(length).min(device.size())
-            }
-            None => workload.offset + length,
-        };
-        let region = workload.offset..end.max(workload.offset);
-        let bytes = region.end - region.start;
         // A mix reads what it may just have written, so only a pure reader is refused.
         let allow = self.options.allow_unwritten || workload.rw.modifies();
-        known.written = Some(check_written(device, region.clone(), allow)?);
-        let key = (region.start, bytes);
-        let sampled = match self.sampled.get(&key) {
-            Some(sampled) => *sampled,
-            None => {
-                let sampled =
-                    blocks::sample(device, region.start, bytes, blocks::SAMPLE_COUNT, workload.randseed)
-                        .map_err(|source| Problem::Look {
-                            device: self.spec.clone(),
-                            operation: "read sample blocks",
-                            source,
-                        })?;
-                self.sampled.insert(key, sampled);
-                sampled
-            }
-        };
-        known.sampled = Some(sampled);
+        let (mut written, mut sampled) = (Vec::new(), Vec::new());
+        for (device, part, place) in separate_parts(device, workload)? {
+            let region = region(device, &part);
+            written.push(check_written(device, region.clone(), allow)?);
+            let key = (place, region.start, region.end - region.start);
+            let seen = match self.sampled.get(&key) {
+                Some(seen) => *seen,
+                None => {
+                    let seen =
+                        blocks::sample(device, region.start, key.2, blocks::SAMPLE_COUNT, workload.randseed)
+                            .map_err(|source| Problem::Look {
+                                device: device.spec().to_owned(),
+                                operation: "read sample blocks",
+                                source,
+                            })?;
+                    self.sampled.insert(key, seen);
+                    seen
+                }
+            };
+            sampled.push(seen);
+        }
+        known.written = written.into_iter().reduce(WrittenState::plus);
+        known.sampled = sampled.into_iter().reduce(blocks::Sampled::plus);
         Ok(())
     }
+}
+
+/// The devices whose regions a workload visits, each with its part of the workload and its number: one, or each of
+/// separate ones.
+fn separate_parts<'d>(
+    device: &'d dyn Device,
+    workload: &Workload,
+) -> Result<Vec<(&'d dyn Device, Workload, usize)>, BenchError> {
+    if device.kind() != DeviceKind::Separate {
+        return Ok(vec![(device, workload.clone(), 0)]);
+    }
+    let members = device.members();
+    let part = |(number, member): (usize, &'d Arc<dyn Device>)| {
+        let part = part_of(workload, members.len() as u32, number as u32)?;
+        Ok((&**member, part, number))
+    };
+    members.iter().enumerate().map(part).collect()
+}
+
+/// The bytes of a device that a workload visits.
+fn region(device: &dyn Device, workload: &Workload) -> Range<u64> {
+    let length = workload.size.unwrap_or(u64::MAX).min(device.size().saturating_sub(workload.offset));
+    let end = match workload.offset_increment {
+        Some(step) => {
+            let last = step.saturating_mul(u64::from(workload.numjobs) - 1);
+            workload.offset.saturating_add(last).saturating_add(length).min(device.size())
+        }
+        None => workload.offset + length,
+    };
+    workload.offset..end.max(workload.offset)
+}
+
+/// Whether a spec names memory and nothing else.
+fn all_memory(spec: &DeviceSpec) -> bool {
+    spec.leaves().iter().all(|leaf| matches!(leaf, DeviceSpec::Memory { .. }))
+}
+
+/// Whether a device, open for writing, keeps others from opening it so: block devices do.
+fn holds_a_claim(device: &dyn Device) -> bool {
+    device.kind() == DeviceKind::Block || device.members().iter().any(|member| holds_a_claim(&**member))
 }
 
 impl Target for BenchTarget {

@@ -216,7 +216,7 @@ fn split(evidence: &Evidence<'_>) -> Option<Warning> {
 fn virtual_layer(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
     let mut findings = Vec::new();
-    if record.target.kind == "memory" {
+    if record.target.kind == "memory" || evidence.stack.in_memory {
         findings.push("the target is this process's memory".to_owned());
     } else if super::cache::is_memory_filesystem(evidence.stack) {
         let kind = evidence.stack.filesystem.as_deref().unwrap_or_default();

@@ -37,7 +37,8 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
         return None;
     }
     // psync has a thread for each unit of depth, and a job's time is the sum of theirs.
-    let threads = if record.engine.used == "psync" { f64::from(record.workload.iodepth) } else { 1.0 };
+    let jobs = record.jobs.len().max(1) as f64;
+    let threads = if record.engine.used == "psync" { evidence.in_flight() as f64 / jobs } else { 1.0 };
     let bound = record.jobs.iter().filter(|job| busy(job) >= BUSY_LIMIT * threads).count();
     let worst = record.jobs.iter().map(|job| busy(job) / threads).fold(0.0, f64::max);
     let limit = units::percent(BUSY_LIMIT);

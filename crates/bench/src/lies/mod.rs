@@ -19,6 +19,7 @@
 
 use measure::record::{DirectionCounts, DriveCounts, RunRecord};
 use measure::{Warning, WarningCode};
+use storage::device::DeviceKind;
 use storage::extents::WrittenState;
 
 use crate::observe::{Layer, Observed, Stack};
@@ -128,9 +129,17 @@ impl<'a> Evidence<'a> {
         size.saturating_add(steps).min(rest)
     }
 
+    /// Whether the load was spread over separate devices.
+    fn is_separate(&self) -> bool {
+        self.record.target.kind == DeviceKind::Separate.word()
+    }
+
     /// Requests in flight when all jobs have their queues full.
     fn in_flight(&self) -> u64 {
-        u64::from(self.record.workload.iodepth) * u64::from(self.record.workload.numjobs)
+        let depth = self.record.workload.iodepth;
+        // Of separate devices each has one request in flight at least.
+        let depth = if self.is_separate() { depth.max(self.stack.members) } else { depth };
+        u64::from(depth) * u64::from(self.record.workload.numjobs)
     }
 
     /// The most bytes by which counters read beside the interval may differ from the interval's own:

@@ -25,6 +25,10 @@ pub struct Stack {
     pub options: String,
     /// NUMA node of each CPU.
     pub node_of_cpu: BTreeMap<u32, u32>,
+    /// Whether the target is memory of this process, or made of nothing else.
+    pub in_memory: bool,
+    /// Of how many members the target is made; 0 where it is one device.
+    pub members: u32,
 }
 
 /// One block device below a target.
@@ -99,12 +103,14 @@ impl Stack {
             filesystem: backing.filesystem.clone(),
             options: backing.options.clone().unwrap_or_default(),
             node_of_cpu: host::node_of_cpu(&Host::read(sysfs)),
+            in_memory: false,
+            members: 0,
         };
         stack.sound_depths();
         stack
     }
 
-    /// The devices that the target lies on directly: one, or several where a file system such as
+    /// The devices that the target lies on directly: one, or several where a volume or a file system such as
     /// btrfs spreads over them. Every request of the target reaches one of them.
     pub fn top(&self) -> impl Iterator<Item = &Layer> {
         self.layers.iter().filter(|layer| layer.depth == 0)

@@ -1,10 +1,12 @@
 //! What is observed: a target's facts, its stack, and the places to look at.
+//!
+//! Of a target that is made of others, the devices of all its members are watched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use measure::record::{Link, TargetFacts};
-use storage::device::{Device, DeviceKind};
+use storage::device::{Device, DeviceKind, DeviceSpec};
 use storage::sysfs::{Backing, Mount, Sysfs};
 
 use super::activity::Ours;
@@ -25,6 +27,9 @@ pub struct Subject {
     pub sensors: Vec<Sensor>,
     /// Links on the way to the drives.
     pub links: Vec<Link>,
+    /// How the target is made of others, by the names that a record's `layout` has: `layout`, `chunk`, `width`;
+    /// empty where it is one device.
+    pub arrangement: BTreeMap<String, String>,
 }
 
 impl Subject {
@@ -33,16 +38,20 @@ impl Subject {
     /// # Errors
     /// The kernel's, where it does not say what the descriptor is.
     pub fn of(sysfs: &Sysfs, device: &dyn Device) -> io::Result<Self> {
-        let backing = match device.kind() {
-            // Its descriptor is a file in the kernel's own tmpfs, which nobody mounted.
-            DeviceKind::Memory => Backing::default(),
-            DeviceKind::File | DeviceKind::Block => sysfs.backing_of_fd(device.fd())?,
+        let backing = match device.spread() {
+            None => backing(sysfs, device)?,
+            Some(spread) => {
+                let members = spread.members().iter().map(|member| backing(sysfs, &**member));
+                sysfs.joined(&members.collect::<io::Result<Vec<_>>>()?)
+            }
         };
         Ok(Self::from_backing(sysfs, device, &backing))
     }
 
     fn from_backing(sysfs: &Sysfs, device: &dyn Device, backing: &Backing) -> Self {
-        let stack = Stack::new(sysfs, backing);
+        let mut stack = Stack::new(sysfs, backing);
+        stack.in_memory = leaves(device).all(|leaf| leaf.kind() == DeviceKind::Memory);
+        stack.members = device.members().len() as u32;
         let sensors = stack.drives().flat_map(|drive| {
             let device = sysfs.at_root("/sys/class/block").join(drive.name()).join("device");
             let above = stack::controllers(sysfs, drive.name());
@@ -51,11 +60,43 @@ impl Subject {
         Self {
             facts: target_facts(device, backing, &stack),
             sensors: sensors.collect(),
+            arrangement: arrangement(device),
             ours: ours(sysfs, &stack),
             links: links::of(sysfs, &stack.layers),
             stack,
         }
     }
+}
+
+/// What one device stands on.
+fn backing(sysfs: &Sysfs, device: &dyn Device) -> io::Result<Backing> {
+    match device.kind() {
+        // Its descriptor is a file in the kernel's own tmpfs, which nobody mounted.
+        DeviceKind::Memory => Ok(Backing::default()),
+        _ => sysfs.backing_of_fd(device.fd()),
+    }
+}
+
+/// The devices at the bottom of a device: itself, where it is not made of others.
+fn leaves<'a>(device: &'a dyn Device) -> Box<dyn Iterator<Item = &'a dyn Device> + 'a> {
+    match device.spread() {
+        None => Box::new(std::iter::once(device)),
+        Some(spread) => Box::new(spread.members().iter().map(|member| &**member)),
+    }
+}
+
+fn arrangement(device: &dyn Device) -> BTreeMap<String, String> {
+    let mut arrangement = BTreeMap::new();
+    if device.members().is_empty() {
+        return arrangement;
+    }
+    let mut put = |name: &str, value: String| arrangement.insert(name.to_owned(), value);
+    put("layout", device.kind().word().to_owned());
+    put("width", device.members().len().to_string());
+    if let Ok(DeviceSpec::Stripe { chunk, .. }) = DeviceSpec::parse(device.spec()) {
+        put("chunk", units::bytes_short(chunk));
+    }
+    arrangement
 }
 
 fn target_facts(device: &dyn Device, backing: &Backing, stack: &Stack) -> TargetFacts {

@@ -11,6 +11,7 @@ mod error;
 mod record;
 mod region;
 mod requests;
+mod share;
 mod tally;
 mod worker;
 
@@ -30,7 +31,8 @@ use crate::observe::{Observed, Observer};
 use control::{Control, Phase};
 use coordinator::Coordinator;
 use record::{Common, records};
-use region::{Region, divide};
+pub(crate) use share::part_of;
+use share::{Share, shares};
 use worker::{Report, Task};
 
 /// A workload and the device that it runs on.
@@ -93,12 +95,12 @@ pub struct Outcome {
 /// # Errors
 /// [`BenchError`] where a workload does not fit its device, and for the first request that fails.
 pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError> {
-    let regions = jobs.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+    let shares = jobs.iter().map(check).collect::<Result<Vec<_>, _>>()?;
     let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    let controls: Vec<Control> = jobs.iter().map(|j| Control::new(j.workload.numjobs)).collect();
+    let controls: Vec<Control> = shares.iter().map(|s| Control::new(s.len() as u32)).collect();
     let prepared: Vec<_> = jobs.iter().map(|job| job.observer.prepare()).collect();
     std::thread::scope(|scope| {
-        let threads = start(scope, jobs, &regions, &controls, started_unix_ns)?;
+        let threads = start(scope, &shares, &controls, started_unix_ns)?;
         let coordinator = Coordinator { controls: &controls, options };
         coordinator.wait_until_filled();
         let before = usage::process();
@@ -109,7 +111,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
         let interrupted = coordinator.wants_stop();
         coordinator.wait_for_the_end(interrupted);
-        let reports = gather(jobs, threads);
+        let reports = gather(&shares, threads);
         if let Some(failure) = controls.iter().find_map(Control::take_failure) {
             return Err(failure);
         }
@@ -125,17 +127,16 @@ type Running<'scope> = ScopedJoinHandle<'scope, Option<Report>>;
 /// Starts all threads of all jobs.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    jobs: &[Job],
-    regions: &[Vec<Region>],
+    shares: &[Vec<Share>],
     controls: &'scope [Control],
     started_unix_ns: u64,
 ) -> Result<Vec<Running<'scope>>, BenchError> {
     let mut threads = Vec::new();
-    for ((job, regions), control) in jobs.iter().zip(regions).zip(controls) {
-        for region in regions {
+    for (shares, control) in shares.iter().zip(controls) {
+        for Share { device, workload, region } in shares {
             let task = Task {
-                device: Arc::clone(&job.device),
-                workload: job.workload.clone(),
+                device: Arc::clone(device),
+                workload: workload.clone(),
                 region: *region,
                 // Later runs have higher generations; passes within a run count on from here.
                 generation: started_unix_ns >> 8,
@@ -172,16 +173,14 @@ fn guarded(task: &Task, control: &Control) -> Option<Report> {
 }
 
 /// The threads' reports, by job.
-fn gather(jobs: &[Job], threads: Vec<Running<'_>>) -> Vec<Vec<Report>> {
+fn gather(shares: &[Vec<Share>], threads: Vec<Running<'_>>) -> Vec<Vec<Report>> {
     let mut threads = threads.into_iter();
     let report = |thread: Running<'_>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    jobs.iter()
-        .map(|job| threads.by_ref().take(job.workload.numjobs as usize).filter_map(report).collect())
-        .collect()
+    shares.iter().map(|shares| threads.by_ref().take(shares.len()).filter_map(report).collect()).collect()
 }
 
-/// Whether a job can run at all, and which regions its threads get.
-fn check(job: &Job) -> Result<Vec<Region>, BenchError> {
+/// Whether a job can run at all, and what its threads get of it.
+fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
     let workload = &job.workload;
     workload.validate()?;
     let device = job.device.spec().to_owned();
@@ -204,5 +203,5 @@ fn check(job: &Job) -> Result<Vec<Region>, BenchError> {
         aligned("offset", workload.offset)?;
         aligned("offset_increment", workload.offset_increment.unwrap_or(0))?;
     }
-    divide(workload, &device, job.device.size())
+    shares(job)
 }

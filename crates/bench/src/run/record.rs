@@ -1,14 +1,18 @@
 //! From what the threads counted and what was seen beside to a record with its warnings.
 
+use std::collections::BTreeMap;
+
 use measure::Warning;
 use measure::limit::Context;
 use measure::record::{
     DirectionCounts, EngineFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
 };
 use storage::clock::Clock;
+use storage::device::DeviceKind;
 use storage::usage;
 
 use super::Job;
+use super::share::part_of;
 use super::tally::{Directions, Summary, merge_samples};
 use super::worker::Report;
 use crate::lies::{Evidence, Known, Traffic, judge};
@@ -62,7 +66,7 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         schema: SCHEMA.to_owned(),
         workload: job.workload.clone(),
         target: subject.facts.clone(),
-        layout: observed.settings_before.layout(&subject.facts.block_devices),
+        layout: layout(job, observed),
         pass,
         host: job.observer.host().clone(),
         engine: engine_facts(job, reports),
@@ -97,6 +101,21 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         bounds: observed.bounds.clone(),
         verdict: None,
     }
+}
+
+/// The settings in force: those of the queues, and how the target is made of others.
+fn layout(job: &Job, observed: &Observed) -> BTreeMap<String, String> {
+    let subject = job.observer.subject();
+    let mut layout = observed.settings_before.layout(&subject.facts.block_devices);
+    layout.extend(subject.arrangement.clone());
+    if job.device.kind() == DeviceKind::Separate {
+        let members = job.device.members().len() as u32;
+        let depth = |number| part_of(&job.workload, members, number).map_or(0, |part| part.iodepth);
+        let (most, least) = (depth(0), depth(members - 1));
+        let each = if most == least { most.to_string() } else { format!("{least} or {most}") };
+        layout.insert("separate.depth_per_drive".to_owned(), each);
+    }
+    layout
 }
 
 /// What is to be warned of in record `at`, beside the others that ran at the same time.

@@ -52,9 +52,8 @@ fn anchored(spec: &str) -> Result<String, Failure> {
         std::path::absolute(path).map_err(|error| Failure::io(path, "tell its absolute path", &error))
     };
     Ok(match DeviceSpec::parse(spec).map_err(Problem::from)? {
-        DeviceSpec::Path(path) => path_spec(&absolute(&path)?),
-        DeviceSpec::File { path, size } => DeviceSpec::File { path: absolute(&path)?, size }.to_string(),
         DeviceSpec::Memory { .. } => spec.to_owned(),
+        parsed => parsed.with_paths(&mut |path| absolute(path))?.to_string(),
     })
 }
 
@@ -105,6 +104,10 @@ mod tests {
             format!("file:{}?size=1g", here.join("x").display())
         );
         assert_eq!(anchored("mem:1g").expect("parses"), "mem:1g");
+        assert_eq!(
+            anchored("stripe:a,file:b?size=1g").expect("parses"),
+            format!("stripe(chunk=64k):{0}/a,file:{0}/b?size=1g", here.display())
+        );
         assert!(anchored("nvme:x").is_err());
     }
 

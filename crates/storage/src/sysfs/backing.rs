@@ -66,6 +66,33 @@ impl Sysfs {
         Ok(self.backing_of_status(&sys::status(fd)?, None))
     }
 
+    /// Several as one, as what is spread over them stands on all: their devices each once, nearest first; what
+    /// they all agree on, and nothing of what they do not.
+    #[must_use]
+    pub fn joined(&self, parts: &[Backing]) -> Backing {
+        let agreed = |of: fn(&Backing) -> &Option<String>| {
+            let first = parts.first().and_then(|part| of(part).clone())?;
+            parts.iter().all(|part| of(part).as_ref() == Some(&first)).then_some(first)
+        };
+        let tops = parts.iter().flat_map(|part| {
+            let below = |top: &BlockDevice| {
+                part.block_devices.iter().any(|other| {
+                    let held = self.stack(&other.name);
+                    other.name != top.name && held.iter().any(|device| device.name == top.name)
+                })
+            };
+            part.block_devices.iter().filter(move |device| !below(device)).map(|device| device.name.clone())
+        });
+        Backing {
+            filesystem: agreed(|part| &part.filesystem),
+            mount_point: agreed(|part| &part.mount_point),
+            source: agreed(|part| &part.source),
+            options: agreed(|part| &part.options),
+            block_devices: self.stack_of_all(tops.collect::<Vec<_>>()),
+            note: agreed(|part| &part.note),
+        }
+    }
+
     fn backing_of_status(&self, status: &Status, path: Option<&Path>) -> Backing {
         if status.file_type() == libc::S_IFBLK {
             let name = self.name(DeviceNumber::from(status.special));
@@ -209,6 +236,26 @@ mod tests {
         tree.file("/sys/fs/btrfs/features/x", "");
         tree.file("/proc/self/mountinfo", "30 1 0:44 /sub /data rw - btrfs /dev/sdb rw\n");
         assert_eq!(names(&backing(&tree, "/data/x")), ["sda", "sdb"]);
+    }
+
+    #[test]
+    fn what_is_spread_over_several_stands_on_all_of_them_each_once() {
+        let tree = Tree::new();
+        let a = tree.disk("pci/a", "sda", "8:0", 1 << 30);
+        tree.partition(&a, "sda1", "8:1", 1 << 20);
+        tree.partition(&a, "sda2", "8:2", 1 << 20);
+        tree.disk("pci/b", "sdb", "8:16", 1 << 30);
+        let sysfs = tree.sysfs();
+        let on = |filesystem: &str, name: &str| Backing {
+            filesystem: Some(filesystem.to_owned()),
+            options: Some("rw".to_owned()),
+            block_devices: sysfs.stack(name),
+            ..Backing::default()
+        };
+        let joined = sysfs.joined(&[on("xfs", "sda1"), on("xfs", "sda2"), on("ext4", "sdb")]);
+        assert_eq!(names(&joined), ["sda1", "sda2", "sdb", "sda"]);
+        assert_eq!((joined.filesystem, joined.options.as_deref()), (None, Some("rw")));
+        assert_eq!(sysfs.joined(&[]), Backing::default());
     }
 
     #[test]
