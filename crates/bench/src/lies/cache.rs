@@ -165,7 +165,9 @@ pub(super) fn is_memory_filesystem(stack: &Stack) -> bool {
 
 /// Whether the target itself is memory.
 pub(super) fn is_memory(evidence: &Evidence<'_>) -> bool {
-    evidence.record.target.kind == "memory" || evidence.stack.in_memory || is_memory_filesystem(evidence.stack)
+    evidence.record.target.kind == "memory"
+        || evidence.stack.in_memory
+        || is_memory_filesystem(evidence.stack)
 }
 
 /// Buffered, the page cache may grow to all of the memory, so only a region of twice the memory is

@@ -136,12 +136,8 @@ mod tests {
 
     #[test]
     fn batches_do_not_exceed_a_threads_depth() {
-        let workload = Workload {
-            iodepth: 8,
-            iodepth_batch: 8,
-            iodepth_batch_complete_min: 4,
-            ..Workload::default()
-        };
+        let workload =
+            Workload { iodepth: 8, iodepth_batch: 8, iodepth_batch_complete_min: 4, ..Workload::default() };
         for part in parts(&workload, 4) {
             part.validate().expect("each part is a workload");
             assert_eq!((part.iodepth_batch, part.iodepth_batch_complete_min), (2, 2));

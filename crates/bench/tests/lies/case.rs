@@ -239,6 +239,7 @@ pub fn healthy() -> Case {
         filesystem: Some("ext4".into()),
         options: "rw,relatime".into(),
         node_of_cpu,
+        ..Stack::default()
     };
     Case { record, stack, observed, known: Known::default() }
 }

@@ -21,7 +21,6 @@ use args::{BenchArgs, OutputFormat};
 use figures::BenchReport;
 use request::Request;
 
-pub use request::path_spec;
 use run::Run;
 
 /// Runs what the flags say.

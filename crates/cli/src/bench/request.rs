@@ -111,7 +111,7 @@ fn fio_job(job: bench::fio::Job) -> Job {
 }
 
 /// A path as a device spec that means that path, whatever its name looks like.
-pub fn path_spec(path: &Path) -> String {
+fn path_spec(path: &Path) -> String {
     storage::spec::DeviceSpec::from(path).to_string()
 }
 

@@ -112,11 +112,14 @@ impl<'r> Bench<'r> {
     /// Makes the target of `job` if it is a file that is not there.
     fn make(&mut self, request: &Request, job: &Job) -> Result<(), Failure> {
         let spec = DeviceSpec::parse(&job.target).map_err(Problem::from)?;
+        if !spec.members().is_empty() {
+            return self.make_members(request, job, &spec);
+        }
         let Some((path, size, lay)) = to_be_made(request, job, &spec) else { return Ok(()) };
         let spec = DeviceSpec::File { path: path.clone(), size: Some(size) };
         let made = device::open(&spec, &OpenOptions { direct: false, ..OpenOptions::writing() });
         let device = made.map_err(Problem::from)?;
-        let debris = Debris(Some(&path));
+        let debris = Debris(vec![path.clone()]);
         if job.fio.as_ref().is_some_and(|fio| fio.unlink) {
             self.unlink.push(path.clone());
         }
@@ -130,6 +133,32 @@ impl<'r> Bench<'r> {
                 path.display(),
                 units::bytes(size)
             ));
+        }
+        debris.keep();
+        Ok(())
+    }
+
+    /// Makes the files of a volume that are not there, if a job is going to write it; and writes all of it, if a
+    /// job is going to read it as well.
+    fn make_members(&mut self, request: &Request, job: &Job, spec: &DeviceSpec) -> Result<(), Failure> {
+        let missing = |leaf: &&DeviceSpec| match leaf {
+            DeviceSpec::File { path, size: Some(_) } => std::fs::symlink_metadata(path).is_err(),
+            _ => false,
+        };
+        let leaves = spec.leaves();
+        let missing = leaves.iter().copied().filter(missing).filter_map(DeviceSpec::path);
+        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        let sharing = || request.jobs().filter(|other| other.target == job.target);
+        if missing.is_empty() || !sharing().any(|other| other.workload.rw.modifies()) {
+            return Ok(());
+        }
+        let options =
+            OpenOptions { direct: false, destroy: request.destroy.clone(), ..OpenOptions::writing() };
+        let device = volume::open(spec, &options).map_err(Problem::from)?;
+        let first = missing[0].clone();
+        let debris = Debris(missing);
+        if sharing().any(|other| other.workload.rw.reads()) {
+            self.lay(&first, device.size(), &device)?;
         }
         debris.keep();
         Ok(())
@@ -155,7 +184,7 @@ impl<'r> Bench<'r> {
             let prepared = target.job(&job.workload);
             let prepared = prepared.map_err(|p| request::about(self.told(p, job), job, of_several))?;
             if job.fio.as_ref().is_some_and(|fio| fio.invalidate && !fio.workload.direct) {
-                invalidate(&*prepared.device).map_err(|f| request::about(f, job, of_several))?;
+                invalidate(&prepared.device).map_err(|f| request::about(f, job, of_several))?;
             }
             jobs.push(prepared);
         }
@@ -210,18 +239,18 @@ fn to_be_made(request: &Request, job: &Job, spec: &DeviceSpec) -> Option<(PathBu
     Some((path.to_owned(), sizes.into_iter().max()?, lays.contains(&true)))
 }
 
-/// A file that is removed unless it is kept.
-struct Debris<'a>(Option<&'a Path>);
+/// Files that are removed unless they are kept.
+struct Debris(Vec<PathBuf>);
 
-impl Debris<'_> {
+impl Debris {
     fn keep(mut self) {
-        self.0 = None;
+        self.0.clear();
     }
 }
 
-impl Drop for Debris<'_> {
+impl Drop for Debris {
     fn drop(&mut self) {
-        if let Some(path) = self.0 {
+        for path in &self.0 {
             // The error that brought us here is the one to report.
             let _ = std::fs::remove_file(path);
         }
@@ -229,8 +258,10 @@ impl Drop for Debris<'_> {
 }
 
 /// Drops a file's pages from the page cache, as fio does before a buffered job.
-fn invalidate(device: &dyn device::Device) -> Result<(), Failure> {
-    storage::cache::drop_cached(device.fd()).map_err(|error| {
-        Failure::failed(format!("{}: cannot drop its pages from the cache: {error}", device.spec()))
+fn invalidate(device: &Arc<dyn device::Device>) -> Result<(), Failure> {
+    device::leaves(device).iter().try_for_each(|leaf| {
+        storage::cache::drop_cached(leaf.fd()).map_err(|error| {
+            Failure::failed(format!("{}: cannot drop its pages from the cache: {error}", leaf.spec()))
+        })
     })
 }

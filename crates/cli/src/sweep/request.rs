@@ -8,7 +8,6 @@ use sweep::model::{Point, SCRATCH};
 use sweep::space::{DASH14, Overrides, Space, SpaceError};
 
 use super::args::OverrideArgs;
-use crate::bench::path_spec;
 use crate::failure::Failure;
 use crate::values::nearest;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use bench::scratch::{self, Scratch, ScratchError, ScratchSize};
 use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
 use measure::{Target, TargetError};
-use storage::device::{self, DeviceSpec, OpenOptions};
+use storage::device::{DeviceSpec, OpenOptions};
 use sweep::error::Class;
 use sweep::model::Point;
 use sweep::run::TargetFactory;
@@ -55,9 +55,7 @@ impl Targets {
         for spec in request::targets(points) {
             match request::kind(spec, place.here)? {
                 Kind::Scratch(folder) => targets.lay_scratch(spec, &folder, points, store, place)?,
-                Kind::Device(DeviceSpec::File { path, size: Some(size) }) if !exists(&path) => {
-                    lay_file(&path, size, place.stop)?;
-                }
+                Kind::Device(spec) if !missing_files(&spec).is_empty() => lay_files(&spec, place.stop)?,
                 Kind::Device(_) => targets.try_out(spec, points)?,
             }
         }
@@ -111,7 +109,8 @@ impl Targets {
     /// only is left to the runs: the other points can be measured.
     fn try_out(&self, spec: &str, points: &[Point]) -> Result<(), Failure> {
         // What there is of memory is made when it is opened.
-        if spec.starts_with("mem:") {
+        let parsed = DeviceSpec::parse(spec).map_err(Problem::from)?;
+        if parsed.leaves().iter().any(|leaf| matches!(leaf, DeviceSpec::Memory { .. })) {
             return Ok(());
         }
         let mut ways: BTreeMap<(bool, bool), &Point> = BTreeMap::new();
@@ -150,22 +149,31 @@ impl TargetFactory for Targets {
     }
 }
 
-fn exists(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok()
+/// The `file:PATH?size=N` that a spec names and that are not there.
+fn missing_files(spec: &DeviceSpec) -> Vec<PathBuf> {
+    let missing = |leaf: &&DeviceSpec| match leaf {
+        DeviceSpec::File { path, size: Some(_) } => std::fs::symlink_metadata(path).is_err(),
+        _ => false,
+    };
+    let leaves = spec.leaves();
+    leaves.iter().copied().filter(missing).filter_map(|leaf| Some(leaf.path()?.to_owned())).collect()
 }
 
-/// Makes `file:PATH?size=N` and writes all of it, for it is going to be read. It stays: it has a name.
-fn lay_file(path: &Path, size: u64, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let spec = DeviceSpec::File { path: path.to_owned(), size: Some(size) };
-    let device = device::open(&spec, &OpenOptions { direct: false, ..OpenOptions::writing() });
+/// Makes the files of a spec that are not there and writes all of what it names, for it is going to be read.
+/// They stay: they have names.
+fn lay_files(spec: &DeviceSpec, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let made = missing_files(spec);
+    let device = volume::open(spec, &OpenOptions { direct: false, ..OpenOptions::writing() });
     let device = device.map_err(Problem::from)?;
-    let bar = watch::laying(path, size, output::is_watched());
-    let laid = scratch::lay(&device, size, stop, &|done, _| bar.set_position(done));
+    let bar = watch::laying(&made[0], device.size(), output::is_watched());
+    let laid = scratch::lay(&device, device.size(), stop, &|done, _| bar.set_position(done));
     bar.finish_and_clear();
     let stopped = stop.load(std::sync::atomic::Ordering::Relaxed);
     if laid.is_err() || stopped {
         // Half a file would be refused by whoever comes next.
-        let _ = std::fs::remove_file(path);
+        for path in &made {
+            let _ = std::fs::remove_file(path);
+        }
     }
     laid.map_err(Problem::from)?;
     if stopped { Err(interrupted()) } else { Ok(()) }
