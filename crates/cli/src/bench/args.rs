@@ -17,7 +17,8 @@ Examples:
   flashwright bench --rw=randread --rate_iops=20k --target FILE        open loop: latency under a given load
   flashwright bench job.fio --output-format=fio-json
 
-A target is a path, file:PATH?size=4g or mem:4g. Sizes are powers of two (4k is 4096), times are
+A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC
+or separate:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are
 seconds unless they name a unit. Flags are spelled as fio spells them; hyphens do as well as
 underscores.";
 

@@ -78,10 +78,15 @@ fn wrapped(text: &str, indent: usize) -> String {
 fn target(record: &RunRecord) -> String {
     let target = &record.target;
     let mut parts = vec![units::bytes(target.size_bytes)];
-    parts.extend(target.filesystem.as_ref().map(|fs| format!("{fs} file")));
+    let volume = matches!(target.kind.as_str(), "stripe" | "separate");
+    let word = if volume { "files" } else { "file" };
+    parts.extend(target.filesystem.as_ref().map(|fs| format!("{fs} {word}")));
     let below: Vec<&str> = target.block_devices.iter().map(String::as_str).collect();
     let named = target.kind == "block" && below.len() == 1;
-    if !below.is_empty() && !named {
+    if volume && !below.is_empty() {
+        // Side by side as well as upon each other, so that no order tells how they lie.
+        parts.push(format!("on {}", below.join(", ")));
+    } else if !below.is_empty() && !named {
         parts.push(format!("on {}", below.join(" on ")));
     }
     parts.extend(target.transport.clone());
@@ -92,6 +97,9 @@ fn target(record: &RunRecord) -> String {
 fn workload(record: &RunRecord) -> String {
     let w = &record.workload;
     let mut line = w.summary();
+    if let Some(depth) = record.layout.get("separate.depth_per_drive") {
+        line += &format!(", divided: {depth} on each device");
+    }
     if w.rw.reads() && w.rw.modifies() {
         line += &format!(", {} % reads", w.rwmixread);
     }

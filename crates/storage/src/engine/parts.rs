@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::slots::{MAX_RETRIES, is_transient};
 use super::{MemberFailure, Op, RequestError};
-use crate::device::{Device, Spread};
+use crate::device::{Device, Piece, Spread};
 
 /// What goes to one descriptor: a request, or a part of one.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +128,18 @@ impl Parts {
     pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Range<u32> {
         let first = slot * self.per_slot;
         let end = offset.saturating_add(u64::from(length));
+        if matches!(op, Op::Read | Op::Write) && length > 0 && end <= self.size {
+            // Nearly all requests lie on one member.
+            let Piece { member, offset, length: run } = self.spread.piece(offset, u64::from(length));
+            if run == u64::from(length) {
+                let member = member as u16;
+                self.entries[first as usize] =
+                    Entry { offset, length, start: 0, slot, member, retries: 0, op };
+                self.requests[slot as usize] = Request { remaining: 1, covered: length, failed: None };
+                self.outstanding += 1;
+                return first..first + 1;
+            }
+        }
         let (mut count, mut covered) = (0, 0);
         // The slot's own entries, so that nothing can run into the next one's.
         let entries = &mut self.entries[first as usize..(first + self.per_slot) as usize];
