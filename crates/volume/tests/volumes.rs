@@ -74,9 +74,9 @@ fn steps(size: u64) -> impl Strategy<Value = Vec<Step>> {
     let range = || (0..size, 1_usize..100_000);
     let inside = move |(at, length): (u64, usize)| (at, length.min((size - at) as usize));
     let step = prop_oneof![
-        range().prop_map(move |r| inside(r)).prop_map(|(at, length)| Step::Write(at, length)),
-        range().prop_map(move |r| inside(r)).prop_map(|(at, length)| Step::Read(at, length)),
-        range().prop_map(move |r| inside(r)).prop_map(|(at, length)| Step::Discard(at, length)),
+        range().prop_map(inside).prop_map(|(at, length)| Step::Write(at, length)),
+        range().prop_map(inside).prop_map(|(at, length)| Step::Read(at, length)),
+        range().prop_map(inside).prop_map(|(at, length)| Step::Discard(at, length)),
     ];
     prop::collection::vec(step, 1..30)
 }

@@ -219,26 +219,31 @@ impl Slots {
     }
 
     /// Marks a slot as the kernel's, and says what is to be asked of it.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Begun {
         let fits = length as usize <= self.arena().slot_bytes();
         let state = &mut self.slots[slot as usize];
         assert!(!state.in_flight && fits, "slot {slot} is idle and holds {length} bytes");
         *state = Slot { offset, length, retries: 0, op, in_flight: true };
         self.in_flight += 1;
-        match &mut self.parts {
-            None => Begun::One(Part { id: slot, slot, op, member: 0, offset, length, start: 0 }),
-            Some(parts) => {
-                let ids = parts.begin(slot, op, offset, length);
-                match ids.len() {
-                    0 => {
-                        let (id, result) = parts.nowhere(slot);
-                        Begun::Nowhere(id, result)
-                    }
-                    1 => Begun::One(parts.part(ids.start)),
-                    _ => Begun::Several(ids),
-                }
+        if self.parts.is_some() {
+            return self.begin_parts(slot);
+        }
+        Begun::One(Part { id: slot, slot, op, member: 0, offset, length, start: 0 })
+    }
+
+    #[inline(never)]
+    fn begin_parts(&mut self, slot: u32) -> Begun {
+        let Slot { op, offset, length, .. } = self.slots[slot as usize];
+        let parts = self.parts.as_mut().expect("only called where there are parts");
+        let ids = parts.begin(slot, op, offset, length);
+        match ids.len() {
+            0 => {
+                let (id, result) = parts.nowhere(slot);
+                Begun::Nowhere(id, result)
             }
+            1 => Begun::One(parts.part(ids.start)),
+            _ => Begun::Several(ids),
         }
     }
 
@@ -254,7 +259,7 @@ impl Slots {
     }
 
     /// Judges the completion of part `id`: `result` is bytes transferred, or `-errno`.
-    #[inline]
+    #[inline(always)]
     pub fn finish(&mut self, id: u32, result: i64) -> Outcome {
         if self.parts.is_some() {
             return self.finish_part(id, result);
@@ -288,6 +293,7 @@ impl Slots {
         Outcome::Failed(slot, RequestFailure { op, device, offset, length, member: None, cause })
     }
 
+    #[inline(never)]
     fn finish_part(&mut self, id: u32, result: i64) -> Outcome {
         let parts = self.parts.as_mut().expect("only called where there are parts");
         let slot = parts.slot(id);

@@ -259,8 +259,9 @@ impl<K: Kernel> IoUring<K> {
         }
     }
 
-    /// Puts a part into the submission ring, or into the backlog where that is full.
-    #[inline]
+    /// Puts a part into the submission ring, or into the backlog where that is full. Of a device that is not made
+    /// of others this is what each request comes to, so it is part of the caller's loop.
+    #[inline(always)]
     fn push(&mut self, part: Part) {
         let (opcode, op_flags) = match (part.op, self.slots_per_buffer > 0) {
             (Op::Read, true) => (abi::OP_READ_FIXED, 0),
@@ -310,7 +311,16 @@ impl<K: Kernel> IoUring<K> {
         self.tail = self.tail.wrapping_add(1);
     }
 
+    /// The same where speed does not matter.
+    #[cold]
+    #[inline(never)]
+    fn push_again(&mut self, id: u32) {
+        let part = self.slots.part(id);
+        self.push(part);
+    }
+
     /// Puts the parts of one request into the ring, or makes them where it does not take such.
+    #[inline(never)]
     fn push_all(&mut self, ids: Range<u32>) {
         if self.slots.part(ids.start).op == Op::Trim {
             return self.make_now(ids);
@@ -326,8 +336,7 @@ impl<K: Kernel> IoUring<K> {
     fn push_backlog(&mut self) {
         while self.tail.wrapping_sub(self.head) < self.ring.entries() {
             let Some(id) = self.backlog.pop_front() else { return };
-            let part = self.slots.part(id);
-            self.push(part);
+            self.push_again(id);
         }
     }
 
@@ -497,8 +506,7 @@ impl<K: Kernel> Engine for IoUring<K> {
                 Outcome::More => continue,
                 Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
                 Outcome::Retry => {
-                    let part = self.slots.part(id);
-                    self.push(part);
+                    self.push_again(id);
                     continue;
                 }
             }
@@ -513,8 +521,7 @@ impl<K: Kernel> Engine for IoUring<K> {
                 Outcome::More => continue,
                 Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
                 Outcome::Retry => {
-                    let part = self.slots.part(id);
-                    self.push(part);
+                    self.push_again(id);
                     break;
                 }
             }
