@@ -233,7 +233,10 @@ mod tests {
 
     fn any_spec() -> impl Strategy<Value = DeviceSpec> {
         let plain = prop_oneof![
-            r"[a-z/:,()\\ ?=-]{1,12}".prop_map(|text| path(&text)),
+            // Some texts are never read as paths: `a:` is one of an unknown kind, and printed as `./a:`.
+            r"[a-z/:,()\\ ?=-]{1,12}"
+                .prop_filter("is a path", |text| parse(text) == Ok(path(text)))
+                .prop_map(|text| path(&text)),
             "[a-z/,()]{1,8}".prop_map(|text| DeviceSpec::File { path: text.into(), size: Some(1 << 20) }),
             (1_u64..1 << 40).prop_map(|size| DeviceSpec::Memory { size }),
         ];
