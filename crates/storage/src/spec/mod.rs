@@ -1,7 +1,7 @@
 //! Device specs: the one way in which a command is told what to work on.
 //!
 //! A spec is a path, `file:PATH?size=4G` (a scratch file that is made with that size where there is
-//! none), `mem:4G`, or a list of such specs as one device ([`members`]). Text is taken for a scheme only if a colon comes before any slash and what
+//! none), `mem:4G`, or a list of such specs as one device. Text is taken for a scheme only if a colon comes before any slash and what
 //! precedes it could be a scheme, so `/dev/disk/by-path/pci-0000:01:00.0-nvme-1` and `./a:b` are
 //! paths and nothing else. A scheme that is not understood is refused by name: a typing error must
 //! never become a file called `nvme:…`.
