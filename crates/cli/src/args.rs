@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
+use crate::layout::args::LayoutArgs;
 use crate::sweep::args::SweepArgs;
 use crate::usage;
 
@@ -40,6 +41,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Measure a whole design space, clean the data, and say what to use
     Sweep(Box<SweepArgs>),
+    /// Make and unmake arrays, file systems and settings, all of it undone by one word
+    Layout(LayoutArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes

@@ -13,6 +13,7 @@
 mod args;
 mod bench;
 mod failure;
+mod layout;
 mod output;
 mod paint;
 mod probe;
@@ -44,6 +45,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Probe(args) => probe::probe(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Sweep(args) => sweep::sweep(&args),
+        Command::Layout(args) => layout::layout(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),
     }

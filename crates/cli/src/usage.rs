@@ -136,8 +136,10 @@ fn possible(error: &Error) -> Option<String> {
 
 /// The command as far as it was typed: `flashwright sweep plan`.
 fn command() -> String {
-    const VERBS: [&str; 10] =
-        ["probe", "bench", "sweep", "report", "schema", "run", "plan", "resume", "status", "diff"];
+    const VERBS: [&str; 16] = [
+        "probe", "bench", "sweep", "report", "schema", "run", "plan", "resume", "status", "diff", "layout",
+        "up", "down", "undo", "show", "survey",
+    ];
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let verbs = typed.take_while(|word| VERBS.contains(&word.as_str()));
     std::iter::once("flashwright".to_owned()).chain(verbs.take(2)).collect::<Vec<_>>().join(" ")
