@@ -142,23 +142,23 @@ fn mount(sysfs: &Sysfs, kind: Filesystem, point: &std::path::Path, built: &Built
     }
 }
 
-/// ext4 writes tables that mkfs left out in a thread of the kernel (ext4(5), `lazy_itable_init`). Ours has none to
-/// write, but another's on the same machine takes time from the runs.
+/// ext4 writes tables that mkfs left out, and reads bitmaps ahead, in a thread of the kernel (ext4(5),
+/// `init_itable`, `prefetch_block_bitmaps`). Ours has no tables to write, but another's on the same machine takes
+/// time from the runs; whose it is the kernel does not tell.
 fn lazy_init(sysfs: &Sysfs, spec: &LayoutSpec) -> Vec<Drift> {
-    if spec.mounted_filesystem() != Some(Filesystem::Ext4) {
+    if spec.mounted_filesystem() != Some(Filesystem::Ext4) || !is_lazy_init_running(sysfs) {
         return Vec::new();
     }
+    vec![drift("lazy initialisation of ext4", "done", "under way")]
+}
+
+/// Whether that thread runs.
+pub(crate) fn is_lazy_init_running(sysfs: &Sysfs) -> bool {
     let entries = std::fs::read_dir(sysfs.at_root("/proc")).into_iter().flatten().flatten();
-    let is_it = |entry: std::fs::DirEntry| {
-        let comm = entry
-            .file_name()
-            .to_str()
-            .filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
-            .and_then(|pid| sysfs.text(format!("/proc/{pid}/comm")));
-        comm.as_deref() == Some("ext4lazyinit")
-    };
-    let runs = entries.into_iter().any(is_it);
-    if runs { vec![drift("lazy initialisation of ext4", "done", "under way")] } else { Vec::new() }
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .any(|pid| sysfs.text(format!("/proc/{pid}/comm")).as_deref() == Some("ext4lazyinit"))
 }
 
 /// Users of a drive that are not the layout itself.

@@ -61,3 +61,8 @@ pub(crate) fn assign(sysfs: &Sysfs, numbers: &[u32], asked: &str) -> Vec<(PathBu
 pub(crate) fn same(one: &str, other: &str) -> bool {
     cpus::parse(one).is_some_and(|set| Some(set) == cpus::parse(other))
 }
+
+/// Whether a write was refused because the interrupt is managed.
+pub(crate) fn is_refusal(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EPERM))
+}

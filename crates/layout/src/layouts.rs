@@ -191,7 +191,7 @@ impl Layouts {
     /// undone; what was made before stands until [`Layouts::down`].
     pub fn switch(&mut self, spec: &LayoutSpec) -> Result<Built, LayoutError> {
         let drives = self.find(spec)?;
-        Availability::of(self.system.as_ref(), &spec.drives).check_spec(spec)?;
+        Availability::at_a_glance(self.system.as_ref(), &spec.drives).check_spec(spec)?;
         let parts = parts::plan(spec, &drives);
         let shared = self.made.iter().zip(&parts).take_while(|(made, part)| made.part == **part).count();
         let purpose = if parts.is_empty() { Purpose::Settings } else { Purpose::Contents };

@@ -11,7 +11,8 @@
 
 use std::path::PathBuf;
 
-use crate::change::{Change, DriveId, Place, node};
+use crate::change::{Change, DriveId, Place, TRIES, node};
+use crate::check;
 use crate::error::{LayoutError, ProgramError};
 use crate::label;
 use crate::spec::{Filesystem, LayoutKind, LayoutSpec};
@@ -281,7 +282,16 @@ fn make_mount(
     arguments.extend(names.first().map(|name| node(name).display().to_string()));
     arguments.push(point.display().to_string());
     let mounted = system.run("mount", &arguments);
-    mounted.map(drop).map_err(|source| program(&format!("mount {}", kind.word()), source))
+    mounted.map_err(|source| program(&format!("mount {}", kind.word()), source))?;
+    // ext4 reads its block bitmaps ahead in the thread that initialises lazily, right after it is mounted. That of
+    // another file system may last; then the check before a run tells.
+    for _ in 0..TRIES {
+        if kind != Filesystem::Ext4 || !check::is_lazy_init_running(&system.sysfs()) {
+            break;
+        }
+        system.pause();
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -67,12 +67,6 @@ fn value(sysfs: &Sysfs, path: &Path) -> Option<String> {
     knobs::read(sysfs, path)
 }
 
-/// A setting that a managed interrupt refuses.
-pub(crate) fn is_managed(path: &Path, error: &io::Error) -> bool {
-    path.starts_with("/proc/irq")
-        && matches!(error.raw_os_error(), Some(libc::EIO | libc::EPERM | libc::EACCES | libc::ENOSPC))
-}
-
 /// Brings one owner to what is wanted of it. Returns a word on each value that the kernel keeps for itself.
 pub(crate) fn apply(
     system: &mut dyn System,
@@ -197,7 +191,7 @@ fn write(system: &mut dyn System, wanted: &Wanted) -> Result<Vec<String>, Layout
             continue;
         }
         match system.write_setting(&path, asked) {
-            Err(error) if is_managed(&path, &error) => {
+            Err(error) if path.starts_with("/proc/irq") && interrupts::is_refusal(&error) => {
                 managed += 1;
                 refused.push(file);
             }

@@ -32,6 +32,8 @@ struct Drive {
     /// Settings that its queue has, with their values.
     has: BTreeMap<&'static str, String>,
     interrupts: usize,
+    /// Those that the kernel keeps for itself.
+    managed: usize,
     is_there: bool,
 }
 
@@ -45,6 +47,18 @@ impl Availability {
     /// Looks at a system and drives of it.
     #[must_use]
     pub fn of(system: &dyn System, drives: &[PathBuf]) -> Self {
+        let mut found = Self::at_a_glance(system, drives);
+        let sysfs = system.sysfs();
+        for (drive, path) in found.drives.iter_mut().zip(drives) {
+            let numbers = sysfs.device_at(path).map(|name| interrupts::of_drive(&sysfs, &name));
+            let managed = numbers.into_iter().flatten().filter(|number| system.is_managed(*number));
+            drive.managed = managed.count();
+        }
+        found
+    }
+
+    /// The same, but for whether interrupts can be moved, which is found out by writing.
+    pub(crate) fn at_a_glance(system: &dyn System, drives: &[PathBuf]) -> Self {
         let sysfs = system.sysfs();
         let modules = modules(&sysfs);
         let root = needs_root(&sysfs);
@@ -67,6 +81,24 @@ impl Availability {
     /// Why not, for people.
     pub fn check(&self, name: &str, value: &str) -> Result<(), String> {
         let reason = match name {
+            "irq_cpus" => self.managed().or_else(|| self.refusal(name, value)),
+            _ => self.refusal(name, value),
+        };
+        reason.map_or(Ok(()), Err)
+    }
+
+    /// Why some of the interrupts stay where they are.
+    fn managed(&self) -> Option<String> {
+        let drive = self.drives.iter().find(|drive| drive.managed > 0)?;
+        Some(format!(
+            "{} of {} interrupts of {} are managed: the kernel alone says which CPU takes them",
+            drive.managed, drive.interrupts, drive.shown
+        ))
+    }
+
+    /// Why a setting cannot be had at all.
+    fn refusal(&self, name: &str, value: &str) -> Option<String> {
+        match name {
             "layout" => {
                 let kind = LayoutKind::ALL.into_iter().find(|kind| kind.word() == value);
                 kind.map_or_else(|| Some("there is no such layout".into()), |kind| self.kinds[&kind].clone())
@@ -93,11 +125,11 @@ impl Availability {
                     .or_else(|| self.settings.clone())
                     .or_else(|| self.drives.iter().find_map(|drive| self.objection(drive, name, value))),
             },
-        };
-        reason.map_or(Ok(()), Err)
+        }
     }
 
-    /// Whether a whole layout is to be had.
+    /// Whether a whole layout is to be had. Interrupts that the kernel keeps for itself are no reason against it; they
+    /// are told when it is made.
     ///
     /// # Errors
     /// [`LayoutError::Unavailable`] for the first setting that is not.
@@ -108,11 +140,9 @@ impl Availability {
             settings.insert("filesystem".into(), filesystem.word().into());
         }
         for (setting, value) in settings {
-            self.check(&setting, &value).map_err(|reason| LayoutError::Unavailable {
-                setting,
-                value,
-                reason,
-            })?;
+            if let Some(reason) = self.refusal(&setting, &value) {
+                return Err(LayoutError::Unavailable { setting, value, reason });
+            }
         }
         Ok(())
     }
@@ -159,11 +189,13 @@ fn drive(sysfs: &Sysfs, path: &std::path::Path) -> Drive {
     let whole = device.map(|device| whole_disk(sysfs, device));
     let name = whole.as_ref().map(|device| device.name.clone()).unwrap_or_default();
     let value = |knob: &str| knobs::read(sysfs, format!("/sys/class/block/{name}/queue/{knob}").as_ref());
+    let interrupts = interrupts::of_drive(sysfs, &name);
     Drive {
         shown,
+        managed: 0,
+        interrupts: interrupts.len(),
         has: knobs::KNOBS.iter().filter_map(|knob| Some((knob.name, value(knob.name)?))).collect(),
         schedulers: whole.and_then(|device| device.queue).map(|queue| queue.schedulers).unwrap_or_default(),
-        interrupts: interrupts::of_drive(sysfs, &name).len(),
         is_there,
     }
 }

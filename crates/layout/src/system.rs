@@ -21,6 +21,7 @@ use storage::safety::{self, Obstacle, Refusal, Signature};
 use storage::sysfs::{DeviceNumber, Sysfs};
 
 use crate::error::ProgramError;
+use crate::interrupts;
 
 /// What is to be done with a drive, and so what has to be ruled out first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,9 @@ pub trait System: fmt::Debug + Send {
     /// # Errors
     /// Where that cannot be told.
     fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>>;
+
+    /// Whether the kernel alone says which CPU takes an interrupt, so that writing its affinity fails.
+    fn is_managed(&self, interrupt: u32) -> bool;
 
     /// Bytes of a device. Beyond its end is an error.
     ///
@@ -164,6 +168,13 @@ impl System for Host {
 
     fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>> {
         safety::users(&self.sysfs(), number)
+    }
+
+    fn is_managed(&self, interrupt: u32) -> bool {
+        // No file says it. Writing back what was read changes nothing, and fails where anything would.
+        let path = interrupts::affinity(interrupt);
+        let written = fs::read_to_string(&path).and_then(|now| fs::write(&path, now.trim()));
+        written.is_err_and(|error| interrupts::is_refusal(&error))
     }
 
     fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {

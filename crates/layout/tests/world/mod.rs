@@ -6,7 +6,7 @@
 //! number of requests. So `undo` can be held against the whole machine, byte for byte.
 #![allow(dead_code)] // each test binary uses its part
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -44,6 +44,7 @@ pub struct World {
 #[derive(Debug, Default)]
 struct Fate {
     changes: u64,
+    halves: BTreeSet<u64>,
     end: Option<(u64, Moment)>,
     is_dead: bool,
     uuids: u64,
@@ -57,11 +58,13 @@ type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl World {
     pub fn new() -> Self {
-        let root = tempfile::tempdir().expect("a directory");
+        // In memory where that is possible: hundreds of deaths are tried.
+        let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
         let state = root.path().join("state");
         fs::create_dir(&state).expect("a directory");
         let world = Self { root: Arc::new(root), state, fate: Arc::default() };
-        for directory in ["sys/block", "sys/class/block", "sys/dev/block", "sys/fs/btrfs", "proc/self", "dev"] {
+        for directory in ["sys/block", "sys/class/block", "sys/dev/block", "sys/fs/btrfs", "proc/self", "dev"]
+        {
             fs::create_dir_all(world.at(directory)).expect("a directory");
         }
         world.file("proc/self/mountinfo", "1 0 0:1 / / rw - rootfs rootfs rw\n");
@@ -88,6 +91,11 @@ impl World {
         let mut fate = self.fate.lock().expect("no panic");
         *fate = Fate { end, uuids: fate.uuids, ..Fate::default() };
         Box::new(Process(self.clone()))
+    }
+
+    /// The changes that can be half made.
+    pub fn halves(&self) -> BTreeSet<u64> {
+        self.fate.lock().expect("no panic").halves.clone()
     }
 
     /// Whether the process has died, and how many changes it had begun.
@@ -131,7 +139,11 @@ impl World {
         for empty in ["holders", "slaves"] {
             fs::create_dir_all(self.at(directory).join(empty)).expect("a directory");
         }
-        for link in [format!("sys/block/{name}"), format!("sys/class/block/{name}"), format!("sys/dev/block/{number}")] {
+        for link in [
+            format!("sys/block/{name}"),
+            format!("sys/class/block/{name}"),
+            format!("sys/dev/block/{number}"),
+        ] {
             symlink(self.at(directory), self.at(link)).expect("a link");
         }
     }
@@ -150,7 +162,9 @@ impl World {
                     directories.push(path);
                 } else if kind.is_symlink() {
                     tree.insert(short, b"link".to_vec());
-                } else if short != Path::new("state/layout.lock") && short != Path::new("proc/sys/kernel/random/boot_id") {
+                } else if short != Path::new("state/layout.lock")
+                    && short != Path::new("proc/sys/kernel/random/boot_id")
+                {
                     tree.insert(short, fs::read(&path).expect("reads"));
                 }
             }
@@ -170,7 +184,11 @@ impl World {
         for (index, name) in DRIVES.iter().enumerate() {
             let directory = format!("sys/devices/pci{index}/nvme/{name}");
             fs::remove_dir_all(self.at(&directory).join("queue")).expect("removes");
-            for link in [format!("sys/block/{name}"), format!("sys/class/block/{name}"), format!("sys/dev/block/259:{index}")] {
+            for link in [
+                format!("sys/block/{name}"),
+                format!("sys/class/block/{name}"),
+                format!("sys/dev/block/259:{index}"),
+            ] {
                 fs::remove_file(self.at(link)).expect("removes");
             }
             self.disk(&directory, name, &format!("259:{index}"));
@@ -178,14 +196,16 @@ impl World {
                 self.file(&format!("proc/irq/{irq}/smp_affinity_list"), "0-3\n");
             }
         }
-        let members: Vec<String> = DRIVES.iter().filter(|name| self.is_member(name)).map(ToString::to_string).collect();
+        let members: Vec<String> =
+            DRIVES.iter().filter(|name| self.is_member(name)).map(ToString::to_string).collect();
         if !members.is_empty() {
             self.add_layer("md126", "9:126", &members, &[("md/level", "raid0"), ("md/chunk_size", "65536")]);
         }
     }
 
     fn is_member(&self, name: &str) -> bool {
-        fs::read(self.at(format!("dev/{name}"))).is_ok_and(|bytes| bytes[4096..4100] == [0xfc, 0x4e, 0x2b, 0xa9])
+        fs::read(self.at(format!("dev/{name}")))
+            .is_ok_and(|bytes| bytes[4096..4100] == [0xfc, 0x4e, 0x2b, 0xa9])
     }
 
     fn disks(&self, prefix: &str) -> Vec<String> {
@@ -210,7 +230,11 @@ impl World {
         for drive in DRIVES {
             let _ = fs::remove_file(self.at(format!("sys/block/{drive}/holders/{name}")));
         }
-        for link in [format!("sys/block/{name}"), format!("sys/class/block/{name}"), format!("sys/dev/block/{}", number.trim())] {
+        for link in [
+            format!("sys/block/{name}"),
+            format!("sys/class/block/{name}"),
+            format!("sys/dev/block/{}", number.trim()),
+        ] {
             fs::remove_file(self.at(link)).expect("removes");
         }
         fs::remove_dir_all(self.at(format!("sys/devices/virtual/block/{name}"))).expect("removes");
@@ -280,8 +304,11 @@ impl World {
                         return Ok(());
                     }
                 }
-                let names: Vec<_> = members.iter().map(|m| m.trim_start_matches("/dev/").to_owned()).collect();
-                let chunk = value("--chunk=").expect("a chunk").trim_end_matches('K').parse::<u64>().expect("KiB") << 10;
+                let names: Vec<_> =
+                    members.iter().map(|m| m.trim_start_matches("/dev/").to_owned()).collect();
+                let chunk =
+                    value("--chunk=").expect("a chunk").trim_end_matches('K').parse::<u64>().expect("KiB")
+                        << 10;
                 let (disks, chunk) = (names.len().to_string(), chunk.to_string());
                 let name = array.trim_start_matches("/dev/");
                 let number = format!("9:{}", name.trim_start_matches("md"));
@@ -289,7 +316,9 @@ impl World {
                 self.add_layer(name, &number, &names, &files);
             }
             "mkfs.xfs" => self.mkfs(&devices[0], (0, b"XFSB"), 32, &after("-m").replace("uuid=", ""), half),
-            "mkfs.ext4" => self.mkfs(&devices[0], (1024 + 0x38, &[0x53, 0xef]), 1024 + 0x68, &after("-U"), half),
+            "mkfs.ext4" => {
+                self.mkfs(&devices[0], (1024 + 0x38, &[0x53, 0xef]), 1024 + 0x68, &after("-U"), half)
+            }
             "mkfs.btrfs" => {
                 for device in &devices {
                     self.mkfs(device, (65536 + 0x40, b"_BHRfS_M"), 65536 + 0x20, &after("-U"), false);
@@ -309,7 +338,8 @@ impl World {
             "mount" => {
                 let device = arguments.iter().find(|a| a.starts_with("/dev/")).expect("a device");
                 let point = arguments.last().expect("a point");
-                let number = self.text(&format!("sys/class/block/{}/dev", device.trim_start_matches("/dev/")));
+                let number =
+                    self.text(&format!("sys/class/block/{}/dev", device.trim_start_matches("/dev/")));
                 let line = format!("9 1 {} / {point} rw - {} {device} rw\n", number.trim(), after("-t"));
                 let before = self.text("proc/self/mountinfo");
                 self.file("proc/self/mountinfo", &(before + &line));
@@ -317,7 +347,11 @@ impl World {
             "umount" => {
                 let point = arguments.last().expect("a point");
                 let lines = self.text("proc/self/mountinfo");
-                let kept: String = lines.lines().filter(|l| l.split(' ').nth(4) != Some(point)).map(|l| format!("{l}\n")).collect();
+                let kept: String = lines
+                    .lines()
+                    .filter(|l| l.split(' ').nth(4) != Some(point))
+                    .map(|l| format!("{l}\n"))
+                    .collect();
                 if kept == lines {
                     return Err(format!("{point}: not mounted"));
                 }
@@ -348,15 +382,20 @@ impl World {
                 self.write_at(&devices[0], 544, arguments[at + 1].replace('-', "").as_bytes());
             }
             "lvcreate" if !half => {
-                let members: Vec<_> = DRIVES.iter().filter(|n| {
-                    fs::read(self.at(format!("dev/{n}"))).is_ok_and(|b| &b[512..520] == b"LABELONE")
-                }).map(ToString::to_string).collect();
+                let members: Vec<_> = DRIVES
+                    .iter()
+                    .filter(|n| {
+                        fs::read(self.at(format!("dev/{n}"))).is_ok_and(|b| &b[512..520] == b"LABELONE")
+                    })
+                    .map(ToString::to_string)
+                    .collect();
                 let name = format!("{}-data", group());
                 self.add_layer("dm-0", "253:0", &members, &[("dm/name", &name), ("dm/uuid", "LVM-x")]);
             }
             "vgremove" => {
                 let prefix = format!("{}-", group());
-                let mine = |name: &String| self.text(&format!("sys/block/{name}/dm/name")).starts_with(&prefix);
+                let mine =
+                    |name: &String| self.text(&format!("sys/block/{name}/dm/name")).starts_with(&prefix);
                 let found: Vec<_> = self.disks("dm-").into_iter().filter(mine).collect();
                 if found.is_empty() {
                     return Err("Volume group not found".to_owned());
@@ -373,19 +412,26 @@ impl World {
 
 fn bytes(uuid: &str) -> Vec<u8> {
     let digits: Vec<u8> = uuid.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("hex"), 16).expect("hex")).collect()
+    digits
+        .chunks(2)
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("hex"), 16).expect("hex"))
+        .collect()
 }
 
 impl Process {
     /// Makes a change, unless the power fails before or in the middle of it; what it came to is not told to whoever
     /// is dead by then.
-    fn change<T>(&self, half: impl FnOnce(), whole: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn change<T>(&self, half: Option<impl FnOnce()>, whole: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let dead = || io::Error::other("the power has failed");
         let mut fate = self.0.fate.lock().expect("no panic");
         if fate.is_dead {
             return Err(dead());
         }
         fate.changes += 1;
+        let number = fate.changes;
+        if half.is_some() {
+            fate.halves.insert(number);
+        }
         let end = fate.end.filter(|(at, _)| *at == fate.changes).map(|(_, moment)| moment);
         fate.is_dead = end.is_some();
         drop(fate);
@@ -393,7 +439,9 @@ impl Process {
             None => whole(),
             Some(Moment::Before) => Err(dead()),
             Some(Moment::Half) => {
-                half();
+                if let Some(half) = half {
+                    half();
+                }
                 Err(dead())
             }
             Some(Moment::After) => {
@@ -428,6 +476,10 @@ impl System for Process {
         safety::users(&self.sysfs(), number)
     }
 
+    fn is_managed(&self, interrupt: u32) -> bool {
+        interrupt == 11
+    }
+
     fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         File::open(self.0.at(device))?.read_exact_at(&mut bytes, offset)?;
@@ -447,7 +499,7 @@ impl System for Process {
     fn new_uuid(&self) -> io::Result<String> {
         let mut fate = self.0.fate.lock().expect("no panic");
         fate.uuids += 1;
-        Ok(format!("{:08x}-0000-4000-8000-{:012x}", fate.uuids.wrapping_mul(0x9e37_79b9), fate.uuids))
+        Ok(format!("{:08x}-0000-4000-8000-{:012x}", fate.uuids.wrapping_mul(0x9e37_79b9) as u32, fate.uuids))
     }
 
     fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -455,11 +507,11 @@ impl System for Process {
             use std::io::Write;
             File::options().append(true).create(true).open(file)?.write_all(bytes)
         };
-        self.change(|| append(&bytes[..bytes.len() / 2]).expect("appends"), || append(bytes))
+        self.change(Some(|| append(&bytes[..bytes.len() / 2]).expect("appends")), || append(bytes))
     }
 
     fn remove_file(&mut self, file: &Path) -> io::Result<()> {
-        self.change(|| {}, || match fs::remove_file(file) {
+        self.change(None::<fn()>, || match fs::remove_file(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         })
@@ -469,18 +521,18 @@ impl System for Process {
         if directory == self.0.state {
             return Ok(());
         }
-        self.change(|| {}, || fs::create_dir_all(directory))
+        self.change(None::<fn()>, || fs::create_dir_all(directory))
     }
 
     fn remove_directory(&mut self, directory: &Path) -> io::Result<()> {
-        self.change(|| {}, || match fs::remove_dir(directory) {
+        self.change(None::<fn()>, || match fs::remove_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         })
     }
 
     fn write_setting(&mut self, path: &Path, value: &str) -> io::Result<()> {
-        self.change(|| {}, || self.0.set(path, value))
+        self.change(None::<fn()>, || self.0.set(path, value))
     }
 
     fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()> {
@@ -493,7 +545,7 @@ impl System for Process {
             let length = (range.end.min(DRIVE) - range.start) as usize;
             self.0.write_at(device.to_str().expect("text"), range.start, &vec![0; length]);
         };
-        self.change(|| zero(&ranges[0]), || {
+        self.change(Some(|| zero(&ranges[0])), || {
             ranges.iter().for_each(zero);
             Ok(())
         })
@@ -502,7 +554,8 @@ impl System for Process {
     fn run(&mut self, program: &str, arguments: &[String]) -> Result<String, ProgramError> {
         let world = &self.0;
         let run = |half| world.execute(program, arguments, half);
-        let ran = self.change(|| run(true).expect("half of it works"), || run(false).map_err(io::Error::other));
+        let ran = self
+            .change(Some(|| run(true).expect("half of it works")), || run(false).map_err(io::Error::other));
         ran.map(|()| String::new()).map_err(|error| ProgramError::Failed {
             command: format!("{program} {}", arguments.join(" ")),
             status: "exit status: 1".to_owned(),
@@ -529,5 +582,7 @@ pub fn difference(before: &Tree, after: &Tree) -> Vec<String> {
         )
     };
     let differs = paths.into_iter().filter(|path| before.get(*path) != after.get(*path));
-    differs.map(|path| format!("{}: {} -> {}", path.display(), show(before, path), show(after, path))).collect()
+    differs
+        .map(|path| format!("{}: {} -> {}", path.display(), show(before, path), show(after, path)))
+        .collect()
 }

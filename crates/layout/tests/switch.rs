@@ -1,0 +1,236 @@
+//! Going from one layout to the next: the least work, nothing that depends on what came before, and refusals.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use layout::{Availability, LayoutErrorClass, LayoutSpec, Layouts, Permits, standing, undo_on};
+use std::path::PathBuf;
+use world::{World, difference};
+
+fn open(world: &World) -> Layouts {
+    Layouts::open_on(world.process(None), &world.state, Permits::default()).expect("opens")
+}
+
+fn spec(text: &str) -> LayoutSpec {
+    LayoutSpec::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Changes to the machine that a switch makes, the journal's among them.
+fn work(world: &World, layouts: &mut Layouts, text: &str) -> u64 {
+    let (_, before) = world.died();
+    layouts.switch(&spec(text)).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    world.died().1 - before
+}
+
+fn queue(world: &World, drive: &str) -> BTreeMap<&'static str, String> {
+    let names =
+        ["scheduler", "nr_requests", "wbt_lat_usec", "read_ahead_kb", "nomerges", "iosched/read_expire"];
+    names.into_iter().map(|name| (name, world.text(&format!("sys/block/{drive}/queue/{name}")))).collect()
+}
+
+#[test]
+fn what_is_under_test_does_not_depend_on_what_came_before() {
+    let layouts = [
+        "single:/dev/nvme0n1",
+        "single(scheduler=kyber):/dev/nvme0n1",
+        "single(scheduler=kyber,nr_requests=64):/dev/nvme0n1",
+        "single(scheduler=bfq,wbt_lat_usec=500):/dev/nvme0n1",
+        "single(scheduler=mq-deadline,read_ahead_kb=0):/dev/nvme0n1",
+        "single(nr_requests=8,nomerges=1):/dev/nvme0n1",
+    ];
+    let direct: Vec<_> = layouts
+        .iter()
+        .map(|text| {
+            let world = World::new();
+            let mut layouts = open(&world);
+            layouts.switch(&spec(text)).expect(text);
+            queue(&world, "nvme0n1")
+        })
+        .collect();
+    for (from, _) in layouts.iter().zip(&direct) {
+        for (to, expected) in layouts.iter().zip(&direct) {
+            let world = World::new();
+            let mut layouts = open(&world);
+            layouts.switch(&spec(from)).expect(from);
+            layouts.switch(&spec(to)).expect(to);
+            assert_eq!(&queue(&world, "nvme0n1"), expected, "{from} -> {to}");
+        }
+    }
+}
+
+#[test]
+fn the_same_layout_again_is_no_work_but_a_line_in_the_journal() {
+    let world = World::new();
+    let mut layouts = open(&world);
+    let text =
+        "md-raid0(filesystem=xfs,scheduler=kyber,read_ahead_kb=0,irq_cpus=2):/dev/nvme1n1,/dev/nvme2n1";
+    assert!(work(&world, &mut layouts, text) > 10);
+    assert_eq!(work(&world, &mut layouts, text), 1);
+}
+
+#[test]
+fn settings_of_queues_do_not_build_anew() {
+    let world = World::new();
+    let mut layouts = open(&world);
+    let of = |inner: &str| format!("md-raid0(filesystem=xfs{inner}):/dev/nvme0n1,/dev/nvme1n1");
+    let uuid = |world: &World| std::fs::read(world.at("dev/md127")).expect("an array")[32..48].to_vec();
+    work(&world, &mut layouts, &of(",scheduler=kyber"));
+    let before = uuid(&world);
+    work(&world, &mut layouts, &of(",scheduler=none,nomerges=2"));
+    work(&world, &mut layouts, &of(",mount_options=noatime"));
+    assert_eq!(uuid(&world), before, "the same file system");
+    work(&world, &mut layouts, &of("").replace("xfs", "ext4"));
+    assert_ne!(uuid(&world), before);
+}
+
+#[test]
+fn the_device_spec_is_what_is_to_be_measured() {
+    let world = World::new();
+    let mut layouts = open(&world);
+    layouts.set_file_bytes(Some(64 << 20));
+    let state = world.state.canonicalize().unwrap();
+    let state = state.display();
+    for (text, expected) in [
+        ("single:/dev/nvme0n1", "/dev/nvme0n1".to_owned()),
+        ("separate:/dev/nvme0n1,/dev/nvme1n1", "separate:/dev/nvme0n1,/dev/nvme1n1".to_owned()),
+        (
+            "stripe(chunk=64k):/dev/nvme0n1,/dev/nvme1n1",
+            "stripe(chunk=64k):/dev/nvme0n1,/dev/nvme1n1".to_owned(),
+        ),
+        ("md-raid0(chunk=64k):/dev/nvme0n1,/dev/nvme1n1", "/dev/md127".to_owned()),
+        ("lvm-stripe:/dev/nvme0n1,/dev/nvme1n1", "/dev/dm-0".to_owned()),
+        ("single(filesystem=xfs):/dev/nvme0n1", format!("file:{state}/mount-0/data?size=64m")),
+        (
+            "separate(filesystem=ext4):/dev/nvme0n1,/dev/nvme1n1",
+            format!("separate:file:{state}/mount-0/data?size=64m,file:{state}/mount-1/data?size=64m"),
+        ),
+    ] {
+        assert_eq!(layouts.switch(&spec(text)).expect(text).device_spec, expected, "{text}");
+    }
+}
+
+#[test]
+fn managed_interrupts_are_told_and_fail_nothing_else() {
+    let world = World::new();
+    let mut layouts = open(&world);
+    // Interrupt 11 of nvme0n1 is managed, 10 is not.
+    let built = layouts.switch(&spec("single(irq_cpus=2,scheduler=kyber):/dev/nvme0n1")).expect("made");
+    assert!(built.notes[0].contains("1 of 2 are managed"), "{:?}", built.notes);
+    assert_eq!(built.facts["scheduler"], "kyber");
+    assert_eq!(world.text("proc/irq/10/smp_affinity_list"), "2\n");
+    let drifts = layouts.check().expect("checks");
+    assert!(drifts.iter().any(|drift| drift.what.contains("interrupts of nvme0n1")), "{drifts:?}");
+    layouts.down().expect("down");
+    assert_eq!(world.text("proc/irq/10/smp_affinity_list"), "0-3\n");
+}
+
+#[test]
+fn a_step_that_fails_leaves_what_stood_before_it_and_all_is_taken_down() {
+    let world = World::new();
+    let before = world.everything();
+    let mut layouts = open(&world);
+    layouts.switch(&spec("md-raid0(filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1")).expect("made");
+    // A scheduler of which the machine does not have enough requests: the kernel refuses the value.
+    world.file("sys/block/nvme0n1/queue/nr_requests", "");
+    let error = layouts.switch(&spec("md-raid0(filesystem=xfs,nr_requests=64):/dev/nvme0n1,/dev/nvme1n1"));
+    assert!(error.is_err());
+    world.file("sys/block/nvme0n1/queue/nr_requests", "1023\n");
+    layouts
+        .switch(&spec("md-raid0(filesystem=xfs,nr_requests=64):/dev/nvme0n1,/dev/nvme1n1"))
+        .expect("now it works");
+    layouts.down().expect("down");
+    assert_eq!(difference(&before, &world.everything()), [""; 0]);
+}
+
+#[test]
+fn a_layout_by_hand_keeps_others_out_until_it_is_taken_down() {
+    let world = World::new();
+    let mut layouts = open(&world);
+    layouts.switch(&spec("single(filesystem=xfs):/dev/nvme0n1")).expect("made");
+    layouts.leave().expect("stays");
+    let error =
+        Layouts::open_on(world.process(None), &world.state, Permits::default()).expect_err("it stands");
+    assert_eq!(error.class(), LayoutErrorClass::Refused);
+    assert!(error.to_string().contains("made by hand"), "{error}");
+    assert!(error.hint().expect("a hint").contains("layout down"));
+    let stands = standing(&world.state).expect("readable").expect("something");
+    assert!(stands.by_hand && stands.spec.as_deref() == Some("single(filesystem=xfs):/dev/nvme0n1"));
+    undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false).expect("down");
+    assert_eq!(standing(&world.state).expect("readable"), None);
+    drop(open(&world));
+}
+
+#[test]
+fn a_second_process_is_kept_out_while_the_first_is_at_work() {
+    let world = World::new();
+    let _first = open(&world);
+    // The fake keeps no lock, so that deaths are forgotten; the file is locked by hand.
+    let lock = std::fs::File::options().append(true).open(world.state.join("layout.lock")).expect("a lock");
+    lock.lock().expect("locks");
+    let error = Layouts::open_on(world.process(None), &world.state, Permits::default()).expect_err("locked");
+    assert_eq!(error.class(), LayoutErrorClass::Refused);
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+}
+
+#[test]
+fn drives_in_use_or_named_twice_are_refused_before_anything_is_touched() {
+    let world = World::new();
+    let line = "9 1 259:1 / /srv rw - xfs /dev/nvme1n1 rw\n";
+    world.file("proc/self/mountinfo", &format!("{}{line}", world.text("proc/self/mountinfo")));
+    let before = world.everything();
+    let mut layouts = open(&world);
+    for text in ["md-raid0:/dev/nvme0n1,/dev/nvme1n1", "separate(scheduler=kyber):/dev/nvme0n1,/dev/nvme1n1"]
+    {
+        let error = layouts.switch(&spec(text)).expect_err("in use");
+        assert_eq!(error.class(), LayoutErrorClass::Refused, "{text}");
+        assert!(error.to_string().contains("/dev/nvme1n1 is mounted on /srv"), "{error}");
+    }
+    let error = layouts.switch(&spec("separate:/dev/nvme0n1,/dev/disk/by-id/nvme0n1")).expect_err("twice");
+    assert_eq!(error.class(), LayoutErrorClass::Invalid);
+    drop(layouts);
+    assert_eq!(difference(&before, &world.everything()), [""; 0]);
+}
+
+#[test]
+fn the_survey_says_why_something_is_not_to_be_had() {
+    let world = World::new();
+    let drives = [PathBuf::from("/dev/nvme2n1"), PathBuf::from("/dev/nvme1n1")];
+    let ask =
+        |name: &str, value: &str| Availability::of(world.process(None).as_ref(), &drives).check(name, value);
+    for (name, value) in [
+        ("layout", "md-raid0"),
+        ("filesystem", "f2fs"),
+        ("filesystem", "raw"),
+        ("scheduler", "bfq"),
+        ("width", "2"),
+        ("irq_cpus", "spread"),
+        ("io_poll", "0"),
+        ("chunk", "64k"),
+    ] {
+        assert_eq!(ask(name, value), Ok(()), "{name}={value}");
+    }
+    for (name, value, words) in [
+        ("layout", "raid5", "no such layout"),
+        ("filesystem", "zfs", "no such file system"),
+        ("scheduler", "cfq", "none, mq-deadline, kyber, bfq"),
+        ("width", "3", "2 drives"),
+        ("irq_cpus", "9", "no CPU 9"),
+        ("io_poll", "1", "poll_queues"),
+        ("nr_requests", "1", "from 4 on"),
+        ("colour", "red", "no such setting"),
+    ] {
+        let reason = ask(name, value).expect_err(name);
+        assert!(reason.contains(words), "{name}={value}: {reason}");
+    }
+    let managed = Availability::of(world.process(None).as_ref(), &["/dev/nvme0n1".into()]);
+    let reason = managed.check("irq_cpus", "0").expect_err("one of its interrupts is managed");
+    assert!(reason.contains("1 of 2 interrupts of /dev/nvme0n1 are managed"), "{reason}");
+    world.file("proc/mdstat", "Personalities :\n");
+    world.file("proc/filesystems", "\text4\n");
+    assert!(ask("layout", "md-raid0").expect_err("gone").contains("raid0"));
+    assert!(ask("filesystem", "xfs").expect_err("gone").contains("the kernel has no xfs"));
+    world.file("proc/sys/kernel/osrelease", "6.1.0\n");
+    world.file("lib/modules/6.1.0/modules.dep", "kernel/drivers/md/raid0.ko: kernel/drivers/md/md-mod.ko\n");
+    assert_eq!(ask("layout", "md-raid0"), Ok(()), "it can be loaded");
+}
