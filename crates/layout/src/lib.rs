@@ -5,7 +5,7 @@
 //! for, and takes it down. Four rules hold throughout:
 //!
 //! 1. **Every change is journalled, durably, before it is made**, with all that is needed to undo it
-//!    ([`journal`]). A process that is killed at any moment leaves a journal from which [`undo`] restores
+//!    ([`journal`]). A process that is killed at any moment leaves a journal from which [`undo()`] restores
 //!    what was there; doing it twice does nothing.
 //! 2. **Only the drives of the layout are touched**, and only after [`storage::safety`] found nobody using them and
 //!    nothing on them that was not given up.
@@ -28,11 +28,13 @@ mod settings;
 pub mod spec;
 pub mod survey;
 pub mod system;
+mod undo;
 mod volumes;
 
 pub use check::Drift;
 pub use error::{LayoutError, LayoutErrorClass};
 pub use journal::Standing;
-pub use layouts::{Built, Layouts, Permits, Undone, standing, state_dir, undo, undo_on};
+pub use layouts::{Built, Layouts, Permits};
 pub use spec::{LayoutSpec, SpecError};
 pub use survey::{Availability, survey};
+pub use undo::{Undone, standing, state_dir, undo, undo_on};

@@ -9,7 +9,7 @@
 //! preconditioning that is asked for, and seen. All of ext4's tables are written at once
 //! (`lazy_itable_init=0,lazy_journal_init=0`), for otherwise a thread of the kernel writes them during the runs.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::change::{Change, DriveId, Place, TRIES, node};
 use crate::check;
@@ -109,14 +109,9 @@ impl Part {
     }
 
     /// What will be changed by making it, with all names and UUIDs chosen now.
-    pub fn change(
-        &self,
-        system: &dyn System,
-        before: &[Made],
-        state: &std::path::Path,
-    ) -> Result<Change, LayoutError> {
+    pub fn change(&self, system: &dyn System, before: &[Made], state: &Path) -> Result<Change, LayoutError> {
         let uuid = || {
-            let random = std::path::Path::new("/proc/sys/kernel/random/uuid");
+            let random = Path::new("/proc/sys/kernel/random/uuid");
             system.new_uuid().map_err(|source| LayoutError::io(random, "read a UUID", source))
         };
         Ok(match self {
@@ -266,7 +261,7 @@ fn make_mount(
     kind: Filesystem,
     options: Option<&str>,
     names: &[String],
-    point: &PathBuf,
+    point: &Path,
 ) -> Result<(), LayoutError> {
     let made = system.make_directory(point);
     made.map_err(|source| LayoutError::io(point, "make the directory", source))?;

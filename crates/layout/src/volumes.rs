@@ -7,7 +7,7 @@
 //! LVM is told by `--config` to look at the drives of the layout and at no others, to keep no backup of the
 //! metadata below `/etc/lvm`, and to leave the devices file alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use storage::sysfs::Sysfs;
 
@@ -56,7 +56,7 @@ pub(crate) fn free_array_node(sysfs: &Sysfs) -> Option<PathBuf> {
 /// drive, which the scaling over widths begins with; `--run`, for nobody is there to be asked.
 pub(crate) fn create_array(
     system: &mut dyn System,
-    array: &PathBuf,
+    array: &Path,
     uuid: &str,
     members: &[DriveId],
     chunk_bytes: u64,

@@ -21,7 +21,7 @@ use storage::safety::{self, Obstacle, Signature};
 use storage::sysfs::{DeviceNumber, Sysfs};
 
 /// Bytes of a drive: more than the offset of btrfs' superblock.
-const DRIVE: u64 = 128 << 10;
+const DRIVE: u64 = 72 << 10;
 const DRIVES: [&str; 4] = ["nvme0n1", "nvme1n1", "nvme2n1", "nvme3n1"];
 
 /// When the power fails.
@@ -81,7 +81,7 @@ impl World {
                 world.file(&format!("sys/devices/pci{index}/msi_irqs/{irq}"), "msix\n");
                 world.file(&format!("proc/irq/{irq}/smp_affinity_list"), "0-3\n");
             }
-            fs::write(world.at(&format!("dev/{name}")), vec![0; DRIVE as usize]).expect("a drive");
+            fs::write(world.at(format!("dev/{name}")), vec![0; DRIVE as usize]).expect("a drive");
         }
         world
     }
@@ -122,7 +122,7 @@ impl World {
     fn disk(&self, directory: &str, name: &str, number: &str) {
         for (file, text) in [
             ("dev", number),
-            ("size", "256"),
+            ("size", "144"),
             ("queue/scheduler", "[none] mq-deadline kyber bfq"),
             ("queue/nr_requests", "1023"),
             ("queue/wbt_lat_usec", "2000"),
