@@ -189,8 +189,7 @@ pub fn lay(
     stop: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), BenchError> {
-    let config =
-        EngineConfig { depth: DEPTH, slot_bytes: REQUEST as usize, hipri: false, sqthread_poll: false };
+    let config = EngineConfig { depth: DEPTH, slot_bytes: REQUEST as usize, ..EngineConfig::default() };
     let (engine, _) = engine::open(EngineChoice::Auto, device, &config)?;
     match engine {
         AnyEngine::IoUring(engine) => write_all(engine, bytes, stop, progress),

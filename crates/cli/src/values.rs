@@ -3,7 +3,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use measure::workload::{IoEngine, LatencyClock, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
+use measure::precondition::Precondition;
+use measure::workload::{
+    CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw,
+    SizeShare, Verify,
+};
 
 /// A value that was not understood. The flag and the value are named by whoever prints it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +122,27 @@ pub fn rw(text: &str) -> Result<Rw, BadValue> {
 pub fn ioengine(text: &str) -> Result<IoEngine, BadValue> {
     let engines = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
     word(text, IoEngine::from_word(text), &engines.map(IoEngine::word))
+}
+
+/// CPUs or NUMA nodes: `0-3,8`.
+pub fn number_list(text: &str) -> Result<NumberList, BadValue> {
+    text.parse::<NumberList>()
+        .map_err(|e| BadValue::new(e.to_string(), "numbers and ranges, for instance 0-3,8"))
+}
+
+/// fio's `cpus_allowed_policy`.
+pub fn cpus_allowed_policy(text: &str) -> Result<CpusAllowedPolicy, BadValue> {
+    word(text, CpusAllowedPolicy::from_word(text), &["shared", "split"])
+}
+
+/// The pages of buffers.
+pub fn pages(text: &str) -> Result<Pages, BadValue> {
+    word(text, Pages::from_word(text), &Pages::ALL.map(Pages::word))
+}
+
+/// How far to go before measuring.
+pub fn precondition(text: &str) -> Result<Precondition, BadValue> {
+    word(text, Precondition::from_word(text), &Precondition::ALL.map(Precondition::word))
 }
 
 /// fio's `verify`.

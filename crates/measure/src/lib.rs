@@ -5,19 +5,24 @@
 //! by point. The order of the modules is the order of a measurement:
 //!
 //! 1. [`workload`]: what to run, in fio's words, and whether it makes sense.
+//!    Where its threads and buffers lie is [`placement`]'s.
 //! 2. [`test_type`]: the fourteen workloads of DASH-IO §3.1, numbered as the paper numbers them.
 //! 3. [`pattern`]: the offsets that a workload visits, without a bitmap.
 //! 4. [`target`]: the one trait that runs a workload.
 //! 5. [`record`] with its [`histogram`]: raw counts of what was seen. Derived figures are derived.
+//!    [`precondition`]: what was done to the target before; [`saturation`]: a drive's write rate over time.
 //! 6. [`warning`]: the stable codes of all the ways in which a figure may lie.
 //! 7. [`limit`]: what kept the figure from being higher.
-//! 8. [`stats`]: cleaning, intervals, effects, steady state.
+//! 8. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
 #![forbid(unsafe_code)]
 
 pub mod histogram;
 pub mod limit;
 pub mod pattern;
+pub mod placement;
+pub mod precondition;
 pub mod record;
+pub mod saturation;
 pub mod stats;
 pub mod target;
 pub mod test_type;

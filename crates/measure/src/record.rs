@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::limit::Verdict;
+use crate::precondition::Preconditioned;
 use crate::warning::Warning;
 use crate::workload::{LatencyClock, Workload};
 
@@ -32,6 +33,9 @@ pub struct RunRecord {
     pub layout: BTreeMap<String, String>,
     /// Which repetition this is, from 1.
     pub pass: u32,
+    /// What was done to the target beforehand, where it was this program that did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precondition: Option<Preconditioned>,
     /// The machine.
     pub host: HostFacts,
     /// How requests were made.

@@ -171,6 +171,9 @@ codes! {
     Unpreconditioned "W-UNPRECONDITIONED" Note
         "The drive was not brought into its steady state first (SNIA: twice its capacity written), so writes may run at the speed of a fresh drive."
         "Precondition the drive before comparing write figures between drives."
+    NotSteady "W-NOT-STEADY" Warning
+        "The workload was repeated in rounds before the run, and no five of them obeyed SNIA's rule: the drive had not reached its steady state."
+        "Allow more rounds (--max_rounds) or longer ones (--round_time), or report the figure as one of an unsteady drive."
     FewBlocks "W-FEW-BLOCKS" Warning
         "The region holds fewer blocks than eight times the requests in flight, so requests often meet on the same block."
         "Raise --size, or lower --iodepth."

@@ -10,6 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::placement::{CpusAllowedPolicy, NumberList, Pages};
 use crate::words;
 
 /// The direction and order of the requests: fio's `rw`.
@@ -272,6 +273,14 @@ pub struct Workload {
     pub end_fsync: bool,
     /// How often the clock is read.
     pub latency_clock: LatencyClock,
+    /// CPUs that the jobs may run on: `0-3,8`; wherever the process may where left out.
+    pub cpus_allowed: Option<NumberList>,
+    /// How those CPUs are given to the jobs.
+    pub cpus_allowed_policy: CpusAllowedPolicy,
+    /// NUMA nodes whose CPUs the jobs may run on. Memory follows: buffers are touched first by the job.
+    pub numa_cpu_nodes: Option<NumberList>,
+    /// The pages that buffers lie in.
+    pub pages: Pages,
 }
 
 impl Default for Workload {
@@ -308,6 +317,10 @@ impl Default for Workload {
             fdatasync: 0,
             end_fsync: false,
             latency_clock: LatencyClock::Batch,
+            cpus_allowed: None,
+            cpus_allowed_policy: CpusAllowedPolicy::Shared,
+            numa_cpu_nodes: None,
+            pages: Pages::Auto,
         }
     }
 }
@@ -438,7 +451,23 @@ impl Workload {
             return bad("size", value, "is smaller than one block", "raise --size or lower --bs");
         }
         self.validate_distribution()?;
+        self.validate_place()?;
         self.validate_verify()
+    }
+
+    /// What can be said of CPUs without looking at the machine.
+    fn validate_place(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if let (Some(nodes), true) = (&self.numa_cpu_nodes, self.cpus_allowed.is_some()) {
+            let hint = "give one of the two; --cpus_allowed can name the node's CPUs";
+            return bad("numa_cpu_nodes", nodes.to_string(), "cannot be combined with cpus_allowed", hint);
+        }
+        let placed = self.cpus_allowed.is_some() || self.numa_cpu_nodes.is_some();
+        if self.cpus_allowed_policy == CpusAllowedPolicy::Split && !placed {
+            let reason = "needs CPUs to divide among the jobs";
+            return bad("cpus_allowed_policy", "split".into(), reason, "add --cpus_allowed=0-3");
+        }
+        Ok(())
     }
 
     fn validate_distribution(&self) -> Result<(), InvalidWorkload> {
@@ -510,6 +539,9 @@ mod tests {
             runtime: Some(Duration::from_millis(500)),
             random_distribution: RandomDistribution::Zipf(1.2),
             bssplit: vec![SizeShare { bs: 4096, percent: 60 }, SizeShare { bs: 65536, percent: 40 }],
+            cpus_allowed: NumberList::new([0, 1, 3]),
+            cpus_allowed_policy: CpusAllowedPolicy::Split,
+            pages: Pages::Base,
             ..Workload::default()
         };
         let text = toml::to_string(&workload).expect("serialises");
@@ -536,6 +568,18 @@ mod tests {
             (Workload { size: Some(512), ..Workload::default() }, "size"),
             (Workload { rate_iops: Some(1), rate: Some(1), ..Workload::default() }, "rate_iops"),
             (Workload { verify: Some(Verify::Xxh3), norandommap: true, ..Workload::default() }, "verify"),
+            (
+                Workload { cpus_allowed_policy: CpusAllowedPolicy::Split, ..Workload::default() },
+                "cpus_allowed_policy",
+            ),
+            (
+                Workload {
+                    cpus_allowed: NumberList::new([0]),
+                    numa_cpu_nodes: NumberList::new([0]),
+                    ..Workload::default()
+                },
+                "numa_cpu_nodes",
+            ),
             (
                 Workload { random_distribution: RandomDistribution::Zipf(1.0), ..Workload::default() },
                 "random_distribution",

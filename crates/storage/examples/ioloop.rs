@@ -37,8 +37,7 @@ fn main() -> ExitCode {
 
 fn run(path: &str) -> Result<(), Box<dyn Error>> {
     let device = open(&DeviceSpec::parse(path)?, &OpenOptions::reading())?;
-    let config =
-        EngineConfig { depth: DEPTH, slot_bytes: BLOCK as usize, hipri: false, sqthread_poll: false };
+    let config = EngineConfig { depth: DEPTH, slot_bytes: BLOCK as usize, ..EngineConfig::default() };
     let (engine, fallback) = engine::open(EngineChoice::Auto, &device, &config)?;
     if let Some(reason) = fallback {
         println!("fell back: {reason}");

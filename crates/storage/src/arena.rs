@@ -9,7 +9,7 @@ use std::io;
 use std::ptr::NonNull;
 
 use crate::device::available_memory;
-use crate::pages::{Mapping, PageKind};
+use crate::pages::{Mapping, PageChoice, PageKind};
 
 /// Smallest page of any architecture: what every mapping is aligned to.
 const PAGE: usize = 4096;
@@ -30,6 +30,14 @@ impl Arena {
     /// `OutOfMemory` where the mapping cannot be had, or is more than what is free: touching it would be
     /// answered by the kernel's killing some process.
     pub fn new(slots: u32, slot_bytes: usize, alignment: usize) -> io::Result<Self> {
+        Self::of_pages(PageChoice::Auto, slots, slot_bytes, alignment)
+    }
+
+    /// The same in pages of the kind asked for.
+    ///
+    /// # Errors
+    /// The same, and where there are no such pages.
+    pub fn of_pages(pages: PageChoice, slots: u32, slot_bytes: usize, alignment: usize) -> io::Result<Self> {
         assert!(alignment.is_power_of_two(), "alignment is a power of two");
         assert!(slots > 0 && slot_bytes > 0, "an arena has something in it");
         // Buffers start on page boundaries when they are at least a page, so that no request touches
@@ -44,7 +52,7 @@ impl Arena {
                 format!("{} of buffers, and {} free", units::bytes(total as u64), units::bytes(available));
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
         }
-        let mapping = Mapping::anonymous(total, unit)?;
+        let mapping = Mapping::of_pages(pages, total, unit)?;
         Ok(Self { mapping, slots, stride, slot_bytes })
     }
 

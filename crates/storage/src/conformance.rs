@@ -133,8 +133,7 @@ pub fn check_engine<E: Engine>(
     seed: u64,
     open: impl Fn(Arc<dyn Device>, &EngineConfig) -> Result<E, EngineError>,
 ) {
-    let config =
-        |depth| EngineConfig { depth, slot_bytes: 2 * BLOCK as usize, hipri: false, sqthread_poll: false };
+    let config = |depth| EngineConfig { depth, slot_bytes: 2 * BLOCK as usize, ..EngineConfig::default() };
     wrong_configurations_are_named(|config| open(Arc::clone(device), config).err());
     let open = |depth| open(Arc::clone(device), &config(depth)).expect("the engine opens");
     for depth in [1, 2, 7, 64] {
@@ -162,7 +161,7 @@ fn wrong_configurations_are_named(try_open: impl Fn(&EngineConfig) -> Option<Eng
         (1, 1 << 31, "bs=2147483648"),
         (1, usize::MAX, "bs=18446744073709551615"),
     ] {
-        let config = EngineConfig { depth, slot_bytes, hipri: false, sqthread_poll: false };
+        let config = EngineConfig { depth, slot_bytes, ..EngineConfig::default() };
         let error = try_open(&config).expect("such an engine must not open");
         assert!(error.source.to_string().contains(word), "'{}' does not name {word}", error.source);
     }

@@ -5,6 +5,8 @@
 //! pages. Every page is touched before the mapping is handed out: a page fault is not to be measured
 //! as a device's latency.
 //!
+//! A caller who compares kinds of pages asks for one of them ([`PageChoice`]), and gets that or an error.
+//!
 //! What kind of pages it became is looked up, not assumed: the advice is accepted where transparent
 //! huge pages are switched off, and where memory is too fragmented to give any.
 
@@ -29,6 +31,20 @@ pub enum PageKind {
     Base,
 }
 
+/// The kind of pages asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PageChoice {
+    /// The largest that can be had.
+    #[default]
+    Auto,
+    /// Pages of the base size, even where the machine makes all memory transparently huge.
+    Base,
+    /// Transparent huge pages, at least in part, or nothing.
+    Transparent,
+    /// Reserved huge pages or nothing.
+    Reserved,
+}
+
 /// An anonymous private mapping, unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
@@ -50,7 +66,29 @@ impl Mapping {
     /// # Errors
     /// The kernel's, `OutOfMemory` foremost.
     pub fn anonymous(length: usize, alignment: usize) -> io::Result<Self> {
+        Self::of_pages(PageChoice::Auto, length, alignment)
+    }
+
+    /// The same in pages of the kind asked for. Huge pages are whole, so the mapping may be longer than
+    /// asked.
+    ///
+    /// # Errors
+    /// The kernel's; `Unsupported` where it gave no transparent huge pages though they were asked for.
+    pub fn of_pages(choice: PageChoice, length: usize, alignment: usize) -> io::Result<Self> {
         assert!(alignment.is_power_of_two() && alignment <= HUGE, "an alignment of {alignment}");
+        let whole = || length.checked_next_multiple_of(HUGE).ok_or(io::ErrorKind::OutOfMemory);
+        match choice {
+            PageChoice::Auto => Self::largest(length, alignment),
+            PageChoice::Base => Self::base(length, alignment, true),
+            PageChoice::Reserved => Self::reserved(whole()?),
+            PageChoice::Transparent => match Self::transparent(whole()?)? {
+                mapping if mapping.kind == PageKind::Base => Err(no_transparent_pages()),
+                mapping => Ok(mapping),
+            },
+        }
+    }
+
+    fn largest(length: usize, alignment: usize) -> io::Result<Self> {
         if length >= HUGE {
             let whole = length.checked_next_multiple_of(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
             if let Ok(mapping) = Self::reserved(whole) {
@@ -60,10 +98,20 @@ impl Mapping {
                 return Ok(mapping);
             }
         }
+        Self::base(length, alignment, false)
+    }
+
+    /// Maps pages of the base size; `insist` keeps the kernel from joining them to huge ones.
+    fn base(length: usize, alignment: usize, insist: bool) -> io::Result<Self> {
         // Cutting needs whole pages; without it any length will do.
         let whole = length.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let address = raw_map_aligned(whole, alignment)?;
         let mapping = Self { address, length: whole, kind: PageKind::Base };
+        if insist {
+            // SAFETY: the range is the whole of our own mapping; the advice does not change its contents. A
+            // kernel without transparent huge pages refuses it, and has none to keep away.
+            unsafe { libc::madvise(address.as_ptr().cast(), whole, libc::MADV_NOHUGEPAGE) };
+        }
         mapping.populate()?;
         Ok(mapping)
     }
@@ -135,6 +183,17 @@ impl Mapping {
         }
         Ok(())
     }
+}
+
+fn no_transparent_pages() -> io::Error {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let message = match setting.split(['[', ']']).nth(1) {
+        Some(word) => {
+            format!("no transparent huge pages were given (transparent_hugepage/enabled is {word})")
+        }
+        None => "this kernel has no transparent huge pages".to_owned(),
+    };
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 /// Bytes of `range` that transparent huge pages cover, from the text of `/proc/self/smaps` (proc(5)).
@@ -232,6 +291,27 @@ mod tests {
                 mapping.address().add(last).write(7);
                 assert_eq!(mapping.address().add(last).read(), 7);
             }
+        }
+    }
+
+    /// Bytes of transparent huge pages in a mapping, as the kernel counts them.
+    fn huge_bytes(mapping: &Mapping) -> usize {
+        let start = mapping.address().as_ptr() as usize;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("reads");
+        huge_bytes_within(&smaps, start..start + mapping.length())
+    }
+
+    #[test]
+    fn the_pages_asked_for_are_given_or_refused() {
+        let base = Mapping::of_pages(PageChoice::Base, 3 * HUGE, 1).expect("maps");
+        assert_eq!((base.kind(), huge_bytes(&base)), (PageKind::Base, 0));
+        match Mapping::of_pages(PageChoice::Transparent, HUGE / 2, 1) {
+            Ok(mapping) => assert!(mapping.kind() == PageKind::Transparent && huge_bytes(&mapping) > 0),
+            Err(error) => assert!(error.to_string().contains("transparent huge pages"), "{error}"),
+        }
+        match Mapping::of_pages(PageChoice::Reserved, 1, 1) {
+            Ok(mapping) => assert_eq!((mapping.kind(), mapping.length()), (PageKind::Reserved, HUGE)),
+            Err(error) => assert!(error.raw_os_error().is_some(), "{error}"),
         }
     }
 

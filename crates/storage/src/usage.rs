@@ -110,12 +110,23 @@ pub fn allowed_cpus() -> Vec<u32> {
 /// # Errors
 /// `EINVAL` where the CPU does not exist or is not allowed.
 pub fn bind_to_cpu(cpu: u32) -> io::Result<()> {
-    if cpu as usize >= MAX_CPUS {
+    bind_to_cpus(&[cpu])
+}
+
+/// Binds the calling thread, and those that it starts from now on, to some CPUs (sched_setaffinity(2)). Of
+/// those that do not exist the kernel takes no notice, as long as there is one that does.
+///
+/// # Errors
+/// `EINVAL` where none of them exists and is allowed, or one has a number that no kernel gives.
+pub fn bind_to_cpus(cpus: &[u32]) -> io::Result<()> {
+    if cpus.iter().any(|cpu| *cpu as usize >= MAX_CPUS) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let mut set: CpuSet = [0; MAX_CPUS / libc::c_ulong::BITS as usize];
-    let (word, bit) = place(cpu);
-    set[word] = bit;
+    for cpu in cpus {
+        let (word, bit) = place(*cpu);
+        set[word] |= bit;
+    }
     // SAFETY: as in `allowed_cpus`; the call only reads the set.
     match unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) } {
         0 => Ok(()),
@@ -182,6 +193,8 @@ mod tests {
         std::thread::spawn(|| {
             let cpus = allowed_cpus();
             assert!(!cpus.is_empty());
+            bind_to_cpus(&cpus).expect("all that are allowed");
+            assert_eq!(allowed_cpus(), cpus);
             for cpu in cpus {
                 bind_to_cpu(cpu).expect("an allowed CPU");
                 assert_eq!(allowed_cpus(), [cpu]);

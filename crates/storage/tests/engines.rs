@@ -192,7 +192,7 @@ fn write_and_read_back<E: Engine>(engine: &mut E, request: u32) {
 
 #[test]
 fn large_requests_arrive_whole() {
-    let large = EngineConfig { depth: 5, slot_bytes: 4 << 20, hipri: false, sqthread_poll: false };
+    let large = EngineConfig { depth: 5, slot_bytes: 4 << 20, ..EngineConfig::default() };
     for direct in [true, false] {
         let Some(device) = scratch(&std::env::temp_dir(), 48 * MIB, direct) else { continue };
         write_and_read_back(&mut IoUring::new(Arc::clone(&device), &large).unwrap(), 4 << 20);
@@ -206,7 +206,7 @@ fn large_requests_arrive_whole() {
 /// Three slots to a registered buffer, and the last buffer shorter than the others.
 #[test]
 fn an_arena_above_a_gibibyte_is_registered_in_parts() {
-    let config = EngineConfig { depth: 7, slot_bytes: 300 << 20, hipri: false, sqthread_poll: false };
+    let config = EngineConfig { depth: 7, slot_bytes: 300 << 20, ..EngineConfig::default() };
     let device = rig::any_file(MIB);
     let mut engine = match IoUring::new(Arc::clone(&device), &config) {
         Ok(engine) => engine,
@@ -224,7 +224,7 @@ fn an_arena_above_a_gibibyte_is_registered_in_parts() {
 
 #[test]
 fn more_buffers_than_memory_is_an_error_that_says_how_much() {
-    let config = EngineConfig { depth: 32_768, slot_bytes: 1 << 30, hipri: false, sqthread_poll: false };
+    let config = EngineConfig { depth: 32_768, slot_bytes: 1 << 30, ..EngineConfig::default() };
     let device = rig::any_file(MIB);
     for choice in [EngineChoice::Auto, EngineChoice::IoUring, EngineChoice::Libaio, EngineChoice::Psync] {
         let error = storage::engine::open(choice, &device, &config).expect_err("32 TiB");
@@ -236,7 +236,7 @@ fn more_buffers_than_memory_is_an_error_that_says_how_much() {
 #[test]
 fn the_deepest_queue_works() {
     let device = rig::any_file(MIB);
-    let config = EngineConfig { depth: 32_768, slot_bytes: 512, hipri: false, sqthread_poll: false };
+    let config = EngineConfig { depth: 32_768, slot_bytes: 512, ..EngineConfig::default() };
     let mut engine = IoUring::new(device, &config).unwrap();
     for slot in 0..32_768 {
         engine.prepare(slot, Op::Read, u64::from(slot % 2048) * 512, 512);

@@ -27,6 +27,7 @@ fn record(point: &Point, pass: u32, random: &mut Random) -> RunRecord {
         target: seen.facts,
         layout: seen.layout,
         pass,
+        precondition: None,
         host: host(),
         engine: seen.engine,
         started_unix_ns: report_data::START + u64::from(pass) * 1_000_000_000,

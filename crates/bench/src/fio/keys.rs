@@ -103,6 +103,10 @@ const SUPPORTED: &[Key] = &[
     takes("buffered", &[], switches::buffered, "the opposite of `direct`; the later of the two wins"),
     takes("ioengine", &[], words::ioengine, "`io_uring`, `libaio`, `psync`; `sync`, `pvsync`, `pvsync2` run as psync; psync where left out, as in fio"),
     takes("hipri", &[], switches::hipri, "with io_uring"),
+    takes("cpus_allowed", &[], words::cpus_allowed, "a list such as `0-3,8`, of CPUs that the process may use"),
+    takes("cpus_allowed_policy", &[], words::cpus_allowed_policy, "`shared` or `split`"),
+    takes("numa_cpu_nodes", &[], words::numa_cpu_nodes, "a list such as `0,1`; not with `cpus_allowed`; `all` is refused"),
+    takes("iomem", &["mem"], words::iomem, "`malloc`, `mmap` and `shm` are one aligned arena in the largest pages there are; `mmaphuge` and `shmhuge` insist on reserved huge ones, without a file of their own"),
     takes("sqthread_poll", &[], switches::sqthread_poll, "with io_uring"),
     takes("fixedbufs", &[], switches::always_on, "with io_uring, where it is always on; 0 is refused"),
     takes("registerfiles", &[], switches::always_on, "with io_uring, where it is always on; 0 is refused"),
@@ -143,7 +147,6 @@ const ACCEPTED: &[Key] = &[
     accepts("rate_cycle", &["ratecycle"], ANY, "it applies to `rate_min` only"),
     accepts("userspace_reap", &[], ANY, "how completions are collected is the engine's business"),
     accepts("verify_fatal", &[], ANY, "a wrong block always fails the run"),
-    accepts("mem", &["iomem"], &["malloc", "mmap", "shm"], "buffers come from one aligned arena"),
     accepts("nrfiles", &["nr_files"], ON, "a job has one file"),
     accepts("openfiles", &[], ON, "a job has one file"),
     accepts("loops", &[], ON, "only 1 is supported; `time_based` repeats a workload"),
@@ -213,7 +216,6 @@ const ACCEPTED: &[Key] = &[
 const LOGS: &str = "--json has the samples; leave it out";
 const STEADY: &str = "steady state is judged over runs: see `flashwright sweep`";
 const HOOKS: &str = "run the command yourself, before or after";
-const PLACE: &str = "start flashwright under taskset(1) or numactl(8)";
 const VERIFY: &str = "say verify=crc32c and leave it out";
 const OTHER_ENGINE: &str =
     "it belongs to an engine that flashwright does not have; write ioengine=io_uring, libaio or psync";
@@ -252,11 +254,8 @@ const REFUSED: &[Key] = &[
     refuses("flow_id", &[], "jobs are not coupled", LEAVE_OUT),
     refuses("flow_sleep", &[], "jobs are not coupled", LEAVE_OUT),
     refuses("flow_watermark", &[], "jobs are not coupled", LEAVE_OUT),
-    refuses("cpumask", &[], "jobs are not bound from a job file", PLACE),
-    refuses("cpus_allowed", &[], "jobs are not bound from a job file", PLACE),
-    refuses("cpus_allowed_policy", &[], "jobs are not bound from a job file", PLACE),
-    refuses("numa_cpu_nodes", &[], "jobs are not bound from a job file", PLACE),
-    refuses("numa_mem_policy", &[], "jobs are not bound from a job file", PLACE),
+    refuses("cpumask", &[], "CPUs are named by a list, not by a mask", "write cpus_allowed"),
+    refuses("numa_mem_policy", &[], "buffers lie on the node of the job that uses them", "write numa_cpu_nodes, or start flashwright under numactl(8)"),
     refuses("gtod_cpu", &[], "no CPU is set aside for the clock", LEAVE_OUT),
     refuses("prio", &[], "I/O priorities are not set", "start flashwright under ionice(1)"),
     refuses("prioclass", &[], "I/O priorities are not set", "start flashwright under ionice(1)"),

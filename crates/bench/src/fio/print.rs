@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use measure::Workload;
-use measure::workload::{RandomDistribution, RateProcess, Rw, Verify};
+use measure::workload::{CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Verify};
 
 use super::draft::Draft;
 
@@ -11,8 +11,8 @@ use super::draft::Draft;
 /// `numjobs`, `direct` and `ioengine` always stand there, since programs that read fio-json look for
 /// them; others where they differ from fio's default.
 ///
-/// Three settings have no word in fio and are left out: an engine left open (`auto`), regions divided
-/// among jobs, and the latency clock.
+/// Some settings have no word in fio and are left out: an engine left open (`auto`), regions divided
+/// among jobs, the latency clock, and pages other than reserved huge ones.
 #[must_use]
 pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     let mut out = Options(Vec::new());
@@ -66,6 +66,14 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     out.unless(!w.sqthread_poll, "sqthread_poll", || 1);
     out.unless(w.fdatasync == 0, "fdatasync", || w.fdatasync);
     out.unless(!w.end_fsync, "end_fsync", || 1);
+    if let Some(cpus) = &w.cpus_allowed {
+        out.add("cpus_allowed", cpus);
+    }
+    out.unless(w.cpus_allowed_policy == CpusAllowedPolicy::Shared, "cpus_allowed_policy", || "split");
+    if let Some(nodes) = &w.numa_cpu_nodes {
+        out.add("numa_cpu_nodes", nodes);
+    }
+    out.unless(w.pages != Pages::Huge, "iomem", || "mmaphuge");
     out.0
 }
 

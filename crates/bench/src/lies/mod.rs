@@ -17,6 +17,9 @@
 //! The families: [`cache`] (did the drive do the work), [`device`] (which drive, in what state),
 //! [`machine`] (was the generator the limit), [`workload`] (does the request make sense).
 
+use std::sync::Arc;
+
+use measure::precondition::Preconditioned;
 use measure::record::{DirectionCounts, DriveCounts, RunRecord};
 use measure::{Warning, WarningCode};
 use storage::device::DeviceKind;
@@ -53,6 +56,8 @@ pub struct Known {
     pub sampled: Option<blocks::Sampled>,
     /// Bytes known to have been written to the target before the run, by this program.
     pub written_before_bytes: u64,
+    /// What was done to the target beforehand.
+    pub precondition: Option<Arc<Preconditioned>>,
     /// Blocks that verification had to read back.
     pub verify_expected_blocks: Option<u64>,
     /// What other jobs that ran at the same time moved on the same drives: ours as well, but not

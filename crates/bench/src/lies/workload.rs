@@ -22,7 +22,7 @@ const SHORTEST_STEADY_NS: u64 = 1_000_000_000;
 const QUEUES_PER_FIFTH: u64 = 20;
 
 /// `W-SAME-OFFSETS`, `W-CLOSED-LOOP`, `W-RATE-MISSED`, `W-ENGINE-FALLBACK`, `W-UNSTEADY`,
-/// `W-SHORT-RUN`, `W-FEW-BLOCKS`, `W-VERIFY-PARTIAL`.
+/// `W-SHORT-RUN`, `W-NOT-STEADY`, `W-FEW-BLOCKS`, `W-VERIFY-PARTIAL`.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
     [
@@ -32,6 +32,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
         engine_fallback(evidence),
         unsteady(evidence),
         short_run(evidence),
+        not_steady(evidence),
         few_blocks(evidence),
         verify_partial(evidence),
     ]
@@ -155,6 +156,19 @@ fn short_run(evidence: &Evidence<'_>) -> Option<Warning> {
         return None;
     };
     Some(Warning::new(WarningCode::ShortRun, message))
+}
+
+/// The rounds before the run ended without SNIA's rule being obeyed.
+fn not_steady(evidence: &Evidence<'_>) -> Option<Warning> {
+    let done = evidence.record.precondition.as_ref().filter(|done| done.is_unsteady())?;
+    let rounds = done.rounds.as_ref()?;
+    let message = format!(
+        "{} rounds of {}: {}",
+        rounds.iops.len(),
+        units::nanoseconds(rounds.round_ns as f64),
+        rounds.steadiness.explain(),
+    );
+    Some(Warning::new(WarningCode::NotSteady, message))
 }
 
 /// Sequential requests do not meet unless the region is smaller than the queue.

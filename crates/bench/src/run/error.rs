@@ -47,6 +47,36 @@ pub enum BenchError {
         /// The number of jobs.
         numjobs: u32,
     },
+    /// CPUs that cannot be had.
+    #[error("{option}={value}: this process may run on CPU {allowed} only")]
+    Cpus {
+        /// The option at fault.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// The CPUs that the process may use.
+        allowed: String,
+    },
+    /// NUMA nodes that are not there.
+    #[error(
+        "numa_cpu_nodes={value}: {}",
+        if nodes.is_empty() { "this kernel names no NUMA nodes".to_owned() } else { format!("this machine has node {nodes} only") }
+    )]
+    Nodes {
+        /// The nodes asked for.
+        value: String,
+        /// Those that there are.
+        nodes: String,
+    },
+    /// A thread could not be bound to its CPUs.
+    #[error("bind thread {thread} to its CPUs")]
+    Bind {
+        /// Which one, from 0.
+        thread: u32,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The engine could not be set up or driven.
     #[error("the I/O engine failed")]
     Engine(#[from] EngineError),
@@ -93,6 +123,8 @@ impl BenchError {
                 | Self::Misaligned { .. }
                 | Self::ReadOnly { .. }
                 | Self::VerifyOverlap { .. }
+                | Self::Cpus { .. }
+                | Self::Nodes { .. }
         )
     }
 
@@ -106,21 +138,36 @@ impl BenchError {
             }
             Self::Misaligned { block, .. } => Some(format!("use a multiple of {block}, or --direct=0")),
             Self::VerifyOverlap { .. } => Some("leave offset_increment out".into()),
+            Self::Cpus { allowed, .. } => Some(format!(
+                "name some of {allowed}; taskset(1), a cgroup or the machine's size set this limit"
+            )),
+            Self::Nodes { .. } => Some("leave it out, or name CPUs with --cpus_allowed".into()),
             Self::Engine(error) => engine_hint(error),
             Self::Request(failure) => request_hint(failure),
-            Self::ReadOnly { .. } | Self::Verify { .. } | Self::Flush { .. } | Self::Thread { .. } => None,
+            Self::ReadOnly { .. }
+            | Self::Verify { .. }
+            | Self::Flush { .. }
+            | Self::Thread { .. }
+            | Self::Bind { .. } => None,
         }
     }
 }
 
 fn engine_hint(error: &EngineError) -> Option<String> {
+    if error.operation == "map buffers" && error.source.kind() == std::io::ErrorKind::Unsupported {
+        return Some(
+            "write madvise to /sys/kernel/mm/transparent_hugepage/enabled, or drop --pages=thp".into(),
+        );
+    }
     match (error.engine, error.source.kind()) {
         ("io_uring", std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported) => Some(
             "io_uring is switched off here (kernel.io_uring_disabled, or a seccomp filter); try --ioengine=auto"
                 .into(),
         ),
         ("libaio", std::io::ErrorKind::WouldBlock) => Some("raise fs.aio-max-nr, or lower --iodepth".into()),
-        (_, std::io::ErrorKind::OutOfMemory) => Some("lower --iodepth, --bs or --numjobs".into()),
+        (_, std::io::ErrorKind::OutOfMemory) => {
+            Some("lower --iodepth, --bs or --numjobs; --pages=huge takes pages reserved in vm.nr_hugepages".into())
+        }
         _ => None,
     }
 }

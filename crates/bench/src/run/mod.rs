@@ -8,6 +8,7 @@
 mod control;
 mod coordinator;
 mod error;
+mod placement;
 mod record;
 mod region;
 mod requests;
@@ -30,6 +31,7 @@ use crate::lies::Known;
 use crate::observe::{Observed, Observer};
 use control::{Control, Phase};
 use coordinator::Coordinator;
+use placement::Placement;
 use record::{Common, records};
 pub(crate) use share::part_of;
 use share::{Share, shares};
@@ -96,11 +98,15 @@ pub struct Outcome {
 /// [`BenchError`] where a workload does not fit its device, and for the first request that fails.
 pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError> {
     let shares = jobs.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+    let allowed = usage::allowed_cpus();
+    let place =
+        |job: &Job| Placement::new(&job.workload, &job.observer.subject().stack.node_of_cpu, &allowed);
+    let places = jobs.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
     let controls: Vec<Control> = shares.iter().map(|s| Control::new(s.len() as u32)).collect();
     let prepared: Vec<_> = jobs.iter().map(|job| job.observer.prepare()).collect();
     std::thread::scope(|scope| {
-        let threads = start(scope, &shares, &controls, started_unix_ns)?;
+        let threads = start(scope, &shares, &places, &controls, started_unix_ns)?;
         let coordinator = Coordinator { controls: &controls, options };
         coordinator.wait_until_filled();
         let before = usage::process();
@@ -128,16 +134,18 @@ type Running<'scope> = ScopedJoinHandle<'scope, Option<Report>>;
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     shares: &[Vec<Share>],
+    places: &[Placement],
     controls: &'scope [Control],
     started_unix_ns: u64,
 ) -> Result<Vec<Running<'scope>>, BenchError> {
     let mut threads = Vec::new();
-    for (shares, control) in shares.iter().zip(controls) {
+    for ((shares, place), control) in shares.iter().zip(places).zip(controls) {
         for Share { device, workload, region } in shares {
             let task = Task {
                 device: Arc::clone(device),
                 workload: workload.clone(),
                 region: *region,
+                cpus: place.of(region.job),
                 // Later runs have higher generations; passes within a run count on from here.
                 generation: started_unix_ns >> 8,
             };

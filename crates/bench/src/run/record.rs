@@ -68,6 +68,7 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         target: subject.facts.clone(),
         layout: layout(job, observed),
         pass,
+        precondition: job.known.precondition.as_deref().cloned(),
         host: job.observer.host().clone(),
         engine: engine_facts(job, reports),
         started_unix_ns,
@@ -84,7 +85,7 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         read,
         write,
         trim,
-        jobs: summaries().map(|s| job_counts(s, clock)).collect(),
+        jobs: reports.iter().map(|r| job_counts(r, clock)).collect(),
         samples: merge_samples(&samples, interval_ns),
         drives: observed.drives.clone(),
         cpus: observed.cpus.clone(),
@@ -148,14 +149,15 @@ fn total<'a>(parts: impl Iterator<Item = &'a Directions>) -> [DirectionCounts; 3
     sums
 }
 
-fn job_counts(summary: &Summary, clock: Clock) -> JobCounts {
+fn job_counts(report: &Report, clock: Clock) -> JobCounts {
+    let summary = &report.summary;
     JobCounts {
         bytes: summary.measured.iter().map(|c| c.bytes).sum(),
         ios: summary.measured.iter().map(|c| c.ios).sum(),
         interval_ns: clock.nanoseconds(summary.ended.saturating_sub(summary.began)),
         user_ns: summary.usage.user_ns,
         system_ns: summary.usage.system_ns,
-        cpu: None,
+        cpu: report.cpu,
         seen_on: summary.seen_on.clone(),
     }
 }

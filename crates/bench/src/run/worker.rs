@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::pattern::{Blocks, Cover, Rng, Sequential, Uniform};
-use measure::workload::{LatencyClock, RandomDistribution, RateProcess, Workload};
+use measure::workload::{LatencyClock, Pages, RandomDistribution, RateProcess, Workload};
 use storage::clock::Clock;
 use storage::device::Device;
 use storage::engine::{self, AnyEngine, Engine, EngineConfig, Fallback, Op};
+use storage::pages::PageChoice;
 use storage::usage;
 
 use super::BenchError;
@@ -61,6 +62,8 @@ pub(super) struct Task {
     pub device: Arc<dyn Device>,
     pub workload: Workload,
     pub region: Region,
+    /// The CPUs to run on; none: wherever the process may.
+    pub cpus: Option<Vec<u32>>,
     pub generation: u64,
 }
 
@@ -71,6 +74,8 @@ pub(super) struct Report {
     pub engine: &'static str,
     pub features: Vec<String>,
     pub fallback: Fallback,
+    /// The one CPU that the thread was bound to, if it was.
+    pub cpu: Option<u32>,
     pub verified_blocks: u64,
     /// Blocks that verification had to read back; none where it was no part of the run.
     pub verify_expected: Option<u64>,
@@ -84,7 +89,16 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
         slot_bytes: workload.max_bs() as usize,
         hipri: workload.hipri,
         sqthread_poll: workload.sqthread_poll,
+        pages: match workload.pages {
+            Pages::Auto => PageChoice::Auto,
+            Pages::Base => PageChoice::Base,
+            Pages::Thp => PageChoice::Transparent,
+            Pages::Huge => PageChoice::Reserved,
+        },
     };
+    if let Some(cpus) = &task.cpus {
+        usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
+    }
     let (engine, fallback) = engine::open(choice(workload), &task.device, &config)?;
     let mut report = match engine {
         AnyEngine::IoUring(engine) => run(engine, task, control),
@@ -93,6 +107,10 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
         AnyEngine::Memory(engine) => run(engine, task, control),
     }?;
     report.fallback = fallback;
+    report.cpu = match task.cpus.as_deref() {
+        Some([only]) => Some(*only),
+        _ => None,
+    };
     Ok(report)
 }
 
@@ -469,6 +487,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             features: self.engine.features(),
             summary: self.tally.close(self.clock.now()),
             fallback: None,
+            cpu: None,
             verified_blocks,
             verify_expected,
         }

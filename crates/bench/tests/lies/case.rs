@@ -185,6 +185,7 @@ pub fn healthy() -> Case {
         target: target(),
         layout: settings().layout(&["nvme0n1p2".into(), "nvme0n1".into()]),
         pass: 1,
+        precondition: None,
         host: host(),
         engine: EngineFacts {
             used: "io_uring".into(),

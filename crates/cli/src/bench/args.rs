@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use measure::Workload;
-use measure::workload::{IoEngine, LatencyClock, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
+use measure::workload::{
+    CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw,
+    SizeShare, Verify,
+};
 
 use crate::values;
 
@@ -191,6 +194,15 @@ workload_flags! {
     sqthread_poll: bool, values::switch, [long = "sqthread_poll", alias = "sqthread-poll", value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.sqthread_poll = v;
     /// When the clock is read: once a batch, or for each request
     latency_clock: LatencyClock, values::latency_clock, [long = "latency_clock", alias = "latency-clock", value_name = "batch|each"], "Engine", |w, v| w.latency_clock = v;
+    /// The pages that buffers lie in: auto, base, thp (transparent huge) or huge (reserved)
+    pages: Pages, values::pages, [long, value_name = "WORD"], "Engine", |w, v| w.pages = v;
+
+    /// CPUs that the jobs may run on: 0-3,8
+    cpus_allowed: NumberList, values::number_list, [long = "cpus_allowed", alias = "cpus-allowed", value_name = "LIST"], "CPUs", |w, v| w.cpus_allowed = Some(v);
+    /// How these are given to the jobs: shared, or split to bind each job to one of them
+    cpus_allowed_policy: CpusAllowedPolicy, values::cpus_allowed_policy, [long = "cpus_allowed_policy", alias = "cpus-allowed-policy", value_name = "WORD"], "CPUs", |w, v| w.cpus_allowed_policy = v;
+    /// NUMA nodes whose CPUs the jobs may run on; buffers lie there as well
+    numa_cpu_nodes: NumberList, values::number_list, [long = "numa_cpu_nodes", alias = "numa-cpu-nodes", value_name = "LIST"], "CPUs", |w, v| w.numa_cpu_nodes = Some(v);
 }
 
 /// A list of shares as one value; a bare `Vec` would be a flag that may be repeated.

@@ -22,6 +22,7 @@
 //! | is this one better than that one? | [`mod@compare`] |
 //! | what does each dimension of a sweep do, and which depend on each other? | [`mod@effects`] |
 //! | had the drive settled? | [`mod@steady`] |
+//! | where did a drive's write rate fall for good? | [`mod@knee`] |
 //! | did the machine change while it was measured? | [`mod@drift`] |
 
 use schemars::JsonSchema;
@@ -35,6 +36,7 @@ pub mod drift;
 pub mod effects;
 pub mod fit;
 pub mod intervals;
+pub mod knee;
 mod rng;
 mod special;
 pub mod steady;
@@ -45,6 +47,7 @@ pub use describe::{Description, describe};
 pub use drift::{Drift, DriftRules, drift};
 pub use effects::{EffectRules, Effects, Observation, effects};
 pub use intervals::mean_estimate;
+pub use knee::{Curve, Knee, curve};
 pub use steady::{Steadiness, steady, within_run};
 
 /// How sure an interval is meant to be where nobody says otherwise.

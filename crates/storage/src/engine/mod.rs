@@ -39,6 +39,7 @@ pub use psync::Psync;
 pub use uring::IoUring;
 
 use crate::device::Device;
+use crate::pages::PageChoice;
 
 /// Longer time-outs are cut to this, 136 years: the kernel adds them to the clock, and 64 bits of
 /// nanoseconds hold 292.
@@ -83,6 +84,15 @@ pub struct EngineConfig {
     pub hipri: bool,
     /// Let a kernel thread submit (io_uring only; the other engines take no notice of it).
     pub sqthread_poll: bool,
+    /// The pages that buffers lie in.
+    pub pages: PageChoice,
+}
+
+impl Default for EngineConfig {
+    /// One request of 4 KiB at a time.
+    fn default() -> Self {
+        Self { depth: 1, slot_bytes: 4096, hipri: false, sqthread_poll: false, pages: PageChoice::Auto }
+    }
 }
 
 /// A request that failed: what was asked for, where, and why.

@@ -8,7 +8,7 @@ use super::parts::{Part, PartOutcome, Parts};
 use super::{EngineConfig, EngineError, Op, RequestError, RequestFailure};
 use crate::arena::Arena;
 use crate::device::Device;
-use crate::pages::PageKind;
+use crate::pages::{PageChoice, PageKind};
 
 /// How often one request that met EINTR or EAGAIN is made again before it counts as failed.
 pub(super) const MAX_RETRIES: u16 = 1000;
@@ -98,6 +98,7 @@ pub(super) struct Slots {
     arena: Option<Arena>,
     slots: Box<[Slot]>,
     in_flight: u32,
+    pages: PageChoice,
     /// Some where the device is made of others.
     parts: Option<Box<Parts>>,
     pub device: Arc<dyn Device>,
@@ -112,8 +113,9 @@ impl Slots {
         check(engine, config)?;
         let geometry = device.geometry();
         let alignment = geometry.memory_alignment.max(geometry.logical_block).max(512) as usize;
-        let arena = Arena::new(config.depth, config.slot_bytes, alignment.next_power_of_two())
-            .map_err(|source| EngineError { engine, operation: MAP_BUFFERS, source })?;
+        let arena =
+            Arena::of_pages(config.pages, config.depth, config.slot_bytes, alignment.next_power_of_two())
+                .map_err(|source| EngineError { engine, operation: MAP_BUFFERS, source })?;
         let idle = Slot { offset: 0, length: 0, retries: 0, op: Op::Read, in_flight: false };
         let slots = vec![idle; config.depth as usize].into_boxed_slice();
         let parts = match device.spread() {
@@ -123,7 +125,7 @@ impl Slots {
             )),
             None => None,
         };
-        Ok(Self { arena: Some(arena), slots, in_flight: 0, parts, device })
+        Ok(Self { arena: Some(arena), slots, in_flight: 0, pages: config.pages, parts, device })
     }
 
     /// The devices that requests go to: the device itself, or those that it is made of.
@@ -199,7 +201,7 @@ impl Slots {
             PageKind::Reserved => Some("reserved huge pages".into()),
             PageKind::Transparent => Some("transparent huge pages".into()),
             PageKind::Mixed => Some("transparent huge pages in part".into()),
-            PageKind::Base => None,
+            PageKind::Base => (self.pages == PageChoice::Base).then(|| "base pages".into()),
         }
     }
 

@@ -16,7 +16,7 @@ pub const MIB: u64 = 1 << 20;
 pub const LONG: Duration = Duration::from_secs(60);
 
 pub fn config(depth: u32) -> EngineConfig {
-    EngineConfig { depth, slot_bytes: 2 * BLOCK as usize, hipri: false, sqthread_poll: false }
+    EngineConfig { depth, slot_bytes: 2 * BLOCK as usize, ..EngineConfig::default() }
 }
 
 pub fn options(direct: bool) -> OpenOptions {

@@ -4,7 +4,7 @@
 //! canonical text: what a user would type after `--option=`. The same text is stored with the point,
 //! matched by `[[exclude]]` and `[[only]]`, and shown in tables.
 
-use measure::workload::{IoEngine, RandomDistribution, Rw};
+use measure::workload::{IoEngine, NumberList, Pages, RandomDistribution, Rw};
 use measure::{TestType, Workload};
 
 use super::SpaceError;
@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Distribution,
     /// `4k/60:64k/40`.
     Split,
+    /// `0-3,8`, of CPUs or NUMA nodes.
+    Numbers,
 }
 
 const RW: &[&str] = &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"];
@@ -70,6 +72,10 @@ pub(super) const OPTIONS: &[(&str, Kind)] = &[
     ("fdatasync", Kind::Count),
     ("end_fsync", Kind::Switch),
     ("latency_clock", Kind::Word(&["batch", "each"])),
+    ("cpus_allowed", Kind::Numbers),
+    ("cpus_allowed_policy", Kind::Word(&["shared", "split"])),
+    ("numa_cpu_nodes", Kind::Numbers),
+    ("pages", Kind::Word(&["auto", "base", "thp", "huge"])),
 ];
 
 /// The names of all options.
@@ -159,6 +165,7 @@ pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> R
         Kind::Word(words) => word(source, name, node, words)?,
         Kind::Distribution => distribution(source, name, node)?,
         Kind::Split => split(source, name, node)?,
+        Kind::Numbers => numbers(source, name, node)?,
     };
     let setting = Setting { text, line: Some(node.line), value };
     // The workload's own reader has the last word on ranges (a u8, a u32).
@@ -277,6 +284,7 @@ fn word(source: Source<'_>, name: &str, node: &Node, words: &'static [&'static s
     let canonical = match name {
         "rw" => Rw::from_word(typed).map(Rw::word),
         "ioengine" => IoEngine::from_word(typed).map(IoEngine::word),
+        "pages" => Pages::from_word(typed).map(Pages::word),
         _ => words.iter().copied().find(|known| *known == typed),
     };
     match canonical {
@@ -348,6 +356,19 @@ fn split(source: Source<'_>, name: &str, node: &Node) -> Read {
     Ok(field(words.join(":"), shares))
 }
 
+fn numbers(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let hint = "a number, or a list in quotes: \"0-3,8\"";
+    let list = match &node.value {
+        Value::Integer(n) => u32::try_from(*n).ok().and_then(|n| NumberList::new([n])),
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    };
+    match list {
+        Some(list) => Ok(field(list.to_string(), list.to_string())),
+        None => Err(source.bad_value(name, node, "is no list of numbers", hint)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,6 +404,9 @@ mod tests {
             ("bssplit = '4096/60:64k/40'", "4k/60:64k/40"),
             ("test_type = 9", "9"),
             ("iodepth = 1_000", "1000"),
+            ("cpus_allowed = '3,0-1,2'", "0-3"),
+            ("cpus_allowed = 2", "2"),
+            ("pages = '4k'", "base"),
         ] {
             assert_eq!(read_one(line).unwrap(), text, "{line}");
         }
@@ -402,6 +426,9 @@ mod tests {
             "iodepth = 99999999999",
             "bs = 1979-05-27",
             "target = ''",
+            "cpus_allowed = 'all'",
+            "numa_cpu_nodes = -1",
+            "pages = 'mmaphuge'",
         ] {
             assert!(read_one(line).is_err(), "{line} must be refused");
         }

@@ -1,6 +1,8 @@
 //! Options that are a word, a path or a text.
 
-use measure::workload::{IoEngine, RandomDistribution, RateProcess, Rw, Verify};
+use measure::workload::{
+    CpusAllowedPolicy, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify,
+};
 
 use super::super::error::Problem;
 use super::super::values;
@@ -105,6 +107,40 @@ pub fn rate_process(draft: &mut Draft, value: Option<&str>) -> Result<(), Proble
         "poisson" => RateProcess::Poisson,
         _ => {
             return Err(Problem::new("it is not a process", "write linear or poisson"));
+        }
+    };
+    Ok(())
+}
+
+pub fn cpus_allowed(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.cpus_allowed = Some(numbers(value, "write for instance 0-3,8")?);
+    Ok(())
+}
+
+pub fn numa_cpu_nodes(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.numa_cpu_nodes = Some(numbers(value, "write for instance 0 or 0,1")?);
+    Ok(())
+}
+
+fn numbers(value: Option<&str>, hint: &str) -> Result<NumberList, Problem> {
+    values::required(value)?.parse::<NumberList>().map_err(|error| Problem::new(error.to_string(), hint))
+}
+
+pub fn cpus_allowed_policy(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.cpus_allowed_policy = CpusAllowedPolicy::from_word(values::required(value)?)
+        .ok_or_else(|| Problem::new("it is not a policy", "write shared or split"))?;
+    Ok(())
+}
+
+pub fn iomem(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.pages = match values::required(value)? {
+        "malloc" | "mmap" | "shm" => Pages::Auto,
+        "mmaphuge" | "shmhuge" => Pages::Huge,
+        _ => {
+            return Err(Problem::new(
+                "buffers come from one aligned arena of this process",
+                "write malloc, or mmaphuge for reserved huge pages",
+            ));
         }
     };
     Ok(())

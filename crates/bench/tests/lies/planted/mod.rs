@@ -42,6 +42,7 @@ const PLANTED: &[(WarningCode, Plant, &[WarningCode])] = &[
     (Unsteady, workload::falling, &[]),
     (ShortRun, workload::short, &[]),
     (Unpreconditioned, device::fresh, &[]),
+    (NotSteady, workload::never_settled, &[]),
     (FewBlocks, workload::few_blocks, &[SmallSet]),
     (VerifyPartial, workload::half_verified, &[]),
 ];

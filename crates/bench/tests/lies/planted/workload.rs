@@ -105,6 +105,36 @@ fn a_few_milliseconds_are_short_however_many_requests_they_hold() {
     assert!(case.message(ShortRun).contains("an interval of 20.0 ms (limit 50.0 ms)"));
 }
 
+pub(super) fn never_settled() -> Case {
+    let iops: Vec<f64> = (0..25).map(|round| 90_000.0 - 2_000.0 * f64::from(round)).collect();
+    let mut case = healthy();
+    case.record.precondition = Some(Preconditioned {
+        asked: Precondition::Steady,
+        offset: 0,
+        region_bytes: 16 * GIB,
+        purge: None,
+        fill: None,
+        rounds: Some(Rounds {
+            round_ns: 60 * SECOND,
+            most: 25,
+            written_bytes: 0,
+            steadiness: measure::stats::steady(&iops),
+            iops,
+        }),
+    });
+    case
+}
+
+#[test]
+fn rounds_are_told_with_their_number_and_settled_ones_not_at_all() {
+    let message = never_settled().message(NotSteady);
+    assert!(message.contains("25 rounds of 60.0 s") && message.contains("limit 10 %"), "{message}");
+    let mut settled = never_settled();
+    let rounds = settled.record.precondition.as_mut().and_then(|done| done.rounds.as_mut()).expect("rounds");
+    rounds.steadiness = measure::stats::steady(&[100.0; 5]);
+    assert_eq!(settled.codes(), []);
+}
+
 pub(super) fn few_blocks() -> Case {
     let mut case = healthy();
     case.workload().iodepth = 512;
