@@ -4,6 +4,7 @@
 //! - [`payload`] makes what is written and knows it again.
 //! - [`observe`] looks at the machine from beside.
 //! - [`target`] opens devices as workloads need them; [`scratch`] lays data to read.
+//! - [`precondition`] brings a target into a known state; [`saturation`] watches it lose its freshness.
 //! - [`lies`] compares what was asked with what was seen, and warns.
 //! - [`fio`] reads fio's job files and writes fio's JSON.
 #![forbid(unsafe_code)]
@@ -12,7 +13,9 @@ pub mod fio;
 pub mod lies;
 pub mod observe;
 pub mod payload;
+pub mod precondition;
 pub mod run;
+pub mod saturation;
 pub mod scratch;
 pub mod target;
 

@@ -5,6 +5,7 @@
 //! deduplicate. So every block is written, with contents that nothing else has, and flushed before the
 //! first run.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use crate::payload::Payload;
 use crate::run::BenchError;
 
 /// Bytes a request when laying; large enough for any drive's full bandwidth.
-const REQUEST: u32 = 1 << 20;
+pub(crate) const REQUEST: u32 = 1 << 20;
 const DEPTH: u32 = 8;
 /// What is written to learn how fast the target takes data.
 const TRIAL: u64 = 64 << 20;
@@ -189,33 +190,47 @@ pub fn lay(
     stop: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), BenchError> {
+    fill(device, 0..bytes, stop, progress)
+}
+
+/// The same for any part of a device; of a direct one, a part in whole blocks.
+///
+/// # Errors
+/// [`BenchError`] for the first request that fails.
+pub fn fill(
+    device: &Arc<dyn Device>,
+    region: Range<u64>,
+    stop: &AtomicBool,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), BenchError> {
     let config = EngineConfig { depth: DEPTH, slot_bytes: REQUEST as usize, ..EngineConfig::default() };
     let (engine, _) = engine::open(EngineChoice::Auto, device, &config)?;
     match engine {
-        AnyEngine::IoUring(engine) => write_all(engine, bytes, stop, progress),
-        AnyEngine::Libaio(engine) => write_all(engine, bytes, stop, progress),
-        AnyEngine::Psync(engine) => write_all(engine, bytes, stop, progress),
-        AnyEngine::Memory(engine) => write_all(engine, bytes, stop, progress),
+        AnyEngine::IoUring(engine) => write_all(engine, region, stop, progress),
+        AnyEngine::Libaio(engine) => write_all(engine, region, stop, progress),
+        AnyEngine::Psync(engine) => write_all(engine, region, stop, progress),
+        AnyEngine::Memory(engine) => write_all(engine, region, stop, progress),
     }?;
     device.sync_data().map_err(|source| BenchError::Flush { device: device.spec().to_owned(), source })
 }
 
 fn write_all<E: Engine>(
     mut engine: E,
-    bytes: u64,
+    region: Range<u64>,
     stop: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), BenchError> {
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     let mut payload = Payload::new(seed, 0);
     let mut idle: Vec<u32> = (0..engine.depth()).collect();
+    let bytes = region.end.saturating_sub(region.start);
     let (mut next, mut done) = (0, 0);
     while next < bytes || engine.in_flight() > 0 {
         while next < bytes && !stop.load(Ordering::Relaxed) {
             let Some(slot) = idle.pop() else { break };
             let length = u64::from(REQUEST).min(bytes - next) as u32;
             payload.fill(&mut engine.buffer_mut(slot)[..length as usize]);
-            engine.prepare(slot, Op::Write, next, length);
+            engine.prepare(slot, Op::Write, region.start + next, length);
             next += u64::from(length);
         }
         if engine.in_flight() == 0 {

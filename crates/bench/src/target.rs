@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use measure::precondition::Preconditioned;
 use measure::record::{RunRecord, TargetFacts};
 use measure::{Target, TargetError, Workload};
 use storage::device::{
@@ -24,6 +25,7 @@ use volume::VolumeError;
 
 use crate::lies::{Known, blocks};
 use crate::observe::{Observer, Subject};
+use crate::precondition::PreconditionError;
 use crate::run::{BenchError, Job, Outcome, RunOptions, part_of, run};
 
 /// What the user allows.
@@ -63,6 +65,9 @@ pub enum Problem {
     /// The run failed.
     #[error(transparent)]
     Run(#[from] BenchError),
+    /// It could not be prepared.
+    #[error(transparent)]
+    Precondition(#[from] PreconditionError),
     /// The device could not be looked at.
     #[error("look at {device}: {operation}")]
     Look {
@@ -105,7 +110,8 @@ impl Problem {
             Self::Open(error) => error.class().into(),
             Self::Volume(error) => error.class().into(),
             Self::Run(error) if error.is_about_the_request() => ProblemClass::Invalid,
-            Self::Run(_) | Self::Look { .. } => ProblemClass::Failed,
+            Self::Precondition(error) if error.is_about_the_request() => ProblemClass::Invalid,
+            Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ProblemClass::Failed,
         }
     }
 
@@ -117,8 +123,15 @@ impl Problem {
             Self::Open(error) => error.hint(),
             Self::Volume(error) => error.hint(),
             Self::Run(error) => error.hint(),
+            Self::Precondition(error) => error.hint(),
             Self::Look { .. } => None,
         }
+    }
+
+    /// Whether it is no problem, but somebody's wish to stop.
+    #[must_use]
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Self::Precondition(PreconditionError::Interrupted))
     }
 }
 
@@ -130,9 +143,9 @@ struct Way {
 }
 
 #[derive(Debug, Clone)]
-struct Opened {
-    device: Arc<dyn Device>,
-    observer: Observer,
+pub(crate) struct Opened {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) observer: Observer,
 }
 
 #[derive(Debug)]
@@ -151,7 +164,10 @@ pub struct BenchTarget {
     open: HashMap<Way, Opened>,
     /// What blocks drawn from a region of a device looked like, until something was written.
     sampled: HashMap<(usize, u64, u64), blocks::Sampled>,
-    written_bytes: u64,
+    /// What this program is known to have written, and a purge has not undone.
+    pub(crate) written_bytes: u64,
+    /// What was done beforehand, for the records of the runs that follow.
+    pub(crate) precondition: Option<Arc<Preconditioned>>,
 }
 
 impl BenchTarget {
@@ -172,7 +188,16 @@ impl BenchTarget {
 
     fn over(source: Source, spec: String, options: TargetOptions) -> Self {
         let facts = TargetFacts { spec: spec.clone(), ..TargetFacts::default() };
-        Self { source, spec, options, facts, open: HashMap::new(), sampled: HashMap::new(), written_bytes: 0 }
+        Self {
+            source,
+            spec,
+            options,
+            facts,
+            open: HashMap::new(),
+            sampled: HashMap::new(),
+            written_bytes: 0,
+            precondition: None,
+        }
     }
 
     /// The device, opened as `workload` needs it, with all that a run needs to know.
@@ -183,7 +208,11 @@ impl BenchTarget {
         workload.validate().map_err(BenchError::from)?;
         let way = Way { direct: workload.direct, writes: workload.rw.modifies() };
         let Opened { device, observer } = self.opened(way)?;
-        let mut known = Known { written_before_bytes: self.written_bytes, ..Known::default() };
+        let mut known = Known {
+            written_before_bytes: self.written_bytes,
+            precondition: self.precondition.clone(),
+            ..Known::default()
+        };
         if workload.rw.reads() {
             self.look(&*device, workload, &mut known)?;
         }
@@ -208,6 +237,36 @@ impl BenchTarget {
         }
         if let Ok(outcome) = result {
             self.written_bytes += outcome.records.iter().map(|r| r.total.write_bytes).sum::<u64>();
+        }
+    }
+
+    /// The device, open for writing as `workload` would write it.
+    pub(crate) fn opened_for_writing(&mut self, workload: &Workload) -> Result<Opened, Problem> {
+        workload.validate().map_err(BenchError::from)?;
+        self.opened(Way { direct: workload.direct, writes: true })
+    }
+
+    /// Bytes of the part that a writing workload works on.
+    ///
+    /// # Errors
+    /// [`Problem`] where the device cannot be opened for it.
+    pub fn region_bytes(&mut self, workload: &Workload) -> Result<u64, Problem> {
+        let opened = self.opened_for_writing(workload)?;
+        let region = self.region(&*opened.device, workload);
+        Ok(region.end - region.start)
+    }
+
+    /// What was known about the contents is so no more.
+    pub(crate) fn contents_changed(&mut self) {
+        self.sampled.clear();
+    }
+
+    /// The part of the device that a workload works on, all its jobs together; separate devices are taken whole,
+    /// for their parts do not follow each other.
+    pub(crate) fn region(&self, device: &dyn Device, workload: &Workload) -> Range<u64> {
+        match device.kind() {
+            DeviceKind::Separate => 0..device.size(),
+            _ => region(device, workload),
         }
     }
 
@@ -339,6 +398,9 @@ impl Target for BenchTarget {
 }
 
 fn target_error(problem: Problem) -> TargetError {
+    if problem.is_interruption() {
+        return TargetError::Interrupted;
+    }
     match problem.class() {
         ProblemClass::Invalid => TargetError::Invalid(Box::new(problem)),
         ProblemClass::Refused => TargetError::Refused(Box::new(problem)),

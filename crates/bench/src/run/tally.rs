@@ -28,6 +28,12 @@ struct Steps {
     origin: u64,
     next: u64,
     at_last: [u64; 3],
+    /// Steps that make a sample: one, and twice as many each time that the samples become too many. The
+    /// steps themselves stay as they are, because the live view lives on them.
+    per_sample: u32,
+    /// Steps that are in the sample being made.
+    in_open: u32,
+    open: Sample,
     samples: Vec<Sample>,
 }
 
@@ -86,9 +92,10 @@ pub(super) struct Summary {
 const MAX_SAMPLES: u64 = 1000;
 
 impl Tally {
-    /// For a run of about `expected_ns`; a step is at least 10 ms, so that looking costs nothing.
+    /// For a run of about `expected_ns`; a step is at least 10 ms, so that looking costs nothing, and at most
+    /// 100 ms, so that a run of hours is seen to go on, and has its shape if it ends early.
     pub fn new(clock: Clock, expected_ns: u64) -> Self {
-        let step_ns = (expected_ns / MAX_SAMPLES).max(10_000_000);
+        let step_ns = (expected_ns / MAX_SAMPLES).clamp(10_000_000, 100_000_000);
         Self {
             clock,
             current: Directions::default(),
@@ -99,6 +106,9 @@ impl Tally {
                 origin: 0,
                 next: u64::MAX,
                 at_last: [0; 3],
+                per_sample: 1,
+                in_open: 0,
+                open: Sample::default(),
                 samples: Vec::new(),
             },
             started: clock.now(),
@@ -134,6 +144,7 @@ impl Tally {
         self.seen_on.dedup();
         self.ended = Some(now);
         self.step(now);
+        self.close_sample();
         self.steps.next = u64::MAX;
         self.measured = Some(std::mem::take(&mut self.current));
     }
@@ -157,13 +168,32 @@ impl Tally {
             write_bytes: writes - last_writes,
             ios: ios - last_ios,
         };
-        self.steps.at_last = [reads, writes, ios];
-        self.steps.samples.push(sample);
-        self.steps.next = now + self.steps.length;
+        let steps = &mut self.steps;
+        steps.at_last = [reads, writes, ios];
+        steps.open = Sample {
+            end_ns: sample.end_ns,
+            read_bytes: steps.open.read_bytes + sample.read_bytes,
+            write_bytes: steps.open.write_bytes + sample.write_bytes,
+            ios: steps.open.ios + sample.ios,
+        };
+        steps.in_open += 1;
+        steps.next = now + steps.length;
+        if steps.in_open >= steps.per_sample {
+            self.close_sample();
+        }
+        (sample.read_bytes + sample.write_bytes, sample.ios)
+    }
+
+    /// Puts the sample being made to the others, if there is anything in it.
+    fn close_sample(&mut self) {
+        if self.steps.in_open == 0 {
+            return;
+        }
+        self.steps.samples.push(std::mem::take(&mut self.steps.open));
+        self.steps.in_open = 0;
         if self.steps.samples.len() as u64 >= 2 * MAX_SAMPLES {
             self.halve();
         }
-        (sample.read_bytes + sample.write_bytes, sample.ios)
     }
 
     /// Joins neighbouring samples, for runs that last longer than expected.
@@ -175,7 +205,7 @@ impl Tally {
             ios: pair.iter().map(|s| s.ios).sum(),
         });
         self.steps.samples = joined.collect();
-        self.steps.length *= 2;
+        self.steps.per_sample = self.steps.per_sample.saturating_mul(2);
     }
 
     /// Closes the books at `now`. A run too short to have an interval of its own is counted whole.
@@ -302,6 +332,22 @@ mod tests {
         let summary = tally.close(Clock::get().now());
         assert_eq!(summary.measured[0].bytes, 4096);
         assert_eq!(summary.samples.iter().map(|s| s.read_bytes).sum::<u64>(), 4096);
+    }
+
+    #[test]
+    fn a_run_much_longer_than_expected_keeps_its_bytes_in_no_more_than_twice_the_samples() {
+        let mut tally = Tally::new(Clock::get(), 1);
+        tally.begin(0);
+        let (steps, length) = (40 * MAX_SAMPLES, tally.steps.length);
+        for step in 1..=steps {
+            tally.current[1].bytes += 4096;
+            assert_eq!(tally.step(step * length), (4096, 0), "each step is told");
+        }
+        tally.end((steps + 1) * length);
+        let samples = &tally.steps.samples;
+        assert_eq!(samples.iter().map(|s| s.write_bytes).sum::<u64>(), steps * 4096);
+        assert!((MAX_SAMPLES..2 * MAX_SAMPLES).contains(&(samples.len() as u64)), "{}", samples.len());
+        assert!(samples.windows(2).all(|pair| pair[0].end_ns < pair[1].end_ns));
     }
 
     #[test]
