@@ -103,7 +103,9 @@ pub enum PreconditionError {
         device: String,
     },
     /// The rounds are the workload's own writes, and it has none.
-    #[error("precondition=steady repeats the workload until its writes are steady, and rw={rw} writes nothing")]
+    #[error(
+        "precondition=steady repeats the workload until its writes are steady, and rw={rw} writes nothing"
+    )]
     NoWrites {
         /// The workload's direction.
         rw: &'static str,

@@ -117,6 +117,8 @@ pub enum Document {
     Probe,
     /// `bench --json` (flashwright.bench/1)
     Bench,
+    /// `bench --wsat --json` (flashwright.wsat/1)
+    Wsat,
     /// `report --format json`, `sweep --json` and results.json (flashwright.report/1)
     Report,
     /// `sweep plan --json` (flashwright.plan/1)

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::args::{Document, SchemaArgs};
 use crate::bench::figures::BenchReport;
+use crate::bench::wsat::WsatReport;
 use crate::failure::Failure;
 use crate::output;
 use crate::sweep::plan::PlanDocument;
@@ -30,6 +31,7 @@ fn of(document: Document) -> Value {
         Document::Run => schema_for!(measure::RunRecord),
         Document::Probe => schema_for!(storage::survey::Survey),
         Document::Bench => schema_for!(BenchReport),
+        Document::Wsat => schema_for!(WsatReport),
         Document::Report => schema_for!(sweep::report::Report),
         Document::Plan => schema_for!(PlanDocument),
         Document::Status => schema_for!(sweep::status::Status),

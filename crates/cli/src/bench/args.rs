@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use measure::Workload;
+use measure::precondition::Precondition;
 use measure::workload::{
     CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw,
     SizeShare, Verify,
@@ -19,6 +20,8 @@ Examples:
   flashwright bench --rw=randwrite --bs=4k --target /dev/nvme1n1 --destroy /dev/nvme1n1
   flashwright bench --rw=randread --rate_iops=20k --target FILE        open loop: latency under a given load
   flashwright bench job.fio --output-format=fio-json
+  flashwright bench --rw=randwrite --bs=4k --purge --precondition=steady --target /dev/nvme1n1 --destroy /dev/nvme1n1
+  flashwright bench --wsat --purge --target /dev/nvme1n1 --destroy /dev/nvme1n1 --output curve/
 
 A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC
 or separate:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are
@@ -46,6 +49,9 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub workload: WorkloadArgs,
 
+    #[command(flatten)]
+    pub prepare: PrepareArgs,
+
     /// Print one JSON document (flashwright.bench/1)
     #[arg(long, conflicts_with = "output_format", help_heading = "Output")]
     pub json: bool,
@@ -59,12 +65,54 @@ pub struct BenchArgs {
         help_heading = "Output"
     )]
     pub output_format: Option<OutputFormat>,
-    /// Write the result to a file instead of standard output
+    /// Write the result to a file instead of standard output; with --wsat, plot, CSV and JSON to a directory
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Say each second how it goes, on standard error, even if that is no terminal
     #[arg(long, help_heading = "Output")]
     pub live: bool,
+}
+
+/// What happens before the run, or in its place.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PrepareArgs {
+    /// Before measuring: fill writes the region twice; steady then repeats the workload until it is steady
+    #[arg(long, value_parser = values::precondition, value_name = "none|fill|steady", help_heading = "Preconditioning")]
+    pub precondition: Option<Precondition>,
+    /// Discard the region first; a file is punched and written again, which is no purge of the drive
+    #[arg(long, help_heading = "Preconditioning")]
+    pub purge: bool,
+    /// Length of a round in which steadiness is judged [default: 60s]
+    #[arg(long = "round_time", alias = "round-time", value_parser = values::positive_duration, value_name = "TIME", help_heading = "Preconditioning")]
+    pub round_time: Option<Duration>,
+    /// The most rounds of --precondition=steady [default: 25]
+    #[arg(long = "max_rounds", alias = "max-rounds", value_parser = values::whole::<u32>, value_name = "N", help_heading = "Preconditioning")]
+    pub max_rounds: Option<u32>,
+    /// Write-saturation curve: write at random until the drive is steady, and find where its rate falls
+    #[arg(long, help_heading = "Preconditioning")]
+    pub wsat: bool,
+    /// With --wsat: end after so many times the region [default: 4]
+    #[arg(long, value_parser = values::whole::<u32>, value_name = "N", help_heading = "Preconditioning")]
+    pub capacities: Option<u32>,
+    /// With --wsat: 0 goes on to --capacities even if it is steady [default: 1]
+    #[arg(long = "until_steady", alias = "until-steady", value_parser = values::switch, value_name = "0|1", help_heading = "Preconditioning")]
+    pub until_steady: Option<bool>,
+}
+
+impl PrepareArgs {
+    /// The first flag that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("precondition", self.precondition.is_some()),
+            ("purge", self.purge),
+            ("round_time", self.round_time.is_some()),
+            ("max_rounds", self.max_rounds.is_some()),
+            ("wsat", self.wsat),
+            ("capacities", self.capacities.is_some()),
+            ("until_steady", self.until_steady.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
 }
 
 /// The forms of a result.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bench::Progress;
+use bench::{Progress, saturation};
 
 use crate::{output, paint};
 
@@ -27,6 +27,22 @@ fn left(at: Duration, all: Duration) -> String {
 /// Prints it.
 pub fn say(progress: &Progress, runtime: Option<Duration>) {
     output::tell(&format!("{}\n", paint::dim(&line(progress, runtime))));
+}
+
+/// Prints it for a write-saturation curve, with how much is written.
+pub fn say_saturation(seen: &saturation::Seen, longest: Duration) {
+    let share = seen.written_bytes as f64 / seen.until_bytes.max(1) as f64;
+    let written = format!(
+        "{} of {}, {}",
+        units::bytes(seen.written_bytes),
+        units::bytes(seen.until_bytes),
+        units::percent(share)
+    );
+    output::tell(&format!(
+        "{}  {}\n",
+        paint::dim(&line(&seen.progress, Some(longest))),
+        paint::dim(&written)
+    ));
 }
 
 #[cfg(test)]

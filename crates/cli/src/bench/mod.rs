@@ -2,15 +2,20 @@
 //!
 //! 1. [`request`]: from flags, a TOML file or a job file to groups of jobs, each with a target.
 //! 2. [`run`]: files that are to be made are made, then the groups run one after the other.
+//!    Before them the target is brought into the state asked for ([`prepare`]).
 //! 3. [`figures`], [`text`]: what came of it, for programs and for people; fio's forms come from
 //!    [`bench::fio::json`].
+//!
+//! With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
 
 pub mod args;
 pub mod figures;
 mod live;
+mod prepare;
 mod request;
 mod run;
 mod text;
+pub mod wsat;
 
 use bench::fio::json::{GlobalInfo, JobResult, document};
 
@@ -25,6 +30,9 @@ use run::Run;
 
 /// Runs what the flags say.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    if args.prepare.wsat {
+        return wsat::wsat(args);
+    }
     let sink = Sink::of(args.output.as_deref())?;
     let request = Request::read(args)?;
     let stop = signals::stop_flag()?;
@@ -50,7 +58,7 @@ fn rendered(format: OutputFormat, request: &Request, run: &Run<'_>) -> String {
     }
 }
 
-fn json(document: &impl serde::Serialize) -> String {
+pub(crate) fn json(document: &impl serde::Serialize) -> String {
     // Maps have string keys and floats are written as numbers or null, so there is nothing to fail.
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bench::fio::JobFile;
+use bench::{precondition, saturation};
 use measure::Workload;
 
 use super::args::BenchArgs;
+use super::prepare;
 use crate::failure::Failure;
 
 /// How long to measure where nothing says.
@@ -25,6 +27,10 @@ pub struct Request {
     pub destroy: Vec<PathBuf>,
     /// Measure reads of what was never written.
     pub allow_unwritten: bool,
+    /// What is done to the target before the run.
+    pub prepare: Option<precondition::Plan>,
+    /// A write-saturation curve in place of a run.
+    pub saturate: Option<saturation::Plan>,
     /// For fio's JSON: what stood in global sections.
     pub global_options: Vec<(String, String)>,
 }
@@ -58,12 +64,19 @@ pub enum Missing {
 impl Request {
     /// Reads flags and file.
     pub fn read(args: &BenchArgs) -> Result<Self, Failure> {
+        let (prepare, mut saturate) = prepare::plans(&args.prepare)?;
         let (groups, global_options) = match &args.file {
             Some(path) if !is_toml(path) => read_job_file(args, path)?,
             file => (vec![vec![read_workload(args, file.as_deref())?]], Vec::new()),
         };
+        if let (Some(plan), Some(job)) = (&mut saturate, groups.first().and_then(|group| group.first())) {
+            prepare::check_saturation(&job.workload)?;
+            plan.time = job.workload.runtime.unwrap_or(plan.time);
+        }
         Ok(Self {
             groups,
+            prepare,
+            saturate,
             destroy: args.destroy.clone(),
             allow_unwritten: args.allow_unwritten,
             global_options,
@@ -83,6 +96,10 @@ fn is_toml(path: &Path) -> bool {
 type Groups = (Vec<Vec<Job>>, Vec<(String, String)>);
 
 fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Groups, Failure> {
+    if let Some(flag) = args.prepare.first_given() {
+        return Err(Failure::invalid(format!("--{flag} cannot be combined with a job file"))
+            .hint("write the workload as flags, or as TOML"));
+    }
     let flag = args.workload.first_given().or(args.target.is_some().then_some("target"));
     if let Some(flag) = flag {
         let word = if flag == "target" { "filename" } else { flag };
@@ -118,6 +135,7 @@ fn path_spec(path: &Path) -> String {
 fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> {
     let mut written = match file {
         Some(path) => Written::read(path)?,
+        None if args.prepare.wsat => Written { workload: saturation::workload(), ..Written::default() },
         None => Written::default(),
     };
     let workload = &mut written.workload;
@@ -128,7 +146,7 @@ fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> 
     }
     // Told to end with its region, it needs no other end.
     if workload.runtime.is_none() && workload.time_based {
-        workload.runtime = Some(RUNTIME);
+        workload.runtime = Some(if args.prepare.wsat { saturation::Plan::default().time } else { RUNTIME });
     }
     workload.validate().map_err(|invalid| match file {
         Some(path) if args.workload.first_given().is_none() => {
@@ -142,6 +160,8 @@ fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> 
     };
     let workload = written.workload;
     let missing = match workload.size {
+        // The first writes into a file that was only made measure the file system's allocation.
+        Some(size) if args.prepare.wsat => Missing::Lay(workload.offset.saturating_add(size)),
         Some(size) if workload.rw.modifies() && !workload.rw.reads() => {
             Missing::Make(workload.offset.saturating_add(size))
         }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::target::{BenchTarget, Problem, TargetOptions};
-use bench::{Progress, RunOptions, scratch};
+use bench::{Progress, RunOptions, precondition, saturation, scratch};
 use measure::RunRecord;
+use measure::precondition::Preconditioned;
+use measure::saturation::Saturation;
 use storage::device::{self, DeviceSpec, OpenOptions};
 use sweep::store::now_unix_ns;
 
-use super::live;
 use super::request::{self, Job, Missing, Request};
+use super::{live, prepare};
 use crate::failure::Failure;
 use crate::{output, paint};
 
@@ -57,6 +59,7 @@ pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Resu
         started_unix_ns: now_unix_ns(),
         finished_unix_ns: 0,
     };
+    bench.prepare_target(request)?;
     for (number, group) in request.groups.iter().enumerate() {
         match bench.group(group, request.jobs().count() > 1) {
             Ok((records, interrupted)) => {
@@ -72,6 +75,28 @@ pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Resu
     }
     run.finished_unix_ns = now_unix_ns();
     Ok(run)
+}
+
+/// Draws the write-saturation curve that a request asks for.
+pub fn saturate(
+    request: &Request,
+    plan: &saturation::Plan,
+    stop: &Arc<AtomicBool>,
+    live: bool,
+) -> Result<(RunRecord, Saturation), Failure> {
+    let live = live || output::is_watched();
+    let mut bench = Bench::prepare(request, stop, live)?;
+    let done = bench.prepare_target(request)?;
+    let purge = done.and_then(|done| done.purge.clone());
+    let job = request.jobs().next().expect("a workload was read");
+    let tell = |seen: &saturation::Seen| {
+        if live {
+            live::say_saturation(seen, plan.time);
+        }
+    };
+    let target = bench.targets.get_mut(job.target.as_str()).expect("prepared for each job");
+    let curve = saturation::run(target, &job.workload, plan, purge, stop, &tell);
+    curve.map_err(|problem| bench.told(problem, job))
 }
 
 /// The targets of a request, open as long as it runs.
@@ -176,6 +201,21 @@ impl<'r> Bench<'r> {
         Ok(())
     }
 
+    /// Brings the target into the state that was asked for; a request that asks for one has one job.
+    fn prepare_target(&mut self, request: &Request) -> Result<Option<Arc<Preconditioned>>, Failure> {
+        let (Some(plan), Some(job)) = (request.prepare, request.jobs().next()) else { return Ok(None) };
+        let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
+        let teller = prepare::Teller::new(&job.target, plan, self.live);
+        let tell = |step| teller.tell(step);
+        let watch = precondition::Watch { stop: self.stop, tell: &tell };
+        let result = precondition::run(target, &job.workload, &plan, watch);
+        drop(teller);
+        result.map_err(|problem| match problem.is_interruption() {
+            true => Failure::interrupted("interrupted before anything was measured"),
+            false => self.told(problem, job),
+        })
+    }
+
     /// Runs the jobs of a group at the same time.
     fn group(&mut self, group: &[Job], of_several: bool) -> Result<(Vec<RunRecord>, bool), Failure> {
         let mut jobs = Vec::new();
@@ -229,7 +269,8 @@ fn to_be_made(request: &Request, job: &Job, spec: &DeviceSpec) -> Option<(PathBu
     let wanted = sharing().filter_map(|other| match (spec, other.missing) {
         (DeviceSpec::File { size: Some(size), .. }, _) => {
             let writes = other.workload.rw.modifies();
-            writes.then_some((*size, other.workload.rw.reads()))
+            let lay = other.workload.rw.reads() || request.saturate.is_some();
+            writes.then_some((*size, lay))
         }
         (_, Missing::Make(size)) => Some((size, false)),
         (_, Missing::Lay(size)) => Some((size, true)),

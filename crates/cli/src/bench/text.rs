@@ -7,6 +7,7 @@ use measure::record::LatencySummary;
 use measure::warning::Severity;
 
 use super::figures::{BenchWarning, DirectionFigures, Figures, warnings};
+use super::prepare;
 use super::run::Run;
 use crate::{output, paint};
 
@@ -43,6 +44,7 @@ fn job(record: &RunRecord) -> String {
     format!(
         "{}{}{}{}{}",
         row("target", &target(record)),
+        record.precondition.as_ref().map(|done| row("prepared", &prepare::words(done))).unwrap_or_default(),
         row("workload", &workload(record)),
         row("engine", &engine(record)),
         rates(&figures, record),
@@ -53,7 +55,7 @@ fn job(record: &RunRecord) -> String {
 /// Columns before a row's value.
 const INDENT: usize = 11;
 
-fn row(name: &str, value: &str) -> String {
+pub(super) fn row(name: &str, value: &str) -> String {
     format!("{}  {}\n", paint::dim(&format!("{name:<9}")), wrapped(value, INDENT))
 }
 
@@ -75,7 +77,7 @@ fn wrapped(text: &str, indent: usize) -> String {
     lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
-fn target(record: &RunRecord) -> String {
+pub(super) fn target(record: &RunRecord) -> String {
     let target = &record.target;
     let mut parts = vec![units::bytes(target.size_bytes)];
     let volume = matches!(target.kind.as_str(), "stripe" | "separate");
@@ -94,7 +96,7 @@ fn target(record: &RunRecord) -> String {
     format!("{} ({})", target.spec, parts.join(", "))
 }
 
-fn workload(record: &RunRecord) -> String {
+pub(super) fn workload(record: &RunRecord) -> String {
     let w = &record.workload;
     let mut line = w.summary();
     if let Some(depth) = record.layout.get("separate.depth_per_drive") {
@@ -119,7 +121,7 @@ fn workload(record: &RunRecord) -> String {
     format!("{line}; measured for {}", units::seconds(Duration::from_nanos(record.interval_ns)))
 }
 
-fn engine(record: &RunRecord) -> String {
+pub(super) fn engine(record: &RunRecord) -> String {
     let engine = &record.engine;
     let features = match engine.features.as_slice() {
         [] => String::new(),
@@ -169,7 +171,7 @@ fn iops(value: f64) -> String {
 }
 
 /// Named in powers of ten, as drives are sold, and of two, as memory is.
-fn bandwidth(bytes_per_s: f64) -> String {
+pub(super) fn bandwidth(bytes_per_s: f64) -> String {
     format!("{:.1} MB/s = {:.3} GiB/s", bytes_per_s / 1e6, bytes_per_s / f64::from(1 << 30))
 }
 
@@ -185,7 +187,7 @@ fn latency(l: &LatencySummary) -> String {
     )
 }
 
-fn warning_lines(warnings: &[BenchWarning]) -> String {
+pub(super) fn warning_lines(warnings: &[BenchWarning]) -> String {
     if warnings.is_empty() {
         return format!("{}\n", paint::good("no warnings"));
     }

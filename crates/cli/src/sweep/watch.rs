@@ -100,9 +100,14 @@ fn figure(row: &RunRow) -> String {
     }
 }
 
+/// The progress of something that goes through `bytes`.
+pub fn bytes(bytes: u64, watched: bool) -> ProgressBar {
+    bar(bytes, watched, "{bar:20} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left  {wide_msg}")
+}
+
 /// The progress of writing a file of `bytes` that is going to be read.
 pub fn laying(what: &Path, bytes: u64, watched: bool) -> ProgressBar {
-    let bar = bar(bytes, watched, "{bar:20} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left  {wide_msg}");
+    let bar = self::bytes(bytes, watched);
     bar.set_message(format!("laying data in {}", what.display()));
     bar
 }

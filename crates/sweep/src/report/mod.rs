@@ -37,7 +37,7 @@ use crate::model::RunRow;
 use crate::recommend::{Recommendation, headline, recommend};
 
 pub use csv::csv;
-pub use html::html;
+pub use html::{SaturationPage, html, saturation};
 pub use markdown::markdown;
 pub use table::{Line, Span, Style, table};
 

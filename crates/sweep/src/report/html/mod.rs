@@ -12,11 +12,14 @@ mod escape;
 mod figures;
 mod limits;
 mod runs;
+mod saturation;
 mod sections;
 
 use std::fmt::Write;
 
 use super::Report;
+
+pub use saturation::{SaturationPage, saturation};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -31,7 +34,7 @@ pub fn html(report: &Report) -> String {
     let measured = figures::measured(report);
     let latency = figures::latency(report);
     let mut page = String::with_capacity(6 << 20);
-    head(&mut page, report);
+    head(&mut page, &report.title());
     sections::navigation(&mut page, report, &measured, &latency);
     page.push_str("<div class=\"page\">\n");
     sections::header(&mut page, report);
@@ -53,7 +56,7 @@ pub fn html(report: &Report) -> String {
     page
 }
 
-fn head(page: &mut String, report: &Report) {
+fn head(page: &mut String, title: &str) {
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -62,7 +65,7 @@ fn head(page: &mut String, report: &Report) {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta name=\"generator\" content=\"flashwright\">\n\
          <title>{} – flashwright</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
-        escape::text(&report.title())
+        escape::text(title)
     );
 }
 
@@ -71,8 +74,7 @@ fn scripts<'a>(page: &mut String, report: &Report, figures: impl Iterator<Item =
     let mut drawn = false;
     for figure in figures {
         drawn = true;
-        let data = escape::script_json(&figure.plot.to_json());
-        let _ = writeln!(page, "<script type=\"application/json\" id=\"data-{}\">{data}</script>", figure.id);
+        plot_data(page, figure);
     }
     let data = escape::script_json(&runs::data(report));
     let _ = writeln!(page, "<script type=\"application/json\" id=\"runs-data\">{data}</script>");
@@ -81,6 +83,12 @@ fn scripts<'a>(page: &mut String, report: &Report, figures: impl Iterator<Item =
         page.push('\n');
     }
     let _ = writeln!(page, "<script>\n{SCRIPT}</script>");
+}
+
+/// What plotly draws a figure from.
+fn plot_data(page: &mut String, figure: &figures::Figure) {
+    let data = escape::script_json(&figure.plot.to_json());
+    let _ = writeln!(page, "<script type=\"application/json\" id=\"data-{}\">{data}</script>", figure.id);
 }
 
 /// plotly.js as a script element. The crate hands it out followed by a second one with MathJax, for formulas, of which

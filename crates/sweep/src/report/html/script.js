@@ -86,6 +86,8 @@
   });
 
   // Runs. A row is [position, point, pass, fate, MB/s, IOPS, p50, p99, p99.9, max (µs), deviations, MAD, codes].
+  // A page of one run has no table of runs.
+  if (!document.getElementById("runs-data")) return;
   const runs = json("runs-data");
   const body = document.querySelector("#runs-table tbody");
   const controls = document.getElementById("runs-tools");

@@ -9,6 +9,7 @@ mod bandwidth;
 mod depth;
 mod latency;
 mod passes;
+mod saturation;
 
 use plotly::common::{DashType, ErrorData, ErrorType, Font, Marker, MarkerSymbol, Orientation, Title};
 use plotly::layout::{Axis, AxisType, HoverMode, Legend, Margin};
@@ -49,6 +50,8 @@ pub(super) fn measured(report: &Report) -> Vec<Figure> {
     figures.extend(passes::control(report));
     figures
 }
+
+pub(super) use saturation::figure as saturation;
 
 /// The latency curves.
 pub(super) fn latency(report: &Report) -> Vec<Figure> {
