@@ -1,0 +1,135 @@
+//! Preconditioning, the write-saturation curve, and the places of threads and buffers, as a user asks for them.
+
+mod common;
+
+use common::{fits_schema, json, names, place, refused, run, works, written};
+
+/// The first CPU that this process may use.
+fn first_cpu() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("reads");
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("is there");
+    line.trim().split([',', '-']).next().and_then(|cpu| cpu.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_prepared_run_says_how_it_was_prepared() {
+    let folder = place();
+    written(folder.path(), "file", 8);
+    let arguments = [
+        "bench",
+        "--rw=randwrite",
+        "--direct=0",
+        "--runtime=100ms",
+        "--precondition=steady",
+        "--round_time=100ms",
+        "--max_rounds=5",
+        "--target",
+        "file",
+    ];
+    let document = json(folder.path(), &[&arguments[..], &["--json"]].concat());
+    fits_schema(folder.path(), "bench", &document);
+    let done = &document["record"]["precondition"];
+    assert_eq!(done["asked"], "steady");
+    assert_eq!(done["fill"]["written_bytes"], 16 << 20);
+    assert_eq!(done["rounds"]["iops"].as_array().map(Vec::len), Some(5));
+    let steady = done["rounds"]["steadiness"]["verdict"] == "steady";
+    let codes: Vec<_> = document["warnings"].as_array().expect("a list").iter().map(|w| &w["code"]).collect();
+    assert_eq!(codes.iter().any(|code| **code == "W-NOT-STEADY"), !steady, "{codes:?}");
+    let screen = works(folder.path(), &arguments).out;
+    assert!(screen.contains("prepared") && screen.contains("16.0 MiB written in 2 passes"), "{screen}");
+}
+
+#[test]
+fn a_saturation_prints_its_answer_and_leaves_a_page_a_table_and_a_document() {
+    let folder = place();
+    written(folder.path(), "file", 16);
+    let arguments =
+        ["bench", "--wsat", "--direct=0", "--bs=64k", "--target", "file", "--output", "curve", "--json"];
+    let document = json(folder.path(), &arguments);
+    fits_schema(folder.path(), "wsat", &document);
+    assert_eq!(document["schema"], "flashwright.wsat/1");
+    assert_eq!((&document["ended"], &document["region_bytes"]), (&"capacity".into(), &(16 << 20).into()));
+    let output = folder.path().join("curve");
+    assert_eq!(names(&output), ["wsat.csv", "wsat.html", "wsat.json"]);
+    let read = |name: &str| std::fs::read_to_string(output.join(name)).expect("reads");
+    let kept: serde_json::Value = serde_json::from_str(&read("wsat.json")).expect("one document");
+    assert_eq!(kept, document);
+    let points = document["points"].as_array().expect("points").len();
+    assert_eq!(read("wsat.csv").lines().count(), points + 1);
+    let page = read("wsat.html");
+    for part in ["id=\"data-saturation\"", "data-plot=\"data-saturation\"", "default-src 'none'", "</html>"] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    let screen = works(folder.path(), &arguments[..6]).out;
+    for word in ["written ", "not purged", "knee ", "steady "] {
+        assert!(screen.contains(word), "{word} is missing in {screen}");
+    }
+}
+
+#[test]
+fn jobs_run_where_they_are_told_and_buffers_lie_in_the_pages_asked_for() {
+    let folder = place();
+    let cpu = first_cpu();
+    let bound = format!("--cpus_allowed={cpu}");
+    let quick = ["bench", "--rw=randwrite", "--runtime=100ms", "--numjobs=2", "--target", "mem:16m", "--json"];
+    let split = ["--cpus_allowed_policy=split", "--pages=base", &bound];
+    let document = json(folder.path(), &[&quick[..], &split].concat());
+    let record = &document["record"];
+    assert_eq!(record["workload"]["cpus_allowed"], cpu.to_string());
+    let jobs = record["jobs"].as_array().expect("jobs");
+    assert!(jobs.len() == 2 && jobs.iter().all(|job| job["cpu"] == cpu), "{jobs:?}");
+    let features = record["engine"]["features"].as_array().expect("a list");
+    assert!(features.iter().any(|feature| feature == "base pages"), "{features:?}");
+    let came = run(folder.path(), &[&quick[..], &["--cpus_allowed=8191"]].concat());
+    assert_eq!(came.code, 2, "{came:#?}");
+    assert!(came.err.starts_with("error: cpus_allowed=8191: this process may run on CPU "), "{came:#?}");
+    let came = run(folder.path(), &[&quick[..], &["--numa_cpu_nodes=8000"]].concat());
+    assert_eq!(came.code, 2, "{came:#?}");
+    assert!(came.err.starts_with("error: numa_cpu_nodes=8000: this "), "{came:#?}");
+}
+
+#[test]
+fn flags_that_would_change_nothing_are_refused() {
+    let folder = place();
+    let cases: [(&[&str], &str); 8] = [
+        (
+            &["--precondition=fil"],
+            "error: --precondition=fil: 'fil' is not known\nhint: did you mean fill? There are none, fill, steady\n",
+        ),
+        (
+            &["--wsat", "--precondition=fill"],
+            "error: --precondition=fill cannot be combined with --wsat\n\
+             hint: a write-saturation curve begins with a fresh drive: --purge\n",
+        ),
+        (
+            &["--wsat", "--rw=randread"],
+            "error: --rw=randread cannot be combined with --wsat\n\
+             hint: a write-saturation curve is of rw=randwrite, or write\n",
+        ),
+        (
+            &["--capacities=2"],
+            "error: --capacities needs --wsat\nhint: add --wsat, or drop --capacities\n",
+        ),
+        (
+            &["--precondition=steady", "--max_rounds=4"],
+            "error: --max_rounds=4: steadiness is judged over five rounds\nhint: SNIA's 25 is the default\n",
+        ),
+        (
+            &["--rw=randread", "--precondition=steady"],
+            "error: precondition=steady repeats the workload until its writes are steady, and rw=randread writes nothing\n\
+             hint: a reading test wants --precondition=fill\n",
+        ),
+        (
+            &["--rw=randwrite", "--purge"],
+            "error: mem:16m is memory: there is nothing to purge\nhint: drop --purge\n",
+        ),
+        (
+            &["--cpus_allowed=1-x"],
+            "error: --cpus_allowed=1-x: '1-x' is neither a number up to 8191 nor a range such as 0-3\n\
+             hint: numbers and ranges, for instance 0-3,8\n",
+        ),
+    ];
+    for (flags, words) in cases {
+        refused(folder.path(), &[&["bench", "--target", "mem:16m"], flags].concat(), 2, words);
+    }
+}
