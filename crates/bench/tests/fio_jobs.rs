@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bench::fio::{JobFile, JobFileError};
 use measure::Workload;
-use measure::workload::{IoEngine, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
+use measure::workload::{
+    CpusAllowedPolicy, IoEngine, Pages, RandomDistribution, RateProcess, Rw, SizeShare, Verify,
+};
 use storage::spec::DeviceSpec;
 
 fn parse(text: &str) -> Result<JobFile, JobFileError> {
@@ -298,6 +300,24 @@ fn values_that_change_nothing_are_accepted_and_others_refused() {
     workload("loops=2\nloops=1");
     for line in ["thread", "group_reporting=1", "refill_buffers", "gtod_reduce=1", "fallocate=none"] {
         workload(line);
+    }
+}
+
+#[test]
+fn places_of_threads_and_buffers_are_taken_over() {
+    let asked = workload("cpus_allowed=0-3,8\ncpus_allowed_policy=split\niomem=mmaphuge");
+    assert_eq!(asked.cpus_allowed.map(|cpus| cpus.to_string()).as_deref(), Some("0-3,8"));
+    assert_eq!(asked.cpus_allowed_policy, CpusAllowedPolicy::Split);
+    assert_eq!(asked.pages, Pages::Huge);
+    assert!(workload("numa_cpu_nodes=1").numa_cpu_nodes.is_some());
+    for (line, reason) in [
+        ("numa_cpu_nodes=all", "is neither a number"),
+        ("cpus_allowed_policy=split", "needs CPUs to divide"),
+        ("cpus_allowed=0\nnuma_cpu_nodes=0", "cannot be combined with cpus_allowed"),
+        ("cpumask=3", "write cpus_allowed"),
+    ] {
+        let error = refusal(line);
+        assert!(error.contains(reason), "{error}");
     }
 }
 

@@ -84,7 +84,9 @@ impl Steadiness {
     /// -4 % (limit 10 %)`.
     #[must_use]
     pub fn explain(&self) -> String {
-        let (Some(range), Some(slope)) = (self.range_ratio, self.slope_ratio) else {
+        // Figures of too few rounds would be read as a verdict.
+        let judged = matches!(self.verdict, SteadyVerdict::Steady | SteadyVerdict::NotReached);
+        let (Some(range), Some(slope), true) = (self.range_ratio, self.slope_ratio, judged) else {
             return format!("{} ({} rounds)", self.verdict.label(), self.rounds);
         };
         format!(

@@ -139,7 +139,7 @@ pub fn iomem(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
         _ => {
             return Err(Problem::new(
                 "buffers come from one aligned arena of this process",
-                "write malloc, or mmaphuge for reserved huge pages",
+                "leave it out, or write mmaphuge for reserved huge pages",
             ));
         }
     };
