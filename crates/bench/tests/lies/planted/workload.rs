@@ -1,6 +1,7 @@
 //! Lies that lie in the request itself.
 
 use measure::WarningCode::*;
+use measure::precondition::{Precondition, Preconditioned, Rounds};
 use measure::record::Sample;
 use measure::workload::Rw;
 
