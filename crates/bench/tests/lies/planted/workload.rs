@@ -107,7 +107,7 @@ fn a_few_milliseconds_are_short_however_many_requests_they_hold() {
 }
 
 pub(super) fn never_settled() -> Case {
-    let iops: Vec<f64> = (0..25).map(|round| 90_000.0 - 2_000.0 * f64::from(round)).collect();
+    let iops: Vec<f64> = (0..25).map(|round| 90_000.0 * 0.9f64.powi(round)).collect();
     let mut case = healthy();
     case.record.precondition = Some(Preconditioned {
         asked: Precondition::Steady,
