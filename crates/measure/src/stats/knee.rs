@@ -150,8 +150,8 @@ fn best_ends(series: &[f64]) -> Vec<usize> {
     // of these begins.
     let mut cost = vec![vec![f64::INFINITY; n + 1]; MOST_SEGMENTS];
     let mut cut = vec![vec![0; n + 1]; MOST_SEGMENTS];
-    for end in SHORTEST..=n {
-        cost[0][end] = sums.squares(0, end);
+    for (end, squares) in cost[0].iter_mut().enumerate().skip(SHORTEST) {
+        *squares = sums.squares(0, end);
     }
     for k in 1..MOST_SEGMENTS {
         for end in (k + 1) * SHORTEST..=n {
