@@ -13,7 +13,7 @@ use storage::usage;
 
 use super::Job;
 use super::share::part_of;
-use super::tally::{Directions, Summary, merge_samples};
+use super::tally::{Directions, merge_samples};
 use super::worker::Report;
 use crate::lies::{Evidence, Known, Traffic, judge};
 use crate::observe::Observed;

@@ -42,7 +42,7 @@ fn job(record: &RunRecord) -> String {
     let figures = Figures::of(&[record]);
     let limit = record.verdict.as_ref().map(|verdict| row("limit", &verdict.sentence()));
     format!(
-        "{}{}{}{}{}",
+        "{}{}{}{}{}{}",
         row("target", &target(record)),
         record.precondition.as_ref().map(|done| row("prepared", &prepare::words(done))).unwrap_or_default(),
         row("workload", &workload(record)),
