@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use bench::target::{Problem, ProblemClass};
 use measure::workload::InvalidWorkload;
 use sweep::error::Class;
+use sweep::merge::MergeError;
 use sweep::run::RunError;
 use sweep::space::SpaceError;
 use sweep::store::StoreError;
@@ -119,6 +120,12 @@ impl From<SpaceError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+impl From<MergeError> for Failure {
+    fn from(error: MergeError) -> Self {
         Self::of(error.class(), &error).hint_if(error.hint())
     }
 }

@@ -62,6 +62,17 @@ pub fn switch(text: &str) -> Result<bool, BadValue> {
     }
 }
 
+/// A part of a whole: `2/4` is the second of four.
+pub fn shard(text: &str) -> Result<(u32, u32), BadValue> {
+    let hint = "the first of four is 1/4, the last 4/4";
+    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parts {
+        Some((i, n)) if (1..=n).contains(&i) => Ok((i, n)),
+        Some(_) => Err(BadValue::new("there is no such part", hint)),
+        None => Err(BadValue::new(format!("'{text}' is not I/N"), hint)),
+    }
+}
+
 /// A whole number.
 pub fn whole<T: FromStr>(text: &str) -> Result<T, BadValue> {
     let largest = match size_of::<T>() {

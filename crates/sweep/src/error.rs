@@ -2,6 +2,7 @@
 
 use measure::TargetError;
 
+use crate::merge::MergeError;
 use crate::run::RunError;
 use crate::space::SpaceError;
 use crate::store::StoreError;
@@ -53,6 +54,7 @@ impl StoreError {
             | Self::Newer { .. }
             | Self::Unbegun { .. }
             | Self::NoSuchRow { .. }
+            | Self::Contradicts { .. }
             | Self::OtherPlan { .. } => Class::Invalid,
             Self::Locked { .. } | Self::OtherMachine { .. } => Class::Refused,
             Self::Lock { .. }
@@ -60,6 +62,18 @@ impl StoreError {
             | Self::Damaged { .. }
             | Self::Database { .. }
             | Self::File { .. } => Class::Failed,
+        }
+    }
+}
+
+impl MergeError {
+    /// Shards of different sweeps are a wrong request; unlike machines are a refusal.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class(),
+            Self::Whole { .. } | Self::OtherSweep { .. } => Class::Invalid,
+            Self::Running { .. } | Self::UnlikeMachines { .. } => Class::Refused,
         }
     }
 }

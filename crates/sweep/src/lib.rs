@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod diff;
 pub mod error;
+pub mod merge;
 pub mod model;
 pub mod plan;
 pub mod recommend;

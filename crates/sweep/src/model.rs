@@ -20,10 +20,21 @@ pub struct Point {
     pub target: String,
     /// What runs there.
     pub workload: Workload,
+    /// What is to be built below, by the names of the options (`layout`, `chunk`, `scheduler`, `drives`, …) and as
+    /// they would be typed; what is absent is left as it is. Empty where the space builds nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layout: BTreeMap<String, String>,
 }
 
 /// The target of a sweep that was given none: a scratch file laid for it.
 pub const SCRATCH: &str = "scratch";
+
+/// The target of a point that has a [`Point::layout`]: whatever is built for it.
+pub const LAYOUT: &str = "layout";
+
+/// The options of a layout whose change means building anew: making an array and a file system, and laying data
+/// there. All others are written into files of sysfs.
+pub const CONSTRUCTION: [&str; 6] = ["layout", "chunk", "width", "filesystem", "mount_options", "drives"];
 
 /// One finished run, with the figures that analysis needs; the whole record is in the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,6 +86,17 @@ impl RunRow {
 }
 
 impl Point {
+    /// What has to be built for this point, in one line: `layout=md-raid0 chunk=64k …`. Points with the same one
+    /// differ by settings that are cheap to change. None where nothing is built.
+    #[must_use]
+    pub fn construction(&self) -> Option<String> {
+        if self.layout.is_empty() {
+            return None;
+        }
+        let built = CONSTRUCTION.iter().filter_map(|name| Some((name, self.layout.get(*name)?)));
+        Some(built.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+    }
+
     /// One line for people: the paper's words for a test type, else the settings as they would be
     /// typed, else the workload.
     #[must_use]

@@ -28,6 +28,9 @@ pub struct Status {
     pub version: String,
     /// When it began, nanoseconds since 1970-01-01 UTC.
     pub created_unix_ns: u64,
+    /// The shards that it holds, `2/4`; none where it is whole.
+    #[serde(default)]
+    pub shard: Option<String>,
     /// Seed of its orders.
     pub seed: u64,
     /// Points of its space.
@@ -139,6 +142,7 @@ impl Status {
         let time_left_s = time_left(store, &points)?.map(|time| time.as_secs_f64());
         let sessions = session_lines(store.sessions()?, running.is_some());
         let repeated = u32::try_from(store.voided()?.len()).unwrap_or(u32::MAX);
+        let shard = meta.part();
         let Meta { name, version, created_unix_ns, seed, passes, .. } = meta;
         Ok(Self {
             schema: SCHEMA.into(),
@@ -146,8 +150,9 @@ impl Status {
             name,
             version,
             created_unix_ns,
+            shard,
             seed,
-            points: u32::try_from(points.len()).unwrap_or(u32::MAX),
+            points: completeness.planned / passes.max(1),
             passes,
             planned: completeness.planned,
             done: completeness.done,
@@ -231,7 +236,8 @@ impl fmt::Display for Status {
     /// For people: some lines of text, without colour.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, done, planned, points, passes, .. } = self;
-        writeln!(f, "{name}: {done} of {planned} runs ({points} points, {passes} passes)")?;
+        let part = self.shard.as_ref().map(|shard| format!(", shard {shard}")).unwrap_or_default();
+        writeln!(f, "{name}{part}: {done} of {planned} runs ({points} points, {passes} passes)")?;
         match (&self.running, self.time_left_s, self.complete) {
             (Some(who), Some(left), _) => {
                 let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());

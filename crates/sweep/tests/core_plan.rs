@@ -14,12 +14,13 @@ fn points(count: u32) -> Vec<Point> {
         test_type: None,
         target: "scratch".into(),
         workload: Workload { iodepth: id + 1, ..Workload::default() },
+        layout: Default::default(),
     };
     (0..count).map(point).collect()
 }
 
 fn rules(passes: u32, seed: u64, control_every: u32) -> Rules {
-    Rules { passes, order: Order::Random, control: Some(0), control_every, seed }
+    Rules { passes, order: Order::Random, control: Some(0), control_every, seed, shards: 1 }
 }
 
 proptest! {

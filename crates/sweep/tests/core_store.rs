@@ -49,7 +49,7 @@ fn what_is_no_results_file_is_said_to_be_none() {
     let newer = dir.path().join("results.db");
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let error = complaint(&newer);
-    assert!(error.to_string().contains("has format 7, and this flashwright reads up to 1"), "{error}");
+    assert!(error.to_string().contains("has format 7, and this flashwright reads up to 2"), "{error}");
     assert_eq!(error.class(), Class::Invalid);
 }
 

@@ -42,6 +42,8 @@ pub enum SweepCommand {
     Status(StatusArgs),
     /// Compare two sweeps point by point
     Diff(DiffArgs),
+    /// Put the parts of a sweep that were measured on several machines together
+    Merge(MergeArgs),
 }
 
 /// What replaces the space file's words.
@@ -67,6 +69,12 @@ pub struct OverrideArgs {
     /// Seed of the order and of all offsets [default: drawn, and recorded]
     #[arg(long, value_parser = values::whole::<u64>, value_name = "N")]
     pub seed: Option<u64>,
+    /// Drives of which the space's layouts are built, in the place of those that it names
+    #[arg(long, value_name = "DEV,DEV…", value_delimiter = ',')]
+    pub drives: Vec<PathBuf>,
+    /// Plan or run only the I-th of N parts, for one of N machines of one kind; `sweep merge` puts them together
+    #[arg(long, value_name = "I/N", value_parser = values::shard)]
+    pub shard: Option<(u32, u32)>,
 }
 
 /// What a user allows.
@@ -148,6 +156,20 @@ pub struct DiffArgs {
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// Print one JSON document (flashwright.diff/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep merge`.
+#[derive(Debug, Clone, Args)]
+pub struct MergeArgs {
+    /// Directories of sweeps that ran with --shard, or their results.db
+    #[arg(value_name = "DIR", required = true)]
+    pub sweeps: Vec<PathBuf>,
+    /// Where the whole goes
+    #[arg(long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Print the report as one JSON document (flashwright.report/1)
     #[arg(long)]
     pub json: bool,
 }

@@ -11,6 +11,7 @@
 
 pub mod args;
 mod inspect;
+mod merge;
 mod outcome;
 pub mod plan;
 mod request;
@@ -32,5 +33,6 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         Some(SweepCommand::Resume(args)) => session::resume(args),
         Some(SweepCommand::Status(args)) => inspect::status(args),
         Some(SweepCommand::Diff(args)) => inspect::diff(args),
+        Some(SweepCommand::Merge(args)) => merge::merge(args),
     }
 }

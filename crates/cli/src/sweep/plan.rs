@@ -30,12 +30,27 @@ pub struct PlanDocument {
     pub dimensions: Vec<PlanDimension>,
     /// The points.
     pub points: Vec<PlanPoint>,
-    /// Combinations that filters left out.
+    /// Combinations that are no points.
     pub excluded: u64,
+    /// Why they are none.
+    #[serde(default)]
+    pub left_out: Vec<PlanLeftOut>,
+    /// Values that the machine lacks and that were taken out of their dimensions, each with its reason.
+    #[serde(default)]
+    pub unavailable: Vec<String>,
     /// How often each point runs.
     pub passes: u32,
-    /// Runs: points × passes.
+    /// Runs: points × passes; of the shard, where one was asked for.
     pub runs: u32,
+    /// The shard, `2/4`; none where the plan is of the whole.
+    #[serde(default)]
+    pub shard: Option<String>,
+    /// Times that something is built: arrays, file systems, data on them.
+    #[serde(default)]
+    pub constructions: u64,
+    /// Times that only settings below the target change.
+    #[serde(default)]
+    pub cheap_changes: u64,
     /// Further runs of the control point.
     pub controls: u32,
     /// The point that is repeated as a control.
@@ -44,8 +59,11 @@ pub struct PlanDocument {
     pub order: String,
     /// Seed of the order; none where it is drawn when the sweep starts.
     pub seed: Option<u64>,
-    /// Estimated time for all runs and controls, seconds; without laying scratch files.
+    /// Estimated time for all runs and controls, seconds; without building and laying data.
     pub estimated_s: f64,
+    /// Time in which runs measure, seconds: neither ramps, nor controls, nor what lies between runs.
+    #[serde(default)]
+    pub measuring_s: f64,
     /// Runs that end with their region, so that nobody can know how long they take.
     pub unbounded: u64,
     /// The points in the order in which they will run, controls included; empty where the seed is not known.
@@ -61,6 +79,15 @@ pub struct PlanDimension {
     pub values: Vec<String>,
 }
 
+/// Combinations that are no points.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanLeftOut {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub combinations: u64,
+}
+
 /// One point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanPoint {
@@ -74,6 +101,9 @@ pub struct PlanPoint {
     pub target: String,
     /// What runs.
     pub workload: Workload,
+    /// What is built below it; empty where nothing is.
+    #[serde(default)]
+    pub layout: BTreeMap<String, String>,
 }
 
 /// One run or control.
@@ -97,15 +127,22 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     output::print(&text(&space))
 }
 
-/// The plan; which seed it is drawn from changes its order and nothing that is counted.
+/// The plan. Which seed it is drawn from changes its order and nothing that is counted but cheap changes, and those
+/// by little.
 fn planned(space: &Space) -> (Plan, Estimate) {
-    let plan = space.plan(space.seed.unwrap_or(0));
+    let plan = space.plan_here(seed(space).unwrap_or(0));
     let estimate = plan.estimate(OVERHEAD_PER_RUN);
     (plan, estimate)
 }
 
+/// The seed, as far as it is known before the sweep starts.
+fn seed(space: &Space) -> Option<u64> {
+    if space.shard.is_some() { Some(space.common_seed()) } else { space.seed }
+}
+
 fn document(space: &Space) -> PlanDocument {
     let (plan, estimate) = planned(space);
+    let changes = plan.changes();
     let steps = plan.steps().into_iter().map(|step| PlanStep {
         point: step.planned.point,
         pass: step.planned.pass,
@@ -128,18 +165,29 @@ fn document(space: &Space) -> PlanDocument {
                 settings: p.settings.clone(),
                 target: p.target.clone(),
                 workload: p.workload.clone(),
+                layout: p.layout.clone(),
             })
             .collect(),
         excluded: space.excluded,
+        left_out: space
+            .left_out
+            .iter()
+            .map(|l| PlanLeftOut { reason: l.reason.clone(), combinations: l.combinations })
+            .collect(),
+        unavailable: space.unavailable.clone(),
         passes: space.passes,
         runs: count(plan.runs.len()),
         controls: count(plan.controls.len()),
         control: space.control,
         order: space.order.word().to_owned(),
-        seed: space.seed,
+        seed: seed(space),
+        shard: shard(space),
+        constructions: changes.constructions as u64,
+        cheap_changes: changes.cheap as u64,
+        measuring_s: plan.measuring().as_secs_f64(),
         estimated_s: estimate.time.as_secs_f64(),
         unbounded: estimate.unbounded as u64,
-        steps: if space.seed.is_some() { steps.collect() } else { Vec::new() },
+        steps: if seed(space).is_some() { steps.collect() } else { Vec::new() },
     }
 }
 
@@ -147,24 +195,57 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// `14 points × 6 passes = 84 runs, 7 controls; about 59 s`.
+/// `2/4`, where a shard was asked for.
+fn shard(space: &Space) -> Option<String> {
+    space.shard.map(|shard| format!("{shard}/{}", space.shards))
+}
+
+/// `14 points × 6 passes = 84 runs and 7 controls; about 59 s, of which 42 s of measuring`.
 pub fn gist(space: &Space) -> String {
     let (plan, estimate) = planned(space);
     let controls = match plan.controls.len() {
         0 => String::new(),
         1 => " and 1 control".to_owned(),
-        n => format!(" and {n} controls"),
+        n => format!(" and {} controls", grouped(n)),
     };
     let time = match estimate.unbounded {
-        0 => format!("about {}", units::seconds(estimate.time)),
+        0 => format!(
+            "about {}, of which {} of measuring",
+            units::seconds(estimate.time),
+            units::seconds(plan.measuring())
+        ),
         n => format!("{} and what {n} runs take to their end", units::seconds(estimate.time)),
     };
-    format!(
-        "{} points × {} passes = {} runs{controls}; {time}",
-        plan.points.len(),
+    let points = plan.runs.len() / plan.rules.passes as usize;
+    let part = shard(space).map(|shard| format!("shard {shard}: ")).unwrap_or_default();
+    let mut gist = format!(
+        "{part}{} points × {} passes = {} runs{controls}; {time}",
+        grouped(points),
         plan.rules.passes,
-        plan.runs.len()
-    )
+        grouped(plan.runs.len())
+    );
+    let changes = plan.changes();
+    if changes.constructions > 0 {
+        gist += &format!(
+            "; {} constructions, {} cheap changes",
+            grouped(changes.constructions),
+            grouped(changes.cheap)
+        );
+    }
+    gist
+}
+
+/// `16,800`.
+fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn text(space: &Space) -> String {
@@ -187,8 +268,15 @@ fn text(space: &Space) -> String {
     if space.points.len() > SHOWN {
         text += &format!("       … and {} more; --json lists all\n", space.points.len() - SHOWN);
     }
-    if space.excluded > 0 {
-        text += &format!("       {} combinations are left out by filters\n", space.excluded);
+    for left_out in &space.left_out {
+        let reason = match left_out.reason.as_str() {
+            "filters" => " by filters".to_owned(),
+            reason => format!(": {reason}"),
+        };
+        text += &format!("       {} combinations are left out{reason}\n", left_out.combinations);
+    }
+    for value in &space.unavailable {
+        text += &format!("       {} {value}\n", paint::warn("not here:"));
     }
     text += &format!("\n{}\n", paint::title(&gist(space)));
     let control = space.control.and_then(|id| space.points.get(id as usize));
@@ -197,13 +285,15 @@ fn text(space: &Space) -> String {
             0 => "at the start and after each pass".to_owned(),
             n => format!("at the start, every {n} runs, and after each pass"),
         };
+        let when = if space.drives().is_empty() { when } else { format!("{when}, of each construction") };
         text += &format!("control: {}, {when}\n", control.label());
     }
-    let order = match (space.order, space.seed) {
-        (Order::Given, _) => "as given, in each pass".to_owned(),
-        (Order::Random, Some(seed)) => format!("random within each pass, seed {seed}"),
+    let within = if space.drives().is_empty() { "each pass" } else { "each pass of a construction" };
+    let order = match (space.order, seed(space)) {
+        (Order::Given, _) => format!("as given, in {within}"),
+        (Order::Random, Some(seed)) => format!("random within {within}, seed {seed}"),
         (Order::Random, None) => {
-            "random within each pass; the seed is drawn and recorded when it starts".to_owned()
+            format!("random within {within}; the seed is drawn and recorded when it starts")
         }
     };
     text += &format!("order: {order}\n");

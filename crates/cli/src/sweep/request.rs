@@ -26,20 +26,31 @@ pub fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Fai
         Some(path) => Space::load(path).map_err(|error| misspelt_verb(path, error))?,
         None => Space::parse("the fourteen test types", DASH14)?,
     };
+    let drive = |path: &PathBuf| Ok::<_, Failure>(absolute(path)?.display().to_string());
+    let drives = overrides.drives.iter().map(drive).collect::<Result<_, _>>()?;
     let targets = overrides.target.iter().map(|spec| anchored(spec)).collect::<Result<_, _>>()?;
-    Ok(space.with(&Overrides {
+    let space = space.with(&Overrides {
         targets,
         passes: overrides.passes,
         runtime: overrides.runtime,
         ramp_time: overrides.ramp_time,
         size: overrides.size,
         seed: overrides.seed,
-    })?)
+        drives,
+    })?;
+    Ok(match overrides.shard {
+        Some((shard, shards)) => space.share(shard, shards)?,
+        None => space,
+    })
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::io(path, "tell its absolute path", &error))
 }
 
 /// `sweep paln` is read as a space called `paln`; whoever typed it meant something else.
 fn misspelt_verb(path: &Path, error: SpaceError) -> Failure {
-    let verbs = ["run", "plan", "resume", "status", "diff"];
+    let verbs = ["run", "plan", "resume", "status", "diff", "merge"];
     let near = path.to_str().filter(|_| !path.exists()).and_then(|text| nearest(text, &verbs));
     let hint = near.map(|verb| format!("did you mean `flashwright sweep {verb}`?"));
     Failure::from(error).hint_if(hint)
@@ -47,9 +58,6 @@ fn misspelt_verb(path: &Path, error: SpaceError) -> Failure {
 
 /// A spec that means the same in every directory, so that a sweep can be resumed from elsewhere.
 fn anchored(spec: &str) -> Result<String, Failure> {
-    let absolute = |path: &Path| {
-        std::path::absolute(path).map_err(|error| Failure::io(path, "tell its absolute path", &error))
-    };
     Ok(match DeviceSpec::parse(spec).map_err(Problem::from)? {
         DeviceSpec::Memory { .. } => spec.to_owned(),
         parsed => parsed.with_paths(&mut |path| absolute(path))?.to_string(),

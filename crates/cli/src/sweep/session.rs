@@ -281,7 +281,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// Makes a directory with its parents, and returns those that were not there, innermost first.
-fn make_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn make_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let missing: Vec<PathBuf> = folder
         .ancestors()
         .take_while(|path| !path.as_os_str().is_empty() && !path.exists())

@@ -88,11 +88,24 @@ fn signed(ratio: f64) -> String {
     }
 }
 
-/// Judges the control runs; none where there are too few to tell.
+/// Judges the control runs; none where there are too few to tell. Where constructions have controls of their own
+/// ([`crate::plan`]), each is taken relative to the median of its own: how one construction differs from the next is
+/// no drift.
 #[must_use]
 pub fn drift(controls: &[RunRow]) -> Option<Drift> {
-    let mut series: Vec<(f64, f64)> =
-        controls.iter().map(|run| (f64::from(run.position), run.bandwidth_bytes_per_s)).collect();
+    let mut by_point: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for run in controls {
+        by_point.entry(run.point).or_default().push(run.bandwidth_bytes_per_s);
+    }
+    let several = by_point.len() > 1;
+    let unit = |run: &RunRow| match by_point[&run.point].as_slice() {
+        // A point's only control says nothing about drift.
+        [_] if several => None,
+        own if several => measure::stats::describe::median(own).filter(|median| *median > 0.0),
+        _ => Some(1.0),
+    };
+    let figure = |run: &RunRow| Some((f64::from(run.position), run.bandwidth_bytes_per_s / unit(run)?));
+    let mut series: Vec<(f64, f64)> = controls.iter().filter_map(figure).collect();
     series.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let drift = measure::stats::drift(&series, &DriftRules::default());
     if drift.verdict == DriftVerdict::NotEnoughData {

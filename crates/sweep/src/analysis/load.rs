@@ -60,6 +60,7 @@ pub fn load(store: &Store) -> Result<SweepData, LoadError> {
 /// Everything but what only records hold.
 fn rows(store: &Store) -> Result<SweepData, StoreError> {
     let meta = store.meta()?;
+    let part = meta.part().map(|part| format!(" (shard {part})")).unwrap_or_default();
     let order = match meta.order {
         Order::Random => "random within each pass",
         Order::Given => "as the dimensions are written, in each pass alike",
@@ -73,9 +74,13 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
         at_unix_ns: failure.at_unix_ns,
         error: failure.error,
     });
+    // Of a shard only what it owes is there to be judged, or to be missed.
+    let planned: BTreeSet<u32> = store.plan()?.runs.iter().map(|run| run.point).collect();
+    let mut points = store.points()?;
+    points.retain(|point| planned.contains(&point.id));
     Ok(SweepData {
         meta: SweepMeta {
-            name: meta.name,
+            name: meta.name + &part,
             version: meta.version,
             seed: meta.seed,
             order: order.to_owned(),
@@ -85,7 +90,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
             finished_unix_ns: finished,
             space: meta.space,
         },
-        points: store.points()?,
+        points,
         runs,
         controls: store.controls()?,
         voided: store.voided()?,

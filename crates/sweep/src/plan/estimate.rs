@@ -39,7 +39,41 @@ impl Estimate {
     }
 }
 
+/// What a plan changes below its points.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Times that something is built: arrays, file systems, data on them.
+    pub constructions: usize,
+    /// Times that only settings change between two steps, which takes milliseconds.
+    pub cheap: usize,
+}
+
 impl Plan {
+    /// What changes between the steps; nothing where no point has a layout. Their time is in no estimate: what
+    /// making a file system and laying data takes is known to the drives only.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let mut changes = Changes::default();
+        let mut before: Option<&Point> = None;
+        for step in self.steps() {
+            let point = &self.points[step.planned.point as usize];
+            match before.filter(|_| !point.layout.is_empty()) {
+                None => changes.constructions += usize::from(!point.layout.is_empty()),
+                Some(before) if before.construction() != point.construction() => changes.constructions += 1,
+                Some(before) => changes.cheap += usize::from(before.layout != point.layout),
+            }
+            before = Some(point);
+        }
+        changes
+    }
+
+    /// Time in which the runs of the space measure, ramps and controls not counted.
+    #[must_use]
+    pub fn measuring(&self) -> Duration {
+        let runs = self.runs.iter().map(|planned| &self.points[planned.point as usize]);
+        runs.filter_map(|point| point.workload.runtime).sum()
+    }
+
     /// How long the whole plan takes, controls included, with `overhead` between two runs.
     #[must_use]
     pub fn estimate(&self, overhead: Duration) -> Estimate {

@@ -10,19 +10,37 @@
 //! another read, and over several passes each point meets both; an order "reads first" would give
 //! all reads a fresh drive and all writes a used one.
 //!
+//! Where points say what is to be built below them ([`Point::layout`]), building is costly: an array,
+//! a file system, data on it. Then the plan is a *split-plot* design (Box, Hunter, Hunter, "Statistics
+//! for Experimenters", 2nd ed., ch. 9): the outer *groups* are the constructions, in a random order,
+//! each built once; inside a group the blocks are as above, over the points that this construction
+//! serves. So the cheap settings are compared free of time, and the costly ones over an order that at
+//! least nobody chose.
+//!
 //! Between the runs a *control point* is repeated: at the start, after every `control_every` runs,
 //! and at the end of each block. Its figures say whether the machine drifted while the space was
-//! measured. Controls are no runs: they are planned, stored and counted apart.
+//! measured. A group cannot repeat a point that needs another construction; it repeats its own point
+//! with the control's workload. Controls are no runs: they are planned, stored and counted apart.
+//!
+//! Several machines of one kind can share a sweep. The groups (points, where nothing is built) are dealt
+//! out in random order; each machine's part, its *shard*, is planned as if it were alone, and the parts
+//! stand one after the other in the whole plan. So parts that were measured apart are parts of one
+//! sweep, and can be put together.
 //!
 //! Invariants, checked by property tests:
 //!
 //! 1. There are points × passes runs, and each (point, pass) occurs once.
-//! 2. Positions number runs and controls together, from 0 and without a gap, in the order of time.
+//! 2. Positions number runs and controls of the whole together, from 0 and without a gap, in the order
+//!    of time.
 //! 3. The same points, seed and settings give the same plan, on every machine.
-//! 4. The order of a block depends on the seed and the block's number only: a further pass adds a
-//!    block and changes none.
+//! 4. The order of a block depends on the seed, the construction (or shard) and the block's number only:
+//!    a further pass adds a block to each group and changes the order of none.
+//! 5. Each construction is built once: its steps follow one another without a foreign one among them.
+//! 6. Each group opens with a control and closes each block with one, on its own construction.
+//! 7. Shards have no step in common, together they are the whole, and none splits a construction.
 
 mod estimate;
+mod groups;
 mod shuffle;
 
 use measure::Workload;
@@ -31,7 +49,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::model::Point;
 
-pub use estimate::{Estimate, OVERHEAD_PER_RUN};
+pub use estimate::{Changes, Estimate, OVERHEAD_PER_RUN};
+pub use groups::default_control;
 pub use shuffle::{SplitMix64, fresh_seed, permutation, run_seed};
 
 /// The order of the points inside a block.
@@ -105,6 +124,18 @@ pub struct Rules {
     pub control_every: u32,
     /// What every random choice of the sweep is drawn from.
     pub seed: u64,
+    /// Machines that share the sweep, 1 or more.
+    // Left out at 1, so that the digests of sweeps that nobody shares stay what they were.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub shards: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 /// The whole of a sweep, before anything has run.
@@ -128,18 +159,36 @@ impl Plan {
     /// then wrong, not the user.
     #[must_use]
     pub fn new(points: Vec<Point>, rules: Rules) -> Self {
+        Self::of_shards(points, rules, |_| true)
+    }
+
+    /// The steps of some of the shards, 1 to `rules.shards`, at their positions in the whole plan. All
+    /// points are kept.
+    ///
+    /// # Panics
+    /// As [`Plan::new`].
+    #[must_use]
+    pub fn of_shards(points: Vec<Point>, rules: Rules, wanted: impl Fn(u32) -> bool) -> Self {
         assert!(points.iter().zip(0..).all(|(p, i)| p.id == i), "points are numbered in order");
         assert!(rules.control.is_none_or(|c| (c as usize) < points.len()), "control is a point");
-        let mut layout = Layout::new(&rules);
-        let count = u32::try_from(points.len()).expect("the space bounds its points");
-        layout.control(1);
-        for pass in 1..=rules.passes {
-            for point in block_order(count, pass, &rules) {
-                layout.run(point, pass);
+        assert!(rules.shards > 0, "somebody runs the sweep");
+        let mut lines = Lines::new(rules.control_every);
+        for group in groups::groups(&points, &rules) {
+            lines.begin_group(&group, wanted(group.shard));
+            for pass in 1..=rules.passes {
+                for point in group.block(pass, rules.order) {
+                    lines.run(point, pass);
+                }
+                lines.end_block(pass);
             }
-            layout.end_block(pass);
         }
-        Self { points, rules, runs: layout.runs, controls: layout.controls }
+        Self { points, rules, runs: lines.runs, controls: lines.controls }
+    }
+
+    /// The most shards that can share these points: constructions where something is built, else points.
+    #[must_use]
+    pub fn most_shards(points: &[Point]) -> u32 {
+        groups::units(points)
     }
 
     /// Runs and controls together, in the order of time.
@@ -168,6 +217,9 @@ impl Plan {
             workload.retain(|name, value| default.get(name) != Some(value));
             let part = (&point.settings, point.test_type, &point.target, workload);
             text.extend(serde_json::to_vec(&part).expect("a point serialises"));
+            if !point.layout.is_empty() {
+                text.extend(serde_json::to_vec(&point.layout).expect("a layout serialises"));
+            }
         }
         format!("{:032x}", xxh3_128(&text))
     }
@@ -181,34 +233,33 @@ fn fields(workload: &Workload) -> serde_json::Map<String, serde_json::Value> {
     }
 }
 
-/// The points of one block, in the order in which they run.
-fn block_order(count: u32, pass: u32, rules: &Rules) -> Vec<u32> {
-    match rules.order {
-        Order::Given => (0..count).collect(),
-        Order::Random => permutation(count, rules.seed, pass),
-    }
-}
-
-/// Lays runs and controls one after the other.
-struct Layout {
+/// Puts runs and controls one after the other, and keeps those that are wanted.
+struct Lines {
     runs: Vec<PlannedRun>,
     controls: Vec<PlannedRun>,
-    control: Option<u32>,
     every: u32,
+    control: Option<u32>,
+    wanted: bool,
     since_control: u32,
     position: u32,
 }
 
-impl Layout {
-    fn new(rules: &Rules) -> Self {
+impl Lines {
+    fn new(every: u32) -> Self {
         Self {
             runs: Vec::new(),
             controls: Vec::new(),
-            control: rules.control,
-            every: rules.control_every,
+            every,
+            control: None,
+            wanted: true,
             since_control: 0,
             position: 0,
         }
+    }
+
+    fn begin_group(&mut self, group: &groups::Group, wanted: bool) {
+        (self.control, self.wanted) = (group.control, wanted);
+        self.control(1);
     }
 
     fn next_position(&mut self) -> u32 {
@@ -220,7 +271,9 @@ impl Layout {
     fn control(&mut self, pass: u32) {
         if let Some(point) = self.control {
             let position = self.next_position();
-            self.controls.push(PlannedRun { position, point, pass });
+            if self.wanted {
+                self.controls.push(PlannedRun { position, point, pass });
+            }
             self.since_control = 0;
         }
     }
@@ -231,7 +284,9 @@ impl Layout {
             self.control(pass);
         }
         let position = self.next_position();
-        self.runs.push(PlannedRun { position, point, pass });
+        if self.wanted {
+            self.runs.push(PlannedRun { position, point, pass });
+        }
         self.since_control += 1;
     }
 

@@ -17,14 +17,17 @@ pub struct Begun {
 }
 
 /// Makes the results file of a sweep over `space`, or opens the one that is there if its plan is the
-/// same. The seed is the space's; where it has none, that of the file, or a fresh one.
+/// same. The seed is the space's; where it has none, that of the file, or a fresh one, and for a shard one that
+/// all shards agree on.
 ///
 /// # Errors
 /// [`StoreError::OtherPlan`] where the file holds another sweep; otherwise as [`Store::create`] and
 /// [`Store::open`].
 pub fn begin(path: &Path, space: &Space, identity: &Identity) -> Result<Begun, StoreError> {
-    let seed = space.seed.unwrap_or_else(fresh_seed);
-    let plan = space.plan(seed);
+    let seed = match space.shard {
+        Some(_) => space.common_seed(),
+        None => space.seed.unwrap_or_else(fresh_seed),
+    };
     let meta = Meta {
         name: space.name.clone(),
         space: space.text.clone(),
@@ -37,10 +40,12 @@ pub fn begin(path: &Path, space: &Space, identity: &Identity) -> Result<Begun, S
         control: space.control,
         control_every: space.control_every,
         max_consecutive_failures: space.limits.failures,
-        plan_digest: plan.digest(),
+        plan_digest: space.plan(seed).digest(),
+        shards: space.shards,
+        parts: space.shard.map_or_else(|| (1..=space.shards).collect(), |shard| vec![shard]),
         machine: identity.machine.clone(),
     };
-    match Store::create(path, &meta, &plan) {
+    match Store::create(path, &meta, &space.plan_here(seed)) {
         Ok(store) => Ok(Begun { store, resumed: false }),
         Err(StoreError::Exists { .. }) => go_on(path, space),
         Err(error) => Err(error),
@@ -51,7 +56,8 @@ fn go_on(path: &Path, space: &Space) -> Result<Begun, StoreError> {
     let store = Store::open(path)?;
     let meta = store.meta()?;
     let wanted = space.plan(space.seed.unwrap_or(meta.seed));
-    if wanted.digest() != meta.plan_digest || space.discard_first != meta.discard_first {
+    let other_part = space.shard.is_some_and(|shard| meta.parts != [shard]);
+    if other_part || wanted.digest() != meta.plan_digest || space.discard_first != meta.discard_first {
         let (path, found, wanted) = (store.path().to_owned(), meta.name, space.name.clone());
         return Err(StoreError::OtherPlan { path, found, wanted });
     }

@@ -182,8 +182,14 @@ impl<'a> Runner<'a> {
     }
 
     fn check_machine(&mut self) -> Result<(), StoreError> {
-        let then = self.store.meta()?.machine;
-        let differences = then.differences(&self.identity.machine);
+        let meta = self.store.meta()?;
+        let then = &meta.machine;
+        // What several machines measured together, any machine like them may go on with.
+        let differences = if meta.parts.len() > 1 {
+            then.unlike(&self.identity.machine)
+        } else {
+            then.differences(&self.identity.machine)
+        };
         if !differences.is_empty() {
             if !self.identity.allow_other_machine {
                 return Err(StoreError::OtherMachine { path: self.store.path().to_owned(), differences });

@@ -1,15 +1,17 @@
 //! From dimensions to points.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Workload;
 
 use super::document::{Entry, Node, Source};
 use super::error::Fault;
 use super::header::{Control, Header};
+use super::layouts::LeftOut;
 use super::settings::{self, Kind, Setting};
 use super::{Dimension, FIXED_BY_TEST_TYPE, Space, SpaceError};
-use crate::model::{Point, SCRATCH};
+use crate::model::{LAYOUT, Point, SCRATCH};
+use crate::plan::default_control;
 
 /// Length of a run where nobody says: the 0.5 s that let the fourteen test types, six passes each,
 /// end within three minutes.
@@ -103,6 +105,22 @@ impl Base {
         self.settings.remove(option);
     }
 
+    /// The setting of an option, where it has one.
+    pub fn get(&self, option: &str) -> Option<&Setting> {
+        self.settings.get(option)
+    }
+
+    /// The settings that say what is to be built, by name.
+    pub fn all_of_layout(&self) -> impl Iterator<Item = (&str, &Setting)> {
+        let of_layout = self.settings.iter().filter(|(_, setting)| setting.is_of_layout());
+        of_layout.map(|(name, setting)| (name.as_str(), setting))
+    }
+
+    /// The first of them.
+    pub fn of_layout(&self) -> Option<(&str, &Setting)> {
+        self.all_of_layout().next()
+    }
+
     /// The fields that all points share.
     fn fields(&self) -> toml::Table {
         let mut table: toml::Table = self
@@ -125,26 +143,52 @@ impl Space {
     /// Makes the points anew out of dimensions, base and filters.
     pub(super) fn expand(&mut self) -> Result<(), SpaceError> {
         self.points.clear();
-        self.excluded = 0;
+        self.left_out.clear();
+        self.check_drives()?;
         let fields = self.base.fields();
+        let mut known = BTreeSet::new();
         for combination in 0..self.count_combinations()? {
-            let chosen = self.choose(combination);
+            let mut chosen = self.choose(combination);
             if !self.filters.keep(|name| text_of(&self.dimensions, &chosen, name)) {
-                self.excluded += 1;
+                self.leave_out("filters");
                 continue;
+            }
+            let layout = match self.fit(&mut chosen)? {
+                Ok(fitted) => fitted,
+                Err(reason) => {
+                    self.leave_out(&reason);
+                    continue;
+                }
+            };
+            if let Some(why) = &layout.why {
+                // Of combinations that came to the same configuration the first is the point.
+                let texts: Vec<String> = chosen.iter().map(|setting| setting.text.clone()).collect();
+                if !known.insert(texts) {
+                    self.leave_out(why);
+                    continue;
+                }
             }
             if self.points.len() as u64 >= u64::from(self.limits.points) {
                 return Err(self.too_many_points());
             }
             let id = self.points.len() as u32;
-            let point = self.point(id, &chosen, &fields)?;
+            let point = self.point(id, &chosen, layout.layout, &fields)?;
             self.points.push(point);
         }
+        self.excluded = self.left_out.iter().map(|left_out| left_out.combinations).sum();
         if self.points.is_empty() {
-            return Err(self.fault(None, "[[exclude]] and [[only]]", "leave no point", "loosen them"));
+            return Err(self.no_point());
         }
+        self.refuse_idle_options()?;
         self.control = self.choose_control()?;
         self.check_time()
+    }
+
+    fn leave_out(&mut self, reason: &str) {
+        match self.left_out.iter_mut().find(|left_out| left_out.reason == reason) {
+            Some(known) => known.combinations += 1,
+            None => self.left_out.push(LeftOut { reason: reason.to_owned(), combinations: 1 }),
+        }
     }
 
     fn count_combinations(&self) -> Result<u64, SpaceError> {
@@ -169,7 +213,13 @@ impl Space {
         chosen
     }
 
-    fn point(&self, id: u32, chosen: &[Setting], fields: &toml::Table) -> Result<Point, SpaceError> {
+    fn point(
+        &self,
+        id: u32,
+        chosen: &[Setting],
+        layout: BTreeMap<String, String>,
+        fields: &toml::Table,
+    ) -> Result<Point, SpaceError> {
         let mut fields = fields.clone();
         let mut settings = BTreeMap::new();
         for (dimension, setting) in self.dimensions.iter().zip(chosen) {
@@ -190,7 +240,8 @@ impl Space {
         workload.validate().map_err(|e| self.invalid_point(&words, chosen, &e))?;
         let of_base = self.base.settings.get("target");
         let target = chosen.iter().chain(of_base).find_map(Setting::device_spec);
-        Ok(Point { id, settings, test_type, target: target.unwrap_or(SCRATCH).to_owned(), workload })
+        let target = target.unwrap_or(if layout.is_empty() { SCRATCH } else { LAYOUT }).to_owned();
+        Ok(Point { id, settings, test_type, target, workload, layout })
     }
 
     /// The settings of a combination in written order, as they would be typed.
@@ -221,25 +272,13 @@ impl Space {
     fn choose_control(&self) -> Result<Option<u32>, SpaceError> {
         match &self.header.control {
             Control::Off => Ok(None),
-            Control::Default => Ok(self.default_control()),
+            Control::Default => Ok(default_control(self.points.iter())),
             Control::Settings(entries) => self.named_control(entries).map(Some),
         }
     }
 
-    /// The first 4 KiB random read; failing that the first random read, the first reading point, the
-    /// first point. Reads come before writes because a control must not wear out what it watches.
-    fn default_control(&self) -> Option<u32> {
-        use measure::workload::Rw;
-        let first = |fits: &dyn Fn(&Workload) -> bool| self.points.iter().find(|p| fits(&p.workload));
-        first(&|w| w.rw == Rw::RandRead && w.bs == 4096 && w.bssplit.is_empty())
-            .or_else(|| first(&|w| w.rw == Rw::RandRead))
-            .or_else(|| first(&|w| !w.rw.modifies()))
-            .or_else(|| self.points.first())
-            .map(|point| point.id)
-    }
-
     fn named_control(&self, entries: &[Entry]) -> Result<u32, SpaceError> {
-        let source = Source { origin: &self.origin, text: &self.text };
+        let source = self.source();
         let mut wanted = Vec::new();
         for entry in entries {
             let Some(dimension) = self.dimensions.iter().find(|d| d.name == entry.key) else {
@@ -294,7 +333,7 @@ impl Space {
         Err(self.fault(None, "limits.time", &reason, "lower passes or runtime, or raise the limit"))
     }
 
-    fn fault(&self, line: Option<usize>, key: &str, reason: &str, hint: &str) -> SpaceError {
+    pub(super) fn fault(&self, line: Option<usize>, key: &str, reason: &str, hint: &str) -> SpaceError {
         Fault {
             origin: self.origin.clone(),
             line,

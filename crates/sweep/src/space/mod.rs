@@ -25,6 +25,9 @@
 //! iodepth = [16, 64]
 //! ```
 //!
+//! What is to be built below the points is written with the same tables: `drives` under `[base]`, and the options
+//! of a layout ([`layouts`]) in either.
+//!
 //! Points are numbered in written order, the last dimension varying fastest. Every point's workload
 //! is validated before anything runs: a combination that makes no sense is an error which names it,
 //! unless a filter leaves it out. Nothing is skipped silently.
@@ -33,7 +36,9 @@ mod document;
 mod error;
 mod expand;
 mod filter;
+mod fitting;
 mod header;
+mod layouts;
 mod names;
 mod settings;
 
@@ -42,6 +47,7 @@ use std::time::Duration;
 
 pub use error::{Fault, SpaceError};
 pub use header::Limits;
+pub use layouts::{LeftOut, NOT_APPLICABLE};
 
 use crate::model::Point;
 use crate::plan::{Order, Plan, Rules};
@@ -87,6 +93,8 @@ pub struct Overrides {
     pub size: Option<u64>,
     /// Seed of all random orders.
     pub seed: Option<u64>,
+    /// Drives of which layouts are built.
+    pub drives: Vec<String>,
 }
 
 /// A space with its points.
@@ -114,8 +122,16 @@ pub struct Space {
     pub dimensions: Vec<Dimension>,
     /// The points, by id.
     pub points: Vec<Point>,
-    /// Combinations that filters left out.
+    /// Combinations that are no points.
     pub excluded: u64,
+    /// Why they are none, in the order in which that first showed.
+    pub left_out: Vec<LeftOut>,
+    /// Values that the machine does not have and that were taken out of their dimensions, with the reason of each.
+    pub unavailable: Vec<String>,
+    /// Machines that share the sweep, 1 or more.
+    pub shards: u32,
+    /// The shard that is measured here; none where all of it is.
+    pub shard: Option<u32>,
     /// The point that is repeated as a control.
     pub control: Option<u32>,
     header: Header,
@@ -167,6 +183,10 @@ impl Space {
             dimensions,
             points: Vec::new(),
             excluded: 0,
+            left_out: Vec::new(),
+            unavailable: Vec::new(),
+            shards: 1,
+            shard: None,
             control: None,
             header,
             base,
@@ -199,14 +219,42 @@ impl Space {
             self.base.set("size", Setting::size(size));
         }
         self.override_targets(&overrides.targets)?;
+        self.override_drives(&overrides.drives)?;
         self.expand()?;
         Ok(self)
     }
 
-    /// The plan under this seed.
+    /// The whole plan under this seed.
     #[must_use]
     pub fn plan(&self, seed: u64) -> Plan {
         Plan::new(self.points.clone(), self.rules(seed))
+    }
+
+    /// What of the plan is measured here: all of it, or one shard.
+    #[must_use]
+    pub fn plan_here(&self, seed: u64) -> Plan {
+        let here = |shard| self.shard.is_none_or(|wanted| wanted == shard);
+        Plan::of_shards(self.points.clone(), self.rules(seed), here)
+    }
+
+    /// The space, of which one shard of several is measured here.
+    ///
+    /// # Errors
+    /// [`SpaceError`] where there are not that many shards.
+    pub fn share(mut self, shard: u32, shards: u32) -> Result<Self, SpaceError> {
+        let flag = format!("{shard}/{shards}");
+        if shard == 0 || shard > shards {
+            let hint = "the first of four is 1/4, the last 4/4";
+            return Err(flag_error("--shard", &flag, "there is no such shard", hint));
+        }
+        let most = Plan::most_shards(&self.points);
+        if shards > most {
+            let what = if self.drives().is_empty() { "points" } else { "constructions" };
+            let reason = format!("the space has {most} {what} to share");
+            return Err(flag_error("--shard", &flag, &reason, &format!("share it among at most {most}")));
+        }
+        (self.shards, self.shard) = (shards, Some(shard));
+        Ok(self)
     }
 
     /// How a plan is made under this seed.
@@ -218,7 +266,15 @@ impl Space {
             control: self.control,
             control_every: self.control_every,
             seed,
+            shards: self.shards,
         }
+    }
+
+    /// The seed that machines agree on without a word: of the space where it names one, else drawn from all
+    /// that decides what is measured. 53 bits, as [`crate::plan::fresh_seed`].
+    #[must_use]
+    pub fn common_seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| xxhash_rust::xxh3::xxh3_64(self.plan(0).digest().as_bytes()) >> 11)
     }
 
     fn override_time(&mut self, option: &str, flag: &str, time: Option<Duration>) -> Result<(), SpaceError> {
@@ -246,6 +302,10 @@ impl Space {
         }
         if let Some(twice) = targets.iter().enumerate().find(|(i, spec)| targets[..*i].contains(spec)) {
             return Err(flag_error("--target", twice.1, "is given twice", "name each target once"));
+        }
+        if let (Some(first), Some(_)) = (targets.first(), self.base.get("drives")) {
+            let hint = "leave the flag out, or name drives by --drives";
+            return Err(flag_error("--target", first, "the space builds its target of drives", hint));
         }
         if let (Some(first), true) = (targets.first(), self.dimensions.iter().any(|d| d.name == "target")) {
             return Err(flag_error(
@@ -333,6 +393,10 @@ fn dimensions(source: Source<'_>, entries: &[Entry]) -> Result<Vec<Dimension>, S
         let Some(kind) = settings::kind_of(&entry.key) else {
             return Err(source.unknown_key(entry, "[space]", settings::names()));
         };
+        if entry.key == "drives" {
+            let hint = "write drives = […] under [base]; width says how many of them are used";
+            return Err(source.bad_key(entry.line, "drives", "is what all points are built of", hint));
+        }
         let Value::Array(nodes) = &entry.node.value else {
             let hint = "write a list, [4096, 65536]; what is common to all points goes under [base]";
             return Err(source.bad_value(&entry.key, &entry.node, "is not a list of values", hint));

@@ -1,7 +1,7 @@
 //! Names that a user may have meant.
 
 /// What other tools, and people, call our options.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 21] = [
     ("readwrite", "rw"),
     ("blocksize", "bs"),
     ("block_size", "bs"),
@@ -18,6 +18,11 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("filename", "target"),
     ("duration", "runtime"),
     ("tests", "test_type"),
+    ("chunk_size", "chunk"),
+    ("stripe_size", "chunk"),
+    ("stripe_width", "width"),
+    ("elevator", "scheduler"),
+    ("devices", "drives"),
 ];
 
 /// The known name nearest to what was typed: a synonym, or one that a slip of the fingers explains.

@@ -9,6 +9,7 @@ use measure::{TestType, Workload};
 
 use super::SpaceError;
 use super::document::{Entry, Node, Source, Value};
+use super::layouts::{self, LayoutKind};
 use super::names;
 
 /// How the values of an option are typed.
@@ -34,12 +35,14 @@ pub(super) enum Kind {
     Split,
     /// `0-3,8`, of CPUs or NUMA nodes.
     Numbers,
+    /// An option of a layout.
+    Layout(LayoutKind),
 }
 
 const RW: &[&str] = &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"];
 const ENGINES: &[&str] = &["auto", "io_uring", "libaio", "psync"];
 
-/// All options that a space may name. A test holds the list to [`Workload`]'s fields.
+/// All options that a space may name besides those of a layout. A test holds the list to [`Workload`]'s fields.
 pub(super) const OPTIONS: &[(&str, Kind)] = &[
     ("test_type", Kind::TestType),
     ("target", Kind::Target),
@@ -80,12 +83,14 @@ pub(super) const OPTIONS: &[(&str, Kind)] = &[
 
 /// The names of all options.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    OPTIONS.iter().map(|(name, _)| *name)
+    OPTIONS.iter().map(|(name, _)| *name).chain(layouts::OPTIONS.iter().map(|(name, _)| *name))
 }
 
 /// The kind of the option of that name.
 pub(super) fn kind_of(name: &str) -> Option<Kind> {
-    OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    let of_workload = OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+    let of_layout = layouts::OPTIONS.iter().find(|(known, _)| *known == name);
+    of_workload.or_else(|| of_layout.map(|(_, kind)| Kind::Layout(*kind)))
 }
 
 /// One value of one option, understood.
@@ -105,9 +110,21 @@ enum Meaning {
     Target(String),
     /// For the workload's field of the option's name.
     Field(toml::Value),
+    /// Its text is all that is needed.
+    Layout,
 }
 
 impl Setting {
+    /// Drives that a flag named.
+    pub fn drives(paths: &[String]) -> Self {
+        Self { text: paths.join(","), line: None, value: Meaning::Layout }
+    }
+
+    /// Whether it is an option of a layout.
+    pub fn is_of_layout(&self) -> bool {
+        self.value == Meaning::Layout
+    }
+
     /// A target that a flag named.
     pub fn target(spec: &str) -> Self {
         Self { text: spec.to_owned(), line: None, value: Meaning::Target(spec.to_owned()) }
@@ -166,6 +183,7 @@ pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> R
         Kind::Distribution => distribution(source, name, node)?,
         Kind::Split => split(source, name, node)?,
         Kind::Numbers => numbers(source, name, node)?,
+        Kind::Layout(kind) => (layouts::read(source, name, kind, node)?, Meaning::Layout),
     };
     let setting = Setting { text, line: Some(node.line), value };
     // The workload's own reader has the last word on ranges (a u8, a u32).

@@ -103,6 +103,16 @@ pub enum StoreError {
         /// Name of the sweep asked for.
         wanted: String,
     },
+    /// Two files hold different figures for the same step.
+    #[error("{}: point {point}, pass {pass} has other figures than in a shard before", path.display())]
+    Contradicts {
+        /// The file that came later.
+        path: PathBuf,
+        /// The point's id.
+        point: u32,
+        /// The pass.
+        pass: u32,
+    },
     /// The sweep was begun on another machine.
     #[error("{}: was measured on another machine: {}", path.display(), differences.join(", "))]
     OtherMachine {
@@ -158,6 +168,9 @@ impl StoreError {
             }
             Self::Damaged { .. } => "restore the file from a copy; a copy must be taken while no sweep runs",
             Self::OtherPlan { .. } => "choose another --output, or resume without naming a space",
+            Self::Contradicts { .. } => {
+                "a shard that was measured twice is two sweeps: name one of the two directories"
+            }
             Self::OtherMachine { .. } => {
                 "resume it there, or add --allow-other-machine to mix figures of two machines knowingly"
             }

@@ -22,6 +22,7 @@
 //! Reading: [`Store::open_read_only`], also while the sweep runs. Writing: [`Store::create`] once,
 //! [`Store::open`] to go on.
 
+mod absorb;
 mod error;
 mod lock;
 mod read;
@@ -46,6 +47,9 @@ use schema::Kind;
 
 /// The file's name inside a sweep's directory.
 pub const FILE_NAME: &str = "results.db";
+
+/// The note that says which drives lie below, each with model and size: machines that differ in it are not alike.
+pub const NOTE_DRIVES: &str = "drives";
 
 /// How long a commit waits for readers, and a reader for a commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);

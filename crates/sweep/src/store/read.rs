@@ -58,6 +58,11 @@ impl Store {
             control_every: number32("control_every")?,
             max_consecutive_failures: number32("max_consecutive_failures")?,
             plan_digest: text("plan_digest")?,
+            shards: if all.contains_key("shards") { number32("shards")? } else { 1 },
+            parts: match all.get("parts") {
+                Some(parts) => self.json("meta 'parts'", parts)?,
+                None => vec![1],
+            },
             machine: self.json("meta 'machine'", &text("machine")?)?,
         })
     }
@@ -75,13 +80,16 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; [`StoreError::Damaged`] names the point.
     pub fn points(&self) -> Result<Vec<Point>, StoreError> {
-        type Raw = (u32, Option<u8>, String, String, String);
-        let raw: Vec<Raw> = self
-            .rows("SELECT id, test_type, target, settings, workload FROM points ORDER BY id", |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-            })?;
+        type Raw = (u32, Option<u8>, String, String, String, String);
+        // Files of format 1 know of no layouts.
+        let layout = if self.format()? < 2 { "'{}'" } else { "layout" };
+        let sql =
+            format!("SELECT id, test_type, target, settings, workload, {layout} FROM points ORDER BY id");
+        let raw: Vec<Raw> = self.rows(&sql, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+        })?;
         raw.into_iter()
-            .map(|(id, test_type, target, settings, workload)| {
+            .map(|(id, test_type, target, settings, workload, layout)| {
                 let place = format!("point {id}");
                 Ok(Point {
                     id,
@@ -92,6 +100,7 @@ impl Store {
                         .map_err(|e| self.damaged(place.clone(), e))?,
                     target,
                     workload: self.json::<Workload>(&place, &workload)?,
+                    layout: self.json(&place, &layout)?,
                 })
             })
             .collect()
@@ -110,6 +119,7 @@ impl Store {
             control: meta.control,
             control_every: meta.control_every,
             seed: meta.seed,
+            shards: meta.shards,
         };
         let (mut runs, mut controls) = (Vec::new(), Vec::new());
         for step in self.steps("SELECT position, point, pass, kind FROM plan ORDER BY position")? {
@@ -387,6 +397,11 @@ impl Store {
             "control" => Ok(StepKind::Control),
             other => Err(self.damaged("table plan".into(), format!("unknown kind '{other}'"))),
         }
+    }
+
+    fn format(&self) -> Result<i64, StoreError> {
+        let read = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        read.map_err(self.sql("read its header"))
     }
 
     fn rows<T>(

@@ -30,10 +30,26 @@ pub struct Meta {
     pub control_every: u32,
     /// Failed runs in a row after which a session gives up.
     pub max_consecutive_failures: u32,
-    /// Digest of the plan, [`crate::plan::Plan::digest`].
+    /// Digest of the whole plan, [`crate::plan::Plan::digest`]; the same in all shards.
     pub plan_digest: String,
+    /// Machines that share the sweep, 1 or more.
+    pub shards: u32,
+    /// The shards that the file holds, ascending; all of them in a whole sweep.
+    pub parts: Vec<u32>,
     /// Where it began.
     pub machine: Machine,
+}
+
+impl Meta {
+    /// `2/4`, `1,3/4`; none where the file holds the whole sweep.
+    #[must_use]
+    pub fn part(&self) -> Option<String> {
+        if self.parts.len() as u64 == u64::from(self.shards) {
+            return None;
+        }
+        let parts: Vec<String> = self.parts.iter().map(u32::to_string).collect();
+        Some(format!("{}/{}", parts.join(","), self.shards))
+    }
 }
 
 /// A machine, as far as figures depend on it and a program can see.
@@ -52,13 +68,35 @@ impl Machine {
     #[must_use]
     pub fn differences(&self, now: &Self) -> Vec<String> {
         let mut all = Vec::new();
+        if self.hostname != now.hostname {
+            all.push(format!("host name: {} → {}", self.hostname, now.hostname));
+        }
+        all.extend(self.other_make(now));
+        all
+    }
+
+    /// What makes `now` a machine whose figures cannot stand beside this one's, each as `name: this → now`: all
+    /// but the name, and what is set on it.
+    #[must_use]
+    pub fn unlike(&self, now: &Self) -> Vec<String> {
+        let mut all = self.other_make(now);
+        let word = |v: &Option<String>| v.clone().unwrap_or_else(|| "none".into());
+        let (then, at_present) = (word(&self.host.virtualization), word(&now.host.virtualization));
+        if then != at_present {
+            all.push(format!("hypervisor: {then} → {at_present}"));
+        }
+        all.extend(self.changes(now));
+        all
+    }
+
+    fn other_make(&self, now: &Self) -> Vec<String> {
+        let mut all = Vec::new();
         let mut compare = |name: &str, then: &dyn ToString, now: &dyn ToString| {
             let (then, now) = (then.to_string(), now.to_string());
             if then != now {
                 all.push(format!("{name}: {then} → {now}"));
             }
         };
-        compare("host name", &self.hostname, &now.hostname);
         compare("architecture", &self.host.architecture, &now.host.architecture);
         compare("CPU", &self.host.cpu_model, &now.host.cpu_model);
         compare("CPUs", &self.host.cpus, &now.host.cpus);

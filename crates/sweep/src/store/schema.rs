@@ -11,8 +11,9 @@ use rusqlite::Connection;
 /// `flsh`: marks an SQLite file as a results file (file(1) prints it).
 pub(super) const APPLICATION_ID: i64 = 0x666c_7368;
 
-/// The newest format that this program reads and the one that it writes.
-pub(super) const FORMAT: i64 = 1;
+/// The newest format that this program reads and the one that it writes. Format 2 added `points.layout`, and the
+/// entries `shards` and `parts` of `meta`; files of format 1 are read, and go on as they are.
+pub(super) const FORMAT: i64 = 2;
 
 /// The columns of `runs`, `controls` and `voided` after `id`, in the order of
 /// [`crate::store::write`]'s parameters.
@@ -61,7 +62,8 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
             test_type INTEGER,
             target TEXT NOT NULL,
             settings TEXT NOT NULL, -- JSON: dimension → value
-            workload TEXT NOT NULL -- JSON
+            workload TEXT NOT NULL, -- JSON
+            layout TEXT NOT NULL -- JSON: option → value; {{}} where nothing is built
          ) STRICT;
          CREATE TABLE plan (
             position INTEGER PRIMARY KEY,

@@ -197,7 +197,7 @@ impl Store {
         Ok(row)
     }
 
-    fn transaction<T>(
+    pub(super) fn transaction<T>(
         &mut self,
         operation: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -258,6 +258,10 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
         ("machine", json(&meta.machine)),
     ];
     all.extend(meta.control.map(|control| ("control", control.to_string())));
+    if meta.shards > 1 {
+        all.push(("shards", meta.shards.to_string()));
+        all.push(("parts", json(&meta.parts)));
+    }
     for (key, value) in all {
         t.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", params![key, value])?;
     }
@@ -266,7 +270,8 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
 
 fn insert_point(t: &Transaction<'_>, point: &Point) -> rusqlite::Result<()> {
     t.prepare_cached(
-        "INSERT INTO points (id, label, test_type, target, settings, workload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO points (id, label, test_type, target, settings, workload, layout)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute(params![
         point.id,
@@ -274,7 +279,8 @@ fn insert_point(t: &Transaction<'_>, point: &Point) -> rusqlite::Result<()> {
         point.test_type.map(u8::from),
         point.target,
         json(&point.settings),
-        json(&point.workload)
+        json(&point.workload),
+        json(&point.layout)
     ])
     .map(drop)
 }

@@ -46,6 +46,7 @@ pub fn point(id: u32, test_type: u8) -> Point {
         test_type: Some(test_type),
         target: SCRATCH.to_owned(),
         workload: test_type.workload(&Workload::default()),
+        layout: BTreeMap::new(),
     }
 }
 
