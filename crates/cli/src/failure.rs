@@ -74,6 +74,11 @@ impl Failure {
         self
     }
 
+    /// What went wrong, without what to do about it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prints it, and gives the exit code.
     pub fn report(&self) -> ExitCode {
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -4,12 +4,14 @@
 //!
 //! 1. [`request`]: space and flags become a plan; every target is looked at before anything is touched.
 //! 2. [`session`]: the results file is made *first*, so that whatever happens from then on can be resumed.
-//! 3. [`targets`]: scratch files are laid, and targets opened as points need them.
+//! 3. [`targets`]: scratch files are laid, and targets opened as points need them; [`built`] makes what lies below
+//!    them and takes it down again.
 //! 4. The library runs what is missing; [`watch`] shows how it goes.
 //! 5. [`outcome`]: results.json and report.html are written beside results.db, also after Ctrl-C, and the
 //!    gist is printed.
 
 pub mod args;
+mod built;
 mod inspect;
 mod merge;
 mod outcome;

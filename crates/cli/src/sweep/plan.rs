@@ -38,6 +38,9 @@ pub struct PlanDocument {
     /// Values that the machine lacks and that were taken out of their dimensions, each with its reason.
     #[serde(default)]
     pub unavailable: Vec<String>,
+    /// Why it could not be told what the machine lacks, so that the space is counted as it is written.
+    #[serde(default)]
+    pub as_written: Option<String>,
     /// How often each point runs.
     pub passes: u32,
     /// Runs: points × passes; of the shard, where one was asked for.
@@ -119,12 +122,17 @@ pub struct PlanStep {
 
 /// Prints a plan.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let space = request::space(args.space.as_deref(), &args.overrides)?;
+    let (space, as_written) = request::space_planned(args.space.as_deref(), &args.overrides)?;
     if args.json {
-        let text = serde_json::to_string_pretty(&document(&space)).unwrap_or_default();
+        let document = PlanDocument { as_written, ..document(&space) };
+        let text = serde_json::to_string_pretty(&document).unwrap_or_default();
         return output::print(&format!("{text}\n"));
     }
-    output::print(&text(&space))
+    let mut text = text(&space);
+    if let Some(why) = as_written {
+        text += &format!("{} {why}; the space is counted as it is written\n", paint::warn("note:"));
+    }
+    output::print(&text)
 }
 
 /// The plan. Which seed it is drawn from changes its order and nothing that is counted but cheap changes, and those
@@ -175,6 +183,7 @@ fn document(space: &Space) -> PlanDocument {
             .map(|l| PlanLeftOut { reason: l.reason.clone(), combinations: l.combinations })
             .collect(),
         unavailable: space.unavailable.clone(),
+        as_written: None,
         passes: space.passes,
         runs: count(plan.runs.len()),
         controls: count(plan.controls.len()),
@@ -253,6 +262,11 @@ fn text(space: &Space) -> String {
     for dimension in &space.dimensions {
         let values: Vec<&str> = dimension.values().collect();
         text += &format!("{}  {}\n", paint::dim(&dimension.name), values.join(", "));
+    }
+    if let (Some(first), Some(last)) = (space.drives().first(), space.drives().last()) {
+        let all = space.drives().len();
+        let named = if all > 1 { format!("{all}, {first} to {last}") } else { (*first).to_owned() };
+        text += &format!("{}  {named}\n", paint::dim("drives"));
     }
     text.push('\n');
     let several = request::targets(&space.points).len() > 1;

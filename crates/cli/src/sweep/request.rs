@@ -1,13 +1,16 @@
 //! From space and flags to what is to be measured.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use bench::target::Problem;
 use storage::device::DeviceSpec;
-use sweep::model::{Point, SCRATCH};
+use storage::sysfs::Sysfs;
+use sweep::model::{LAYOUT, Point, SCRATCH};
 use sweep::space::{DASH14, Overrides, Space, SpaceError};
 
 use super::args::OverrideArgs;
+use super::built;
 use crate::failure::Failure;
 use crate::values::nearest;
 
@@ -16,12 +19,51 @@ use crate::values::nearest;
 pub enum Kind {
     /// A scratch file is laid in this directory.
     Scratch(PathBuf),
+    /// Built for each point anew.
+    Layout,
     /// A device, a file or memory.
     Device(DeviceSpec),
 }
 
-/// The space with the flags put in.
-pub fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Failure> {
+/// The space with the flags put in, as it is going to be measured here: what the machine cannot do is left out.
+pub fn space_here(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Failure> {
+    let space = space(path, overrides)?;
+    if let Some(drive) = built::absent(&space).first() {
+        return Err(Failure::invalid(format!("drives={drive}: there is no such device"))
+            .hint("name the drives of this machine by --drives DEV,DEV…"));
+    }
+    shared(built::to_be_had(space)?, overrides)
+}
+
+/// The space as it is going to be measured here, as far as that can be told; else as it is written, with why.
+pub fn space_planned(
+    path: Option<&Path>,
+    overrides: &OverrideArgs,
+) -> Result<(Space, Option<String>), Failure> {
+    let space = space(path, overrides)?;
+    let absent = built::absent(&space);
+    let (space, why) = if absent.is_empty() {
+        match built::to_be_had(space.clone()) {
+            Ok(here) => (here, None),
+            Err(failure) => (space, Some(failure.message().to_owned())),
+        }
+    } else {
+        let (all, first) = (space.drives().len(), &absent[0]);
+        let why = format!("{} of {all} drives are not on this machine ({first}, …)", absent.len());
+        (space, Some(why))
+    };
+    Ok((shared(space, overrides)?, why))
+}
+
+fn shared(space: Space, overrides: &OverrideArgs) -> Result<Space, Failure> {
+    Ok(match overrides.shard {
+        Some((shard, shards)) => space.share(shard, shards)?,
+        None => space,
+    })
+}
+
+/// The space with the flags put in, but for what only the machine can tell.
+fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Failure> {
     let space = match path {
         Some(path) => Space::load(path).map_err(|error| misspelt_verb(path, error))?,
         None => Space::parse("the fourteen test types", DASH14)?,
@@ -29,7 +71,7 @@ pub fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Fai
     let drive = |path: &PathBuf| Ok::<_, Failure>(absolute(path)?.display().to_string());
     let drives = overrides.drives.iter().map(drive).collect::<Result<_, _>>()?;
     let targets = overrides.target.iter().map(|spec| anchored(spec)).collect::<Result<_, _>>()?;
-    let space = space.with(&Overrides {
+    Ok(space.with(&Overrides {
         targets,
         passes: overrides.passes,
         runtime: overrides.runtime,
@@ -37,11 +79,7 @@ pub fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Fai
         size: overrides.size,
         seed: overrides.seed,
         drives,
-    })?;
-    Ok(match overrides.shard {
-        Some((shard, shards)) => space.share(shard, shards)?,
-        None => space,
-    })
+    })?)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
@@ -69,11 +107,48 @@ pub fn kind(spec: &str, here: &Path) -> Result<Kind, Failure> {
     if spec == SCRATCH {
         return Ok(Kind::Scratch(here.to_owned()));
     }
+    if spec == LAYOUT {
+        return Ok(Kind::Layout);
+    }
     let parsed = DeviceSpec::parse(spec).map_err(Problem::from)?;
     Ok(match &parsed {
         DeviceSpec::Path(path) if path.is_dir() => Kind::Scratch(path.clone()),
         _ => Kind::Device(parsed),
     })
+}
+
+/// The drives below the targets, each with model and size: `2 × INTEL SSDPE2KX040T8, 3.64 TiB`. Empty where there
+/// are none to be seen.
+pub fn drives_below(points: &[Point]) -> String {
+    let system = Sysfs::host();
+    let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
+    for point in points {
+        paths.extend(point.layout.get("drives").into_iter().flat_map(|d| d.split(',')).map(PathBuf::from));
+    }
+    for spec in targets(points) {
+        match kind(spec, Path::new(".")) {
+            Ok(
+                Kind::Scratch(path) | Kind::Device(DeviceSpec::Path(path) | DeviceSpec::File { path, .. }),
+            ) => {
+                paths.insert(path);
+            }
+            _ => {}
+        }
+    }
+    let mut drives: BTreeMap<String, (String, u64)> = BTreeMap::new();
+    for path in paths {
+        let Ok(backing) = system.backing(&path) else { continue };
+        for drive in backing.drives() {
+            let model = drive.model.clone().unwrap_or_else(|| drive.transport.clone());
+            drives.insert(drive.name.clone(), (model, drive.size_bytes));
+        }
+    }
+    let mut kinds: BTreeMap<(String, u64), u32> = BTreeMap::new();
+    for kind in drives.into_values() {
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let words = kinds.iter().map(|((model, bytes), n)| format!("{n} × {model}, {}", units::bytes(*bytes)));
+    words.collect::<Vec<_>>().join("; ")
 }
 
 /// The targets of a plan, each once, in the order of its points.
@@ -89,12 +164,17 @@ pub fn targets(points: &[Point]) -> Vec<&str> {
 
 /// Bytes that a target must have for all of its points, where each of them says how much it uses.
 pub fn bytes_needed(points: &[Point], target: &str) -> Option<u64> {
+    bytes_needed_by(points.iter().filter(|p| p.target == target))
+}
+
+/// Bytes that all of these points need together, where each of them says how much it uses.
+pub fn bytes_needed_by<'p>(points: impl IntoIterator<Item = &'p Point>) -> Option<u64> {
     let needed = |point: &Point| {
         let w = &point.workload;
         let steps = w.offset_increment.unwrap_or(0).saturating_mul(u64::from(w.numjobs.saturating_sub(1)));
         w.size.map(|size| w.offset.saturating_add(size).saturating_add(steps))
     };
-    let sizes: Option<Vec<u64>> = points.iter().filter(|p| p.target == target).map(needed).collect();
+    let sizes: Option<Vec<u64>> = points.into_iter().map(needed).collect();
     sizes?.into_iter().max()
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicBool;
 use bench::observe::host::host_facts;
 use storage::survey::Host;
 use storage::sysfs::Sysfs;
+use sweep::model::Point;
 use sweep::run::{Ended, Identity, Outcome, Runner, begin};
 use sweep::space::Space;
-use sweep::store::{self, Machine, Store, StoreError, locate};
+use sweep::store::{self, Machine, NOTE_DRIVES, Store, StoreError, locate};
 
 use super::args::{PermitArgs, ResumeArgs, RunArgs};
 use super::targets::{Place, Targets, current_directory};
@@ -35,7 +36,7 @@ pub struct Session<'a> {
 
 /// Starts a sweep.
 pub fn start(args: &RunArgs) -> Result<(), Failure> {
-    let space = request::space(args.space.as_deref(), &args.overrides)?;
+    let space = request::space_here(args.space.as_deref(), &args.overrides)?;
     let here = current_directory()?;
     for spec in request::targets(&space.points) {
         request::kind(spec, &here)?;
@@ -111,7 +112,13 @@ impl Session<'_> {
         store
             .set_note(NOTE_HERE, &here.display().to_string())
             .map_err(|e| Early::BeforeAnything(e.into()))?;
-        let header = format!("{}: {}\n", paint::title(&space.name), plan::gist(space));
+        for (n, value) in space.unavailable.iter().enumerate() {
+            let key = format!("left out {}", n + 1);
+            store.set_note(&key, value).map_err(|e| Early::BeforeAnything(e.into()))?;
+        }
+        let left_out: String =
+            space.unavailable.iter().map(|value| format!("{} {value}\n", paint::warn("left out:"))).collect();
+        let header = format!("{}: {}\n{left_out}", paint::title(&space.name), plan::gist(space));
         self.go(&mut store, &identity, here, stop, &header)
     }
 
@@ -135,16 +142,21 @@ impl Session<'_> {
             None
         } else {
             let points = store.points().map_err(later)?;
-            let place = Place { permits: self.permits, here, stop };
+            let mut watch = Watch::new();
+            let place = Place { permits: self.permits, here, stop, speaker: watch.speaker() };
             let mut targets =
                 Targets::prepare(&points, store, &place).map_err(|f| self.early(store, f, stop))?;
+            note_drives(store, &points).map_err(later)?;
             if !self.json {
                 output::print(&format!("{header}{}", targets.said)).map_err(Early::Later)?;
             }
-            let mut watch = Watch::new();
             let result = Runner::new(store, identity, &mut targets, &mut watch, stop).run();
             watch.end();
-            Some(result.map_err(|error| self.early(store, error.into(), stop))?)
+            // Whatever came of it, the machine is given back as it was.
+            let down = targets.down();
+            let outcome = result.map_err(|error| self.early(store, error.into(), stop))?;
+            down.map_err(Early::Later)?;
+            Some(outcome)
         };
         outcome::report(self, store, outcome.as_ref()).map_err(Early::Later)?;
         self.conclude(store, outcome.as_ref()).map_err(Early::Later)
@@ -239,6 +251,15 @@ impl Session<'_> {
             let _ = std::fs::remove_dir(folder);
         }
     }
+}
+
+/// Keeps which drives lie below, so that `sweep merge` can tell whether two machines have the same.
+fn note_drives(store: &mut Store, points: &[Point]) -> Result<(), StoreError> {
+    let drives = request::drives_below(points);
+    if drives.is_empty() || store.notes()?.contains_key(NOTE_DRIVES) {
+        return Ok(());
+    }
+    store.set_note(NOTE_DRIVES, &drives)
 }
 
 fn later(error: StoreError) -> Early {

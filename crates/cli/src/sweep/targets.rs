@@ -1,7 +1,9 @@
 //! What a sweep measures: scratch files that are laid for it, and what it was told to measure.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -10,10 +12,11 @@ use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
 use measure::{Target, TargetError};
 use storage::device::{DeviceSpec, OpenOptions};
 use sweep::error::Class;
-use sweep::model::Point;
+use sweep::model::{LAYOUT, Point};
 use sweep::run::TargetFactory;
 use sweep::store::Store;
 
+use super::built::{Builder, BuiltTarget};
 use super::request::{self, Kind};
 use super::watch;
 use crate::failure::Failure;
@@ -24,12 +27,13 @@ use crate::output;
 pub struct Targets {
     options: TargetOptions,
     scratch: BTreeMap<String, Scratch>,
+    /// What is built, where anything is.
+    builder: Option<Rc<RefCell<Builder>>>,
     /// For people, a line for each scratch file: how large it is and why.
     pub said: String,
 }
 
 /// What the user allows, and where the sweep's own scratch file goes.
-#[derive(Debug)]
 pub struct Place<'a> {
     /// Devices and files whose contents may be lost, and unwritten extents.
     pub permits: &'a super::args::PermitArgs,
@@ -37,6 +41,8 @@ pub struct Place<'a> {
     pub here: &'a Path,
     /// Set to stop.
     pub stop: &'a Arc<AtomicBool>,
+    /// Where words on long steps go.
+    pub speaker: watch::Speaker,
 }
 
 impl Targets {
@@ -50,16 +56,23 @@ impl Targets {
                 stop: Some(Arc::clone(place.stop)),
             },
             scratch: BTreeMap::new(),
+            builder: Builder::prepare(points, store, place)?.map(|builder| Rc::new(RefCell::new(builder))),
             said: String::new(),
         };
         for spec in request::targets(points) {
             match request::kind(spec, place.here)? {
                 Kind::Scratch(folder) => targets.lay_scratch(spec, &folder, points, store, place)?,
                 Kind::Device(spec) if !missing_files(&spec).is_empty() => lay_files(&spec, place.stop)?,
+                Kind::Layout => {}
                 Kind::Device(_) => targets.try_out(spec, points)?,
             }
         }
         Ok(targets)
+    }
+
+    /// Takes down what was built. All targets must be closed.
+    pub fn down(&mut self) -> Result<(), Failure> {
+        self.builder.as_ref().map_or(Ok(()), |builder| builder.borrow_mut().down())
     }
 
     fn lay_scratch(
@@ -131,7 +144,10 @@ impl Targets {
 }
 
 impl TargetFactory for Targets {
-    fn open(&mut self, spec: &str, _: &Point) -> Result<Box<dyn Target>, TargetError> {
+    fn open(&mut self, spec: &str, point: &Point) -> Result<Box<dyn Target>, TargetError> {
+        if let (LAYOUT, Some(builder)) = (spec, &self.builder) {
+            return Ok(Box::new(BuiltTarget::open(builder, point)?));
+        }
         let options = self.options.clone();
         match self.scratch.get(spec) {
             Some(scratch) => Ok(Box::new(BenchTarget::scratch(Arc::clone(scratch.file()), options))),
@@ -143,9 +159,9 @@ impl TargetFactory for Targets {
     }
 
     /// A target opens its device anew for each way in which a workload needs it, and knows what it wrote;
-    /// so one serves all points.
-    fn key(&self, _: &Point) -> String {
-        String::new()
+    /// so one serves all points. What is built serves the points that ask for the same.
+    fn key(&self, point: &Point) -> String {
+        point.layout.iter().map(|(name, value)| format!("{name}={value} ")).collect()
     }
 }
 

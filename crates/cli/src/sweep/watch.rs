@@ -34,6 +34,11 @@ impl Watch {
         self.bar.finish_and_clear();
     }
 
+    /// A voice for others.
+    pub fn speaker(&self) -> Speaker {
+        Speaker { bar: self.bar.clone() }
+    }
+
     fn above(&self, line: &str) {
         if !self.bar.is_hidden() {
             self.bar.suspend(|| output::tell(&format!("{line}\n")));
@@ -45,6 +50,21 @@ impl Watch {
         let last = if self.last.is_empty() { String::new() } else { format!("last {}  ", self.last) };
         // What may be long comes last, for the line is cut where the terminal ends.
         self.bar.set_message(format!("{left}{last}{what}"));
+    }
+}
+
+/// Says what others have to say above the bar, where somebody watches.
+#[derive(Debug, Clone)]
+pub struct Speaker {
+    bar: ProgressBar,
+}
+
+impl Speaker {
+    /// Says a line.
+    pub fn say(&self, words: &str) {
+        if !self.bar.is_hidden() {
+            self.bar.suspend(|| output::tell(&format!("{}\n", paint::dim(words))));
+        }
     }
 }
 

@@ -1,0 +1,352 @@
+//! Targets that are built: arrays, file systems and settings below a point, made when its turn comes and taken
+//! down at the end.
+//!
+//! The plan brings the points of one construction one after the other, so most steps only write settings. For each
+//! point:
+//!
+//! 1. [`layout::Layouts::switch`] goes from what stands to what the point asks for, each change journalled;
+//! 2. where something was built anew, data are laid: a file is written throughout, and of a raw target the region
+//!    that is going to be read, if what lies there looks unwritten. Reading what was never written measures nothing.
+//!    A volume over raw drives is laid drive by drive;
+//! 3. the target is opened, and looked at before and after each run: where somebody changed a setting, uses a
+//!    drive, or the array works in the background, the record is void (`W-SETTINGS-DRIFT`). The next run on it,
+//!    which is the repetition, begins by making everything anew that differs.
+//!
+//! Whatever ends the session takes everything down: the last run, an error, a signal. What a killed process left is
+//! in the journal, and the next session of the same sweep undoes it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bench::lies::blocks;
+use bench::scratch;
+use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use layout::system::{Host, Purpose, System};
+use layout::{Availability, Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits};
+use measure::record::{RunRecord, TargetFacts};
+use measure::warning::{Warning, WarningCode};
+use measure::{Target, TargetError, Workload};
+use storage::device::{self, DeviceSpec, OpenOptions};
+use sweep::error::Class;
+use sweep::model::Point;
+use sweep::space::Space;
+use sweep::store::Store;
+
+use super::request::bytes_needed_by;
+use super::targets::Place;
+use super::watch;
+use crate::failure::Failure;
+use crate::output;
+
+/// Blocks that are drawn to tell whether a raw target was ever written.
+const DRAWN: usize = 1024;
+/// What each drive of a volume is laid beyond its share: shares are dealt in whole blocks and chunks.
+const SLACK: u64 = 4 << 20;
+
+/// A layout's error as the user is told.
+pub fn refused(error: LayoutError) -> Failure {
+    let class = match error.class() {
+        LayoutErrorClass::Invalid => Class::Invalid,
+        LayoutErrorClass::Refused => Class::Refused,
+        LayoutErrorClass::Failed => Class::Failed,
+        LayoutErrorClass::Interrupted => Class::Interrupted,
+    };
+    Failure::of(class, &error).hint_if(error.hint())
+}
+
+/// The drives of a space that are not on this machine.
+pub fn absent(space: &Space) -> Vec<String> {
+    let drives = space.drives().into_iter();
+    drives.filter(|drive| !Path::new(drive).exists()).map(str::to_owned).collect()
+}
+
+/// The space without what this machine cannot do, which is then named in it.
+pub fn to_be_had(space: Space) -> Result<Space, Failure> {
+    let drives: Vec<PathBuf> = space.drives().into_iter().map(PathBuf::from).collect();
+    if drives.is_empty() {
+        return Ok(space);
+    }
+    let available = layout::survey(&drives);
+    Ok(space.without(|name, value| available.check(name, value).err())?)
+}
+
+/// What points ask for, as a layout.
+fn spec_of(point: &Point) -> Result<LayoutSpec, LayoutError> {
+    Ok(LayoutSpec::from_settings(&point.layout)?)
+}
+
+/// All that is built in a session.
+pub struct Builder {
+    layouts: Layouts,
+    options: TargetOptions,
+    stop: Arc<AtomicBool>,
+    /// Bytes that the points of each construction use, where all of them say so.
+    needed: BTreeMap<String, Option<u64>>,
+    /// The construction that stands with its data laid.
+    laid: Option<String>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("layouts", &self.layouts).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Takes the machine for the layouts of these points, if they have any. Each drive is looked at before
+    /// anything is made: in use, or with data that were not given up, it refuses the sweep as a whole.
+    pub fn prepare(points: &[Point], store: &Store, place: &Place<'_>) -> Result<Option<Self>, Failure> {
+        let built: Vec<&Point> = points.iter().filter(|point| !point.layout.is_empty()).collect();
+        if built.is_empty() {
+            return Ok(None);
+        }
+        let specs: BTreeSet<String> = built
+            .iter()
+            .map(|p| spec_of(p).map(|s| s.to_string()))
+            .collect::<Result<_, _>>()
+            .map_err(refused)?;
+        let mut layouts = open(store, place)?;
+        layouts.stop_on(Arc::clone(place.stop));
+        check_drives(&built, &specs, &place.permits.destroy)?;
+        let speaker = place.speaker.clone();
+        layouts.tell(move |words| speaker.say(words));
+        let mut needed: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
+        for point in &built {
+            needed.entry(point.construction().unwrap_or_default()).or_default().push(point);
+        }
+        Ok(Some(Self {
+            layouts,
+            options: TargetOptions {
+                destroy: place.permits.destroy.clone(),
+                allow_unwritten: place.permits.allow_unwritten,
+                stop: Some(Arc::clone(place.stop)),
+            },
+            stop: Arc::clone(place.stop),
+            needed: needed.into_iter().map(|(name, points)| (name, bytes_needed_by(points))).collect(),
+            laid: None,
+        }))
+    }
+
+    /// Takes everything down; a word where something could not be.
+    pub fn down(&mut self) -> Result<(), Failure> {
+        self.layouts.down().map(drop).map_err(refused)
+    }
+
+    /// Makes what the point asks for, with data on it, and opens it.
+    fn make(&mut self, point: &Point) -> Result<(BenchTarget, Built), TargetError> {
+        let spec = spec_of(point).map_err(layout_failed)?;
+        let construction = point.construction().unwrap_or_default();
+        let needed = self.needed.get(&construction).copied().flatten();
+        let share = needed.map(|bytes| share(&spec, bytes));
+        self.layouts.set_file_bytes(share);
+        let stands =
+            self.layouts.standing().is_some_and(|(now, _)| now.construction() == spec.construction());
+        if !stands {
+            self.laid = None;
+        }
+        let built = self.layouts.switch(&spec).map_err(layout_failed)?;
+        let mut options = self.options.clone();
+        // What was made just now is nobody's data.
+        options.destroy.extend(built.layers.iter().cloned());
+        if self.laid.as_ref() != Some(&construction) {
+            self.lay(&spec, &built, share, &options)?;
+            self.laid = Some(construction);
+        }
+        let target = BenchTarget::new(&built.device_spec, options).map_err(target_failed)?;
+        Ok((target, built))
+    }
+
+    /// Lays data on what stands.
+    fn lay(
+        &self,
+        spec: &LayoutSpec,
+        built: &Built,
+        share: Option<u64>,
+        options: &TargetOptions,
+    ) -> Result<(), TargetError> {
+        for file in &built.files {
+            let file = DeviceSpec::File { path: file.clone(), size: Some(built.file_bytes) };
+            self.lay_on(&file, built.file_bytes, options)?;
+        }
+        if built.files.is_empty() {
+            let nodes = if built.layers.is_empty() { &spec.drives } else { &built.layers };
+            for node in nodes {
+                let node = DeviceSpec::Path(node.clone());
+                let bytes = share.unwrap_or(u64::MAX);
+                if self.looks_unwritten(&node, bytes)? {
+                    self.lay_on(&node, bytes, options)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether blocks drawn from the first bytes of a raw device are zeros.
+    fn looks_unwritten(&self, spec: &DeviceSpec, bytes: u64) -> Result<bool, TargetError> {
+        let failed = |problem: Problem| target_failed(problem);
+        let options = OpenOptions { allow_unwritten: true, ..OpenOptions::reading() };
+        let device = device::open(spec, &options).map_err(|e| failed(e.into()))?;
+        let drawn = blocks::sample(&*device, 0, bytes.min(device.size()), DRAWN, 1).map_err(|source| {
+            failed(Problem::Look { device: spec.to_string(), operation: "read sample blocks", source })
+        })?;
+        Ok(drawn.zero > 0)
+    }
+
+    fn lay_on(&self, spec: &DeviceSpec, bytes: u64, options: &TargetOptions) -> Result<(), TargetError> {
+        let open = OpenOptions { destroy: options.destroy.clone(), ..OpenOptions::writing() };
+        let device = device::open(spec, &open).map_err(|e| target_failed(e.into()))?;
+        let bytes = bytes.min(device.size());
+        let bar = watch::laying(Path::new(&spec.to_string()), bytes, output::is_watched());
+        let laid = scratch::lay(&device, bytes, &self.stop, &|done, _| bar.set_position(done));
+        bar.finish_and_clear();
+        laid.map_err(|e| target_failed(e.into()))?;
+        if self.stop.load(Ordering::Relaxed) { Err(TargetError::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// Bytes of each file or drive, where all of them together are to hold `bytes`.
+fn share(spec: &LayoutSpec, bytes: u64) -> u64 {
+    use layout::spec::LayoutKind;
+    match spec.kind {
+        LayoutKind::Separate | LayoutKind::Stripe => {
+            let each = bytes.div_ceil(spec.width() as u64) + spec.chunk_bytes().unwrap_or(0);
+            each.next_multiple_of(SLACK) + SLACK
+        }
+        _ => bytes.next_multiple_of(4096),
+    }
+}
+
+/// Takes the lock of the machine's layouts. What a process of this very sweep left when it was killed is undone
+/// first, and said; what another one left is its user's to look at.
+fn open(store: &Store, place: &Place<'_>) -> Result<Layouts, Failure> {
+    let state = layout::state_dir();
+    let permits = || Permits { destroy: place.permits.destroy.clone() };
+    match Layouts::open(&state, permits()) {
+        Err(LayoutError::Stands { standing, .. })
+            if !standing.by_hand && is_of_sweep(store, standing.process)? =>
+        {
+            let undone = layout::undo(&state).map_err(refused)?;
+            output::tell(&format!(
+                "undone: {} changes that process {} had left when it ended\n",
+                undone.undone.len(),
+                standing.process
+            ));
+            Layouts::open(&state, permits()).map_err(refused)
+        }
+        opened => opened.map_err(refused),
+    }
+}
+
+/// Whether a process ran a session of this sweep that never ended.
+fn is_of_sweep(store: &Store, process: u32) -> Result<bool, Failure> {
+    let sessions = store.sessions()?;
+    Ok(sessions.last().is_some_and(|last| last.ended_unix_ns.is_none() && last.pid == process))
+}
+
+/// Refuses, before anything is made, what could only be refused in the middle.
+fn check_drives(built: &[&Point], specs: &BTreeSet<String>, destroy: &[PathBuf]) -> Result<(), Failure> {
+    let mut drives: BTreeMap<PathBuf, Purpose> = BTreeMap::new();
+    for text in specs {
+        let spec = LayoutSpec::parse(text).map_err(|e| refused(e.into()))?;
+        let builds = spec.mounted_filesystem().is_some()
+            || matches!(spec.kind, layout::spec::LayoutKind::MdRaid0 | layout::spec::LayoutKind::LvmStripe);
+        let writes = built.iter().any(|point| point.workload.rw.modifies());
+        for drive in &spec.drives {
+            let purpose = drives.entry(drive.clone()).or_insert(Purpose::Settings);
+            if builds || writes {
+                *purpose = Purpose::Contents;
+            }
+        }
+    }
+    let all: Vec<PathBuf> = drives.keys().cloned().collect();
+    if let Some(absent) = all.iter().find(|drive| !drive.exists()) {
+        return Err(Failure::invalid(format!("drives={}: there is no such device", absent.display()))
+            .hint("name the drives of this machine by --drives DEV,DEV…"));
+    }
+    let system = Host::default();
+    for (drive, purpose) in &drives {
+        system.check_free(drive, *purpose, destroy).map_err(|e| refused(e.into()))?;
+    }
+    let available = Availability::of(&system, &all);
+    for text in specs {
+        let spec = LayoutSpec::parse(text).map_err(|e| refused(e.into()))?;
+        available.check_spec(&spec).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn layout_failed(error: LayoutError) -> TargetError {
+    match error.class() {
+        LayoutErrorClass::Invalid => TargetError::Invalid(Box::new(error)),
+        LayoutErrorClass::Refused => TargetError::Refused(Box::new(error)),
+        LayoutErrorClass::Failed => TargetError::Failed(Box::new(error)),
+        LayoutErrorClass::Interrupted => TargetError::Interrupted,
+    }
+}
+
+fn target_failed(problem: Problem) -> TargetError {
+    match problem.class() {
+        ProblemClass::Invalid => TargetError::Invalid(Box::new(problem)),
+        ProblemClass::Refused => TargetError::Refused(Box::new(problem)),
+        ProblemClass::Failed => TargetError::Failed(Box::new(problem)),
+    }
+}
+
+/// The target of one layout.
+#[derive(Debug)]
+pub struct BuiltTarget {
+    builder: Rc<RefCell<Builder>>,
+    point: Point,
+    /// None between a run that drifted and the next.
+    open: Option<(BenchTarget, Built)>,
+    facts: TargetFacts,
+}
+
+impl BuiltTarget {
+    /// Makes and opens what the point asks for.
+    pub fn open(builder: &Rc<RefCell<Builder>>, point: &Point) -> Result<Self, TargetError> {
+        let open = builder.borrow_mut().make(point)?;
+        let facts = open.0.facts().clone();
+        Ok(Self { builder: Rc::clone(builder), point: point.clone(), open: Some(open), facts })
+    }
+
+    /// What differs from what was asked for, each in words.
+    fn drifts(&self) -> Result<Vec<String>, TargetError> {
+        let drifts = self.builder.borrow().layouts.check().map_err(layout_failed)?;
+        Ok(drifts.iter().map(ToString::to_string).collect())
+    }
+}
+
+impl Target for BuiltTarget {
+    fn facts(&self) -> &TargetFacts {
+        &self.facts
+    }
+
+    fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
+        if self.open.is_none() {
+            self.open = Some(self.builder.borrow_mut().make(&self.point)?);
+        }
+        let mut drifts = self.drifts()?;
+        let (target, built) = self.open.as_mut().expect("it was opened just now");
+        let mut record = target.run(workload)?;
+        self.facts = target.facts().clone();
+        record.layout.extend(built.facts.clone());
+        for drift in self.drifts()? {
+            if !drifts.contains(&drift) {
+                drifts.push(drift);
+            }
+        }
+        if !drifts.is_empty() {
+            let message = format!("the layout is not what was asked for: {}", drifts.join("; "));
+            record.warnings.push(Warning::new(WarningCode::SettingsDrift, message));
+            // Closed, so that whatever it takes to set things right can be done.
+            self.open = None;
+        }
+        Ok(record)
+    }
+}
