@@ -43,6 +43,45 @@ fn the_plan_of_the_papers_test_types_has_84_runs() {
 }
 
 #[test]
+fn the_plan_of_table_1_has_16800_runs_in_46_hours_40_and_builds_30_times() {
+    let folder = place();
+    let space = examples() + "/dash-io.toml";
+    let text = works(folder.path(), &["sweep", "plan", &space]).out;
+    assert!(text.contains("3,360 points × 5 passes = 16,800 runs and 180 controls; about "), "{text}");
+    assert!(text.contains("46 h 40 min of measuring; 30 constructions, "), "{text}");
+    let document = json(folder.path(), &["sweep", "plan", &space, "--seed=1", "--json"]);
+    fits_schema(folder.path(), "plan", &document);
+    assert_eq!((document["runs"].as_u64(), document["constructions"].as_u64()), (Some(16_800), Some(30)));
+    assert_eq!(document["measuring_s"], 168_000.0);
+    assert_eq!(document["points"][0]["layout"]["layout"], "md-raid0");
+}
+
+#[test]
+fn shards_are_planned_measured_and_merged_into_one_report() {
+    let folder = place();
+    let quick = ["--size=16m", "--runtime=20ms", "--passes=2"];
+    for part in ["1/2", "2/2"] {
+        let output = format!("--output=shard-{}", &part[..1]);
+        works(folder.path(), &[&["sweep", "--shard", part, &output], &quick[..]].concat());
+    }
+    let said = works(folder.path(), &["sweep", "merge", "shard-1", "shard-2", "--output", "whole"]).out;
+    assert!(said.starts_with("2 of 2 shards, 28 of their 28 runs\n"), "{said}");
+    assert_eq!(names(&folder.path().join("whole")), ["report.html", "results.db", "results.json"]);
+    let status = json(folder.path(), &["sweep", "status", "whole", "--json"]);
+    fits_schema(folder.path(), "status", &status);
+    assert_eq!((status["done"].as_u64(), status["points"].as_u64()), (Some(28), Some(14)), "{status:#}");
+    let part = json(folder.path(), &["sweep", "status", "shard-2", "--json"]);
+    assert_eq!((part["shard"].as_str(), part["points"].as_u64()), (Some("2/2"), Some(7)), "{part:#}");
+    refused(
+        folder.path(),
+        &["sweep", "merge", "shard-1", "--output", "whole"],
+        2,
+        "error: whole/results.db: holds a sweep already\n\
+         hint: go on with it by `flashwright sweep resume`, or choose another --output\n",
+    );
+}
+
+#[test]
 fn every_example_has_a_plan_and_a_seed_fixes_its_order() {
     let folder = place();
     for name in names(Path::new(&examples())).iter().filter(|name| name.ends_with(".toml")) {

@@ -39,7 +39,7 @@ use sweep::store::Store;
 
 use super::request::bytes_needed_by;
 use super::targets::Place;
-use super::watch;
+use super::watch::{self, Speaker};
 use crate::failure::Failure;
 use crate::output;
 
@@ -87,9 +87,14 @@ pub struct Builder {
     stop: Arc<AtomicBool>,
     /// Bytes that the points of each construction use, where all of them say so.
     needed: BTreeMap<String, Option<u64>>,
-    /// The construction that stands with its data laid.
-    laid: Option<String>,
+    speaker: Speaker,
+    /// The construction that stands with its data, and what they are.
+    laid: Option<(String, &'static str)>,
 }
+
+/// What a record's layout says of the data below, under the name `contents`.
+const LAID: &str = "laid for this sweep";
+const AS_FOUND: &str = "as found";
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,6 +120,7 @@ impl Builder {
         check_drives(&built, &specs, &place.permits.destroy)?;
         let speaker = place.speaker.clone();
         layouts.tell(move |words| speaker.say(words));
+        let speaker = place.speaker.clone();
         let mut needed: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
         for point in &built {
             needed.entry(point.construction().unwrap_or_default()).or_default().push(point);
@@ -128,6 +134,7 @@ impl Builder {
             },
             stop: Arc::clone(place.stop),
             needed: needed.into_iter().map(|(name, points)| (name, bytes_needed_by(points))).collect(),
+            speaker,
             laid: None,
         }))
     }
@@ -149,29 +156,33 @@ impl Builder {
         if !stands {
             self.laid = None;
         }
-        let built = self.layouts.switch(&spec).map_err(layout_failed)?;
+        let mut built = self.layouts.switch(&spec).map_err(layout_failed)?;
         let mut options = self.options.clone();
         // What was made just now is nobody's data.
         options.destroy.extend(built.layers.iter().cloned());
-        if self.laid.as_ref() != Some(&construction) {
-            self.lay(&spec, &built, share, &options)?;
-            self.laid = Some(construction);
-        }
+        let contents = match &self.laid {
+            Some((laid, contents)) if *laid == construction => *contents,
+            _ => self.lay(&spec, &built, share, &options)?,
+        };
+        self.laid = Some((construction, contents));
+        built.facts.insert("contents".to_owned(), contents.to_owned());
         let target = BenchTarget::new(&built.device_spec, options).map_err(target_failed)?;
         Ok((target, built))
     }
 
-    /// Lays data on what stands.
+    /// Lays data on what stands, where it is needed, and tells what is there then.
     fn lay(
         &self,
         spec: &LayoutSpec,
         built: &Built,
         share: Option<u64>,
         options: &TargetOptions,
-    ) -> Result<(), TargetError> {
+    ) -> Result<&'static str, TargetError> {
+        let mut contents = AS_FOUND;
         for file in &built.files {
             let file = DeviceSpec::File { path: file.clone(), size: Some(built.file_bytes) };
             self.lay_on(&file, built.file_bytes, options)?;
+            contents = LAID;
         }
         if built.files.is_empty() {
             let nodes = if built.layers.is_empty() { &spec.drives } else { &built.layers };
@@ -179,11 +190,13 @@ impl Builder {
                 let node = DeviceSpec::Path(node.clone());
                 let bytes = share.unwrap_or(u64::MAX);
                 if self.looks_unwritten(&node, bytes)? {
+                    self.speaker.say(&format!("{node} was never written throughout; data are laid on it"));
                     self.lay_on(&node, bytes, options)?;
+                    contents = LAID;
                 }
             }
         }
-        Ok(())
+        Ok(contents)
     }
 
     /// Whether blocks drawn from the first bytes of a raw device are zeros.

@@ -316,3 +316,17 @@ fn text(space: &Space) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        for (n, text) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (16_800, "16,800"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(grouped(n), text);
+        }
+    }
+}

@@ -154,6 +154,9 @@ impl Session<'_> {
             watch.end();
             // Whatever came of it, the machine is given back as it was.
             let down = targets.down();
+            if let (Err(_), Err(left)) = (&result, &down) {
+                output::tell(&format!("{}: {}\n", paint::warn("left behind"), left.message()));
+            }
             let outcome = result.map_err(|error| self.early(store, error.into(), stop))?;
             down.map_err(Early::Later)?;
             Some(outcome)

@@ -1,0 +1,203 @@
+//! Sweeps that build what they measure, on loop devices: left as found however they end. Root only.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{command, ended, finish, is_root, place, skipped, tool, wait_until};
+use serde_json::Value;
+
+/// A loop device over a file, and a state directory of its own; both are gone at the end.
+struct Rig {
+    folder: tempfile::TempDir,
+    device: String,
+}
+
+impl Rig {
+    fn new() -> Option<Self> {
+        if !is_root() {
+            skipped("building layouts needs root");
+            return None;
+        }
+        let folder = place();
+        let image = folder.path().join("image");
+        std::fs::File::create(&image).and_then(|f| f.set_len(512 << 20)).expect("makes");
+        let Some(device) = tool("losetup", &["--find", "--show", &image.display().to_string()]) else {
+            skipped("no loop device can be had");
+            return None;
+        };
+        let rig = Self { folder, device };
+        if tool("mkfs.xfs", &["-V"]).is_none() || rig.scheduler().is_none() {
+            skipped("this machine has no XFS, or its loop devices no scheduler");
+            return None;
+        }
+        Some(rig)
+    }
+
+    fn space(&self, text: &str) -> PathBuf {
+        let path = self.folder.path().join("space.toml");
+        std::fs::write(&path, text.replace("DEVICE", &self.device)).expect("writes");
+        path
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(self.folder.path(), arguments);
+        command.env("FLASHWRIGHT_STATE", self.folder.path().join("state"));
+        command
+    }
+
+    fn status(&self, sweep: &str) -> Option<Value> {
+        serde_json::from_str(&finish(&mut self.command(&["sweep", "status", sweep, "--json"])).out).ok()
+    }
+
+    fn done(&self, sweep: &str) -> u64 {
+        self.status(sweep).and_then(|status| status["done"].as_u64()).unwrap_or(0)
+    }
+
+    fn queue(&self, setting: &str) -> PathBuf {
+        Path::new("/sys/block").join(self.device.trim_start_matches("/dev/")).join("queue").join(setting)
+    }
+
+    fn scheduler(&self) -> Option<String> {
+        std::fs::read_to_string(self.queue("scheduler")).ok().filter(|text| text.contains("mq-deadline"))
+    }
+
+    /// What is to be the same afterwards: settings, mounts, journal, marks on the drive.
+    fn state(&self) -> (Vec<Option<String>>, bool, bool, String) {
+        let settings = ["scheduler", "read_ahead_kb", "nr_requests", "wbt_lat_usec"];
+        let settings = settings.iter().map(|s| std::fs::read_to_string(self.queue(s)).ok()).collect();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("reads");
+        let journal = self.folder.path().join("state/layout.journal").exists();
+        let marks = tool("wipefs", &[&self.device]).unwrap_or_default();
+        (settings, mounts.contains(&self.device), journal, marks)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // What a failed test left mounted would keep the loop device.
+        let state = self.folder.path().join("state");
+        if state.join("layout.journal").exists() {
+            let space = self.folder.path().join("state/mount-0").display().to_string();
+            let _ = tool("umount", &["-l", &space]);
+        }
+        let _ = tool("losetup", &["--detach", &self.device]);
+    }
+}
+
+const SPACE: &str = "
+[sweep]
+passes = 2
+runtime = '0.1s'
+seed = 5
+[base]
+drives = ['DEVICE']
+size = '32m'
+bs = '4k'
+[space]
+filesystem = ['raw', 'xfs']
+scheduler = ['none', 'mq-deadline', 'no-such-one']
+rw = ['randread', 'randwrite']
+";
+
+#[test]
+fn killed_in_the_middle_and_resumed_it_ends_complete_and_leaves_the_machine_as_it_was() {
+    let Some(rig) = Rig::new() else { return };
+    let before = rig.state();
+    let space = rig.space(SPACE).display().to_string();
+    let start = ["sweep", &space, "--output", "out"];
+    let mut child = rig.command(&start).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+    // Half of the runs: the second construction is being measured or made.
+    wait_until("half of the runs", || rig.done("out") >= 8);
+    child.kill().expect("kills");
+    child.wait().expect("ends");
+    let state = rig.folder.path().join("state/layout.journal");
+    assert!(state.exists(), "what a killed process changed is in the journal");
+
+    // Another sweep does not clear away what is not its own.
+    let came = finish(&mut rig.command(&["sweep", &space, "--output", "other"]));
+    assert_eq!(came.code, 3, "{came:#?}");
+    assert!(came.err.contains("ended without taking down"), "{}", came.err);
+    assert!(!rig.folder.path().join("other").exists(), "a sweep that never began leaves nothing");
+
+    let came = finish(&mut rig.command(&["sweep", "resume", "out"]));
+    assert_eq!(came.code, 0, "{came:#?}");
+    assert!(came.err.starts_with("undone: "), "{}", came.err);
+    let status = rig.status("out").expect("a status");
+    assert_eq!((status["done"].as_u64(), status["complete"].as_bool()), (Some(16), Some(true)), "{status:#}");
+    assert_eq!(rig.state(), before);
+}
+
+#[test]
+fn an_interrupted_sweep_takes_everything_down_and_its_records_say_what_was_in_force() {
+    let Some(rig) = Rig::new() else { return };
+    let before = rig.state();
+    let space = rig.space(SPACE).display().to_string();
+    let start = ["sweep", &space, "--output", "out"];
+    let mut child = rig.command(&start).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+    wait_until("some runs", || rig.done("out") >= 3);
+    common::signal(&child, "-INT");
+    assert_eq!(ended(&mut child).code(), Some(130));
+    assert_eq!(rig.state(), before);
+
+    let plan = finish(&mut rig.command(&["sweep", "plan", &space, "--json"]));
+    let plan: Value = serde_json::from_str(&plan.out).expect("a plan");
+    assert_eq!(plan["constructions"], 2);
+    let lacking = plan["unavailable"][0].as_str().expect("a value that is not to be had");
+    assert!(lacking.starts_with("scheduler=no-such-one: "), "{lacking}");
+    assert_eq!(plan["runs"], 16);
+}
+
+#[test]
+fn a_setting_that_somebody_changes_voids_the_run_and_is_put_right_for_the_next() {
+    let Some(rig) = Rig::new() else { return };
+    let before = rig.state();
+    // One scheduler for all points, so that nothing but a repair would set it anew.
+    let text = SPACE
+        .replace("scheduler = ['none', 'mq-deadline', 'no-such-one']", "scheduler = ['mq-deadline']")
+        .replace("0.1s", "0.5s");
+    let space = rig.space(&text).display().to_string();
+    let start = ["sweep", &space, "--output", "out"];
+    let mut child = rig.command(&start).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+    let repeated = || rig.status("out").and_then(|s| s["repeated"].as_u64()).unwrap_or(0);
+    wait_until("a run that was spoilt", || {
+        for _ in 0..20 {
+            std::fs::write(rig.queue("scheduler"), "none").expect("can be set");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        repeated() > 0 || child.try_wait().expect("can be asked").is_some()
+    });
+    assert!(ended(&mut child).success());
+    let status = rig.status("out").expect("a status");
+    assert!(status["repeated"].as_u64() > Some(0), "{status:#}");
+    // Left alone, the setting was put right: the sweep's end is sound.
+    assert_eq!(status["complete"], true, "{status:#}");
+    assert!(status["void"].as_u64() < Some(8), "{status:#}");
+    assert_eq!(rig.state(), before);
+}
+
+#[test]
+fn drives_with_data_or_in_use_refuse_the_sweep_before_anything_is_made() {
+    let Some(rig) = Rig::new() else { return };
+    assert!(tool("mkfs.xfs", &["-q", &rig.device]).is_some());
+    let before = rig.state();
+    let space = rig.space(SPACE).display().to_string();
+    let came = finish(&mut rig.command(&["sweep", &space, "--output", "out"]));
+    assert_eq!(came.code, 3, "{came:#?}");
+    assert!(
+        came.err.contains("xfs") && came.err.contains(&format!("--destroy {}", rig.device)),
+        "{}",
+        came.err
+    );
+    let at = rig.folder.path().join("mounted");
+    std::fs::create_dir(&at).expect("makes");
+    assert!(tool("mount", &[&rig.device, &at.display().to_string()]).is_some());
+    let came = finish(&mut rig.command(&["sweep", &space, "--output", "out", "--destroy", &rig.device]));
+    let unmounted = tool("umount", &[&at.display().to_string()]);
+    assert_eq!(came.code, 3, "{came:#?}");
+    assert!(came.err.contains("is mounted on"), "{}", came.err);
+    assert!(unmounted.is_some());
+    assert_eq!(rig.state(), before);
+    assert!(!rig.folder.path().join("out").exists());
+}
