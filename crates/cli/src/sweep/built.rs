@@ -234,31 +234,32 @@ fn share(spec: &LayoutSpec, bytes: u64) -> u64 {
     }
 }
 
-/// Takes the lock of the machine's layouts. What a process of this very sweep left when it was killed is undone
-/// first, and said; what another one left is its user's to look at.
+/// Takes the lock of the machine's layouts.
 fn open(store: &Store, place: &Place<'_>) -> Result<Layouts, Failure> {
-    let state = layout::state_dir();
-    let permits = || Permits { destroy: place.permits.destroy.clone() };
-    match Layouts::open(&state, permits()) {
-        Err(LayoutError::Stands { standing, .. })
-            if !standing.by_hand && is_of_sweep(store, standing.process)? =>
-        {
-            let undone = layout::undo(&state).map_err(refused)?;
-            output::tell(&format!(
-                "undone: {} changes that process {} had left when it ended\n",
-                undone.undone.len(),
-                standing.process
-            ));
-            Layouts::open(&state, permits()).map_err(refused)
-        }
-        opened => opened.map_err(refused),
-    }
+    undo_remains(store)?;
+    let permits = Permits { destroy: place.permits.destroy.clone() };
+    Layouts::open(&layout::state_dir(), permits).map_err(refused)
 }
 
-/// Whether a process ran a session of this sweep that never ended.
-fn is_of_sweep(store: &Store, process: u32) -> Result<bool, Failure> {
-    let sessions = store.sessions()?;
-    Ok(sessions.last().is_some_and(|last| last.ended_unix_ns.is_none() && last.pid == process))
+/// Undoes, and says, what the last session of this very sweep left when it was killed, be it in its last moment. What
+/// another process left is its user's to look at. The store must be locked, so that the session is over.
+pub fn undo_remains(store: &Store) -> Result<(), Failure> {
+    if store.points()?.iter().all(|point| point.layout.is_empty()) {
+        return Ok(());
+    }
+    let state = layout::state_dir();
+    let Some(remains) = layout::standing(&state).map_err(refused)? else { return Ok(()) };
+    let is_own = store.sessions()?.last().is_some_and(|last| last.pid == remains.process);
+    if remains.by_hand || !is_own {
+        return Ok(());
+    }
+    let undone = layout::undo(&state).map_err(refused)?;
+    output::tell(&format!(
+        "undone: {} changes that process {} had left when it ended\n",
+        undone.undone.len(),
+        remains.process
+    ));
+    Ok(())
 }
 
 /// Refuses, before anything is made, what could only be refused in the middle.

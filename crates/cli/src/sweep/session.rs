@@ -16,7 +16,7 @@ use sweep::store::{self, Machine, NOTE_DRIVES, Store, StoreError, locate};
 use super::args::{PermitArgs, ResumeArgs, RunArgs};
 use super::targets::{Place, Targets, current_directory};
 use super::watch::Watch;
-use super::{outcome, plan, request};
+use super::{built, outcome, plan, request};
 use crate::failure::Failure;
 use crate::{output, paint, signals};
 
@@ -58,6 +58,7 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
     let mut store = Store::open(&path)?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
     let session = Session { folder, permits: &args.permits, json: args.json };
+    built::undo_remains(&store)?;
     if store.missing_steps()?.is_empty() && session.has_reports() {
         return session.nothing_to_do(&store);
     }

@@ -165,9 +165,9 @@ impl Site {
     }
 }
 
-/// What is built below a point.
+/// What is built below a point, what all points share included; where nothing is, its settings.
 fn layout_of(point: &Point) -> &BTreeMap<String, String> {
-    &point.settings
+    if point.layout.is_empty() { &point.settings } else { &point.layout }
 }
 
 /// The sites by what they have in common.

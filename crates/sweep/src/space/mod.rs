@@ -26,7 +26,7 @@
 //! ```
 //!
 //! What is to be built below the points is written with the same tables: `drives` under `[base]`, and the options
-//! of a layout ([`layouts`]) in either.
+//! of a layout in either (docs/sweep.md has them all).
 //!
 //! Points are numbered in written order, the last dimension varying fastest. Every point's workload
 //! is validated before anything runs: a combination that makes no sense is an error which names it,
