@@ -40,12 +40,8 @@ fn run(spec: &str) -> Result<(), Box<dyn Error>> {
     println!("{}: {} bytes, beginning with {first:02x?}", volume.spec(), volume.size());
 
     let members = storage::device::leaves(&volume).len() as u32;
-    let config = EngineConfig {
-        depth: DEPTH * members,
-        slot_bytes: BLOCK as usize,
-        hipri: false,
-        sqthread_poll: false,
-    };
+    let config =
+        EngineConfig { depth: DEPTH * members, slot_bytes: BLOCK as usize, ..EngineConfig::default() };
     let mut engine = IoUring::new(volume, &config)?;
     println!("{}", engine.features().join(", "));
     let blocks = engine.device().size() / u64::from(BLOCK);

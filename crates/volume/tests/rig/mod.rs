@@ -42,7 +42,7 @@ pub fn files(directory: &Path, count: usize, size: u64) -> String {
 }
 
 pub fn config(depth: u32, slot_bytes: u64) -> EngineConfig {
-    EngineConfig { depth, slot_bytes: slot_bytes as usize, hipri: false, sqthread_poll: false }
+    EngineConfig { depth, slot_bytes: slot_bytes as usize, ..EngineConfig::default() }
 }
 
 /// Where RAID-0 puts a byte: member and offset.
