@@ -308,3 +308,29 @@ fn nothing_and_a_single_configuration_have_no_effects() {
     assert!(effects.dimensions.iter().all(|d| d.verdict == DimensionVerdict::NotEnoughData));
     assert!(effects.dimensions.iter().all(|d| d.best.is_none()));
 }
+
+/// A dimension of `values` values, the one in the middle 20 % better than the rest, over two blocks.
+fn many(values: usize) -> Vec<Observation> {
+    let one = |i: usize, rw: &str| {
+        let level = if i == values / 2 { 120.0 } else { 100.0 };
+        let samples: Vec<f64> =
+            (0..4).map(|k| level * (1.0 + 0.002 * ((i * 7 + k * 3) % 5) as f64)).collect();
+        observation(&[("target", &format!("t{i}")), ("rw", rw)], &samples)
+    };
+    (0..values).flat_map(|i| [one(i, "read"), one(i, "write")]).collect()
+}
+
+#[test]
+fn of_very_many_values_the_best_is_compared_with_each_and_corrected_for_all_pairs() {
+    for values in [60, 600] {
+        let found = analysed(&many(values));
+        let target = dimension(&found, "target");
+        assert_eq!(target.best.as_deref(), Some(format!("t{}", values / 2).as_str()));
+        assert_eq!((target.verdict, target.against_best.len()), (DimensionVerdict::Matters, values - 1));
+        assert!(target.tied_with_best.is_empty(), "{values}: {:?}", target.tied_with_best);
+        for other in &target.against_best {
+            close(other.effect.unwrap().ratio, 1.0 / 1.2, 0.01);
+            assert!(other.p_adjusted.unwrap() > other.effect.unwrap().p_value.unwrap());
+        }
+    }
+}

@@ -31,9 +31,33 @@ pub fn t_interval(samples: &[f64], level: f64) -> Option<Interval> {
     if !is_level(level) {
         return None;
     }
-    let Moments { n, mean, variance_of_mean } = Moments::of(samples)?;
-    let half = t_multiplier(level, n - 1.0) * variance_of_mean.sqrt();
+    let Moments { mean, variance_of_mean, df } = Moments::of(samples)?;
+    let half = t_multiplier(level, df) * variance_of_mean.sqrt();
     Interval::new(mean - half, mean + half, level, Method::StudentT)
+}
+
+/// The mean of the means of several sets, as where a figure is averaged over the other dimensions of a
+/// sweep. Each set weighs the same. The interval is about these very sets, from the scatter within each
+/// (Welch–Satterthwaite over the sets); none where a set has a single sample. `None` where there is no
+/// set or one has no mean.
+#[must_use]
+pub fn mean_of_means(sets: &[&[f64]], level: f64) -> Option<Estimate> {
+    let means = sets.iter().map(|set| mean(set)).collect::<Option<Vec<f64>>>()?;
+    let interval = || {
+        if !is_level(level) {
+            return None;
+        }
+        let moments = sets.iter().map(|set| Moments::of(set)).collect::<Option<Vec<_>>>()?;
+        // The variance of each set's mean, divided among the sets.
+        let share = (sets.len() as f64).powi(2);
+        let terms: Vec<(f64, f64)> = moments.iter().map(|m| (m.variance_of_mean / share, m.df)).collect();
+        let se = terms.iter().map(|(variance, _)| variance).sum::<f64>().sqrt();
+        let half = satterthwaite(&terms).map_or(0.0, |df| t_multiplier(level, df) * se);
+        let value = mean(&means)?;
+        Interval::new(value - half, value + half, level, Method::Welch)
+    };
+    let samples = sets.iter().map(|set| set.len()).sum();
+    Some(Estimate { value: mean(&means)?, samples, interval: interval() })
 }
 
 /// An interval for the median between two order statistics, as far apart as `level` needs and alike
@@ -65,7 +89,7 @@ pub fn difference_of_means(a: &[f64], b: &[f64], level: f64) -> Option<Interval>
     }
     let (a, b) = (Moments::of(a)?, Moments::of(b)?);
     let se = (a.variance_of_mean + b.variance_of_mean).sqrt();
-    let half = match satterthwaite(&[(a.variance_of_mean, a.n - 1.0), (b.variance_of_mean, b.n - 1.0)]) {
+    let half = match satterthwaite(&[(a.variance_of_mean, a.df), (b.variance_of_mean, b.df)]) {
         Some(df) => t_multiplier(level, df) * se,
         None => 0.0,
     };
@@ -85,7 +109,7 @@ pub fn ratio_of_means(a: &[f64], b: &[f64], level: f64) -> Option<Ratio> {
     let value = finite(a.mean / b.mean)?;
     // Everything by the means: relative variances, and a quadratic in r = ρ/value around 1.
     let (va, vb) = (a.variance_of_mean / a.mean / a.mean, b.variance_of_mean / b.mean / b.mean);
-    let Some(df) = satterthwaite(&[(va, a.n - 1.0), (vb, b.n - 1.0)]) else {
+    let Some(df) = satterthwaite(&[(va, a.df), (vb, b.df)]) else {
         let differs = (value - 1.0).abs() > 16.0 * f64::EPSILON;
         let interval = Interval::new(value, value, level, Method::Fieller)?;
         return Some(Ratio { value, interval, p_value: if differs { 0.0 } else { 1.0 } });
@@ -119,9 +143,9 @@ pub struct Ratio {
 
 /// What an interval needs of two samples or more.
 struct Moments {
-    n: f64,
     mean: f64,
     variance_of_mean: f64,
+    df: f64,
 }
 
 impl Moments {
@@ -129,7 +153,7 @@ impl Moments {
         let (mean, sd) = centred_moments(samples)?;
         let n = samples.len() as f64;
         let variance_of_mean = finite((sd / n.sqrt()).powi(2))?;
-        Some(Self { n, mean, variance_of_mean })
+        Some(Self { mean, variance_of_mean, df: n - 1.0 })
     }
 }
 

@@ -63,6 +63,8 @@ pub struct InteractionCell {
     pub second: String,
     /// Its figure by the product of the two effects; 1 where they act independently.
     pub ratio: f64,
+    /// Its figure by the geometric mean over all combinations: what one would plot.
+    pub level: f64,
 }
 
 /// Every pair of the `varied` dimensions that was run in full combination, the strongest first.
@@ -103,6 +105,7 @@ fn one(table: &Table, first: usize, second: usize, rules: &EffectRules) -> Optio
         first: a.values[number / grid.width].clone(),
         second: b.values[number % grid.width].clone(),
         ratio: grid.departure(number).exp(),
+        level: grid.level(number).exp(),
     };
     let largest =
         (0..combinations).max_by(|x, y| grid.departure(*x).abs().total_cmp(&grid.departure(*y).abs()))?;
@@ -182,6 +185,10 @@ impl Grid {
         let same = |x: usize, y: usize| if x == y { 1.0 } else { 0.0 };
         (same(at / self.width, of / self.width) - 1.0 / self.height() as f64)
             * (same(at % self.width, of % self.width) - 1.0 / self.width as f64)
+    }
+
+    fn level(&self, at: usize) -> f64 {
+        self.logs[at] - self.means.2
     }
 
     fn departure(&self, at: usize) -> f64 {

@@ -253,8 +253,13 @@ fn one_dimension(table: &Table, dimension: usize, rules: &EffectRules) -> Dimens
         effect: against_reference(&blocks, number, baseline_number, named.values.len()).estimate(rules.level),
     });
     let values = values.collect();
-    let pairs = Pairs::of(&blocks, rules);
-    let scores = pairs.scores(named.values.len());
+    let values_count = named.values.len();
+    let pairs = if values_count <= ALL_PAIRS {
+        Pairs::of(&blocks, rules)
+    } else {
+        Pairs::of_best(&blocks, values_count, rules)
+    };
+    let scores = pairs.scores(values_count);
     let best = best_of(&scores, rules);
     let against_best: Vec<AgainstBest> = best.map_or_else(Vec::new, |best| {
         let others = (0..named.values.len()).filter(|v| *v != best);
@@ -309,10 +314,28 @@ fn best_of(scores: &[Option<f64>], rules: &EffectRules) -> Option<usize> {
     scored.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(value, _)| value)
 }
 
-/// Every pair of values over the blocks that have both.
+/// By value, the mean over its blocks of its log against the block's mean; none for a value that is alone everywhere.
+fn block_scores(blocks: &[Block<'_>], values: usize) -> Vec<Option<f64>> {
+    let mut sums = vec![(0.0, 0u32); values];
+    for block in blocks.iter().filter(|block| block.len() > 1) {
+        let mean = block.values().map(|cell| cell.log_mean).sum::<f64>() / block.len() as f64;
+        for (value, cell) in block {
+            sums[*value] = (sums[*value].0 + cell.log_mean - mean, sums[*value].1 + 1);
+        }
+    }
+    sums.into_iter().map(|(sum, n)| (n > 0).then(|| sum / f64::from(n))).collect()
+}
+
+/// Values of a dimension up to which every pair is tested; their number is quadratic. Beyond, the best value is
+/// found by its mean distance from its blocks, and compared with each other one.
+const ALL_PAIRS: usize = 64;
+
+/// Pairs of values over the blocks that have both.
 struct Pairs {
     /// Log ratio of the first by the second, first < second.
     ratios: BTreeMap<(usize, usize), Pair>,
+    /// By value, the mean log ratio against its blocks, where not every pair was looked at.
+    scores: Option<Vec<Option<f64>>>,
 }
 
 struct Pair {
@@ -331,6 +354,11 @@ impl Pairs {
                 }
             }
         }
+        Self::tested(collected, rules)
+    }
+
+    /// Estimates and Holm's correction for what was collected.
+    fn tested(collected: BTreeMap<(usize, usize), LogRatio>, rules: &EffectRules) -> Self {
         let mut ratios: BTreeMap<_, _> = collected
             .into_iter()
             .map(|(key, ratio)| {
@@ -342,11 +370,38 @@ impl Pairs {
         for (pair, adjusted) in ratios.values_mut().zip(holm(&p_values)) {
             pair.p_adjusted = adjusted;
         }
-        Self { ratios }
+        Self { ratios, scores: None }
+    }
+
+    /// The pairs of the best value with each other one, corrected for all the pairs that might have been chosen: with n
+    /// values these are n/2 times as many.
+    fn of_best(blocks: &[Block<'_>], values: usize, rules: &EffectRules) -> Self {
+        let scores = block_scores(blocks, values);
+        let Some(best) = best_of(&scores, rules) else {
+            return Self { ratios: BTreeMap::new(), scores: Some(scores) };
+        };
+        let with_best: Vec<Block<'_>> = blocks.iter().filter(|b| b.contains_key(&best)).cloned().collect();
+        let mut collected: BTreeMap<(usize, usize), LogRatio> = BTreeMap::new();
+        for block in &with_best {
+            for (other, cell) in block.iter().filter(|(value, _)| **value != best) {
+                let (first, second) =
+                    if best < *other { (block[&best], *cell) } else { (*cell, block[&best]) };
+                let key = (best.min(*other), best.max(*other));
+                collected.entry(key).or_default().add([(1.0, first), (-1.0, second)]);
+            }
+        }
+        let mut pairs = Self::tested(collected, rules);
+        for pair in pairs.ratios.values_mut() {
+            pair.p_adjusted = pair.p_adjusted.map(|p| (p * values as f64 / 2.0).min(1.0));
+        }
+        Self { scores: Some(scores), ..pairs }
     }
 
     /// By value, the mean log ratio against all others that it can be matched with.
     fn scores(&self, values: usize) -> Vec<Option<f64>> {
+        if let Some(scores) = &self.scores {
+            return scores.clone();
+        }
         let mut sums = vec![(0.0, 0u32); values];
         for ((first, second), pair) in &self.ratios {
             if let Some(log) = pair.ratio.log() {
