@@ -15,6 +15,8 @@
 //! A step that fails is undone at once; what stood before it still stands, and is known. [`Layouts::down`] and the
 //! end of a [`Layouts`] that was not told to [`Layouts::leave`] undo everything.
 
+mod tune;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
