@@ -13,6 +13,7 @@ fn points(count: u32) -> Vec<Point> {
         settings: [("iodepth".to_owned(), (id + 1).to_string())].into(),
         test_type: None,
         target: "scratch".into(),
+        layout: std::collections::BTreeMap::new(),
         workload: Workload { iodepth: id + 1, ..Workload::default() },
         layout: Default::default(),
     };

@@ -1,9 +1,10 @@
-//! What each dimension does, other settings held; and whether the machine drifted meanwhile.
+//! What each dimension does, other settings held; which of them depend on each other; and whether the machine
+//! drifted meanwhile.
 
 use std::collections::BTreeMap;
 
 use measure::stats::drift::DriftVerdict;
-use measure::stats::effects::{AgainstBest, DimensionEffect, DimensionVerdict};
+use measure::stats::effects::{self, AgainstBest, DimensionEffect, DimensionVerdict};
 use measure::stats::{DriftRules, EffectRules, Observation, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,44 @@ pub struct EffectOfValue {
     pub pairs: u64,
     /// Whether the difference exceeds noise, corrected for all pairs of values.
     pub beyond_noise: bool,
+}
+
+/// How two dimensions act together on the bandwidth of one kind of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interaction {
+    /// The work.
+    pub work: Work,
+    /// One dimension.
+    pub first: String,
+    /// The other.
+    pub second: String,
+    /// Every combination of their values.
+    pub cells: Vec<InteractionCell>,
+    /// The combination that departs most from the product of its two effects.
+    pub largest: InteractionCell,
+    /// The interval of that departure, from the scatter of the passes.
+    pub interval: Option<Interval>,
+    /// Sets of configurations, equal in all else, that have every combination.
+    pub blocks: u64,
+    /// Whether the departure exceeds noise and is large enough to matter; none where that could not be tested.
+    pub matters: Option<bool>,
+    /// Whether it matters and the best value of one is another one elsewhere along the other.
+    pub changes_the_best: bool,
+    /// The best value of `first` at each value of `second`.
+    pub best_first: BTreeMap<String, String>,
+}
+
+/// Two values together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InteractionCell {
+    /// Value of the first dimension.
+    pub first: String,
+    /// Value of the second.
+    pub second: String,
+    /// Bandwidth by what the two effects together would give; 1 where they act independently.
+    pub ratio: f64,
+    /// Bandwidth by the geometric mean over all combinations.
+    pub level: f64,
 }
 
 /// The control point over the sweep.
@@ -121,9 +160,10 @@ pub fn drift(controls: &[RunRow]) -> Option<Drift> {
     })
 }
 
-/// The effect of each dimension that varies, for each kind of work. Points that no other point matches take no part.
+/// The effect of each dimension that varies, for each kind of work, and which of them depend on each other, strongest
+/// first. Points that no other point matches take no part.
 #[must_use]
-pub fn effects(summaries: &[PointSummary]) -> Vec<Effect> {
+pub fn effects(summaries: &[PointSummary]) -> (Vec<Effect>, Vec<Interaction>) {
     let mut works: BTreeMap<&Work, Vec<Observation>> = BTreeMap::new();
     for point in summaries.iter().filter(|p| !p.kept.is_empty()) {
         works.entry(&point.work).or_default().push(Observation {
@@ -131,30 +171,60 @@ pub fn effects(summaries: &[PointSummary]) -> Vec<Effect> {
             samples: point.kept.clone(),
         });
     }
-    works.into_iter().flat_map(|(work, observations)| of_work(work, &observations)).collect()
+    let (mut all, mut together) = (Vec::new(), Vec::new());
+    for (work, observations) in works {
+        // Fails only for a level or baseline that these rules do not name.
+        let Ok(found) = measure::stats::effects(&observations, &EffectRules::default()) else { continue };
+        all.extend(of_work(work, found.dimensions));
+        together.extend(found.interactions.iter().map(|i| interaction(work, i)));
+    }
+    let strength = |i: &Interaction| i.largest.ratio.ln().abs();
+    together.sort_by(|a, b| b.matters.cmp(&a.matters).then(strength(b).total_cmp(&strength(a))));
+    (all, together)
 }
 
-fn of_work(work: &Work, observations: &[Observation]) -> Vec<Effect> {
-    let rules = EffectRules { interactions: false, ..EffectRules::default() };
-    // Fails only for a level or baseline that these rules do not name.
-    let Ok(found) = measure::stats::effects(observations, &rules) else { return Vec::new() };
-    let mut dimensions = found.dimensions;
+fn of_work(work: &Work, mut dimensions: Vec<DimensionEffect>) -> Vec<Effect> {
     dimensions.sort_by(|a, b| a.dimension.cmp(&b.dimension));
     let effect = |d: DimensionEffect| {
         let values: Vec<EffectOfValue> = d.against_best.iter().filter_map(of_value).collect();
         Some(Effect {
             work: work.clone(),
             best: d.best?,
-            matters: match d.verdict {
-                DimensionVerdict::Matters => Some(true),
-                DimensionVerdict::NoDifference => Some(false),
-                DimensionVerdict::NotEnoughData => None,
-            },
+            matters: verdict(d.verdict),
             dimension: d.dimension,
             values,
         })
     };
     dimensions.into_iter().filter_map(effect).filter(|effect| !effect.values.is_empty()).collect()
+}
+
+fn verdict(verdict: DimensionVerdict) -> Option<bool> {
+    match verdict {
+        DimensionVerdict::Matters => Some(true),
+        DimensionVerdict::NoDifference => Some(false),
+        DimensionVerdict::NotEnoughData => None,
+    }
+}
+
+fn interaction(work: &Work, of: &effects::Interaction) -> Interaction {
+    let cell = |cell: &effects::InteractionCell| InteractionCell {
+        first: cell.first.clone(),
+        second: cell.second.clone(),
+        ratio: cell.ratio,
+        level: cell.level,
+    };
+    Interaction {
+        work: work.clone(),
+        first: of.first.clone(),
+        second: of.second.clone(),
+        cells: of.cells.iter().map(cell).collect(),
+        largest: cell(&of.largest),
+        interval: of.effect.noise.map(interval),
+        blocks: of.complete_blocks as u64,
+        matters: verdict(of.verdict),
+        changes_the_best: of.changes_the_best(),
+        best_first: of.best_first.clone(),
+    }
 }
 
 fn of_value(against: &AgainstBest) -> Option<EffectOfValue> {

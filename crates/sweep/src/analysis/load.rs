@@ -15,6 +15,7 @@ use measure::{Histogram, RunRecord, WarningCode};
 
 use crate::plan::Order;
 use crate::recommend::recommend;
+use crate::space::Space;
 use crate::store::{Store, StoreError};
 
 use super::{Analysis, AnalysisError, Failure, Fate, SweepData, SweepMeta, TargetSeen, analyse};
@@ -88,6 +89,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
             discard_first: meta.discard_first,
             started_unix_ns: started,
             finished_unix_ns: finished,
+            baseline: baseline(&meta.space),
             space: meta.space,
         },
         points,
@@ -98,6 +100,11 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
         host: Some(meta.machine.host),
         ..SweepData::default()
     })
+}
+
+/// What the space as it was written calls its baseline. It was read without fault when the sweep began.
+fn baseline(space: &str) -> BTreeMap<String, String> {
+    Space::parse("the space of the sweep", space).map_or_else(|_| BTreeMap::new(), |space| space.baseline)
 }
 
 /// The points whose latencies are worth a curve: all of a small sweep; of a large one what is recommended, what is fastest,

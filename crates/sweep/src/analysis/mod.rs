@@ -8,13 +8,17 @@
 //!    part. Every run keeps its verdict and stays visible.
 //! 3. [`passes`]: mean by pass, relative to the point's own mean (Figs. 4 and 5).
 //! 4. [`depth`]: bandwidth and latency over queue depth (Figs. 13 and 14).
-//! 5. [`effects`]: what each dimension does, other settings held; and the control point's drift.
-//! 6. [`limits`]: what kept each configuration from being faster.
-//! 7. [`warnings`]: the codes that the records carry, counted, with what to do.
+//! 5. [`by_setting`] and [`scaling`]: each workload by the values of one setting (Figs. 8, 11 and 12), and figures
+//!    over the number of drives (Figs. 9 and 10).
+//! 6. [`effects`]: what each dimension does, other settings held, and which depend on each other; and the control
+//!    point's drift.
+//! 7. [`limits`]: what kept each configuration from being faster.
+//! 8. [`warnings`]: the codes that the records carry, counted, with what to do.
 //!
 //! The result does not depend on the order in which the runs are handed over, and the time taken grows
 //! linearly with their number.
 
+pub mod by_setting;
 pub(crate) mod choices;
 pub mod class;
 pub mod completeness;
@@ -24,6 +28,7 @@ pub mod limits;
 pub mod load;
 pub mod passes;
 pub mod points;
+pub mod scaling;
 pub(crate) mod statistics;
 pub mod warnings;
 
@@ -37,15 +42,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Point, RunRow};
 
+pub use by_setting::{BySetting, SettingBar};
 pub(crate) use choices::further;
 pub use class::{Access, Class, Direction, Work};
 pub use completeness::{Completeness, MissingRuns};
 pub use depth::{DepthCurve, DepthStep};
-pub use effects::{Drift, Effect, EffectOfValue};
+pub use effects::{Drift, Effect, EffectOfValue, Interaction, InteractionCell};
 pub use limits::LimitSummary;
 pub use load::{LoadError, load};
 pub use passes::{PassMean, PassTrend};
 pub use points::{CleaningSummary, Fate, JudgedRun, PointSummary, RunCounts, Spread};
+pub use scaling::{Metric, Scaling, ScalingCurve, ScalingStep};
 pub use warnings::WarningSummary;
 
 /// All that is known about a sweep, in memory. Nothing in it is derived.
@@ -96,6 +103,9 @@ pub struct SweepMeta {
     pub finished_unix_ns: Option<u64>,
     /// The space as it was written, TOML; empty where unknown.
     pub space: String,
+    /// What the space calls the baseline (`[sweep] baseline`), by setting.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub baseline: BTreeMap<String, String>,
 }
 
 /// An attempt that ended without a record.
@@ -157,8 +167,16 @@ pub struct Analysis {
     pub passes: Vec<PassTrend>,
     /// Bandwidth and latency over queue depth.
     pub depth: Vec<DepthCurve>,
+    /// Each workload by the values of one setting.
+    pub by_setting: Vec<BySetting>,
+    /// Figures over the number of drives.
+    pub scaling: Vec<Scaling>,
     /// What each dimension does.
     pub effects: Vec<Effect>,
+    /// Which dimensions depend on each other, strongest first.
+    pub interactions: Vec<Interaction>,
+    /// What the ladder starts from, where the space says so: settings by name.
+    pub baseline: BTreeMap<String, String>,
     /// Whether the control point drifted; none without control runs enough to tell.
     pub drift: Option<Drift>,
     /// What limits the points, most frequent first.
@@ -215,11 +233,16 @@ pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
     let completeness = completeness::check(&data.meta, &data.points, &data.runs);
     let (mut points, runs, cleaning) = points::judge(data);
     let limits = limits::judge(data, &mut points);
+    let (effects, interactions) = effects::effects(&points);
     Ok(Analysis {
         limits,
         passes: passes::trends(&data.meta, &points, &runs),
         depth: depth::curves(&data.points, &points),
-        effects: effects::effects(&points),
+        by_setting: by_setting::by_setting(&points),
+        scaling: scaling::scaling(&points),
+        effects,
+        interactions,
+        baseline: data.meta.baseline.clone(),
         drift: effects::drift(&data.controls),
         warnings: warnings::summarise(data, &points),
         completeness,

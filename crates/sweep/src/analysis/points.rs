@@ -101,6 +101,9 @@ pub struct PointSummary {
     pub label: String,
     /// The value of each dimension that varies.
     pub settings: BTreeMap<String, String>,
+    /// The layout that it ran on ([`Point::layout`]); empty where the space names none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layout: BTreeMap<String, String>,
     /// The paper's number, where there is one.
     pub test_type: Option<TestType>,
     /// Device spec of the target.
@@ -298,6 +301,7 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         point: point.id,
         label: label(point),
         settings: point.settings.clone(),
+        layout: point.layout.clone(),
         test_type: point.test_type,
         target: point.target.clone(),
         work: Work::of(&point.workload),

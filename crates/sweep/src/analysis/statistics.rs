@@ -81,8 +81,12 @@ pub(crate) fn compare(candidate: &[f64], baseline: &[f64]) -> Comparison {
 
 /// `candidate` against each of `others`, corrected for their number.
 pub(crate) fn compare_family(candidate: &[f64], others: &[&[f64]]) -> Vec<Comparison> {
-    let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (*other, candidate)).collect();
-    stats::compare_family(&pairs, &CompareRules::default()).into_iter().map(settle).collect()
+    compare_pairs(&others.iter().map(|other| (*other, candidate)).collect::<Vec<_>>())
+}
+
+/// The second of each pair against its first, corrected for their number.
+pub(crate) fn compare_pairs(pairs: &[(&[f64], &[f64])]) -> Vec<Comparison> {
+    stats::compare_family(pairs, &CompareRules::default()).into_iter().map(settle).collect()
 }
 
 /// With passes enough, "not enough data" means noise so wide that no interval exists: no difference

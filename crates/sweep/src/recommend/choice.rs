@@ -47,22 +47,58 @@ impl Varying {
         let words: Vec<String> = choices(point)
             .into_iter()
             .filter(|choice| self.names.contains(&choice.0) && named(choice))
-            .map(|(name, value)| match name.as_str() {
-                "rw" if value.starts_with("rand") => "random seeking".to_owned(),
-                "rw" => "sequential seeking".to_owned(),
-                "bs" => format!("{value} requests"),
-                "iodepth" => format!("depth {value}"),
-                "numjobs" if value == "1" => "1 job".to_owned(),
-                "numjobs" => format!("{value} jobs"),
-                "target" => value,
-                _ => format!("{name}={value}"),
-            })
+            .map(|(name, value)| self::words(&name, &value))
             .collect();
         if words.is_empty() { point.label.clone() } else { words.join(", ") }
     }
 }
 
-/// `--rw=randread --bs=4k --iodepth=128`, as `flashwright bench` takes them.
+/// Where a setting stands in a sentence: what is built comes before how it is set, and that before the load.
+pub(crate) fn rank(name: &str) -> usize {
+    const ORDER: [&str; 12] = [
+        "layout",
+        "width",
+        "chunk",
+        "filesystem",
+        "mount_options",
+        "scheduler",
+        "read_ahead_kb",
+        "nr_requests",
+        "rw",
+        "bs",
+        "iodepth",
+        "numjobs",
+    ];
+    ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
+}
+
+/// Settings in words, in that order.
+pub(crate) fn in_words<'a>(settings: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<String> {
+    let mut settings: Vec<(&String, &String)> = settings.collect();
+    settings.sort_by_key(|(name, _)| rank(name));
+    settings.into_iter().map(|(name, value)| words(name, value)).collect()
+}
+
+/// A setting for people: `depth 16`, `16 drives`, `scheduler=none`.
+pub(crate) fn words(name: &str, value: &str) -> String {
+    match name {
+        "rw" if value.starts_with("rand") => "random seeking".to_owned(),
+        "rw" => "sequential seeking".to_owned(),
+        "bs" => format!("{value} requests"),
+        "iodepth" => format!("depth {value}"),
+        "numjobs" if value == "1" => "1 job".to_owned(),
+        "numjobs" => format!("{value} jobs"),
+        "width" if value == "1" => "1 drive".to_owned(),
+        "width" => format!("{value} drives"),
+        "layout" | "target" => value.to_owned(),
+        "chunk" => format!("{value} chunks"),
+        "filesystem" if value == "raw" => "no file system".to_owned(),
+        "filesystem" => value.to_owned(),
+        _ => format!("{name}={value}"),
+    }
+}
+
+/// `--rw=randread --bs=4k --iodepth=128`, as `flashwright bench` takes them. A layout is no flag of it.
 pub(super) fn flags(point: &PointSummary) -> String {
     let size = if point.request.contains('/') { "bssplit" } else { "bs" };
     let mut flags = vec![
@@ -73,13 +109,13 @@ pub(super) fn flags(point: &PointSummary) -> String {
     if point.numjobs > 1 {
         flags.push(format!("--numjobs={}", point.numjobs));
     }
-    for (name, value) in further(&point.settings) {
+    for (name, value) in further(&point.settings).filter(|(name, _)| !point.layout.contains_key(*name)) {
         flags.push(quoted(&format!("--{name}={value}")));
     }
     for demand in &point.work.demands {
         flags.push(format!("--{demand}"));
     }
-    if point.target != SCRATCH {
+    if point.target != SCRATCH && point.layout.is_empty() {
         flags.push(quoted(&format!("--target={}", point.target)));
     }
     flags.join(" ")

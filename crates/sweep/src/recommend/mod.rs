@@ -12,9 +12,15 @@
 //!    flight, then fewest jobs, then the one written first. A rejected or void run takes no part.
 //! 5. The gain is given over the cheapest of all alternatives and over the runner-up, each with its
 //!    interval, and the [`Knee`] says what a smaller depth would cost in bandwidth and save in latency.
+//! 6. The recommended point as [`settings`] that a program can set, each with the measurement behind it; and over
+//!    all kinds of work the [`Compromise`].
+//!
+//! [`ladder`] tells how one gets there from where the machine stands.
 
-mod choice;
+pub(crate) mod choice;
 mod knee;
+pub mod ladder;
+pub mod settings;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
@@ -27,7 +33,9 @@ use crate::analysis::statistics::{Comparison, Verdict, compare, compare_family, 
 use crate::analysis::{Analysis, Estimate, Interval, PointSummary, Work};
 
 pub use knee::{DepthPoint, Knee, NEAR_BEST};
-pub use words::headline;
+pub use ladder::{Change, Ladder, Rung, ladders};
+pub use settings::{Compromise, Measured, Setting, Share, compromise};
+pub use words::{headline, ratio, times};
 
 /// How a recommendation came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -91,6 +99,9 @@ pub struct Recommendation {
     pub over_runner_up: Option<Gain>,
     /// Where more depth stops paying.
     pub knee: Option<Knee>,
+    /// The recommended point as settings, by name, each with the measurement behind it.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Setting>,
     /// What bears on it: points left out and why, warnings on the recommended runs, missing runs.
     pub caveats: Vec<String>,
     /// All of this in a sentence or two.
@@ -123,6 +134,7 @@ impl Recommendation {
             over_cheapest: None,
             over_runner_up: None,
             knee: None,
+            settings: BTreeMap::new(),
             caveats,
             sentence: String::new(),
         };
@@ -162,6 +174,7 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
         over_cheapest: field.cheapest().filter(|p| p.point != use_point.point).map(gain),
         over_runner_up: field.runner_up().map(gain),
         knee: knee::knee(use_point, &candidates),
+        settings: settings::Ground::new(analysis, points).settings(use_point),
         ..Recommendation::nothing(work, Outcome::NoFigure, caveats)
     };
     recommendation.sentence = words::sentence(&recommendation);

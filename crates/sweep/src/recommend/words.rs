@@ -1,9 +1,9 @@
 //! Recommendations in sentences.
 
-use crate::analysis::{Access, Analysis, Completeness, PointSummary};
+use crate::analysis::{Access, Analysis, Completeness, Interval, PointSummary};
 use measure::warning::Severity;
 
-use super::{Gain, Outcome, Recommendation};
+use super::{Compromise, Gain, Ladder, Outcome, Recommendation, settings};
 
 /// The first `n`, and how many more there are.
 pub(super) fn at_most(mut items: Vec<String>, n: usize) -> Vec<String> {
@@ -71,7 +71,8 @@ pub(super) fn seeking_caveat(point: &PointSummary, candidates: &[&PointSummary])
 }
 
 /// `3.12×`; `1.004×` close to one.
-pub(crate) fn times(ratio: f64) -> String {
+#[must_use]
+pub fn times(ratio: f64) -> String {
     match ratio {
         r if (r - 1.0).abs() < 0.095 => format!("{r:.3}×"),
         r if r >= 99.5 => format!("{r:.0}×"),
@@ -81,12 +82,18 @@ pub(crate) fn times(ratio: f64) -> String {
 
 /// `3.12× (3.05–3.19)`.
 pub(crate) fn gain(gain: &Gain) -> String {
-    match gain.interval {
+    ratio(gain.ratio, gain.interval)
+}
+
+/// The same of any ratio.
+#[must_use]
+pub fn ratio(ratio: f64, interval: Option<Interval>) -> String {
+    match interval {
         Some(interval) => {
             let (low, high) = (times(interval.low), times(interval.high));
-            format!("{} ({}–{})", times(gain.ratio), low.trim_end_matches('×'), high.trim_end_matches('×'))
+            format!("{} ({}–{})", times(ratio), low.trim_end_matches('×'), high.trim_end_matches('×'))
         }
-        None => times(gain.ratio),
+        None => times(ratio),
     }
 }
 
@@ -143,7 +150,12 @@ pub(super) fn sentence(r: &Recommendation) -> String {
 
 /// The answer of the whole sweep in one sentence.
 #[must_use]
-pub fn headline(analysis: &Analysis, recommendations: &[Recommendation]) -> String {
+pub fn headline(
+    analysis: &Analysis,
+    recommendations: &[Recommendation],
+    compromise: Option<&Compromise>,
+    ladders: &[Ladder],
+) -> String {
     let completeness = &analysis.completeness;
     if completeness.done == 0 {
         return "No run has finished, so there is nothing to say yet.".to_owned();
@@ -154,6 +166,8 @@ pub fn headline(analysis: &Analysis, recommendations: &[Recommendation]) -> Stri
         "There is nothing to recommend".to_owned()
     } else if settled.iter().all(|r| r.over_cheapest.is_none() && r.over_runner_up.is_none()) {
         "No setting differs from another beyond noise: use the simplest".to_owned()
+    } else if let Some(compromise) = compromise {
+        sets(compromise, ladders)
     } else {
         uses(&settled)
     };
@@ -171,6 +185,26 @@ pub fn headline(analysis: &Analysis, recommendations: &[Recommendation]) -> Stri
     }
     sentence.push('.');
     sentence
+}
+
+/// `Set md-raid0, 16 drives, chunk=256k and scheduler=none: 13.7× the baseline for random reads, …`.
+fn sets(compromise: &Compromise, ladders: &[Ladder]) -> String {
+    let named = settings::named(compromise, |setting| setting.matters == Some(true));
+    let mut text = if named.is_empty() {
+        "Leave the layout as it is; none differs from another beyond noise".to_owned()
+    } else {
+        format!("Set {}", list(&named))
+    };
+    let gains: Vec<String> = ladders
+        .iter()
+        .filter(|ladder| ladder.total() > 1.0)
+        .take(4)
+        .map(|ladder| format!("{} for {}", times(ladder.total()), ladder.work.class.label().to_lowercase()))
+        .collect();
+    if !gains.is_empty() {
+        text += &format!(". The best for each kind of work, by the baseline: {}", list(&gains));
+    }
+    text
 }
 
 /// `For sequential reads, use depth 16; for random reads, depth 128 – 3.1× the bandwidth of …`.

@@ -1,7 +1,7 @@
 //! The report as Markdown (GitHub's dialect, for its tables).
 
 use super::sheet::{Align, Sheet};
-use super::{Report, facts, limits, sheets};
+use super::{Report, facts, limits, papers, sheets};
 
 /// The report without figures: recommendation, tables, warnings, machine and method.
 #[must_use]
@@ -18,14 +18,33 @@ pub fn markdown(report: &Report) -> String {
         }
     }
     text.push('\n');
+    if let Some(compromise) = &report.compromise {
+        section(&mut text, "One layout for all", &sheets::settings(compromise));
+        text += &format!("\n{}\n", escape(&compromise.sentence));
+        section(&mut text, "What each kind of work gets from it", &sheets::shares(compromise));
+    }
+    for ladder in report.ladders.iter().filter(|ladder| !ladder.rungs.is_empty()) {
+        let title = format!("From the baseline to the best: {}", ladder.work.label());
+        section(&mut text, &title, &sheets::ladder(ladder).without_empty_columns());
+        text += &format!("\n{}\n", escape(&ladder.sentence));
+    }
     section(&mut text, "Missing runs", &sheets::missing(report));
     section(&mut text, "Where more depth stops paying", &sheets::knees(report));
     section(&mut text, "What limits it", &limits::found(report));
     section(&mut text, "Limits by test", &limits::matrix(report));
     section(&mut text, "Configurations", &sheets::points(report).without_empty_columns());
+    for figure in papers::in_order(&report.by_setting) {
+        let of = papers::of_setting(&figure.setting).map_or_else(String::new, |p| format!(" ({p})"));
+        section(&mut text, &format!("{}{of}", papers::title(&figure.setting)), &sheets::by_setting(figure));
+    }
+    for scaling in &report.scaling {
+        let title = format!("{} over the number of drives", scaling.work.label());
+        section(&mut text, &title, &sheets::scaling(scaling).without_empty_columns());
+    }
     section(&mut text, "Passes", &sheets::passes(report));
     section(&mut text, "Queue depth", &sheets::depth(&report.depth));
     section(&mut text, "Effects", &sheets::effects(report));
+    section(&mut text, "Settings that depend on each other", &sheets::interactions(report));
     section(&mut text, "Latency", &sheets::latency(report, |_| true));
     section(&mut text, "Warnings", &sheets::warnings(report).without_empty_columns());
     section(&mut text, "Failures", &sheets::failures(report));

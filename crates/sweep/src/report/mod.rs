@@ -8,6 +8,7 @@
 //! | HTML | [`html()`] | a person with five minutes; one file, opens offline |
 //! | Markdown | [`markdown()`] | a ticket or a wiki |
 //! | CSV | [`csv()`] | a spreadsheet: every run, with its verdict |
+//! | CSV | [`figures_csv()`] | the same: the numbers of every figure |
 //! | JSON | [`json()`] | programs: the report itself |
 //! | text | [`table()`] | the terminal |
 //!
@@ -16,9 +17,11 @@
 
 mod csv;
 mod facts;
+mod figures_csv;
 mod html;
 mod limits;
 mod markdown;
+mod papers;
 mod sheet;
 mod sheets;
 mod table;
@@ -30,13 +33,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{
-    AnalysisError, CleaningSummary, Completeness, DepthCurve, Drift, Effect, Failure, JudgedRun,
-    LimitSummary, PassTrend, PointSummary, SweepData, SweepMeta, TargetSeen, WarningSummary, analyse,
+    AnalysisError, BySetting, CleaningSummary, Completeness, DepthCurve, Drift, Effect, Failure, Interaction,
+    JudgedRun, LimitSummary, PassTrend, PointSummary, Scaling, SweepData, SweepMeta, TargetSeen,
+    WarningSummary, analyse,
 };
 use crate::model::RunRow;
-use crate::recommend::{Recommendation, headline, recommend};
+use crate::recommend::{Compromise, Ladder, Recommendation, compromise, headline, ladders, recommend};
 
 pub use csv::csv;
+pub use figures_csv::figures_csv;
 pub use html::{SaturationPage, html, saturation};
 pub use markdown::markdown;
 pub use table::{Line, Span, Style, table};
@@ -57,6 +62,12 @@ pub struct Report {
     pub completeness: Completeness,
     /// What to use for each kind of work.
     pub recommendations: Vec<Recommendation>,
+    /// The one layout that serves all kinds of work best.
+    #[serde(default)]
+    pub compromise: Option<Compromise>,
+    /// From the baseline to the best, one setting at a time, for each kind of work.
+    #[serde(default)]
+    pub ladders: Vec<Ladder>,
     /// Each point with its figures.
     pub points: Vec<PointSummary>,
     /// What cleaning did.
@@ -65,8 +76,17 @@ pub struct Report {
     pub passes: Vec<PassTrend>,
     /// Bandwidth and latency over queue depth.
     pub depth: Vec<DepthCurve>,
+    /// Each workload by the values of one setting.
+    #[serde(default)]
+    pub by_setting: Vec<BySetting>,
+    /// Figures over the number of drives.
+    #[serde(default)]
+    pub scaling: Vec<Scaling>,
     /// What each dimension does.
     pub effects: Vec<Effect>,
+    /// Which dimensions depend on each other, strongest first.
+    #[serde(default)]
+    pub interactions: Vec<Interaction>,
     /// Whether the control point drifted.
     pub drift: Option<Drift>,
     /// Latency percentiles of those points whose records were read.
@@ -142,6 +162,7 @@ impl Report {
     pub fn new(data: &SweepData) -> Result<Self, AnalysisError> {
         let analysis = analyse(data)?;
         let recommendations = recommend(&analysis);
+        let (compromise, ladders) = (compromise(&analysis), ladders(&analysis));
         let mut failures = data.failures.clone();
         failures.sort_by_key(|failure| (failure.at_unix_ns, failure.point, failure.pass));
         let mut controls = data.controls.clone();
@@ -151,14 +172,19 @@ impl Report {
         Ok(Self {
             schema: SCHEMA.to_owned(),
             meta: data.meta.clone(),
-            headline: headline(&analysis, &recommendations),
+            headline: headline(&analysis, &recommendations, compromise.as_ref(), &ladders),
             recommendations,
+            compromise,
+            ladders,
             completeness: analysis.completeness,
             points: analysis.points,
             cleaning: analysis.cleaning,
             passes: analysis.passes,
             depth: analysis.depth,
+            by_setting: analysis.by_setting,
+            scaling: analysis.scaling,
             effects: analysis.effects,
+            interactions: analysis.interactions,
             drift: analysis.drift,
             latency: data
                 .latencies

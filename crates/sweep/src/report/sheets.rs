@@ -1,7 +1,10 @@
 //! The report's tables, for every form that shows them.
 
-use crate::analysis::{DepthCurve, Direction, Estimate, PointSummary, WarningSummary};
-use crate::recommend::{Gain, Outcome, Recommendation, words};
+use crate::analysis::{
+    BySetting, DepthCurve, Direction, Estimate, Interaction, Interval, Metric, PointSummary, Scaling,
+    WarningSummary,
+};
+use crate::recommend::{Change, Compromise, Gain, Ladder, Outcome, Recommendation, choice, words};
 
 use super::sheet::Sheet;
 use super::{Report, time};
@@ -179,6 +182,197 @@ pub(super) fn depth<'a>(curves: impl IntoIterator<Item = &'a DepthCurve>) -> She
                 units::nanoseconds(step.latency_ns_p99),
             ]);
         }
+    }
+    sheet
+}
+
+/// Each workload by the values of one setting.
+pub(super) fn by_setting(of: &BySetting) -> Sheet {
+    let mut sheet = Sheet::new(
+        format!("Mean bandwidth by {}", of.setting),
+        &["Workload", "Value", ">Bandwidth", ">Configurations"],
+    );
+    for bar in &of.bars {
+        let number = bar.test_type.map_or_else(String::new, |t| format!("{}: ", t.number()));
+        sheet.push(vec![
+            format!("{number}{}", bar.workload),
+            bar.value.clone(),
+            bandwidth(bar.bandwidth),
+            bar.configurations.to_string(),
+        ]);
+    }
+    sheet
+}
+
+/// Figures over the number of drives.
+pub(super) fn scaling(of: &Scaling) -> Sheet {
+    let mut sheet = Sheet::new(
+        format!("{} over the number of drives", of.work.label()),
+        &["Layout", ">Depth", ">Drives", ">Figure", ">Of the sum of the drives", "95 % interval"],
+    );
+    for curve in &of.curves {
+        for step in &curve.steps {
+            sheet.push(vec![
+                curve.layout.clone().unwrap_or_else(dash),
+                curve.iodepth.to_string(),
+                step.width.to_string(),
+                metric(of.metric, step.figure),
+                units::percent(step.of_drives),
+                step.of_drives_interval.map_or_else(dash, percents),
+            ]);
+        }
+    }
+    sheet
+}
+
+fn percents(interval: Interval) -> String {
+    format!("{} to {}", units::percent(interval.low), units::percent(interval.high))
+}
+
+/// `441k IOPS ± 0.4 %`.
+fn metric(of: Metric, estimate: Estimate) -> String {
+    let figure = of.words(estimate.mean);
+    match estimate.interval.filter(|_| estimate.mean > 0.0) {
+        Some(i) => format!("{figure} ± {}", units::percent((i.high - i.low) / 2.0 / estimate.mean)),
+        None => figure,
+    }
+}
+
+/// From the baseline to the best.
+pub(super) fn ladder(of: &Ladder) -> Sheet {
+    let mut sheet = Sheet::new(
+        format!("{}, from the baseline to the best, one setting at a time", of.work.label()),
+        &[
+            "Change",
+            ">Figure",
+            ">Over the rung below",
+            ">Over the baseline",
+            ">p, corrected",
+            ">Runs",
+            "As good",
+        ],
+    );
+    let from: Vec<String> = of.from.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let baseline = format!("baseline: {}", from.join(", "));
+    sheet.push(vec![baseline, metric(of.metric, of.figure), dash(), dash(), dash(), dash(), dash()]);
+    for rung in &of.rungs {
+        let changes: Vec<String> = rung.changes.iter().map(change).collect();
+        sheet.push(vec![
+            changes.join(", "),
+            metric(of.metric, rung.figure),
+            words::ratio(rung.gain, rung.interval),
+            words::ratio(rung.total, rung.total_interval),
+            rung.p_adjusted.map_or_else(dash, probability),
+            rung.runs.to_string(),
+            if rung.as_good.is_empty() { dash() } else { rung.as_good.join(", ") },
+        ]);
+    }
+    sheet
+}
+
+/// `scheduler: bfq → none`.
+pub(super) fn change(of: &Change) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(dash);
+    format!("{}: {} → {}", of.setting, value(&of.from), value(&of.to))
+}
+
+fn probability(p: f64) -> String {
+    if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
+}
+
+/// The settings of the one layout for all, with the measurements behind each.
+pub(super) fn settings(of: &Compromise) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Its settings, each with what is lost without it, all else as recommended",
+        &["Setting", "Value", "Matters", "Work", "Against", ">Gain", ">Runs"],
+    );
+    let mut settings: Vec<_> = of.settings.iter().filter(|(name, _)| *name != "drives").collect();
+    settings.sort_by_key(|(name, _)| choice::rank(name));
+    for (name, setting) in settings {
+        let matters = match (setting.varied, setting.matters) {
+            (false, _) => "not varied",
+            (true, Some(true)) => "yes",
+            (true, Some(false)) => "no",
+            (true, None) => "not tested",
+        };
+        let mut lead = vec![name.clone(), setting.value.clone(), matters.to_owned()];
+        if setting.measured.is_empty() {
+            lead.extend([dash(), dash(), dash(), dash()]);
+            sheet.push(lead);
+            continue;
+        }
+        for m in &setting.measured {
+            let noise = if m.beyond_noise { "" } else { ", within noise" };
+            let mut row = std::mem::replace(&mut lead, vec![String::new(); 3]);
+            row.extend([
+                m.work.label(),
+                if m.is_baseline { format!("{} (baseline)", m.against) } else { m.against.clone() },
+                format!("{}{noise}", words::ratio(m.ratio, m.interval)),
+                m.runs.to_string(),
+            ]);
+            sheet.push(row);
+        }
+    }
+    sheet
+}
+
+/// What each kind of work gets from the one layout.
+pub(super) fn shares(of: &Compromise) -> Sheet {
+    let mut sheet = Sheet::new(
+        "What each kind of work gets from it",
+        &["Work", ">Figure", ">Of the best layout", "95 % interval", ">Over the baseline"],
+    );
+    for share in &of.works {
+        sheet.push(vec![
+            share.work.label(),
+            metric(share.metric, share.figure),
+            units::percent(share.of_best),
+            share.interval.map_or_else(dash, percents),
+            share.over_baseline.map_or_else(dash, |r| words::ratio(r, share.over_baseline_interval)),
+        ]);
+    }
+    sheet
+}
+
+/// Every combination of two settings.
+pub(super) fn interaction(of: &Interaction) -> Sheet {
+    let mut sheet = Sheet::new(
+        format!("{} and {}, {}", of.first, of.second, of.work.label().to_lowercase()),
+        &["First", "Second", ">Of the mean over all", ">Of what both effects would give"],
+    );
+    for cell in &of.cells {
+        sheet.push(vec![
+            format!("{}={}", of.first, cell.first),
+            format!("{}={}", of.second, cell.second),
+            format!("{:.3}", cell.level),
+            format!("{:.3}", cell.ratio),
+        ]);
+    }
+    sheet
+}
+
+/// All pairs of settings, strongest first.
+pub(super) fn interactions(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Pairs of settings by how much they depend on each other: the combination furthest from the product of the two effects",
+        &["Work", "Settings", "Combination", ">Of the product", "95 % interval", ">Blocks", "Verdict"],
+    );
+    for i in &report.interactions {
+        let verdict = match i.matters {
+            Some(true) if i.changes_the_best => "depends, and changes the best",
+            Some(true) => "depends",
+            Some(false) => "no dependence beyond noise",
+            None => "not tested",
+        };
+        sheet.push(vec![
+            i.work.label(),
+            format!("{} × {}", i.first, i.second),
+            format!("{} with {}", i.largest.first, i.largest.second),
+            format!("{:.3}", i.largest.ratio),
+            i.interval.map_or_else(dash, |i| format!("{:.3} to {:.3}", i.low, i.high)),
+            i.blocks.to_string(),
+            verdict.to_owned(),
+        ]);
     }
     sheet
 }

@@ -63,6 +63,9 @@ impl Line {
     }
 }
 
+/// Configurations beyond which a terminal shows only those that a sentence names.
+const MOST_POINTS: usize = 60;
+
 /// A terminal too narrow to hold a table is treated as one of this width.
 const NARROWEST: usize = 40;
 
@@ -73,9 +76,25 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
     let mut lines = wrap(&report.title(), width, 0, Style::Title);
     lines.extend(wrap(&report.headline, width, 0, Style::Good));
     lines.push(Line::default());
-    let points = sheets::points(report).without_empty_columns();
+    let mut points = sheets::points(report).without_empty_columns();
+    let all = points.rows.len();
+    if all > MOST_POINTS {
+        let told: Vec<bool> = report.points.iter().map(|p| is_told(report, p.point)).collect();
+        let mut keep = told.into_iter();
+        points.rows.retain(|_| keep.next().unwrap_or(false));
+    }
     lines.extend(grid(&points, width, |_, column| if column == 0 { Style::Dim } else { Style::Plain }));
+    if all > points.rows.len() {
+        let text = format!("Those named below, of {all} configurations; the report has them all.");
+        lines.extend(wrap(&text, width, 2, Style::Dim));
+    }
     lines.push(Line::default());
+    if let Some(compromise) = &report.compromise {
+        lines.extend(wrap(&compromise.sentence, width, 2, Style::Good));
+    }
+    for ladder in report.ladders.iter().filter(|l| report.compromise.is_some() && !l.rungs.is_empty()) {
+        lines.extend(wrap(&ladder.sentence, width, 2, Style::Plain));
+    }
     for r in &report.recommendations {
         let style = match r.outcome {
             Outcome::Clear | Outcome::Tied => Style::Good,
@@ -107,6 +126,17 @@ fn limits(report: &Report, width: usize) -> Vec<Line> {
         wrap(&text, width, 2, Style::Plain)
     };
     report.limits.iter().flat_map(line).collect()
+}
+
+/// Whether a point is named in what is recommended.
+fn is_told(report: &Report, point: u32) -> bool {
+    let recommended = report.recommendations.iter().any(|r| {
+        let over = r.over_cheapest.iter().chain(&r.over_runner_up).any(|gain| gain.over == point);
+        r.point == Some(point) || over
+    });
+    let climbed =
+        report.ladders.iter().any(|l| l.baseline == point || l.rungs.iter().any(|r| r.point == point));
+    recommended || climbed || report.compromise.iter().flat_map(|c| &c.works).any(|w| w.point == point)
 }
 
 /// The warnings in full, and the notes by name: they bear on reading a figure, not on believing it.

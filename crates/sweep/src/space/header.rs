@@ -7,7 +7,7 @@ use super::document::{Entry, Node, Source, Value};
 use super::settings;
 use crate::plan::Order;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "name",
     "passes",
     "discard_first",
@@ -16,6 +16,7 @@ const KEYS: [&str; 10] = [
     "seed",
     "control",
     "control_every",
+    "baseline",
     "order",
     "limits",
 ];
@@ -60,6 +61,8 @@ pub(super) struct Header {
     pub seed: Option<u64>,
     pub control: Control,
     pub control_every: u32,
+    /// Where the recipe's ladder starts; empty where nobody says.
+    pub baseline: Vec<Entry>,
     pub order: Order,
     pub limits: Limits,
 }
@@ -77,6 +80,7 @@ impl Default for Header {
             seed: None,
             control: Control::Default,
             control_every: 20,
+            baseline: Vec::new(),
             order: Order::Random,
             limits: Limits::default(),
         }
@@ -100,6 +104,7 @@ impl Header {
                 "control_every" => {
                     header.control_every = whole(source, key, node, 0, u64::from(u32::MAX))? as u32
                 }
+                "baseline" => header.baseline = baseline(source, key, node)?,
                 "order" => header.order = order(source, key, node)?,
                 "limits" => header.limits = limits(source, key, node)?,
                 _ => return Err(source.unknown_key(entry, "[sweep]", KEYS.into_iter())),
@@ -176,6 +181,13 @@ fn control(source: Source<'_>, key: &str, node: &Node) -> Result<Control, SpaceE
             "true, false, or settings of a point such as { test_type = 9 }",
         )),
     }
+}
+
+fn baseline(source: Source<'_>, key: &str, node: &Node) -> Result<Vec<Entry>, SpaceError> {
+    node.table().map(<[Entry]>::to_vec).ok_or_else(|| {
+        let hint = "settings of the space such as { width = 16, scheduler = \"mq-deadline\" }";
+        source.bad_value(key, node, "is not a table", hint)
+    })
 }
 
 fn limits(source: Source<'_>, key: &str, node: &Node) -> Result<Limits, SpaceError> {

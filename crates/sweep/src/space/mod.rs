@@ -10,6 +10,7 @@
 //! seed = 7                    # of all random orders; drawn and recorded where left out
 //! control = { iodepth = 1 }   # repeated to show drift; true: the first 4 KiB random read; false: none
 //! control_every = 20          # runs between two controls; 0: at the ends of blocks only
+//! baseline = { iodepth = 1 }  # where the recipe's ladder starts; left out: each dimension's first value
 //! order = "random"            # or "given"
 //! limits = { points = 100000, time = "3h", failures = 3 }
 //!
@@ -32,6 +33,7 @@
 //! is validated before anything runs: a combination that makes no sense is an error which names it,
 //! unless a filter leaves it out. Nothing is skipped silently.
 
+mod baseline;
 mod document;
 mod error;
 mod expand;
@@ -42,6 +44,7 @@ mod layouts;
 mod names;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -134,6 +137,8 @@ pub struct Space {
     pub shard: Option<u32>,
     /// The point that is repeated as a control.
     pub control: Option<u32>,
+    /// Where the recipe's ladder starts, by dimension; a dimension that is not named starts from its first value.
+    pub baseline: BTreeMap<String, String>,
     header: Header,
     base: Base,
     filters: Filters,
@@ -170,7 +175,9 @@ impl Space {
             exclude: read_all("[[exclude]]", &tables.exclude)?,
             only: read_all("[[only]]", &tables.only)?,
         };
+        let baseline = baseline::read(source, &header.baseline, &dimensions)?;
         let mut space = Self {
+            baseline,
             origin: origin.to_owned(),
             text: text.to_owned(),
             name: header.name.clone().unwrap_or_else(|| stem(origin)),

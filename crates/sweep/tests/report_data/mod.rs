@@ -2,6 +2,8 @@
 //! the first pass is off the trend, passes scatter by one percent. Drawn from a seed, so always the same.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod layouts;
+
 use std::collections::BTreeMap;
 
 use measure::record::{EngineFacts, HostFacts, TargetFacts};
@@ -45,6 +47,7 @@ pub fn point(id: u32, test_type: u8) -> Point {
         settings: BTreeMap::from([("test_type".to_owned(), test_type.number().to_string())]),
         test_type: Some(test_type),
         target: SCRATCH.to_owned(),
+        layout: BTreeMap::new(),
         workload: test_type.workload(&Workload::default()),
         layout: BTreeMap::new(),
     }
@@ -87,6 +90,7 @@ pub fn meta(passes: u32, runs: usize) -> SweepMeta {
         started_unix_ns: Some(START),
         finished_unix_ns: Some(START + runs as u64 * 700_000_000),
         space: "[sweep]\nname = \"dash14\"\npasses = 6\n\n[space]\ntest_type = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]\n".to_owned(),
+        baseline: BTreeMap::new(),
     }
 }
 
@@ -124,7 +128,7 @@ pub fn fourteen(passes: u32) -> SweepData {
         meta: meta(passes, total + controls.len()),
         latencies: points
             .iter()
-            .map(|p| (p.id, latencies(p, MEGABYTES[p.id as usize], &mut random)))
+            .map(|p| (p.id, latencies_of(p, MEGABYTES[p.id as usize], &mut random)))
             .collect(),
         points,
         runs,
@@ -139,7 +143,7 @@ pub fn fourteen(passes: u32) -> SweepData {
     }
 }
 
-fn latencies(point: &Point, megabytes: f64, random: &mut Random) -> Histogram {
+pub fn latencies_of(point: &Point, megabytes: f64, random: &mut Random) -> Histogram {
     let iops = megabytes * 1e6 / point.workload.bs as f64;
     let mean = f64::from(point.workload.iodepth) / iops * 1e9;
     let mut histogram = Histogram::new();

@@ -31,15 +31,18 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The page.
 #[must_use]
 pub fn html(report: &Report) -> String {
+    let ladders = figures::ladders(report);
     let measured = figures::measured(report);
     let latency = figures::latency(report);
     let mut page = String::with_capacity(6 << 20);
     head(&mut page, &report.title());
-    sections::navigation(&mut page, report, &measured, &latency);
+    sections::navigation(&mut page, report, &ladders, &measured, &latency);
     page.push_str("<div class=\"page\">\n");
     sections::header(&mut page, report);
     page.push_str("<main id=\"main\">\n");
     sections::recommendation(&mut page, report);
+    sections::compromise(&mut page, report);
+    sections::figures(&mut page, "recipe", "From the baseline to the best, one setting at a time", &ladders);
     sections::figures(&mut page, "figures", "What was measured", &measured);
     sections::figures(&mut page, "latency", "Latency", &latency);
     limits::section(&mut page, report);
@@ -51,7 +54,7 @@ pub fn html(report: &Report) -> String {
     page.push_str("</main>\n");
     sections::footer(&mut page, report);
     page.push_str("</div>\n");
-    scripts(&mut page, report, measured.iter().chain(&latency));
+    scripts(&mut page, report, ladders.iter().chain(&measured).chain(&latency));
     page.push_str("</body>\n</html>\n");
     page
 }

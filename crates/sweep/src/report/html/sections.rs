@@ -13,9 +13,17 @@ use super::figures::Figure;
 use super::runs;
 
 /// The bar that stays on top.
-pub(super) fn navigation(page: &mut String, report: &Report, measured: &[Figure], latency: &[Figure]) {
+pub(super) fn navigation(
+    page: &mut String,
+    report: &Report,
+    ladders: &[Figure],
+    measured: &[Figure],
+    latency: &[Figure],
+) {
     let present = [
         ("recommendation", "Recommendation", true),
+        ("layout", "Layout", report.compromise.is_some()),
+        ("recipe", "Recipe", !ladders.is_empty()),
         ("figures", "Figures", !measured.is_empty()),
         ("latency", "Latency", !latency.is_empty()),
         ("limits", "Limits", !report.limits.is_empty()),
@@ -216,6 +224,22 @@ fn shared_caveats(report: &Report) -> Vec<String> {
         .collect()
 }
 
+/// The one layout for all kinds of work, and what each setting of it gives.
+pub(super) fn compromise(page: &mut String, report: &Report) {
+    let Some(compromise) = &report.compromise else { return };
+    let _ = writeln!(
+        page,
+        "<section id=\"layout\" aria-labelledby=\"h-layout\"><h2 id=\"h-layout\">One layout for all</h2>\n<p class=\"lede\">{}</p>",
+        prose(&compromise.sentence)
+    );
+    table(page, &sheets::settings(compromise));
+    table(page, &sheets::shares(compromise));
+    page.push_str(
+        "<p class=\"lede\"><code>flashwright tune show</code> prints these settings, <code>tune apply</code> sets what can be set on a \
+         running machine and <code>tune export</code> writes files for the rest.</p></section>\n",
+    );
+}
+
 /// A section of figures; nothing where there are none.
 pub(super) fn figures(page: &mut String, id: &str, title: &str, figures: &[Figure]) {
     if figures.is_empty() {
@@ -235,8 +259,7 @@ pub(super) fn figures(page: &mut String, id: &str, title: &str, figures: &[Figur
             class.push_str(" tall");
         }
         let style = figure.height.map_or_else(String::new, |h| format!(" style=\"height:{h}px\""));
-        let papers =
-            figure.papers.map_or_else(String::new, |p| format!(" <span class=\"of\">– DASH-IO {p}</span>"));
+        let papers = figure.papers.map_or_else(String::new, |p| format!(" <span class=\"of\">– {p}</span>"));
         let (fid, title) = (&figure.id, text(&figure.title));
         let caption = prose(&figure.caption);
         let _ = write!(
@@ -396,7 +419,8 @@ pub(super) fn footer(page: &mut String, report: &Report) {
     let _ = writeln!(
         page,
         "<footer>{} · this file needs no network · “DASH-IO” is He, Bennett and Snavely, <cite>DASH-IO: an Empirical Study of \
-         Flash-based IO for HPC</cite>, TeraGrid 2010. Figures are drawn with plotly.js (MIT).</footer>",
+         Flash-based IO for HPC</cite>, TeraGrid 2010; “DASH” is He et al., <cite>DASH: a Recipe for a \
+         Flash-based Data Intensive Supercomputer</cite>, SC 2010. Figures are drawn with plotly.js (MIT).</footer>",
         text(&report.schema)
     );
 }

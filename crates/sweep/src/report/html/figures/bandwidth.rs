@@ -1,28 +1,27 @@
-//! Bandwidth by test type: the basis of the papers' Figs. 8, 11 and 12, and the figures themselves where the
-//! sweep has a dimension to compare.
+//! Bandwidth by test type, or by configuration in a space without them; and what each dimension does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plotly::common::{HoverInfo, Marker, Mode, Orientation};
 use plotly::layout::{AxisType, BarMode, CategoryOrder, RangeMode, Shape, ShapeLine, ShapeType};
 use plotly::{Bar, Plot, Scatter};
 
-use crate::analysis::{Effect, EffectOfValue, PointSummary};
+use crate::analysis::{Direction, Effect, EffectOfValue, PointSummary};
 
 use super::super::super::sheet::Sheet;
 use super::super::super::{Report, sheets};
 use super::super::escape;
-use super::{Figure, GREY, Scale, axis, colour, layout, of_direction, reach, symbol, whiskers};
+use super::{
+    Figure, GREY, Scale, axis, layout, log_axis, of_direction, reach, round_number, symbol, whiskers,
+};
 
-/// Values of a dimension that a grouped figure still shows legibly.
-const GROUPS: usize = 7;
 /// Effects of a figure.
 const EFFECTS: usize = 60;
 /// Bars of a figure without test types.
 const BARS: usize = 40;
 
-/// One figure over the test types for each dimension besides them; one alone where there is none; bars by
-/// configuration in a space without test types.
+/// Bandwidth by test type where nothing else varies that has a figure of its own; bars by configuration in a space
+/// without test types.
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
     if report.points.iter().all(|p| p.bandwidth.is_none()) {
         return Vec::new();
@@ -30,18 +29,7 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
     if report.points.iter().any(|p| p.test_type.is_none()) {
         return vec![by_configuration(report)];
     }
-    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for point in &report.points {
-        for (name, value) in &point.settings {
-            names.entry(name).or_default().insert(value);
-        }
-    }
-    let grouped: Vec<Figure> = names
-        .into_iter()
-        .filter(|(name, values)| *name != "test_type" && (2..=GROUPS).contains(&values.len()))
-        .map(|(name, _)| by_test_type(report, Some(name)))
-        .collect();
-    if grouped.is_empty() { vec![by_test_type(report, None)] } else { grouped }
+    if report.by_setting.is_empty() { vec![by_test_type(report)] } else { Vec::new() }
 }
 
 /// Mean over some points, which are never none.
@@ -49,35 +37,22 @@ fn mean(points: &[&PointSummary]) -> f64 {
     points.iter().filter_map(|p| p.bandwidth).map(|b| b.mean).sum::<f64>() / points.len() as f64
 }
 
-fn by_test_type(report: &Report, dimension: Option<&str>) -> Figure {
+fn by_test_type(report: &Report) -> Figure {
     let points: Vec<&PointSummary> = report.points.iter().filter(|p| p.bandwidth.is_some()).collect();
-    let mut series: BTreeMap<(String, usize), BTreeMap<u8, Vec<&PointSummary>>> = BTreeMap::new();
-    // By first position in the space, so that values stand in the order in which they were written.
-    let mut orders: BTreeMap<String, usize> = BTreeMap::new();
+    let mut series: BTreeMap<Direction, BTreeMap<u8, Vec<&PointSummary>>> = BTreeMap::new();
     for &point in &points {
         let Some(test_type) = point.test_type else { continue };
-        let key = match dimension {
-            Some(name) => point.settings.get(name).cloned().unwrap_or_else(|| "–".to_owned()),
-            None => sheets::capital(point.class().direction),
-        };
-        let seen = orders.len();
-        let order = *orders.entry(key.clone()).or_insert(seen);
-        series.entry((key, order)).or_default().entry(test_type.number()).or_default().push(point);
+        let of_direction = series.entry(point.class().direction).or_default();
+        of_direction.entry(test_type.number()).or_default().push(point);
     }
-    let mut series: Vec<_> = series.into_iter().collect();
-    series.sort_by_key(|((_, order), _)| *order);
-    let means: Vec<f64> = series.iter().flat_map(|(_, by)| by.values().map(|at| mean(at))).collect();
+    let means: Vec<f64> = series.values().flat_map(|by| by.values().map(|at| mean(at))).collect();
     let scale = Scale::of(means.iter().copied().fold(0.0, f64::max));
     let mut plot = Plot::new();
     let mut sheet =
         Sheet::new("Mean bandwidth by test type", &[">Test type", "Test", "Series", ">Bandwidth"]);
-    for (i, ((name, _), by_type)) in series.iter().enumerate() {
-        let first = by_type.values().flatten().next();
-        let fill = match (dimension, first) {
-            (None, Some(point)) => of_direction(point.class().direction),
-            _ => colour(i),
-        };
-        plot.add_trace(bars(name, by_type, &scale, fill));
+    for (direction, by_type) in &series {
+        let name = sheets::capital(*direction);
+        plot.add_trace(bars(&name, by_type, &scale, of_direction(*direction)));
         for (number, at) in by_type {
             sheet.push(vec![
                 number.to_string(),
@@ -93,28 +68,18 @@ fn by_test_type(report: &Report, dimension: Option<&str>) -> Figure {
         .show_grid(false)
         .category_order(CategoryOrder::Array)
         .category_array((1..=14).map(|n| n.to_string()).collect::<Vec<_>>());
-    let y = log_if_wide(axis(&scale.title()), &means);
-    let grouped = dimension.is_some();
-    plot.set_layout(layout(x, y).bar_mode(BarMode::Group).bar_gap(if grouped { 0.2 } else { 0.35 }));
-    let id = dimension.map_or_else(|| "by-test-type".to_owned(), |d| format!("by-test-type-{}", slug(d)));
+    let y = log_if_wide(&scale, &means);
+    plot.set_layout(layout(x, y).bar_mode(BarMode::Group).bar_gap(0.35));
     Figure {
-        id,
-        title: dimension.map_or_else(
-            || "Bandwidth by test type".to_owned(),
-            |d| format!("Bandwidth by test type and {d}"),
-        ),
-        papers: Some("Figs. 8, 11, 12"),
-        caption: caption(&points, dimension),
+        id: "by-test-type".to_owned(),
+        title: "Bandwidth by test type".to_owned(),
+        papers: Some("DASH-IO Figs. 8, 11, 12"),
+        caption: caption(&points),
         plot,
         sheet,
         wide: true,
         height: None,
     }
-}
-
-/// A name that may stand in an id.
-fn slug(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
 fn bars(
@@ -154,13 +119,17 @@ fn bars(
 }
 
 /// Beyond two decades, short bars cannot be read on a linear axis.
-fn log_if_wide(axis: plotly::layout::Axis, values: &[f64]) -> plotly::layout::Axis {
+pub(super) fn log_if_wide(scale: &Scale, values: &[f64]) -> plotly::layout::Axis {
     let largest = values.iter().copied().fold(0.0, f64::max);
     let smallest = values.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
-    if largest / smallest > 100.0 { axis.type_(AxisType::Log) } else { axis.range_mode(RangeMode::ToZero) }
+    if largest / smallest > 100.0 {
+        log_axis(&scale.title(), values.iter().map(|v| scale.of_value(*v)), round_number)
+    } else {
+        axis(&scale.title()).range_mode(RangeMode::ToZero)
+    }
 }
 
-fn caption(points: &[&PointSummary], dimension: Option<&str>) -> String {
+fn caption(points: &[&PointSummary]) -> String {
     let mean = |p: &&&PointSummary| p.bandwidth.map_or(0.0, |b| b.mean);
     let most = points.iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
     let least = points.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)));
@@ -174,14 +143,7 @@ fn caption(points: &[&PointSummary], dimension: Option<&str>) -> String {
         ),
         _ => String::new(),
     };
-    text += match dimension {
-        None => {
-            "Odd numbers read, even ones write; 1 to 8 are requests of 4 MB, 9 to 14 of 4 KB. Whiskers: 95 % intervals of the mean."
-        }
-        Some(_) => {
-            "Each bar is the mean over the other dimensions, as the papers average them; the effects below hold them equal instead."
-        }
-    };
+    text += "Odd numbers read, even ones write; 1 to 8 are requests of 4 MB, 9 to 14 of 4 KB. Whiskers: 95 % intervals of the mean.";
     text
 }
 

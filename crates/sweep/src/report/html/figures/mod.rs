@@ -6,10 +6,14 @@
 //! tells series apart, so does a symbol or a dash.
 
 mod bandwidth;
+mod by_setting;
 mod depth;
+mod interactions;
+mod ladder;
 mod latency;
 mod passes;
 mod saturation;
+mod scaling;
 
 use plotly::common::{DashType, ErrorData, ErrorType, Font, Marker, MarkerSymbol, Orientation, Title};
 use plotly::layout::{Axis, AxisType, HoverMode, Legend, Margin};
@@ -43,8 +47,11 @@ pub(super) struct Figure {
 /// All figures that the data allow, in the order in which they are read, by section.
 pub(super) fn measured(report: &Report) -> Vec<Figure> {
     let mut figures = bandwidth::figures(report);
+    figures.extend(by_setting::figures(report));
+    figures.extend(scaling::figures(report));
     figures.extend(depth::figures(report));
     figures.extend(bandwidth::effects(report));
+    figures.extend(interactions::figures(report));
     figures.extend(passes::trends(report));
     figures.extend(passes::variation(report));
     figures.extend(passes::control(report));
@@ -52,6 +59,11 @@ pub(super) fn measured(report: &Report) -> Vec<Figure> {
 }
 
 pub(super) use saturation::figure as saturation;
+
+/// From the baseline to the best.
+pub(super) fn ladders(report: &Report) -> Vec<Figure> {
+    ladder::figures(report)
+}
 
 /// The latency curves.
 pub(super) fn latency(report: &Report) -> Vec<Figure> {
@@ -213,11 +225,26 @@ fn whiskers(up: Vec<f64>, down: Vec<f64>, colour: &'static str) -> ErrorData {
 
 /// How far an interval reaches above and below its mean, in units of `scale`; nothing where there is none.
 fn reach(estimate: &crate::analysis::Estimate, scale: &Scale) -> (f64, f64) {
+    reach_by(estimate, scale.divisor)
+}
+
+/// The same in units of `divisor`.
+fn reach_by(estimate: &crate::analysis::Estimate, divisor: f64) -> (f64, f64) {
     estimate.interval.map_or((0.0, 0.0), |i| {
         (
-            scale.of_value((i.high - estimate.mean).max(0.0)),
+            (i.high - estimate.mean).max(0.0) / divisor,
             // An axis of bandwidth ends at 0, and so does what is drawn there.
-            scale.of_value((estimate.mean - i.low.max(0.0)).max(0.0)),
+            (estimate.mean - i.low.max(0.0)).max(0.0) / divisor,
         )
     })
+}
+
+/// A name that may stand in an id.
+fn slug(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let mut slug: String = name.chars().map(plain).collect();
+    while slug.contains("--") {
+        slug = slug.replace("--", "-");
+    }
+    slug
 }

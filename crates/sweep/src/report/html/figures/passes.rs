@@ -44,8 +44,8 @@ fn by_pass(report: &Report, trend: &PassTrend) -> Figure {
     plot.set_layout(layout(x, axis("Relative bandwidth")));
     let name = trend.direction.plural();
     let (id, papers) = match trend.direction {
-        Direction::Read => ("passes-reads", Some("Fig. 4")),
-        Direction::Write => ("passes-writes", Some("Fig. 5")),
+        Direction::Read => ("passes-reads", Some("DASH-IO Fig. 4")),
+        Direction::Write => ("passes-writes", Some("DASH-IO Fig. 5")),
         Direction::Mixed => ("passes-mixed", None),
         Direction::Trim => ("passes-discards", None),
     };
@@ -189,7 +189,7 @@ pub(super) fn variation(report: &Report) -> Option<Figure> {
     Some(Figure {
         id: "variation".to_owned(),
         title: "Variation before and after cleaning".to_owned(),
-        papers: Some("Figs. 6, 7"),
+        papers: Some("DASH-IO Figs. 6, 7"),
         caption: variation_caption(report),
         plot,
         sheet,
