@@ -8,6 +8,7 @@ use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
 use crate::sweep::args::SweepArgs;
+use crate::tune::args::TuneArgs;
 use crate::usage;
 
 const ABOUT: &str = "Find the fastest way to use the flash you have, then use it";
@@ -43,6 +44,8 @@ pub enum Command {
     Sweep(Box<SweepArgs>),
     /// Make and unmake arrays, file systems and settings, all of it undone by one word
     Layout(LayoutArgs),
+    /// Show, set, set back or export what a sweep recommends
+    Tune(TuneArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes
@@ -82,6 +85,9 @@ pub struct ReportArgs {
     /// The form of the report
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<ReportFormat>,
+    /// With CSV: the numbers of every figure instead of the runs
+    #[arg(long)]
+    pub figures: bool,
     /// Where it goes; - is standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

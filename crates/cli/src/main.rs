@@ -21,6 +21,7 @@ mod report;
 mod schema;
 mod signals;
 mod sweep;
+mod tune;
 mod usage;
 mod values;
 
@@ -46,6 +47,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(args) => bench::bench(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Layout(args) => layout::layout(&args),
+        Command::Tune(args) => tune::tune(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sweep::report::{csv, html, json, markdown};
+use sweep::report::{csv, figures_csv, html, json, markdown};
 use sweep::store::Store;
 
 use crate::args::{ReportArgs, ReportFormat};
@@ -13,12 +13,17 @@ use crate::sweep::loaded;
 /// Makes a report.
 pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     let format = args.format.or_else(|| by_name(args.output.as_deref())).unwrap_or(ReportFormat::Html);
+    if args.figures && format != ReportFormat::Csv {
+        return Err(Failure::invalid("--figures: is a form of CSV")
+            .hint("say --format csv; the other forms have the figures anyway"));
+    }
     let sink = Sink::of(args.output.as_deref())?;
     let store = Store::open_read_only(&args.sweep)?;
     let report = loaded(&store)?;
     let text = match format {
         ReportFormat::Html => html(&report),
         ReportFormat::Md => markdown(&report),
+        ReportFormat::Csv if args.figures => figures_csv(&report),
         ReportFormat::Csv => csv(&report),
         ReportFormat::Json => json(&report),
     };

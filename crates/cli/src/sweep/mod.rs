@@ -24,7 +24,8 @@ pub mod watch;
 use crate::failure::Failure;
 use args::{SweepArgs, SweepCommand};
 
-pub use outcome::loaded;
+pub use outcome::{JSON, loaded};
+pub use session::shell_word;
 
 /// Does what the flags say.
 pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {

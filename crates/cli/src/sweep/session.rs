@@ -328,7 +328,7 @@ pub fn make_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// A word as a shell takes it.
-fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
