@@ -13,6 +13,9 @@ use std::time::Instant;
 use report_data::layouts::{FULL, SMALL, layouts};
 use sweep::report::{Report, csv, html, json, markdown};
 
+/// How a report becomes text.
+type Form = fn(&Report) -> String;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let directory = PathBuf::from(arguments.next().ok_or("name a directory")?);
@@ -21,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = Report::new(&data)?;
     println!("{} runs analysed in {:.2?}", data.runs.len(), begun.elapsed());
     std::fs::create_dir_all(&directory)?;
-    let forms: [(&str, fn(&Report) -> String); 4] =
+    let forms: [(&str, Form); 4] =
         [("report.html", html), ("report.md", markdown), ("runs.csv", csv), ("results.json", json)];
     for (name, form) in forms {
         let begun = Instant::now();
