@@ -18,10 +18,6 @@ pub struct Point {
     pub test_type: Option<TestType>,
     /// Device spec of the target; [`SCRATCH`] for the sweep's own scratch file.
     pub target: String,
-    /// The layout that is made for it: the layout settings of base and dimensions, and `drives`; empty
-    /// where the space names none.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub layout: BTreeMap<String, String>,
     /// What runs there.
     pub workload: Workload,
     /// What is to be built below, by the names of the options (`layout`, `chunk`, `scheduler`, `drives`, …) and as

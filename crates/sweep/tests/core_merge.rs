@@ -178,7 +178,7 @@ fn a_copy_of_a_shard_adds_nothing_and_does_no_harm() {
     assert_eq!((merged.completeness.done, merged.completeness.planned), (6, 6));
     let store = Store::open_read_only(&merged.path).unwrap();
     assert_eq!(store.sessions().unwrap().len(), 2, "the interrupted one, and the one that went on");
-    let again = merge(&[merged.path.clone()], merged.path.parent().unwrap()).unwrap_err();
+    let again = merge(std::slice::from_ref(&merged.path), merged.path.parent().unwrap()).unwrap_err();
     assert!(matches!(again, MergeError::Store(sweep::store::StoreError::Exists { .. })), "{again}");
 }
 

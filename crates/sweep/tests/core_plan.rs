@@ -15,7 +15,6 @@ fn points(count: u32) -> Vec<Point> {
         target: "scratch".into(),
         layout: std::collections::BTreeMap::new(),
         workload: Workload { iodepth: id + 1, ..Workload::default() },
-        layout: Default::default(),
     };
     (0..count).map(point).collect()
 }

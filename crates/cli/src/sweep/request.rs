@@ -117,6 +117,14 @@ pub fn kind(spec: &str, here: &Path) -> Result<Kind, Failure> {
     })
 }
 
+/// Where a device is, if it has a name in the file system.
+fn place(spec: &DeviceSpec) -> Option<PathBuf> {
+    match spec {
+        DeviceSpec::Path(path) | DeviceSpec::File { path, .. } => Some(path.clone()),
+        _ => None,
+    }
+}
+
 /// The drives below the targets, each with model and size: `2 × INTEL SSDPE2KX040T8, 3.64 TiB`. Empty where there
 /// are none to be seen.
 pub fn drives_below(points: &[Point]) -> String {
@@ -127,12 +135,11 @@ pub fn drives_below(points: &[Point]) -> String {
     }
     for spec in targets(points) {
         match kind(spec, Path::new(".")) {
-            Ok(
-                Kind::Scratch(path) | Kind::Device(DeviceSpec::Path(path) | DeviceSpec::File { path, .. }),
-            ) => {
+            Ok(Kind::Scratch(path)) => {
                 paths.insert(path);
             }
-            _ => {}
+            Ok(Kind::Device(device)) => paths.extend(device.leaves().into_iter().filter_map(place)),
+            Ok(Kind::Layout) | Err(_) => {}
         }
     }
     let mut drives: BTreeMap<String, (String, u64)> = BTreeMap::new();

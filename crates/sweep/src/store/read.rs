@@ -99,7 +99,6 @@ impl Store {
                         .transpose()
                         .map_err(|e| self.damaged(place.clone(), e))?,
                     target,
-                    layout: std::collections::BTreeMap::new(),
                     workload: self.json::<Workload>(&place, &workload)?,
                     layout: self.json(&place, &layout)?,
                 })

@@ -47,7 +47,6 @@ pub fn point(id: u32, test_type: u8) -> Point {
         settings: BTreeMap::from([("test_type".to_owned(), test_type.number().to_string())]),
         test_type: Some(test_type),
         target: SCRATCH.to_owned(),
-        layout: BTreeMap::new(),
         workload: test_type.workload(&Workload::default()),
         layout: BTreeMap::new(),
     }
