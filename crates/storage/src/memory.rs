@@ -30,6 +30,9 @@ use crate::device::sys;
 /// Huge pages on every architecture with 4 KiB base pages; elsewhere the kernel ignores the advice.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// madvise(2), from Linux 6.1; not every C library's headers name it.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Bytes at a time for which pages are made, so that a signal is noticed in between.
 const POPULATE_STEP: usize = 64 << 20;
 
@@ -163,7 +166,7 @@ impl SharedMemory {
             unsafe {
                 let _ = sys::advise(start, step, libc::MADV_HUGEPAGE);
                 sys::populate_write(start, step)?;
-                let _ = sys::advise(start, step, libc::MADV_COLLAPSE);
+                let _ = sys::advise(start, step, MADV_COLLAPSE);
             }
             at += step;
         }

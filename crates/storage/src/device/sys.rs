@@ -211,8 +211,14 @@ pub fn space(path: &Path) -> io::Result<(u64, u64)> {
     Ok((bytes(raw.f_bavail), bytes(raw.f_blocks)))
 }
 
+/// How the C library at hand types the names of resources: glibc as unsigned, musl as plain integers.
+#[cfg(target_env = "gnu")]
+pub(crate) type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+pub(crate) type Resource = libc::c_int;
+
 /// A resource limit (soft, hard); `u64::MAX` is no limit.
-pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> io::Result<(u64, u64)> {
+pub(crate) fn limit(resource: Resource) -> io::Result<(u64, u64)> {
     let mut raw = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one `struct rlimit64`.
     check(unsafe { libc::getrlimit64(resource, &raw mut raw) })?;

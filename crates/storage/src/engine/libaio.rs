@@ -212,7 +212,7 @@ impl<K: Kernel> Libaio<K> {
         let time_ptr = match timeout {
             Some(limit) => {
                 let limit = limit.min(LONGEST_WAIT);
-                time.tv_sec = limit.as_secs() as libc::time_t;
+                time.tv_sec = limit.as_secs() as _;
                 time.tv_nsec = limit.subsec_nanos() as _;
                 &raw mut time
             }

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""The lab: this program in a small machine with 16 throttled NVMe drives and a kernel that has md, dm, XFS,
+btrfs and all schedulers.
+
+    tools/lab [--only SCENARIO]… [--list] [--shell] [--keep] [--output DIR]
+
+One line an assertion, a summary at the end, exit code 1 if any failed. docs/lab.md tells what is asserted,
+and why.
+"""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import guest  # noqa: E402
+import image  # noqa: E402
+import kit  # noqa: E402
+import lab as laboratory  # noqa: E402
+
+# In this order, so that what fails for a simple reason fails early.
+SCENARIOS = ["smoke", "scaling"]
+
+
+def main():
+    arguments = parse()
+    scenarios = [importlib.import_module(f"scenarios.{name}") for name in arguments.only or SCENARIOS]
+    if arguments.list:
+        for name, module in zip(arguments.only or SCENARIOS, scenarios):
+            print(f"{name:10} {module.__doc__.splitlines()[0]}")
+        return 0
+    started = time.monotonic()
+    try:
+        kit.programs()
+        binary = arguments.binary or kit.binary()
+        kernel, initramfs = image.build()
+    except kit.Missing as missing:
+        print(f"SKIP lab: {missing}")
+        return 0
+    lab = laboratory.Lab(kernel, initramfs, binary, arguments.output)
+    try:
+        if arguments.shell:
+            shell(lab)
+            return 0
+        for name, module in zip(arguments.only or SCENARIOS, scenarios):
+            perform(lab, name, module)
+    finally:
+        lab.guest.close(keep=arguments.keep)
+        if arguments.keep:
+            print(f"lab: drives, console and sockets stay in {lab.guest.directory}")
+    print(f"lab: {lab.passed} ok, {lab.failed} failed, {lab.skipped} skipped, in {time.monotonic() - started:.0f} s")
+    return 1 if lab.failed else 0
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="tools/lab", description="runs flashwright in a small machine with 16 throttled NVMe drives")
+    parser.add_argument("--only", action="append", choices=SCENARIOS, metavar="SCENARIO", help="only this one; may be given again")
+    parser.add_argument("--list", action="store_true", help="show the scenarios")
+    parser.add_argument("--shell", action="store_true", help="boot, and run what is typed, a line at a time")
+    parser.add_argument("--binary", metavar="FILE", help="run this one, not a static one that is built first; a debug build will do")
+    parser.add_argument("--keep", action="store_true", help="leave the drives' files and the console's log")
+    parser.add_argument("--output", metavar="DIR", help="where reports made in the guest are kept")
+    arguments = parser.parse_args()
+    if arguments.output:
+        os.makedirs(arguments.output, exist_ok=True)
+    return arguments
+
+
+def perform(lab, name, module):
+    """One scenario. It finds a machine that runs and drives that are as new, or gets them."""
+    lab.scenario, started = name, time.monotonic()
+    try:
+        if lab.guest.process is None or lab.spoilt:
+            lab.spoilt = False
+            lab.boot(fresh=True)
+        module.run(lab)
+    except laboratory.Stop:
+        pass
+    except guest.Dead as dead:
+        lab.check("the guest stays up and answers", False, str(dead))
+        lab.guest.cut_power()
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        # A document without a field that it should have is a failure like any other; the rest still runs.
+        lab.check("the scenario can be carried out", False, "".join(traceback.format_exception(error)))
+    print(f"     {name}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+def shell(lab):
+    """Runs lines from standard input in the guest."""
+    lab.boot()
+    print("a line at a time, in the guest; end with Ctrl-D")
+    for line in sys.stdin:
+        answer = lab.guest.run(line, timeout=3600)
+        print(answer.out, end="")
+        print(answer.err, end="", file=sys.stderr)
+        if answer.code:
+            print(f"exit code {answer.code}", file=sys.stderr)
+
+
+def interrupted(number, _frame):
+    # An exception, so that every `finally` on the way ends the guest and removes its drives.
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, interrupted)
+    sys.exit(main())

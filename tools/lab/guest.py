@@ -1,0 +1,250 @@
+"""The guest: a small machine with 16 throttled NVMe drives under software emulation.
+
+What the host can do with it:
+
+* `run` a shell script in it and get exit code, output and errors back, over a virtio-serial port of its own;
+* `limit` a drive, at any time: each has a throttle group, which stands for the drive's own speed;
+* `cut_power`: qemu ends at once, as a machine does whose plug is pulled. What the guest had not written
+  through is lost, what is on the drives and on the state disk is there at the next `boot`;
+* `close`: the process is ended and the drives' files are removed, however the lab ends.
+
+Nothing here knows what is tested. All waiting is for an answer or an end, bounded by a time-out that says
+what was waited for.
+"""
+
+import base64
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+
+import kit
+
+DRIVES = 16
+DRIVE_BYTES = 384 << 20  # mkfs.xfs makes nothing below 300 MiB
+STATE_BYTES = 1 << 30
+MEMORY_MIB = 2048
+BOOT_TIMEOUT_S = 120
+# The largest request that qemu's NVMe takes in one piece is 512 KiB; larger ones count as several.
+
+
+class Dead(Exception):
+    """The guest ended, or no longer answers."""
+
+
+class Answer:
+    """What a script in the guest came to."""
+
+    def __init__(self, script, code, raw, errors):
+        self.script, self.code, self.raw, self.err = script, code, raw, errors.decode(errors="replace")
+
+    @property
+    def out(self):
+        return self.raw.decode(errors="replace")
+
+    @property
+    def json(self):
+        return json.loads(self.raw)
+
+    def __str__(self):
+        said = " | ".join(line for line in (self.err or self.out).strip().splitlines()[-6:])
+        return f"exit code {self.code}: {said}"
+
+
+class Guest:
+    """One machine: its drives live as long as this object, its process from `boot` to `cut_power`."""
+
+    def __init__(self, kernel, initramfs, binary):
+        self.kernel, self.initramfs = kernel, initramfs
+        self.process = self.agent = self.monitor = None
+        self.directory = tempfile.mkdtemp(prefix="flashwright-lab-")
+        self.payload = os.path.join(self.directory, "payload.tar")
+        with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
+            stripped = os.path.join(scratch, "flashwright")
+            # Line tables are two thirds of it, and nobody debugs in there.
+            kit.run("strip", "-o", stripped, binary) if kit.which("strip") else shutil.copy(binary, stripped)
+            with tarfile.open(self.payload, "w") as tar:
+                tar.add(stripped, "flashwright")
+                for library in kit.libraries(stripped):
+                    tar.add(os.path.realpath(library), os.path.basename(library))
+                tar.add(os.path.join(kit.HERE, "spaces"), "spaces")
+                tar.add(os.path.join(kit.ROOT, "examples"), "examples")
+        self.fresh_disks()
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def fresh_disks(self):
+        """Drives and state disk as they come out of the box: all zeros, taking no room."""
+        for name, size in [(f"drive{index}", DRIVE_BYTES) for index in range(DRIVES)] + [("state", STATE_BYTES)]:
+            with open(self.path(name), "wb") as file:
+                file.truncate(size)
+
+    def command(self):
+        """qemu's command line."""
+        words = [kit.which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
+                 "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
+                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", "console=ttyS0 quiet panic=-1 rdinit=/init",
+                 "-chardev", f"file,id=console,path={self.path('console')},append=on", "-serial", "chardev:console",
+                 "-chardev", f"socket,id=monitor,path={self.path('monitor.sock')}", "-mon", "chardev=monitor,mode=control",
+                 "-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={self.path('agent.sock')}",
+                 "-device", "virtserialport,chardev=agent,name=agent"]
+        for name, options in (("payload", ["-blockdev", f"driver=raw,node-name=payload,read-only=on,file.driver=file,file.filename={self.payload}"]),
+                              ("state", ["-blockdev", f"driver=raw,node-name=state,file.driver=file,file.filename={self.path('state')}"])):
+            words += options + ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
+        for index in range(DRIVES):
+            # The drive's flushes are not the host's: a power cut here ends a process, not the host.
+            words += ["-object", f"throttle-group,id=speed{index}",
+                      "-blockdev", f"driver=throttle,node-name=drive{index},throttle-group=speed{index},cache.no-flush=on,"
+                                   f"file.driver=raw,file.file.driver=file,file.file.filename={self.path(f'drive{index}')}",
+                      "-device", f"pcie-root-port,id=port{index},chassis={index + 1},slot={index + 1}",
+                      "-device", f"nvme,serial=LAB{index:04},drive=drive{index},bus=port{index},max_ioqpairs=2"]
+        return words
+
+    def boot(self):
+        """Starts the machine and waits for its agent."""
+        started = time.monotonic()
+        listeners = {name: self.listen(name) for name in ("monitor", "agent")}
+        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
+                                        preexec_fn=end_with_parent)
+        self.monitor = Monitor(self.accept(listeners["monitor"]))
+        self.agent = Lines(self.accept(listeners["agent"]))
+        self.number = 0
+        self.receive(0, BOOT_TIMEOUT_S, "the guest's first words")
+        return time.monotonic() - started
+
+    def listen(self, name):
+        path = self.path(f"{name}.sock")
+        if os.path.exists(path):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(1)
+        return listener
+
+    def accept(self, listener):
+        """The connection that qemu makes when it starts; its own words if it does not start."""
+        listener.settimeout(BOOT_TIMEOUT_S)
+        # qemu connects before it does anything that can fail for want of a file.
+        with listener:
+            try:
+                return listener.accept()[0]
+            except TimeoutError as error:
+                with open(self.path("qemu.log")) as log:
+                    raise Dead(f"qemu did not start: {log.read().strip()}") from error
+
+    def run(self, script, timeout=120):
+        """Runs a shell script in the guest."""
+        self.number += 1
+        encoded = base64.b64encode(script.encode()).decode()
+        self.agent.send(f"{self.number} {encoded}\n")
+        code, out, errors = self.receive(self.number, timeout, script)
+        return Answer(script, code, out, errors)
+
+    def receive(self, number, timeout, what):
+        decoded = lambda word: b"" if word == "-" else base64.b64decode(word)
+        line = self.agent.line(timeout, what, self.console)
+        words = line.split(" ")
+        if len(words) != 4 or int(words[0]) != number:
+            raise Dead(f"the agent's answer makes no sense: {line[:200]!r}")
+        return int(words[1]), decoded(words[2]), decoded(words[3])
+
+    def console(self):
+        """The last lines of the guest's console, for whoever has to find out what happened."""
+        if not os.path.exists(self.path("console")):
+            return ""
+        with open(self.path("console"), errors="replace") as file:
+            return "\n".join(file.read().splitlines()[-15:])
+
+    def fetch(self, path, local):
+        """Copies a file out."""
+        answer = self.run(f"cat {path}")
+        if answer.code != 0:
+            raise Dead(f"{path} in the guest: {answer}")
+        with open(local, "wb") as file:
+            file.write(answer.raw)
+
+    def limit(self, drives=range(DRIVES), iops=0, bytes_per_s=0):
+        """Sets the speed of drives; 0 stands for as fast as the host goes."""
+        for index in drives:
+            self.monitor.execute("qom-set", path=f"/objects/speed{index}", property="limits", value={"iops-total": iops, "bps-total": bytes_per_s})
+
+    def cut_power(self):
+        """Ends the machine at once; nothing in it is told."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        for connection in (self.agent, self.monitor):
+            if connection is not None:
+                connection.close()
+        self.process = self.agent = self.monitor = None
+
+    def close(self, keep=False):
+        """Ends the machine and, unless they are to be kept, removes its drives."""
+        self.cut_power()
+        if not keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Lines:
+    """A socket on which whole lines come and go."""
+
+    def __init__(self, connection):
+        self.connection, self.rest = connection, b""
+
+    def send(self, text):
+        self.connection.settimeout(None)
+        self.connection.sendall(text.encode())
+
+    def line(self, timeout, what, context=lambda: ""):
+        """The next line; `what` was waited for, and `context` is what to show when it does not come."""
+        due = time.monotonic() + timeout
+        pieces = [self.rest]
+        while b"\n" not in pieces[-1]:
+            left = due - time.monotonic()
+            try:
+                self.connection.settimeout(max(left, 0.001))
+                data = self.connection.recv(1 << 20)
+            except TimeoutError as error:
+                raise Dead(f"no answer within {timeout} s to: {what}\n{context()}") from error
+            except ConnectionError:
+                data = b""
+            if not data:
+                raise Dead(f"the guest ended during: {what}\n{context()}")
+            pieces.append(data)
+        line, _, self.rest = b"".join(pieces).partition(b"\n")
+        return line.decode()
+
+    def close(self):
+        self.connection.close()
+
+
+class Monitor(Lines):
+    """qemu's control port (QMP)."""
+
+    def __init__(self, connection):
+        super().__init__(connection)
+        self.line(BOOT_TIMEOUT_S, "qemu's greeting")
+        self.execute("qmp_capabilities")
+
+    def execute(self, command, **arguments):
+        self.send(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+        while True:
+            answer = json.loads(self.line(60, command))
+            if "error" in answer:
+                raise Dead(f"{command}: {answer['error']['desc']}")
+            if "return" in answer:
+                return answer["return"]
+
+
+def end_with_parent():
+    """Has the kernel end this process when the lab is killed, so that no machine stays behind."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,98 @@
+"""What the lab needs of the host: programs, the static binary's target, and a cache.
+
+A missing package is installed where that can be done (root on Debian); what stays missing is a reason to
+leave the lab out, said aloud: `Missing` carries it.
+"""
+
+import os
+import shutil
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+TARGET = "x86_64-unknown-linux-musl"
+
+# Program, and the Debian package that brings it. Most of them are copied into the guest.
+PROGRAMS = {
+    "qemu-system-x86_64": "qemu-system-x86", "musl-gcc": "musl-tools", "busybox": "busybox-static",
+    "mdadm": "mdadm", "lvm": "lvm2", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
+    "mkfs.f2fs": "f2fs-tools", "wipefs": "util-linux", "blkdiscard": "util-linux", "cpio": "cpio", "zstd": "zstd",
+    "depmod": "kmod", "ldd": "libc-bin", "dpkg": "dpkg", "apt-get": "apt",
+}
+
+
+class Missing(Exception):
+    """The lab cannot run here; the message says what it would take."""
+
+
+def which(program):
+    """Where a program is, system directories included, which users often have not in PATH."""
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
+
+
+def run(*command, **options):
+    """Runs a program to its end and returns what it printed; its own words stand in the error."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def programs():
+    """Sees to it that all programs are there."""
+    missing = [name for name in PROGRAMS if which(name) is None]
+    if not missing:
+        return
+    packages = sorted({PROGRAMS[name] for name in missing})
+    if os.geteuid() != 0 or which("apt-get") is None:
+        raise Missing(f"not installed: {', '.join(missing)} (Debian packages {' '.join(packages)})")
+    print(f"lab: installing {' '.join(packages)}", flush=True)
+    quiet = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    try:
+        run("apt-get", "update", "-qq", env=quiet)
+        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=quiet)
+    except RuntimeError as error:
+        raise Missing(f"could not install {' '.join(packages)}: {error}") from error
+    still = [name for name in missing if which(name) is None]
+    if still:
+        raise Missing(f"still not there after installing {' '.join(packages)}: {', '.join(still)}")
+
+
+def cache_dir():
+    """Where images are kept between runs, outside the repository."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    path = os.path.join(base, "flashwright-lab")
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def binary():
+    """Builds the static binary and returns its path. Cargo decides whether there is anything to do."""
+    cargo = os.environ.get("CARGO", "cargo")
+    if which(cargo) is None:
+        raise Missing("cargo is not installed")
+    target_dir = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    if not static_target_is_there():
+        if which("rustup") is None:
+            raise Missing(f"the Rust target {TARGET} is not installed, and there is no rustup to add it")
+        try:
+            run("rustup", "target", "add", TARGET, cwd=ROOT)
+        except RuntimeError as error:
+            raise Missing(f"the Rust target {TARGET} could not be added: {error}") from error
+    # Not a quiet build: it takes minutes when it is the first, and whoever waits should see why.
+    done = subprocess.run([cargo, "build", "--release", "--locked", "--target", TARGET, "-p", "flashwright"], cwd=ROOT, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise SystemExit("lab: the binary does not build")
+    return os.path.join(target_dir, TARGET, "release", "flashwright")
+
+
+def libraries(program):
+    """Paths of the libraries that a program is linked with; none for a static one."""
+    listing = subprocess.run(["ldd", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return [word for word in listing.split() if word.startswith("/") and os.path.isfile(word) and os.path.realpath(word) != os.path.realpath(program)]
+
+
+def static_target_is_there():
+    """Whether rustc has a standard library for the static target."""
+    sysroot = run("rustc", "--print", "sysroot", cwd=ROOT).strip()
+    return os.path.isdir(os.path.join(sysroot, "lib", "rustlib", TARGET, "lib"))

@@ -1,0 +1,94 @@
+"""What a scenario is given: a booted guest, the program in it, and a place to say what holds.
+
+Every assertion is a sentence, printed with its evidence as `ok`, `FAIL` or `SKIP`. A failed one does not
+end its scenario, a `Stop` does: there the rest would only repeat the first failure.
+"""
+
+import shlex
+
+from guest import Guest
+
+
+class Stop(Exception):
+    """The scenario cannot go on."""
+
+
+class Lab:
+    """The guest, and the tally."""
+
+    def __init__(self, kernel, initramfs, binary, output):
+        self.guest = Guest(kernel, initramfs, binary)
+        self.output = output  # a directory for what is worth keeping, or None
+        self.scenario = "lab"
+        self.passed, self.failed, self.skipped = 0, 0, 0
+        self.spoilt = False  # whether the next scenario must not trust what this one left
+
+    def check(self, sentence, holds, evidence=""):
+        """Says whether `sentence` holds; returns that."""
+        said = f" ({evidence})" if evidence else ""
+        print(f"{'ok  ' if holds else 'FAIL'} {self.scenario}: {sentence}{said}", flush=True)
+        if holds:
+            self.passed += 1
+        else:
+            self.failed += 1
+            self.spoilt = True
+        return holds
+
+    def require(self, sentence, holds, evidence=""):
+        """As `check`, for what the rest of the scenario stands on."""
+        if not self.check(sentence, holds, evidence):
+            raise Stop
+
+    def skip(self, sentence, why):
+        print(f"SKIP {self.scenario}: {sentence}: {why}", flush=True)
+        self.skipped += 1
+
+    def sh(self, script, timeout=120):
+        """Runs a script that is part of the scenery, not of what is tested: it has to work."""
+        answer = self.guest.run(script, timeout)
+        self.must(answer)
+        return answer.out
+
+    def must(self, answer):
+        if answer.code != 0:
+            self.require(answer.script.strip().replace("\n", "; ")[:300], False, str(answer))
+
+    def flashwright(self, *words, timeout=300):
+        """Runs the program; what it came to is for the scenario to judge."""
+        return self.guest.run("flashwright " + " ".join(shlex.quote(str(word)) for word in words), timeout)
+
+    def bench(self, target, timeout=300, **options):
+        """One benchmark, which has to work; its JSON document."""
+        words = [f"--{name}={value}" for name, value in options.items()]
+        answer = self.flashwright("bench", *words, "--target", target, "--json", timeout=timeout)
+        self.must(answer)
+        return answer.json
+
+    def footprint(self):
+        """All that a layout may change about the machine, as lines: settings of all queues, what stands on the
+        drives, what is made of them, what is mounted, who takes which interrupt."""
+        return self.sh("""
+            grep -rs . /sys/block/nvme*/queue | sort
+            for drive in /dev/nvme*n1; do echo "$drive $(wipefs -n "$drive" | tr '\\n' ' ')"; done
+            ls /sys/block | grep -E '^(md|dm)' | sed 's/^/made /'
+            grep -E '/dev/(nvme|md|dm|mapper)|btrfs|xfs' /proc/self/mounts
+            grep . /proc/irq/*/smp_affinity_list
+            true
+        """).splitlines()
+
+    def unchanged(self, sentence, before):
+        """Whether the machine is as it was; what differs is the evidence."""
+        after = self.footprint()
+        differing = sorted(set(before) ^ set(after))
+        return self.check(sentence, not differing, "; ".join(differing[:8]) or f"{len(after)} lines")
+
+    def boot(self, fresh=False):
+        """Boots the guest, with new drives if `fresh`."""
+        self.guest.cut_power()
+        if fresh:
+            self.guest.fresh_disks()
+        took = self.guest.boot()
+        print(f"     {self.scenario}: booted in {took:.1f} s", flush=True)
+
+    def cut_power(self):
+        self.guest.cut_power()

@@ -1,0 +1,42 @@
+"""4 KiB random reads over 1 to 16 drives: separate and in stripes they add up, and md keeps pace."""
+
+IOPS = 250  # of a drive; sixteen make what the emulated machine does with ease
+CHUNK = "64k"
+# Requests in flight for each drive. Requests come to drives at random; by the theory of closed queues
+# a drive has none for 1 / (1 + depth) of the time, which costs 3 % here.
+DEPTH = 32
+SCALES = 0.9
+MD_WITHIN = 0.1
+
+
+def run(lab):
+    lab.guest.limit(iops=IOPS)
+    one = rate(lab, "/dev/nvme0n1", 1)
+    lab.require("one drive gives what it is throttled to", 0.85 * IOPS <= one <= 1.15 * IOPS, f"{one:.0f} IOPS of {IOPS}")
+    for width in (1, 2, 4, 8, 16):
+        drives = ",".join(f"/dev/nvme{index}n1" for index in range(width))
+        separate = rate(lab, f"separate:{drives}", width)
+        scales(lab, "separate", width, separate, one)
+        scales(lab, "striped in user space", width, rate(lab, f"stripe(chunk={CHUNK}):{drives}", width), one)
+        md = with_md(lab, drives, width)
+        lab.check(f"md RAID-0 over {width} is within {MD_WITHIN:.0%} of the drives separately", abs(md / separate - 1) <= MD_WITHIN,
+                  f"{md:.0f} against {separate:.0f} IOPS")
+
+
+def with_md(lab, drives, width):
+    """The same over an array of the kernel's, made and unmade by the program."""
+    up = lab.flashwright("layout", "up", f"md-raid0(chunk={CHUNK}):{drives}", "--json")
+    lab.must(up)
+    try:
+        return rate(lab, up.json["device_spec"], width)
+    finally:
+        lab.must(lab.flashwright("layout", "down"))
+
+
+def rate(lab, target, width):
+    document = lab.bench(target, rw="randread", bs="4k", iodepth=DEPTH * width, runtime="1500ms", ramp_time="500ms")
+    return document["iops"]
+
+
+def scales(lab, what, width, iops, one):
+    lab.check(f"{what}, {width} drives give at least {SCALES} × {width} times one", iops >= SCALES * width * one, f"{iops / one:.2f} times")
