@@ -24,7 +24,7 @@ import kit  # noqa: E402
 import lab as laboratory  # noqa: E402
 
 # In this order, so that what fails for a simple reason fails early.
-SCENARIOS = ["smoke", "scaling"]
+SCENARIOS = ["smoke", "refusals", "layouts", "scaling", "ordering"]
 
 
 def main():

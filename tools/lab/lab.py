@@ -4,9 +4,18 @@ Every assertion is a sentence, printed with its evidence as `ok`, `FAIL` or `SKI
 end its scenario, a `Stop` does: there the rest would only repeat the first failure.
 """
 
+import contextlib
 import shlex
 
 from guest import Guest
+
+
+BRIEF = 120
+
+
+def drive(index):
+    """The node of a drive."""
+    return f"/dev/nvme{index}n1"
 
 
 class Stop(Exception):
@@ -25,7 +34,8 @@ class Lab:
 
     def check(self, sentence, holds, evidence=""):
         """Says whether `sentence` holds; returns that."""
-        said = f" ({evidence})" if evidence else ""
+        # What holds needs a glance, what fails all there is.
+        said = f" ({evidence if not holds or len(evidence) <= BRIEF else evidence[:BRIEF] + '…'})" if evidence else ""
         print(f"{'ok  ' if holds else 'FAIL'} {self.scenario}: {sentence}{said}", flush=True)
         if holds:
             self.passed += 1
@@ -63,6 +73,22 @@ class Lab:
         answer = self.flashwright("bench", *words, "--target", target, "--json", timeout=timeout)
         self.must(answer)
         return answer.json
+
+    def drives(self, width):
+        """The first drives, as a device spec names them."""
+        return ",".join(drive(index) for index in range(width))
+
+    @contextlib.contextmanager
+    def layout(self, spec, *flags):
+        """A layout, up for as long as the block lasts; what was built."""
+        up = self.flashwright("layout", "up", spec, "--json", *flags)
+        self.require(f"{spec.partition(':')[0]} comes up", up.code == 0, str(up)) if up.code else None
+        try:
+            yield up.json["built"]
+        finally:
+            if self.guest.process is not None:
+                down = self.flashwright("layout", "down")
+                self.check(f"{spec.partition(':')[0]} goes down", False, str(down)) if down.code else None
 
     def footprint(self):
         """All that a layout may change about the machine, as lines: settings of all queues, what stands on the

@@ -14,28 +14,17 @@ def run(lab):
     one = rate(lab, "/dev/nvme0n1", 1)
     lab.require("one drive gives what it is throttled to", 0.85 * IOPS <= one <= 1.15 * IOPS, f"{one:.0f} IOPS of {IOPS}")
     for width in (1, 2, 4, 8, 16):
-        drives = ",".join(f"/dev/nvme{index}n1" for index in range(width))
-        separate = rate(lab, f"separate:{drives}", width)
+        separate = rate(lab, f"separate:{lab.drives(width)}", width)
         scales(lab, "separate", width, separate, one)
-        scales(lab, "striped in user space", width, rate(lab, f"stripe(chunk={CHUNK}):{drives}", width), one)
-        md = with_md(lab, drives, width)
+        scales(lab, "striped in user space", width, rate(lab, f"stripe(chunk={CHUNK}):{lab.drives(width)}", width), one)
+        with lab.layout(f"md-raid0(chunk={CHUNK}):{lab.drives(width)}") as built:
+            md = rate(lab, built["device_spec"], width)
         lab.check(f"md RAID-0 over {width} is within {MD_WITHIN:.0%} of the drives separately", abs(md / separate - 1) <= MD_WITHIN,
                   f"{md:.0f} against {separate:.0f} IOPS")
 
 
-def with_md(lab, drives, width):
-    """The same over an array of the kernel's, made and unmade by the program."""
-    up = lab.flashwright("layout", "up", f"md-raid0(chunk={CHUNK}):{drives}", "--json")
-    lab.must(up)
-    try:
-        return rate(lab, up.json["device_spec"], width)
-    finally:
-        lab.must(lab.flashwright("layout", "down"))
-
-
 def rate(lab, target, width):
-    document = lab.bench(target, rw="randread", bs="4k", iodepth=DEPTH * width, runtime="1500ms", ramp_time="500ms")
-    return document["iops"]
+    return lab.bench(target, rw="randread", bs="4k", iodepth=DEPTH * width, runtime="1500ms", ramp_time="500ms")["iops"]
 
 
 def scales(lab, what, width, iops, one):
