@@ -23,7 +23,7 @@ FOR_DISKS = ["virtio_pci", "virtio_blk", "virtio_console"]
 ON_DEMAND = ["raid0", "raid1", "md-mod", "dm-mod", "dm-mirror", "dm-snapshot", "xfs", "btrfs", "f2fs", "bfq", "kyber-iosched", "null_blk", "loop",
              "crc32c-intel", "crc32c_generic", "libcrc32c"]
 # Programs copied with their libraries. busybox gives the rest, and yields where one of these stands.
-TOOLS = ["mdadm", "lvm", "dmsetup", "mkfs.xfs", "xfs_info", "xfs_io", "mkfs.ext4", "tune2fs", "dumpe2fs", "mkfs.btrfs", "btrfs", "mkfs.f2fs",
+TOOLS = ["mdadm", "lvm", "dmsetup", "mkfs.xfs", "xfs_io", "mkfs.ext4", "tune2fs", "dumpe2fs", "mkfs.btrfs", "btrfs", "mkfs.f2fs",
          "wipefs", "blkid", "blkdiscard", "lsblk", "findmnt", "mount", "umount", "flock"]
 LVM_NAMES = ["pvcreate", "pvremove", "pvs", "vgcreate", "vgremove", "vgchange", "vgs", "lvcreate", "lvremove", "lvchange", "lvs", "vgscan", "pvscan"]
 EXT_NAMES = ["mke2fs"]

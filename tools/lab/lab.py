@@ -81,30 +81,37 @@ class Lab:
     @contextlib.contextmanager
     def layout(self, spec, *flags):
         """A layout, up for as long as the block lasts; what was built."""
+        what = spec.partition(":")[0]
         up = self.flashwright("layout", "up", spec, "--json", *flags)
-        self.require(f"{spec.partition(':')[0]} comes up", up.code == 0, str(up)) if up.code else None
+        if up.code != 0:
+            self.require(f"{what} comes up", False, str(up))
         try:
             yield up.json["built"]
-        finally:
+        except Exception:
+            # Whatever went wrong, what follows should not trip over it as well. An interruption passes by.
             if self.guest.process is not None:
-                down = self.flashwright("layout", "down")
-                self.check(f"{spec.partition(':')[0]} goes down", False, str(down)) if down.code else None
+                self.flashwright("layout", "down")
+            raise
+        down = self.flashwright("layout", "down")
+        if down.code != 0:
+            self.require(f"{what} goes down", False, str(down))
 
-    def footprint(self):
+    def footprint(self, interrupts=True):
         """All that a layout may change about the machine, as lines: settings of all queues, what stands on the
-        drives, what is made of them, what is mounted, who takes which interrupt."""
-        return self.sh("""
+        drives, what is made of them, what is mounted, and who takes which interrupt, which each boot deals anew."""
+        affinity = "grep . /proc/irq/*/smp_affinity_list" if interrupts else ""
+        return self.sh(f"""
             grep -rs . /sys/block/nvme*/queue | sort
             for drive in /dev/nvme*n1; do echo "$drive $(wipefs -n "$drive" | tr '\\n' ' ')"; done
             ls /sys/block | grep -E '^(md|dm)' | sed 's/^/made /'
             grep -E '/dev/(nvme|md|dm|mapper)|btrfs|xfs' /proc/self/mounts
-            grep . /proc/irq/*/smp_affinity_list
+            {affinity}
             true
         """).splitlines()
 
-    def unchanged(self, sentence, before):
+    def unchanged(self, sentence, before, interrupts=True):
         """Whether the machine is as it was; what differs is the evidence."""
-        after = self.footprint()
+        after = self.footprint(interrupts)
         differing = sorted(set(before) ^ set(after))
         return self.check(sentence, not differing, "; ".join(differing[:8]) or f"{len(after)} lines")
 
