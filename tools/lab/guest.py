@@ -86,11 +86,11 @@ class Guest:
             with open(self.path(name), "wb") as file:
                 file.truncate(size)
 
-    def command(self):
-        """qemu's command line."""
+    def command(self, arguments):
+        """qemu's command line; `arguments` are further ones of the kernel's."""
         words = [kit.which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
                  "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
-                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", "console=ttyS0 quiet panic=-1 rdinit=/init",
+                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init {arguments}",
                  "-chardev", f"file,id=console,path={self.path('console')},append=on", "-serial", "chardev:console",
                  "-chardev", f"socket,id=monitor,path={self.path('monitor.sock')}", "-mon", "chardev=monitor,mode=control",
                  "-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={self.path('agent.sock')}",
@@ -107,11 +107,11 @@ class Guest:
                       "-device", f"nvme,serial=LAB{index:04},drive=drive{index},bus=port{index},max_ioqpairs=2"]
         return words
 
-    def boot(self):
+    def boot(self, arguments=""):
         """Starts the machine and waits for its agent."""
         started = time.monotonic()
         listeners = {name: self.listen(name) for name in ("monitor", "agent")}
-        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
+        self.process = subprocess.Popen(self.command(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
                                         preexec_fn=end_with_parent)
         self.monitor = Monitor(self.accept(listeners["monitor"]))
         self.agent = Lines(self.accept(listeners["agent"]))

@@ -115,12 +115,12 @@ class Lab:
         differing = sorted(set(before) ^ set(after))
         return self.check(sentence, not differing, "; ".join(differing[:8]) or f"{len(after)} lines")
 
-    def boot(self, fresh=False):
-        """Boots the guest, with new drives if `fresh`."""
+    def boot(self, fresh=False, arguments=""):
+        """Boots the guest, with new drives if `fresh`, and with further kernel arguments."""
         self.guest.cut_power()
         if fresh:
             self.guest.fresh_disks()
-        took = self.guest.boot()
+        took = self.guest.boot(arguments)
         print(f"     {self.scenario}: booted in {took:.1f} s", flush=True)
 
     def cut_power(self):
