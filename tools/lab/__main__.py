@@ -2,7 +2,7 @@
 """The lab: this program in a small machine with 16 throttled NVMe drives and a kernel that has md, dm, XFS,
 btrfs and all schedulers.
 
-    tools/lab [--only SCENARIO]… [--list] [--shell] [--keep] [--output DIR]
+    tools/lab [--only SCENARIO]… [--list] [--shell] [--full] [--binary FILE] [--keep] [--output DIR]
 
 One line an assertion, a summary at the end, exit code 1 if any failed. docs/lab.md tells what is asserted,
 and why.
@@ -42,7 +42,7 @@ def main():
     except kit.Missing as missing:
         print(f"SKIP lab: {missing}")
         return 0
-    lab = laboratory.Lab(kernel, initramfs, binary, arguments.output)
+    lab = laboratory.Lab(kernel, initramfs, binary, arguments.output, arguments.full)
     try:
         if arguments.shell:
             shell(lab)
@@ -62,6 +62,7 @@ def parse():
     parser.add_argument("--only", action="append", choices=SCENARIOS, metavar="SCENARIO", help="only this one; may be given again")
     parser.add_argument("--list", action="store_true", help="show the scenarios")
     parser.add_argument("--shell", action="store_true", help="boot, and run what is typed, a line at a time")
+    parser.add_argument("--full", action="store_true", help="Table 1 with all its values and test types; hours")
     parser.add_argument("--binary", metavar="FILE", help="run this one, not a static one that is built first; a debug build will do")
     parser.add_argument("--keep", action="store_true", help="leave the drives' files and the console's log")
     parser.add_argument("--output", metavar="DIR", help="where reports made in the guest are kept")

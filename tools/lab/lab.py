@@ -25,9 +25,10 @@ class Stop(Exception):
 class Lab:
     """The guest, and the tally."""
 
-    def __init__(self, kernel, initramfs, binary, output):
+    def __init__(self, kernel, initramfs, binary, output=None, full=False):
         self.guest = Guest(kernel, initramfs, binary)
         self.output = output  # a directory for what is worth keeping, or None
+        self.full = full  # whether Table 1 runs as the papers have it, for hours
         self.scenario = "lab"
         self.passed, self.failed, self.skipped = 0, 0, 0
         self.spoilt = False  # whether the next scenario must not trust what this one left
