@@ -8,7 +8,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: run build test test-tools test-cargo lint deny bench install clean help
+.PHONY: run build test test-tools test-cargo test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -40,6 +40,9 @@ test-tools:
 test-cargo:
 	$(CARGO) build --workspace --examples --locked
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
+	python3 tools/lab
 
 lint: deny ## Formatting, clippy, documentation, licences
 	$(CARGO) fmt --all --check

@@ -2,7 +2,7 @@
 """The lab: this program in a small machine with 16 throttled NVMe drives and a kernel that has md, dm, XFS,
 btrfs and all schedulers.
 
-    tools/lab [--only SCENARIO]… [--list] [--shell] [--full] [--binary FILE] [--keep] [--output DIR]
+    python3 tools/lab [--only SCENARIO]… [--list] [--shell] [--full] [--binary FILE] [--keep] [--output DIR]
 
 One line an assertion, a summary at the end, exit code 1 if any failed. docs/lab.md tells what is asserted,
 and why.
@@ -16,6 +16,8 @@ import sys
 import time
 import traceback
 
+# The tree stays as it is.
+sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import guest  # noqa: E402
