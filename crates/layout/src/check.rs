@@ -58,9 +58,7 @@ pub(crate) fn drifts(
         });
     }
     found.extend(lazy_init(&sysfs, spec));
-    for drive in drives {
-        found.extend(others(system, drive, built)?);
-    }
+    found.extend(others(system, drives, built)?);
     Ok(found)
 }
 
@@ -161,16 +159,20 @@ pub(crate) fn is_lazy_init_running(sysfs: &Sysfs) -> bool {
         .any(|pid| sysfs.text(format!("/proc/{pid}/comm")).as_deref() == Some("ext4lazyinit"))
 }
 
-/// Users of a drive that are not the layout itself.
-fn others(system: &dyn System, drive: &DriveId, built: &Built) -> Result<Vec<Drift>, LayoutError> {
+/// Users of the drives that are not the layout itself.
+fn others(system: &dyn System, drives: &[DriveId], built: &Built) -> Result<Vec<Drift>, LayoutError> {
     let sysfs = system.sysfs();
-    let Some(name) = drive.name_now(&sysfs) else {
-        return Ok(vec![drift(&drive.name, "there", "gone")]);
-    };
-    let number = sysfs.number(&name).unwrap_or_default();
-    let users = system.users(number);
-    let users =
-        users.map_err(|source| LayoutError::io(crate::change::node(&name), "look for users", source))?;
+    let mut found = Vec::new();
+    let mut names = Vec::new();
+    for drive in drives {
+        match drive.name_now(&sysfs) {
+            Some(name) => names.push(name),
+            None => found.push(drift(&drive.name, "there", "gone")),
+        }
+    }
+    let numbers: Vec<_> = names.iter().map(|name| sysfs.number(name).unwrap_or_default()).collect();
+    let users = system.users(&numbers);
+    let users = users.map_err(|source| LayoutError::io("/sys/block", "look for users", source))?;
     let is_ours = |obstacle: &Obstacle| match obstacle {
         Obstacle::Mounted { mount_point, .. } => {
             built.mounts.iter().any(|own| own.display().to_string() == *mount_point)
@@ -181,6 +183,9 @@ fn others(system: &dyn System, drive: &DriveId, built: &Built) -> Result<Vec<Dri
         }
         _ => false,
     };
-    let others = users.into_iter().filter(|user| !is_ours(user));
-    Ok(others.map(|user| drift(format!("use of {name}"), "nobody else", user.to_string())).collect())
+    for (name, users) in names.iter().zip(users) {
+        let others = users.into_iter().filter(|user| !is_ours(user));
+        found.extend(others.map(|user| drift(format!("use of {name}"), "nobody else", user.to_string())));
+    }
+    Ok(found)
 }

@@ -46,11 +46,11 @@ pub trait System: fmt::Debug + Send {
     /// [`OpenError`] with the reason.
     fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError>;
 
-    /// Who uses the device now.
+    /// Who uses each of the devices now, in their order.
     ///
     /// # Errors
     /// Where that cannot be told.
-    fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>>;
+    fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>>;
 
     /// Whether the kernel alone says which CPU takes an interrupt, so that writing its affinity fails.
     fn is_managed(&self, interrupt: u32) -> bool;
@@ -166,8 +166,8 @@ impl System for Host {
         device::open(&DeviceSpec::from(drive), &options).map(drop)
     }
 
-    fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>> {
-        safety::users(&self.sysfs(), number)
+    fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>> {
+        safety::users_of_each(&self.sysfs(), numbers)
     }
 
     fn is_managed(&self, interrupt: u32) -> bool {

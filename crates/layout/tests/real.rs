@@ -146,8 +146,8 @@ impl System for Mortal {
     fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError> {
         self.host.check_free(drive, purpose, destroy)
     }
-    fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>> {
-        self.host.users(number)
+    fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>> {
+        self.host.users(numbers)
     }
     fn is_managed(&self, interrupt: u32) -> bool {
         self.host.is_managed(interrupt)

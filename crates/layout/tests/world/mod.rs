@@ -463,7 +463,7 @@ impl System for Process {
 
     fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError> {
         let name = self.sysfs().device_at(drive).ok_or(OpenError::Missing { path: drive.to_owned() })?;
-        let users = self.users(self.sysfs().number(&name).expect("a number")).expect("users");
+        let users = self.users(&[self.sysfs().number(&name).expect("a number")]).expect("users").concat();
         let signatures = self.signatures(drive).expect("signatures").into_iter().map(Obstacle::Signature);
         let given_up = purpose == Purpose::Settings || destroy.iter().any(|path| path == drive);
         match users.into_iter().chain(signatures.filter(|_| !given_up)).next() {
@@ -472,8 +472,8 @@ impl System for Process {
         }
     }
 
-    fn users(&self, number: DeviceNumber) -> io::Result<Vec<Obstacle>> {
-        safety::users(&self.sysfs(), number)
+    fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>> {
+        safety::users_of_each(&self.sysfs(), numbers)
     }
 
     fn is_managed(&self, interrupt: u32) -> bool {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub use signature::{LABEL_MAGIC, Signature, signatures};
 pub(crate) use users::file_obstacles;
-pub use users::users;
+pub use users::{users, users_of_each};
 
 /// One reason not to write.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,24 +10,27 @@ use super::Obstacle;
 use crate::device::sys;
 use crate::sysfs::{BlockDevice, DeviceNumber, Sysfs, entries, read_text};
 
-/// The processes, other than this one, that have one of `devices` open for writing.
-pub(super) fn writers(system: &Sysfs, devices: &[BlockDevice]) -> Vec<Obstacle> {
+/// For each family of devices the processes, other than this one, that have one of it open for writing.
+pub(super) fn writers(system: &Sysfs, families: &[Vec<BlockDevice>]) -> Vec<Vec<Obstacle>> {
     let own = std::process::id();
     let processes = entries(&system.at_root("/proc")).into_iter().filter_map(|n| n.parse().ok());
-    processes
-        .filter(|pid: &u32| !(system.is_host() && *pid == own))
-        .filter_map(|pid| {
-            let device = opened_for_writing(system, pid, devices)?;
+    let mut found = vec![Vec::new(); families.len()];
+    for pid in processes.filter(|pid: &u32| !(system.is_host() && *pid == own)) {
+        let opened = opened_for_writing(system, pid);
+        for (family, found) in families.iter().zip(&mut found) {
+            // One that has several of a family open is one obstacle.
+            let Some(device) = family.iter().find(|device| opened.contains(&device.number)) else { continue };
             let command = system.text(format!("/proc/{pid}/comm")).unwrap_or_else(|| "?".into());
-            Some(Obstacle::Open { device: device.dev_path(), pid, command })
-        })
-        .collect()
+            found.push(Obstacle::Open { device: device.dev_path(), pid, command });
+        }
+    }
+    found
 }
 
-/// The first of `devices` that the process has open for writing.
-fn opened_for_writing<'a>(system: &Sysfs, pid: u32, devices: &'a [BlockDevice]) -> Option<&'a BlockDevice> {
+/// The block devices that the process has open for writing.
+fn opened_for_writing(system: &Sysfs, pid: u32) -> Vec<DeviceNumber> {
     let process = system.at_root(format!("/proc/{pid}"));
-    entries(&process.join("fd")).into_iter().find_map(|fd| {
+    let opened = entries(&process.join("fd")).into_iter().filter_map(|fd| {
         let link = process.join("fd").join(&fd);
         // Sockets, pipes and memory have no path; reading the link is cheaper than looking behind it.
         let target = fs::read_link(&link).ok()?;
@@ -35,10 +38,9 @@ fn opened_for_writing<'a>(system: &Sysfs, pid: u32, devices: &'a [BlockDevice]) 
             return None;
         }
         let status = sys::status_of_path(&link).ok()?;
-        let number = DeviceNumber::from(status.special);
-        let is_block = status.file_type() == libc::S_IFBLK;
-        devices.iter().find(|device| is_block && device.number == number)
-    })
+        (status.file_type() == libc::S_IFBLK).then(|| DeviceNumber::from(status.special))
+    });
+    opened.collect()
 }
 
 /// Whether a descriptor can write: `flags` in fdinfo is octal, its last two bits the access mode
