@@ -53,7 +53,7 @@ pub struct SettingBar {
 /// What is run, apart from what it runs on.
 type Run = (Option<u8>, String);
 
-/// One figure for each setting with two to [`VALUES`] values; none in a space without test types that has no layout.
+/// One figure for each setting with two to eight values; none in a space without test types that has no layout.
 #[must_use]
 pub fn by_setting(points: &[PointSummary]) -> Vec<BySetting> {
     let usable: Vec<&PointSummary> = points.iter().filter(|p| p.bandwidth.is_some()).collect();

@@ -64,7 +64,7 @@ fn figure(ladder: &Ladder) -> Figure {
     };
     let height = 110 + 34 * count;
     // Room for the figures that stand beside the bars.
-    let x = axis(title).range_mode(RangeMode::ToZero).range(vec![0.0, largest * 1.45]);
+    let x = axis(title).range_mode(RangeMode::ToZero).range(vec![0.0, largest * 1.6]);
     let y = axis("").type_(AxisType::Category).show_grid(false);
     let margin = Margin::new().left(56).right(16).top(8).bottom(44);
     plot.set_layout(layout(x, y).height(height).margin(margin));
