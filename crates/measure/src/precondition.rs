@@ -3,7 +3,7 @@
 //! The order is that of the SNIA Solid State Storage Performance Test Specification: *purge* (the medium
 //! forgets everything), *workload-independent preconditioning* (everything is written twice, so that no
 //! block is fresh), *workload-dependent preconditioning* (the test's own writes in rounds, until five of
-//! them obey the rules of [`crate::stats::steady`]). Each step leaves its evidence here; what was not done
+//! them obey the rules of [`mod@crate::stats::steady`]). Each step leaves its evidence here; what was not done
 //! is absent.
 
 use schemars::JsonSchema;

@@ -3,7 +3,7 @@
 //! SNIA's *write saturation* test (WSAT) purges a drive and writes it at random, 4 KiB at a time, for
 //! several times its capacity; Figure 1 of the Cray paper on flash file systems is such a curve. [`analyse`]
 //! takes the record of that one long run and says how much was written before the rate fell for good
-//! ([`crate::stats::knee`]), and whether a steady state came after ([`crate::stats::steady`]). It is a pure
+//! ([`crate::stats::knee`]), and whether a steady state came after ([`mod@crate::stats::steady`]). It is a pure
 //! function of the record, so a curve that was stored can be judged again.
 
 use std::time::Duration;
