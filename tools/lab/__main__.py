@@ -26,7 +26,7 @@ import kit  # noqa: E402
 import lab as laboratory  # noqa: E402
 
 # In this order, so that what fails for a simple reason fails early.
-SCENARIOS = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits", "table1"]
+SCENARIOS = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits", "walkthrough", "table1"]
 
 
 def main():
