@@ -370,6 +370,9 @@ impl From<&Histogram> for LatencySummary {
     }
 }
 
+/// [`TargetFacts::kind`] of a target that is several devices without an address space over them.
+const SEPARATE: &str = "separate";
+
 impl RunRecord {
     /// Bytes of all directions in the interval.
     #[must_use]
@@ -409,6 +412,35 @@ impl RunRecord {
     #[must_use]
     pub fn has_warning(&self, code: crate::WarningCode) -> bool {
         self.warnings.iter().any(|w| w.code == code)
+    }
+
+    /// Devices among which the load was dealt out: the members of `separate`, else one.
+    #[must_use]
+    pub fn separate_devices(&self) -> u32 {
+        if self.target.kind != SEPARATE {
+            return 1;
+        }
+        let told = self.layout.get("width").and_then(|width| width.parse().ok());
+        // Each of them has as many jobs as the workload says.
+        let counted = || self.jobs.len() as u32 / self.workload.numjobs.max(1);
+        told.unwrap_or_else(counted).max(1)
+    }
+
+    /// Requests in flight where all jobs have their queues full. Of separate devices each has at least one for
+    /// each of `numjobs`.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        let depth = self.workload.iodepth.max(self.separate_devices());
+        u64::from(depth) * u64::from(self.workload.numjobs)
+    }
+
+    /// Depth of the job at this place in [`RunRecord::jobs`]. Jobs of separate devices stand device by device, and
+    /// share the depth: one more on the first, as the division leaves a remainder.
+    #[must_use]
+    pub fn depth_of_job(&self, place: usize) -> u32 {
+        let (depth, devices) = (self.workload.iodepth, self.separate_devices());
+        let device = place as u64 / u64::from(self.workload.numjobs.max(1));
+        (depth / devices + u32::from(device < u64::from(depth % devices))).max(1)
     }
 
     fn rate(&self, of: impl Fn(&JobCounts) -> u64) -> f64 {

@@ -37,10 +37,12 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
         return None;
     }
     // psync has a thread for each unit of depth, and a job's time is the sum of theirs.
-    let jobs = record.jobs.len().max(1) as f64;
-    let threads = if record.engine.used == "psync" { evidence.in_flight() as f64 / jobs } else { 1.0 };
-    let bound = record.jobs.iter().filter(|job| busy(job) >= BUSY_LIMIT * threads).count();
-    let worst = record.jobs.iter().map(|job| busy(job) / threads).fold(0.0, f64::max);
+    let threads =
+        |place| if record.engine.used == "psync" { f64::from(record.depth_of_job(place)) } else { 1.0 };
+    let of_its_threads: Vec<f64> =
+        record.jobs.iter().enumerate().map(|(place, job)| busy(job) / threads(place)).collect();
+    let bound = of_its_threads.iter().filter(|busy| **busy >= BUSY_LIMIT).count();
+    let worst = of_its_threads.iter().copied().fold(0.0, f64::max);
     let limit = units::percent(BUSY_LIMIT);
     if bound > 0 {
         let message = format!(

@@ -71,7 +71,7 @@ impl Achieved {
         Self {
             bandwidth_bytes_per_s: record.bandwidth_bytes_per_s(),
             noise: 0.0,
-            in_flight: u64::from(record.workload.iodepth) * u64::from(record.workload.numjobs),
+            in_flight: record.in_flight(),
         }
     }
 

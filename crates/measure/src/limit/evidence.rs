@@ -65,7 +65,7 @@ impl<'a> Seen<'a> {
 
     /// Requests that the jobs keep in flight in a closed loop.
     pub fn asked_in_flight(&self) -> f64 {
-        f64::from(self.record.workload.iodepth) * f64::from(self.record.workload.numjobs)
+        self.record.in_flight() as f64
     }
 
     /// Whether a thread or CPU is busy by design, because it polls.

@@ -129,11 +129,14 @@ pub(super) fn load_generator(seen: &Seen<'_>) -> Option<Finding> {
         return None;
     }
     // psync has a thread for each unit of depth, and a job's time is the sum of theirs.
-    let threads = if record.engine.used == "psync" { f64::from(record.workload.iodepth) } else { 1.0 };
-    let full = record.jobs.iter().filter(|job| busy(job) >= FULL * threads).count();
+    let threads =
+        |place| if record.engine.used == "psync" { f64::from(record.depth_of_job(place)) } else { 1.0 };
+    let of_its_threads: Vec<f64> =
+        record.jobs.iter().enumerate().map(|(place, job)| busy(job) / threads(place)).collect();
+    let full = of_its_threads.iter().filter(|busy| **busy >= FULL).count();
     let jobs = record.jobs.len();
     if full * 2 >= jobs {
-        let mean = ratio(record.jobs.iter().map(|job| busy(job) / threads).sum(), jobs as f64);
+        let mean = ratio(of_its_threads.iter().sum(), jobs as f64);
         let whose = if jobs == 1 {
             "the job's thread was".to_owned()
         } else {

@@ -285,6 +285,42 @@ fn psync_threads_are_judged_together_and_one_busy_job_of_many_is_not_the_limit()
     assert_eq!(alone(&record).limit, Limit::Drives);
 }
 
+/// The array's drives as separate devices, 16 jobs on each, psync, each job this part of one CPU busy.
+fn separate_by_psync(iodepth: u32, busy: f64) -> RunRecord {
+    let mut record = array().record();
+    record.target.kind = "separate".into();
+    record.layout.insert("width".into(), record.drives.len().to_string());
+    record.engine.used = "psync".into();
+    (record.workload.iodepth, record.workload.numjobs) = (iodepth, 16);
+    let mut job = record.jobs[0].clone();
+    (job.user_ns, job.system_ns) = (0, (job.interval_ns as f64 * busy) as u64);
+    record.jobs = vec![job; 16 * record.drives.len()];
+    record
+}
+
+#[test]
+fn separate_drives_have_one_request_each_in_flight_and_the_depth_is_shared() {
+    let record = separate_by_psync(1, 0.0);
+    let drives = record.drives.len() as u32;
+    assert_eq!(record.in_flight(), u64::from(drives) * 16);
+    assert!((0..record.jobs.len()).all(|job| record.depth_of_job(job) == 1));
+
+    let record = separate_by_psync(drives + 1, 0.0);
+    assert_eq!(record.in_flight(), u64::from(drives + 1) * 16);
+    let depths: Vec<u32> = (0..record.jobs.len()).map(|job| record.depth_of_job(job)).collect();
+    assert!(depths[..16].iter().all(|depth| *depth == 2), "{depths:?}");
+    assert!(depths[16..].iter().all(|depth| *depth == 1), "{depths:?}");
+}
+
+#[test]
+fn threads_on_separate_drives_are_judged_by_their_share_of_the_depth() {
+    let drives = array().record().drives.len() as u32;
+    // One thread to a job on each drive, and it is full.
+    assert_eq!(alone(&separate_by_psync(drives, 0.98)).limit, Limit::LoadGenerator);
+    // Two, and half of their time is left.
+    assert_ne!(alone(&separate_by_psync(2 * drives, 0.98)).limit, Limit::LoadGenerator);
+}
+
 #[test]
 fn cpus_that_are_busy_with_others_work_leave_no_verdict() {
     let mut record = single().record();

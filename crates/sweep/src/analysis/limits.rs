@@ -140,7 +140,9 @@ impl Site {
     }
 
     fn in_flight(&self) -> u64 {
-        u64::from(self.iodepth) * u64::from(self.numjobs)
+        // Of separate drives each has one request in flight at least.
+        let least = if self.get("layout") == Some("separate") { self.drives() } else { 1 };
+        u64::from(self.iodepth.max(least)) * u64::from(self.numjobs)
     }
 
     fn achieved(&self) -> Achieved {
