@@ -39,6 +39,16 @@ pub struct TargetOptions {
     pub stop: Option<Arc<AtomicBool>>,
 }
 
+/// What this program did to a target's contents, apart from what lies there: to be handed on where the same
+/// contents are opened as another target.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    /// Bytes that were written, and that no purge has undone.
+    pub written_bytes: u64,
+    /// How it was prepared, for the records of the runs that follow.
+    pub precondition: Option<Arc<Preconditioned>>,
+}
+
 /// What kind of problem it is; front doors turn it into the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemClass {
@@ -198,6 +208,20 @@ impl BenchTarget {
             written_bytes: 0,
             precondition: None,
         }
+    }
+
+    /// What was done to its contents up to now.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History { written_bytes: self.written_bytes, precondition: self.precondition.clone() }
+    }
+
+    /// The target over contents to which all this was done before.
+    #[must_use]
+    pub fn with_history(mut self, history: &History) -> Self {
+        self.written_bytes = history.written_bytes;
+        self.precondition.clone_from(&history.precondition);
+        self
     }
 
     /// The device, opened as `workload` needs it, with all that a run needs to know.

@@ -149,6 +149,52 @@ fn an_interrupted_sweep_takes_everything_down_and_its_records_say_what_was_in_fo
     assert_eq!(plan["runs"], 16);
 }
 
+const PREPARED: &str = "
+[sweep]
+passes = 2
+runtime = '0.1s'
+seed = 5
+precondition = 'fill'
+[base]
+drives = ['DEVICE']
+size = '16m'
+bs = '4k'
+rw = 'randread'
+filesystem = 'raw'
+[space]
+scheduler = ['none', 'mq-deadline']
+";
+
+#[test]
+fn a_construction_is_prepared_once_and_all_of_its_records_say_so() {
+    let Some(rig) = Rig::new() else { return };
+    let before = rig.state();
+    let space = rig.space(PREPARED).display().to_string();
+    let plan = finish(&mut rig.command(&["sweep", "plan", &space]));
+    assert!(plan.out.contains("prepared: the construction is written 2 times, 32 MiB in all"), "{plan:#?}");
+
+    let came = finish(&mut rig.command(&["sweep", &space, "--output", "out"]));
+    assert_eq!(came.code, 0, "{came:#?}");
+    let records = common::records(&rig.folder.path().join("out"));
+    assert_eq!(records.len(), 4);
+    let fills: Vec<&Value> = records.iter().map(|record| &record["precondition"]["fill"]).collect();
+    assert_eq!(fills[0]["written_bytes"], 32 << 20, "{fills:#?}");
+    // The time that it took would differ, had it been done again for another scheduler.
+    assert!(fills.iter().all(|fill| *fill == fills[0]), "{fills:#?}");
+    assert!(records.iter().all(|record| record["layout"]["contents"] == "laid for this sweep"));
+    assert_eq!(rig.state(), before);
+}
+
+#[test]
+fn a_space_that_only_reads_is_refused_a_drive_with_data_where_it_is_to_be_prepared() {
+    let Some(rig) = Rig::new() else { return };
+    let Some(_) = tool("mkfs.xfs", &["-f", "-q", &rig.device]) else { panic!("mkfs.xfs fails") };
+    let space = rig.space(PREPARED).display().to_string();
+    let came = finish(&mut rig.command(&["sweep", &space, "--output", "out"]));
+    assert_eq!(came.code, 3, "{came:#?}");
+    assert!(came.err.contains("--destroy"), "{}", came.err);
+}
+
 #[test]
 fn a_setting_that_somebody_changes_voids_the_run_and_is_put_right_for_the_next() {
     let Some(rig) = Rig::new() else { return };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sweep::model::{LAYOUT, Point};
-use sweep::plan::{Order, Plan, Rules, Step, StepKind};
+use sweep::plan::{Order, Plan, Prepare, Rules, Step, StepKind};
 use sweep::space::{Overrides, Space};
 
 const TABLE_1: &str = include_str!("../../../examples/dash-io.toml");
@@ -197,7 +197,15 @@ fn built(constructions: &[u8]) -> Vec<Point> {
 }
 
 fn rules(passes: u32, seed: u64, control: Option<u32>, shards: u32) -> Rules {
-    Rules { passes, order: Order::Random, control, control_every: 3, seed, shards }
+    Rules {
+        passes,
+        order: Order::Random,
+        control,
+        control_every: 3,
+        seed,
+        shards,
+        prepare: Prepare::default(),
+    }
 }
 
 /// The steps in runs of the same construction.

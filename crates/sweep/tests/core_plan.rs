@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use measure::Workload;
 use proptest::prelude::*;
 use sweep::model::Point;
-use sweep::plan::{Order, Plan, Rules, StepKind};
+use sweep::plan::{Order, Plan, Prepare, Rules, StepKind};
 
 fn points(count: u32) -> Vec<Point> {
     let point = |id: u32| Point {
@@ -20,7 +20,15 @@ fn points(count: u32) -> Vec<Point> {
 }
 
 fn rules(passes: u32, seed: u64, control_every: u32) -> Rules {
-    Rules { passes, order: Order::Random, control: Some(0), control_every, seed, shards: 1 }
+    Rules {
+        passes,
+        order: Order::Random,
+        control: Some(0),
+        control_every,
+        seed,
+        shards: 1,
+        prepare: Prepare::default(),
+    }
 }
 
 proptest! {

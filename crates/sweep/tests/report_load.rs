@@ -10,7 +10,7 @@ use measure::{Histogram, Warning, WarningCode};
 use report_data::{Random, host, point, target};
 use sweep::analysis::load;
 use sweep::model::Point;
-use sweep::plan::{Order, Plan, Rules, StepKind};
+use sweep::plan::{Order, Plan, Prepare, Rules, StepKind};
 use sweep::report::Report;
 use sweep::store::{Machine, Measured, Meta, Store};
 
@@ -43,8 +43,15 @@ fn record(point: &Point, pass: u32, random: &mut Random) -> RunRecord {
 fn a_results_file_becomes_a_report_with_latency_curves_and_what_the_records_say() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
-    let rules =
-        Rules { passes: 6, order: Order::Random, control: Some(0), control_every: 4, seed: 7, shards: 1 };
+    let rules = Rules {
+        passes: 6,
+        order: Order::Random,
+        control: Some(0),
+        control_every: 4,
+        seed: 7,
+        shards: 1,
+        prepare: Prepare::default(),
+    };
     let plan = Plan::new(vec![point(0, 9), point(1, 11), point(2, 13)], rules);
     let machine = Machine { hostname: "node".to_owned(), host: host() };
     let meta = Meta {
@@ -62,6 +69,7 @@ fn a_results_file_becomes_a_report_with_latency_curves_and_what_the_records_say(
         plan_digest: plan.digest(),
         shards: 1,
         parts: vec![1],
+        prepare: Prepare::default(),
         machine: machine.clone(),
     };
     let mut store = Store::create(&path, &meta, &plan).unwrap();

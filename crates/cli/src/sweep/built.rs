@@ -8,6 +8,7 @@
 //! 2. where something was built anew, data are laid: a file is written throughout, and of a raw target the region
 //!    that is going to be read, if what lies there looks unwritten. Reading what was never written measures nothing.
 //!    A volume over raw drives is laid drive by drive;
+//!    Where the space asks for a state, the construction is brought into it: once, before its first run;
 //! 3. the target is opened, and looked at before and after each run: where somebody changed a setting, uses a
 //!    drive, or the array works in the background, the record is void (`W-SETTINGS-DRIFT`). The next run on it,
 //!    which is the repetition, begins by making everything anew that differs.
@@ -25,19 +26,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::lies::blocks;
 use bench::scratch;
-use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, History, Problem, ProblemClass, TargetOptions};
 use layout::system::{Host, Purpose, System};
 use layout::{Availability, Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits};
+use measure::precondition::Precondition;
 use measure::record::{RunRecord, TargetFacts};
 use measure::warning::{Warning, WarningCode};
 use measure::{Target, TargetError, Workload};
 use storage::device::{self, DeviceSpec, OpenOptions};
 use sweep::error::Class;
 use sweep::model::Point;
+use sweep::plan::{Preparation, Prepare, bytes_used, units};
 use sweep::space::Space;
 use sweep::store::Store;
 
-use super::request::bytes_needed_by;
+use super::prepare;
 use super::targets::Place;
 use super::watch::{self, Speaker};
 use crate::failure::Failure;
@@ -87,9 +90,19 @@ pub struct Builder {
     stop: Arc<AtomicBool>,
     /// Bytes that the points of each construction use, where all of them say so.
     needed: BTreeMap<String, Option<u64>>,
+    /// What is done to each construction before its first run, where something is.
+    preparations: BTreeMap<String, Preparation>,
     speaker: Speaker,
-    /// The construction that stands with its data, and what they are.
-    laid: Option<(String, &'static str)>,
+    /// The construction that stands with its data.
+    laid: Option<Laid>,
+}
+
+/// What lies on a construction.
+#[derive(Debug, Clone)]
+struct Laid {
+    construction: String,
+    contents: &'static str,
+    history: History,
 }
 
 /// What a record's layout says of the data below, under the name `contents`.
@@ -117,14 +130,15 @@ impl Builder {
             .map_err(refused)?;
         let mut layouts = open(store, place)?;
         layouts.stop_on(Arc::clone(place.stop));
-        check_drives(&built, &specs, &place.permits.destroy)?;
+        let prepare = store.meta()?.prepare;
+        check_drives(&built, &specs, &place.permits.destroy, prepare)?;
         let speaker = place.speaker.clone();
         layouts.tell(move |words| speaker.say(words));
         let speaker = place.speaker.clone();
-        let mut needed: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
-        for point in &built {
-            needed.entry(point.construction().unwrap_or_default()).or_default().push(point);
-        }
+        let constructions = units(built.iter().copied());
+        let preparations = constructions.iter().filter_map(|(name, points)| {
+            Preparation::of(prepare, points).map(|preparation| (name.clone(), preparation))
+        });
         Ok(Some(Self {
             layouts,
             options: TargetOptions {
@@ -133,7 +147,8 @@ impl Builder {
                 stop: Some(Arc::clone(place.stop)),
             },
             stop: Arc::clone(place.stop),
-            needed: needed.into_iter().map(|(name, points)| (name, bytes_needed_by(points))).collect(),
+            preparations: preparations.collect(),
+            needed: constructions.into_iter().map(|(name, points)| (name, bytes_used(points))).collect(),
             speaker,
             laid: None,
         }))
@@ -160,14 +175,52 @@ impl Builder {
         let mut options = self.options.clone();
         // What was made just now is nobody's data.
         options.destroy.extend(built.layers.iter().cloned());
-        let contents = match &self.laid {
-            Some((laid, contents)) if *laid == construction => *contents,
-            _ => self.lay(&spec, &built, share, &options)?,
+        let laid = match self.laid.take() {
+            Some(laid) if laid.construction == construction => laid,
+            _ => self.lay_and_prepare(construction, &spec, &built, share, &options)?,
         };
-        self.laid = Some((construction, contents));
-        built.facts.insert("contents".to_owned(), contents.to_owned());
+        built.facts.insert("contents".to_owned(), laid.contents.to_owned());
         let target = BenchTarget::new(&built.device_spec, options).map_err(target_failed)?;
+        let target = target.with_history(&laid.history);
+        self.laid = Some(laid);
         Ok((target, built))
+    }
+
+    /// Brings what stands into the state in which its runs are to find it.
+    fn lay_and_prepare(
+        &self,
+        construction: String,
+        spec: &LayoutSpec,
+        built: &Built,
+        share: Option<u64>,
+        options: &TargetOptions,
+    ) -> Result<Laid, TargetError> {
+        let Some(preparation) = self.preparations.get(&construction) else {
+            let contents = self.lay(spec, built, share, options)?;
+            return Ok(Laid { construction, contents, history: History::default() });
+        };
+        // Files have to be there before they are prepared; a raw device that was purged is laid afterwards.
+        let is_raw = built.files.is_empty();
+        let mut contents = if is_raw { AS_FOUND } else { self.lay(spec, built, share, options)? };
+        let target = BenchTarget::new(&built.device_spec, options.clone());
+        let mut target = target.map_err(target_failed)?;
+        prepare::run(&mut target, preparation, &self.stop, &self.speaker).map_err(target_failed)?;
+        let history = target.history();
+        // Let go, for a device has one writer.
+        drop(target);
+        if preparation.prepare.how != Precondition::None {
+            contents = LAID;
+        } else if is_raw {
+            contents = self.lay(spec, built, share, options)?;
+        }
+        Ok(Laid { construction, contents, history })
+    }
+
+    /// Remembers what runs did to what stands.
+    fn note(&mut self, history: History) {
+        if let Some(laid) = &mut self.laid {
+            laid.history = history;
+        }
     }
 
     /// Lays data on what stands, where it is needed, and tells what is there then.
@@ -263,13 +316,18 @@ pub fn undo_remains(store: &Store) -> Result<(), Failure> {
 }
 
 /// Refuses, before anything is made, what could only be refused in the middle.
-fn check_drives(built: &[&Point], specs: &BTreeSet<String>, destroy: &[PathBuf]) -> Result<(), Failure> {
+fn check_drives(
+    built: &[&Point],
+    specs: &BTreeSet<String>,
+    destroy: &[PathBuf],
+    prepare: Prepare,
+) -> Result<(), Failure> {
     let mut drives: BTreeMap<PathBuf, Purpose> = BTreeMap::new();
     for text in specs {
         let spec = LayoutSpec::parse(text).map_err(|e| refused(e.into()))?;
         let builds = spec.mounted_filesystem().is_some()
             || matches!(spec.kind, layout::spec::LayoutKind::MdRaid0 | layout::spec::LayoutKind::LvmStripe);
-        let writes = built.iter().any(|point| point.workload.rw.modifies());
+        let writes = !prepare.is_nothing() || built.iter().any(|point| point.workload.rw.modifies());
         for drive in &spec.drives {
             let purpose = drives.entry(drive.clone()).or_insert(Purpose::Settings);
             if builds || writes {
@@ -303,7 +361,11 @@ fn layout_failed(error: LayoutError) -> TargetError {
     }
 }
 
-fn target_failed(problem: Problem) -> TargetError {
+/// A target's problem as a sweep is told.
+pub fn target_failed(problem: Problem) -> TargetError {
+    if problem.is_interruption() {
+        return TargetError::Interrupted;
+    }
     match problem.class() {
         ProblemClass::Invalid => TargetError::Invalid(Box::new(problem)),
         ProblemClass::Refused => TargetError::Refused(Box::new(problem)),
@@ -347,7 +409,9 @@ impl Target for BuiltTarget {
         }
         let mut drifts = self.drifts()?;
         let (target, built) = self.open.as_mut().expect("it was opened just now");
-        let mut record = target.run(workload)?;
+        let result = target.run(workload);
+        self.builder.borrow_mut().note(target.history());
+        let mut record = result?;
         self.facts = target.facts().clone();
         record.layout.extend(built.facts.clone());
         for drift in self.drifts()? {

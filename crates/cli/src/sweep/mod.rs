@@ -16,6 +16,7 @@ mod inspect;
 mod merge;
 mod outcome;
 pub mod plan;
+mod prepare;
 mod request;
 mod session;
 mod targets;

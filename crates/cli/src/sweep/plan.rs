@@ -9,7 +9,7 @@ use sweep::plan::{Estimate, OVERHEAD_PER_RUN, Order, Plan};
 use sweep::space::Space;
 
 use super::args::PlanArgs;
-use super::request;
+use super::{prepare, request};
 use crate::failure::Failure;
 use crate::{output, paint};
 
@@ -67,6 +67,16 @@ pub struct PlanDocument {
     /// Time in which runs measure, seconds: neither ramps, nor controls, nor what lies between runs.
     #[serde(default)]
     pub measuring_s: f64,
+    /// What is done to each construction, or target, before its first run: `none`, `fill`, `steady`.
+    #[serde(default)]
+    pub precondition: String,
+    /// Whether it is purged before that.
+    #[serde(default)]
+    pub purge: bool,
+    /// Bytes that filling writes, all passes together; none where nothing is filled, or a whole target is, however
+    /// large.
+    #[serde(default)]
+    pub fill_bytes: Option<u64>,
     /// Runs that end with their region, so that nobody can know how long they take.
     pub unbounded: u64,
     /// The points in the order in which they will run, controls included; empty where the seed is not known.
@@ -193,6 +203,9 @@ fn document(space: &Space) -> PlanDocument {
         shard: shard(space),
         constructions: changes.constructions as u64,
         cheap_changes: changes.cheap as u64,
+        precondition: space.prepare.how.word().to_owned(),
+        purge: space.prepare.purge,
+        fill_bytes: prepare::planned(space).and_then(|planned| planned.fill_bytes),
         measuring_s: plan.measuring().as_secs_f64(),
         estimated_s: estimate.time.as_secs_f64(),
         unbounded: estimate.unbounded as u64,
@@ -314,6 +327,7 @@ fn text(space: &Space) -> String {
     if space.discard_first {
         text += "the first pass is set aside before anything is concluded\n";
     }
+    text += &prepare::text(space);
     text
 }
 

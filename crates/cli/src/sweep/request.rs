@@ -7,6 +7,7 @@ use bench::target::Problem;
 use storage::device::DeviceSpec;
 use storage::sysfs::Sysfs;
 use sweep::model::{LAYOUT, Point, SCRATCH};
+use sweep::plan::bytes_used;
 use sweep::space::{DASH14, Overrides, Space, SpaceError};
 
 use super::args::OverrideArgs;
@@ -171,18 +172,7 @@ pub fn targets(points: &[Point]) -> Vec<&str> {
 
 /// Bytes that a target must have for all of its points, where each of them says how much it uses.
 pub fn bytes_needed(points: &[Point], target: &str) -> Option<u64> {
-    bytes_needed_by(points.iter().filter(|p| p.target == target))
-}
-
-/// Bytes that all of these points need together, where each of them says how much it uses.
-pub fn bytes_needed_by<'p>(points: impl IntoIterator<Item = &'p Point>) -> Option<u64> {
-    let needed = |point: &Point| {
-        let w = &point.workload;
-        let steps = w.offset_increment.unwrap_or(0).saturating_mul(u64::from(w.numjobs.saturating_sub(1)));
-        w.size.map(|size| w.offset.saturating_add(size).saturating_add(steps))
-    };
-    let sizes: Option<Vec<u64>> = points.into_iter().map(needed).collect();
-    sizes?.into_iter().max()
+    bytes_used(points.iter().filter(|p| p.target == target))
 }
 
 #[cfg(test)]

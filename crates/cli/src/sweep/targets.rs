@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bench::scratch::{self, Scratch, ScratchError, ScratchSize};
-use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, History, Problem, ProblemClass, TargetOptions};
 use measure::{Target, TargetError};
 use storage::device::{DeviceSpec, OpenOptions};
 use sweep::error::Class;
 use sweep::model::{LAYOUT, Point};
+use sweep::plan::{Preparation, Prepare, units};
 use sweep::run::TargetFactory;
 use sweep::store::Store;
 
-use super::built::{Builder, BuiltTarget};
+use super::built::{self, Builder, BuiltTarget};
+use super::prepare;
 use super::request::{self, Kind};
 use super::watch;
 use crate::failure::Failure;
@@ -29,6 +31,12 @@ pub struct Targets {
     scratch: BTreeMap<String, Scratch>,
     /// What is built, where anything is.
     builder: Option<Rc<RefCell<Builder>>>,
+    /// What is done to the others before their first run, by spec.
+    preparations: BTreeMap<String, Preparation>,
+    /// What was done to those that keep it while they are closed.
+    histories: BTreeMap<String, History>,
+    stop: Arc<AtomicBool>,
+    speaker: watch::Speaker,
     /// For people, a line for each scratch file: how large it is and why.
     pub said: String,
 }
@@ -57,14 +65,24 @@ impl Targets {
             },
             scratch: BTreeMap::new(),
             builder: Builder::prepare(points, store, place)?.map(|builder| Rc::new(RefCell::new(builder))),
+            preparations: preparations(points, store.meta()?.prepare),
+            histories: BTreeMap::new(),
+            stop: Arc::clone(place.stop),
+            speaker: place.speaker.clone(),
             said: String::new(),
         };
         for spec in request::targets(points) {
             match request::kind(spec, place.here)? {
                 Kind::Scratch(folder) => targets.lay_scratch(spec, &folder, points, store, place)?,
-                Kind::Device(spec) if !missing_files(&spec).is_empty() => lay_files(&spec, place.stop)?,
+                Kind::Device(parsed) if !missing_files(&parsed).is_empty() => {
+                    lay_files(&parsed, place.stop)?;
+                    targets.try_out_preparing(spec)?;
+                }
                 Kind::Layout => {}
-                Kind::Device(_) => targets.try_out(spec, points)?,
+                Kind::Device(_) => {
+                    targets.try_out_preparing(spec)?;
+                    targets.try_out(spec, points)?;
+                }
             }
         }
         Ok(targets)
@@ -116,7 +134,40 @@ impl Targets {
     }
 }
 
+/// What is done to targets that are not built, by spec.
+fn preparations(points: &[Point], prepare: Prepare) -> BTreeMap<String, Preparation> {
+    let units = units(points.iter().filter(|point| point.layout.is_empty()));
+    units
+        .into_iter()
+        .filter_map(|(spec, points)| Preparation::of(prepare, &points).map(|preparation| (spec, preparation)))
+        .collect()
+}
+
 impl Targets {
+    /// Refuses what is to be prepared and cannot be.
+    fn try_out_preparing(&self, spec: &str) -> Result<(), Failure> {
+        let Some(preparation) = self.preparations.get(spec) else { return Ok(()) };
+        let parsed = DeviceSpec::parse(spec).map_err(Problem::from)?;
+        prepare::try_out(BenchTarget::new(spec, self.options.clone())?, &parsed, preparation)
+    }
+
+    /// The target, in the state that the space asks for.
+    fn prepared(&mut self, spec: &str, target: BenchTarget) -> Result<BenchTarget, TargetError> {
+        let Some(preparation) = self.preparations.get(spec) else { return Ok(target) };
+        if let Some(history) = self.histories.get(spec) {
+            return Ok(target.with_history(history));
+        }
+        let mut target = target;
+        prepare::run(&mut target, preparation, &self.stop, &self.speaker).map_err(built::target_failed)?;
+        // What is written to memory is gone when it is closed.
+        let keeps =
+            |spec: DeviceSpec| !spec.leaves().iter().any(|leaf| matches!(leaf, DeviceSpec::Memory { .. }));
+        if self.scratch.contains_key(spec) || DeviceSpec::parse(spec).is_ok_and(keeps) {
+            self.histories.insert(spec.to_owned(), target.history());
+        }
+        Ok(target)
+    }
+
     /// Opens a target in each way in which its points need it, and lets go again, so that a refusal or a
     /// misspelt name shows before the first run and not in the middle of the sweep. What fails in one way
     /// only is left to the runs: the other points can be measured.
@@ -149,13 +200,11 @@ impl TargetFactory for Targets {
             return Ok(Box::new(BuiltTarget::open(builder, point)?));
         }
         let options = self.options.clone();
-        match self.scratch.get(spec) {
-            Some(scratch) => Ok(Box::new(BenchTarget::scratch(Arc::clone(scratch.file()), options))),
-            None => match BenchTarget::new(spec, options) {
-                Ok(target) => Ok(Box::new(target)),
-                Err(problem) => Err(TargetError::Invalid(Box::new(problem))),
-            },
-        }
+        let target = match self.scratch.get(spec) {
+            Some(scratch) => BenchTarget::scratch(Arc::clone(scratch.file()), options),
+            None => BenchTarget::new(spec, options).map_err(|p| TargetError::Invalid(Box::new(p)))?,
+        };
+        Ok(Box::new(self.prepared(spec, target)?))
     }
 
     /// A target opens its device anew for each way in which a workload needs it, and knows what it wrote;

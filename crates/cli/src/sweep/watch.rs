@@ -132,6 +132,13 @@ pub fn laying(what: &Path, bytes: u64, watched: bool) -> ProgressBar {
     bar
 }
 
+/// The progress of bringing a target into the state that a space asks for.
+pub fn preparing(what: &Path, watched: bool) -> ProgressBar {
+    let bar = self::bytes(0, watched);
+    bar.set_message(format!("preparing {}", what.display()));
+    bar
+}
+
 fn bar(length: u64, watched: bool, template: &str) -> ProgressBar {
     let target = if watched { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(length), target);

@@ -62,6 +62,8 @@ fn facts(sweep: &Sweep<'_>) -> Result<BTreeMap<String, String>, StoreError> {
         ("passes", meta.passes.to_string()),
         ("first pass set aside", meta.discard_first.to_string()),
         ("order", meta.order.word().to_owned()),
+        ("precondition", meta.prepare.how.word().to_owned()),
+        ("purge", meta.prepare.purge.to_string()),
         ("host name", meta.machine.hostname.clone()),
         ("kernel", host.kernel.clone()),
         ("architecture", host.architecture.clone()),

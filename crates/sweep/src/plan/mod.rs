@@ -41,6 +41,7 @@
 
 mod estimate;
 mod groups;
+mod prepare;
 mod shuffle;
 
 use measure::Workload;
@@ -51,6 +52,7 @@ use crate::model::Point;
 
 pub use estimate::{Changes, Estimate, OVERHEAD_PER_RUN};
 pub use groups::default_control;
+pub use prepare::{Preparation, Prepare, bytes_used, units};
 pub use shuffle::{SplitMix64, fresh_seed, permutation, run_seed};
 
 /// The order of the points inside a block.
@@ -128,6 +130,10 @@ pub struct Rules {
     // Left out at 1, so that the digests of sweeps that nobody shares stay what they were.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub shards: u32,
+    /// What is done to targets before their first run.
+    // Left out where it is nothing, for the same reason.
+    #[serde(default, skip_serializing_if = "Prepare::is_nothing")]
+    pub prepare: Prepare,
 }
 
 fn one() -> u32 {

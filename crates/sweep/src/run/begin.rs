@@ -43,6 +43,7 @@ pub fn begin(path: &Path, space: &Space, identity: &Identity) -> Result<Begun, S
         plan_digest: space.plan(seed).digest(),
         shards: space.shards,
         parts: space.shard.map_or_else(|| (1..=space.shards).collect(), |shard| vec![shard]),
+        prepare: space.prepare,
         machine: identity.machine.clone(),
     };
     match Store::create(path, &meta, &space.plan_here(seed)) {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use measure::precondition::Precondition;
+
 use super::SpaceError;
 use super::document::{Entry, Node, Source, Value};
 use super::settings;
-use crate::plan::Order;
+use crate::plan::{Order, Prepare};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "name",
     "passes",
     "discard_first",
@@ -18,6 +20,8 @@ const KEYS: [&str; 11] = [
     "control_every",
     "baseline",
     "order",
+    "precondition",
+    "purge",
     "limits",
 ];
 const LIMITS: [&str; 3] = ["points", "time", "failures"];
@@ -64,6 +68,7 @@ pub(super) struct Header {
     /// Where the recipe's ladder starts; empty where nobody says.
     pub baseline: Vec<Entry>,
     pub order: Order,
+    pub prepare: Prepare,
     pub limits: Limits,
 }
 
@@ -82,6 +87,7 @@ impl Default for Header {
             control_every: 20,
             baseline: Vec::new(),
             order: Order::Random,
+            prepare: Prepare::default(),
             limits: Limits::default(),
         }
     }
@@ -106,6 +112,8 @@ impl Header {
                 }
                 "baseline" => header.baseline = baseline(source, key, node)?,
                 "order" => header.order = order(source, key, node)?,
+                "precondition" => header.prepare.how = precondition(source, key, node)?,
+                "purge" => header.prepare.purge = truth(source, key, node)?,
                 "limits" => header.limits = limits(source, key, node)?,
                 _ => return Err(source.unknown_key(entry, "[sweep]", KEYS.into_iter())),
             }
@@ -167,6 +175,15 @@ fn order(source: Source<'_>, key: &str, node: &Node) -> Result<Order, SpaceError
         _ => None,
     };
     word.ok_or_else(|| source.bad_value(key, node, "is not an order", "\"random\" or \"given\""))
+}
+
+fn precondition(source: Source<'_>, key: &str, node: &Node) -> Result<Precondition, SpaceError> {
+    let word = match &node.value {
+        Value::Text(word) => Precondition::from_word(word),
+        _ => None,
+    };
+    let hint = "\"none\", \"fill\" or \"steady\"";
+    word.ok_or_else(|| source.bad_value(key, node, "is no way to prepare a target", hint))
 }
 
 fn control(source: Source<'_>, key: &str, node: &Node) -> Result<Control, SpaceError> {

@@ -12,6 +12,8 @@
 //! control_every = 20          # runs between two controls; 0: at the ends of blocks only
 //! baseline = { iodepth = 1 }  # where the recipe's ladder starts; left out: each dimension's first value
 //! order = "random"            # or "given"
+//! precondition = "none"       # or "fill", or "steady": what is done to each target before its first run
+//! purge = false               # whether it is discarded before that
 //! limits = { points = 100000, time = "3h", failures = 3 }
 //!
 //! [base]                      # any option of a workload, and `target`
@@ -53,7 +55,7 @@ pub use header::Limits;
 pub use layouts::{LeftOut, NOT_APPLICABLE};
 
 use crate::model::Point;
-use crate::plan::{Order, Plan, Rules};
+use crate::plan::{Order, Plan, Prepare, Rules};
 use document::{Entry, Node, Source, Value};
 use expand::Base;
 use filter::{Filter, Filters};
@@ -121,6 +123,8 @@ pub struct Space {
     pub control_every: u32,
     /// What stops it.
     pub limits: Limits,
+    /// What is done to each construction, or target, before its first run.
+    pub prepare: Prepare,
     /// What varies, in written order.
     pub dimensions: Vec<Dimension>,
     /// The points, by id.
@@ -187,6 +191,7 @@ impl Space {
             order: header.order,
             control_every: header.control_every,
             limits: header.limits,
+            prepare: header.prepare,
             dimensions,
             points: Vec::new(),
             excluded: 0,
@@ -274,6 +279,7 @@ impl Space {
             control_every: self.control_every,
             seed,
             shards: self.shards,
+            prepare: self.prepare,
         }
     }
 

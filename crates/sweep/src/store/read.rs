@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Completeness, Failure, Machine, Meta, MissingPoint, Session, Store, StoreError, schema};
 use crate::model::{Point, RunRow};
-use crate::plan::{Order, Plan, PlannedRun, Rules, Step, StepKind};
+use crate::plan::{Order, Plan, PlannedRun, Prepare, Rules, Step, StepKind};
 
 /// The largest record that is read back, bytes of JSON. A million is usual on a machine of many
 /// CPUs; a file that claims more is damaged or hostile.
@@ -62,6 +62,10 @@ impl Store {
             parts: match all.get("parts") {
                 Some(parts) => self.json("meta 'parts'", parts)?,
                 None => vec![1],
+            },
+            prepare: match all.get("prepare") {
+                Some(prepare) => self.json("meta 'prepare'", prepare)?,
+                None => Prepare::default(),
             },
             machine: self.json("meta 'machine'", &text("machine")?)?,
         })
@@ -120,6 +124,7 @@ impl Store {
             control_every: meta.control_every,
             seed: meta.seed,
             shards: meta.shards,
+            prepare: meta.prepare,
         };
         let (mut runs, mut controls) = (Vec::new(), Vec::new());
         for step in self.steps("SELECT position, point, pass, kind FROM plan ORDER BY position")? {

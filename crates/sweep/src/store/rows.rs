@@ -3,7 +3,7 @@
 use measure::record::HostFacts;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Order, PlannedRun, StepKind};
+use crate::plan::{Order, PlannedRun, Prepare, StepKind};
 
 /// What a sweep is, as it was when it began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub struct Meta {
     pub shards: u32,
     /// The shards that the file holds, ascending; all of them in a whole sweep.
     pub parts: Vec<u32>,
+    /// What is done to targets before their first run.
+    pub prepare: Prepare,
     /// Where it began.
     pub machine: Machine,
 }

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 pub(super) const APPLICATION_ID: i64 = 0x666c_7368;
 
 /// The newest format that this program reads and the one that it writes. Format 2 added `points.layout`, and the
-/// entries `shards` and `parts` of `meta`; files of format 1 are read, and go on as they are.
+/// entries `shards`, `parts` and `prepare` of `meta`, each left out where it says nothing; files of format 1 are read, and go on as they are.
 pub(super) const FORMAT: i64 = 2;
 
 /// The columns of `runs`, `controls` and `voided` after `id`, in the order of

@@ -262,6 +262,9 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
         all.push(("shards", meta.shards.to_string()));
         all.push(("parts", json(&meta.parts)));
     }
+    if !meta.prepare.is_nothing() {
+        all.push(("prepare", json(&meta.prepare)));
+    }
     for (key, value) in all {
         t.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", params![key, value])?;
     }
