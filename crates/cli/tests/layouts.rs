@@ -149,6 +149,14 @@ fn an_interrupted_sweep_takes_everything_down_and_its_records_say_what_was_in_fo
     assert_eq!(plan["runs"], 16);
 }
 
+/// The whole records of a sweep's runs.
+fn records(sweep: &Path) -> Vec<Value> {
+    let store = sweep::store::Store::open_read_only(sweep).expect("opens");
+    let runs = store.runs().expect("reads");
+    let record = |run: &sweep::model::RunRow| store.record(run.id).expect("reads");
+    runs.iter().map(|run| serde_json::to_value(record(run)).expect("serialises")).collect()
+}
+
 const PREPARED: &str = "
 [sweep]
 passes = 2
@@ -175,7 +183,7 @@ fn a_construction_is_prepared_once_and_all_of_its_records_say_so() {
 
     let came = finish(&mut rig.command(&["sweep", &space, "--output", "out"]));
     assert_eq!(came.code, 0, "{came:#?}");
-    let records = common::records(&rig.folder.path().join("out"));
+    let records = records(&rig.folder.path().join("out"));
     assert_eq!(records.len(), 4);
     let fills: Vec<&Value> = records.iter().map(|record| &record["precondition"]["fill"]).collect();
     assert_eq!(fills[0]["written_bytes"], 32 << 20, "{fills:#?}");

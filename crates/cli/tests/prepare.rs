@@ -2,7 +2,11 @@
 
 mod common;
 
+use std::path::Path;
+use std::process::Stdio;
+
 use common::{fits_schema, json, names, place, refused, run, works, written};
+use serde_json::Value;
 
 /// The first CPU that this process may use.
 fn first_cpu() -> u32 {
@@ -130,4 +134,74 @@ fn flags_that_would_change_nothing_are_refused() {
     for (flags, words) in cases {
         refused(folder.path(), &[&["bench", "--target", "mem:16m"], flags].concat(), 2, words);
     }
+}
+
+/// A space over a target, with these lines under `[sweep]`.
+fn space(folder: &Path, sweep: &str, rw: &str, target: &str) -> String {
+    let path = folder.join("space.toml");
+    let text = format!(
+        "[sweep]\npasses = 2\nruntime = '50ms'\nseed = 5\n{sweep}\n\
+         [base]\nsize = '8m'\nbs = '4k'\ntarget = '{target}'\n[space]\nrw = {rw}\n"
+    );
+    std::fs::write(&path, text).expect("writes");
+    path.display().to_string()
+}
+
+/// How the targets of a sweep's runs were prepared, as its records say.
+fn prepared(sweep: &Path) -> Vec<Value> {
+    let store = sweep::store::Store::open_read_only(sweep).expect("opens");
+    let runs = store.runs().expect("reads");
+    let of = |run: &sweep::model::RunRow| store.record(run.id).expect("reads").precondition;
+    runs.iter().map(|run| serde_json::to_value(of(run)).expect("serialises")).collect()
+}
+
+#[test]
+fn a_sweep_fills_its_target_before_the_first_run_of_each_session_and_its_records_say_so() {
+    let folder = place();
+    let at = folder.path();
+    let space = space(at, "precondition = 'steady'\ncontrol = false", "['randread', 'read']", "scratch");
+    let plan = works(at, &["sweep", "plan", &space]).out;
+    assert!(plan.contains("prepared: the target is written 2 times, 16 MiB in all"), "{plan}");
+    assert!(plan.contains("scratch: no point writes"), "{plan}");
+    let document = json(at, &["sweep", "plan", &space, "--json"]);
+    common::fits_schema(at, "plan", &document);
+    assert_eq!((&document["precondition"], &document["fill_bytes"]), (&"steady".into(), &(16 << 20).into()));
+
+    works(at, &["sweep", &space, "--output", "out"]);
+    let done = prepared(&at.join("out"));
+    assert_eq!(done.len(), 4);
+    assert_eq!(done[0]["fill"]["written_bytes"], 16 << 20, "{done:#?}");
+    assert!(done[0]["rounds"].is_null(), "nothing was there to make it steady with");
+    assert!(done.iter().all(|one| *one == done[0]), "one preparation for all of them: {done:#?}");
+}
+
+#[test]
+fn a_sweep_that_purges_memory_is_refused_and_leaves_nothing() {
+    let folder = place();
+    let at = folder.path();
+    let space = space(at, "purge = true", "['randread', 'randwrite']", "mem:16m");
+    let came = common::run(at, &["sweep", &space, "--output", "out"]);
+    assert_eq!(came.code, 2, "{came:#?}");
+    assert!(came.err.contains("purge=true: mem:16m is memory"), "{}", came.err);
+    assert!(!at.join("out").exists());
+}
+
+#[test]
+fn a_sweep_interrupted_while_its_target_is_made_steady_ends_with_130_and_can_go_on() {
+    let folder = place();
+    let at = folder.path();
+    let space = space(at, "precondition = 'steady'", "['randwrite']", "scratch");
+    let arguments = ["sweep", &space, "--output", "out"];
+    let mut command = common::command(at, &arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+    // Five rounds of a minute come before the first run, and a session begins before them.
+    common::wait_until("a session", || {
+        sweep::store::Store::open_read_only(&at.join("out"))
+            .and_then(|store| store.sessions())
+            .is_ok_and(|sessions| !sessions.is_empty())
+    });
+    common::signal(&child, "-INT");
+    assert_eq!(common::ended(&mut child).code(), Some(130));
+    let status = json(at, &["sweep", "status", "out", "--json"]);
+    assert_eq!((&status["done"], &status["complete"]), (&0.into(), &false.into()), "{status:#}");
 }

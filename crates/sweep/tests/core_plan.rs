@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use measure::Workload;
+use measure::precondition::Precondition;
+use measure::workload::Rw;
 use proptest::prelude::*;
 use sweep::model::Point;
 use sweep::plan::{Order, Plan, Prepare, Rules, StepKind};
@@ -117,4 +119,46 @@ fn any_change_of_a_point_changes_the_digest() {
     let mut other = points(3);
     other[2].target = "/dev/sdb".into();
     assert_ne!(plan.digest(), Plan::new(other, rules(2, 9, 0)).digest());
+}
+
+#[test]
+fn what_is_prepared_is_part_of_the_digest_only_where_something_is() {
+    let plain = rules(2, 9, 0);
+    let text = serde_json::to_string(&plain).unwrap();
+    assert!(!text.contains("prepare"), "sweeps of before have the digests that they had: {text}");
+    let prepare = Prepare { how: Precondition::Fill, purge: false };
+    let filled = Plan::new(points(3), Rules { prepare, ..plain });
+    assert_ne!(Plan::new(points(3), plain).digest(), filled.digest());
+    let purged = Plan::new(points(3), Rules { prepare: Prepare { purge: true, ..prepare }, ..plain });
+    assert_ne!(filled.digest(), purged.digest());
+}
+
+#[test]
+fn a_target_is_prepared_once_by_its_first_writing_point_over_all_that_is_used() {
+    let prepare = Prepare { how: Precondition::Steady, purge: false };
+    let mut all = points(4);
+    for (point, (size, rw)) in
+        all.iter_mut().zip([(8, Rw::RandRead), (4, Rw::RandWrite), (2, Rw::Write), (1, Rw::RandRead)])
+    {
+        (point.workload.size, point.workload.rw, point.workload.offset) = (Some(size << 20), rw, 1 << 20);
+    }
+    all[3].target = "/dev/sdb".into();
+    let rules = Rules { prepare, control: None, ..rules(2, 9, 0) };
+    let prepared = Plan::new(all.clone(), rules).preparations();
+    let [sdb, scratch] = prepared.as_slice() else { panic!("{prepared:#?}") };
+    assert_eq!(
+        (scratch.what.as_str(), scratch.workload.iodepth, scratch.lacks_writes),
+        ("scratch", 2, false)
+    );
+    assert_eq!((scratch.workload.offset, scratch.workload.size), (0, Some(9 << 20)));
+    assert_eq!((scratch.prepare.how, scratch.workload.rw), (Precondition::Steady, Rw::RandWrite));
+    // Nobody writes there, so there is nothing to be steady with.
+    assert_eq!(
+        (sdb.what.as_str(), sdb.prepare.how, sdb.lacks_writes),
+        ("/dev/sdb", Precondition::Fill, true)
+    );
+
+    all[0].workload.size = None;
+    assert_eq!(Plan::new(all.clone(), rules).preparations()[1].workload.size, None);
+    assert!(Plan::new(all, Rules { prepare: Prepare::default(), ..rules }).preparations().is_empty());
 }

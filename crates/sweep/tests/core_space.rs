@@ -245,3 +245,15 @@ proptest::proptest! {
         let _ = Space::parse("s", &text);
     }
 }
+
+#[test]
+fn a_space_says_in_which_state_its_targets_are_to_be() {
+    let space = |text: &str| Space::parse("s", text).unwrap();
+    assert!(space("[space]\niodepth = [1, 2]").prepare.is_nothing());
+    let asked = space("[sweep]\nprecondition = 'steady'\npurge = true\n[space]\niodepth = [1, 2]");
+    assert_eq!((asked.prepare.how.word(), asked.prepare.purge), ("steady", true));
+    assert_eq!(asked.plan(1).rules.prepare, asked.prepare);
+    let (text, hint) = complaint("[sweep]\nprecondition = 'full'\n[space]\niodepth = [1]");
+    assert!(text.contains("precondition") && text.contains("full"), "{text}");
+    assert_eq!(hint, "\"none\", \"fill\" or \"steady\"");
+}
