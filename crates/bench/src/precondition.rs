@@ -9,7 +9,7 @@
 //!    what counts towards `W-UNPRECONDITIONED`. Requests are of 1 MiB, where SNIA says 128 KiB: the order of
 //!    the blocks is the same, the kernel splits what the drive does not take whole, and no drive is slower for it.
 //! 3. **Rounds**: the workload itself, round after round, until five of them obey SNIA's rule
-//!    ([`measure::stats::steady`]) or there have been as many as are allowed. A round starts as soon as the one
+//!    ([`measure::stats::steady()`]) or there have been as many as are allowed. A round starts as soon as the one
 //!    before is counted; between them lie the milliseconds that starting threads takes. A rate, a
 //!    verification and a final flush are left out of rounds: they hold the drive back, or measure
 //!    something else. Each round draws its own offsets.

@@ -145,7 +145,7 @@ hint: check the name; to make a scratch file write to file:/dev/nvme99n9?size=1g
 "),
         (&["bench", "--target", "nbd://host/export"], "\
 error: 'nbd://host/export': 'nbd' is not a kind of device known here
-hint: understood are PATH, file:PATH?size=4g and mem:4g; for a file of that name type ./nbd://host/export
+hint: understood are PATH, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC and separate:SPEC,SPEC; for a file of that name type ./nbd://host/export
 "),
         (&["bench", "--target", "."], "\
 error: .: is a directory, not a file or block device
