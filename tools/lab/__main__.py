@@ -106,7 +106,10 @@ def shell(lab):
 
 
 def interrupted(number, _frame):
-    # An exception, so that every `finally` on the way ends the guest and removes its drives.
+    # An exception, so that every `finally` on the way ends the guest and removes its drives. Once is enough:
+    # a second signal must not cut that short.
+    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
