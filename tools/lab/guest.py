@@ -95,11 +95,11 @@ class Guest:
                  "-chardev", f"socket,id=monitor,path={self.path('monitor.sock')}", "-mon", "chardev=monitor,mode=control",
                  "-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={self.path('agent.sock')}",
                  "-device", "virtserialport,chardev=agent,name=agent"]
+        # A flush in there need not reach the host's disk, which others use: a power cut here ends a process, not the host.
         for name, options in (("payload", ["-blockdev", f"driver=raw,node-name=payload,read-only=on,file.driver=file,file.filename={self.payload}"]),
-                              ("state", ["-blockdev", f"driver=raw,node-name=state,file.driver=file,file.filename={self.path('state')}"])):
+                              ("state", ["-blockdev", f"driver=raw,node-name=state,cache.no-flush=on,file.driver=file,file.filename={self.path('state')}"])):
             words += options + ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
         for index in range(DRIVES):
-            # The drive's flushes are not the host's: a power cut here ends a process, not the host.
             words += ["-object", f"throttle-group,id=speed{index}",
                       "-blockdev", f"driver=throttle,node-name=drive{index},throttle-group=speed{index},cache.no-flush=on,"
                                    f"file.driver=raw,file.file.driver=file,file.file.filename={self.path(f'drive{index}')}",
