@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::change::TRIES;
 use crate::error::LayoutError;
 use crate::journal::{Journal, Standing};
 use crate::system::{Host, System};
@@ -58,8 +59,10 @@ pub(crate) fn take_state(system: &mut dyn System, state: &Path) -> Result<PathBu
 }
 
 /// Locks, or says who has it. Where that process has died, a program that it started lives on, and is waited for: it
-/// still writes to the drives.
+/// still writes to the drives. One that lives may have let go already, and a program that another thread of it was just
+/// starting holds the lock until it is that program; so it is asked for a while.
 fn wait_for(system: &dyn System, lock: &File, path: &Path) -> Result<(), LayoutError> {
+    let mut asked = 0;
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(()),
@@ -68,7 +71,8 @@ fn wait_for(system: &dyn System, lock: &File, path: &Path) -> Result<(), LayoutE
         }
         let holder = std::fs::read_to_string(path).unwrap_or_default();
         let lives = holder.is_empty() || Path::new("/proc").join(&holder).exists();
-        if lives {
+        asked += u32::from(lives);
+        if asked >= TRIES {
             return Err(LayoutError::Locked { lock: path.to_owned(), holder });
         }
         system.pause();
