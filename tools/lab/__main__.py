@@ -110,6 +110,7 @@ def interrupted(number, _frame):
     # a second signal must not cut that short.
     for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(other, signal.SIG_IGN)
+    print(f"lab: ended by {signal.Signals(number).name}", flush=True)
     raise SystemExit(128 + number)
 
 
