@@ -113,7 +113,7 @@ class Guest:
         listeners = {name: self.listen(name) for name in ("monitor", "agent")}
         self.process = subprocess.Popen(self.command(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
                                         preexec_fn=end_with_parent)
-        self.monitor = Monitor(self.accept(listeners["monitor"]))
+        self.monitor = Monitor(self.accept(listeners["monitor"]), self.console)
         self.agent = Lines(self.accept(listeners["agent"]))
         self.number = 0
         self.receive(0, BOOT_TIMEOUT_S, "the guest's first words")
@@ -156,11 +156,17 @@ class Guest:
         return int(words[1]), decoded(words[2]), decoded(words[3])
 
     def console(self):
-        """The last lines of the guest's console, for whoever has to find out what happened."""
-        if not os.path.exists(self.path("console")):
-            return ""
-        with open(self.path("console"), errors="replace") as file:
-            return "\n".join(file.read().splitlines()[-15:])
+        """How qemu ended, its own words and the last lines of the console, for whoever has to find out what happened."""
+        words = []
+        try:
+            words.append(f"qemu ended with {self.process.wait(timeout=5)}")
+        except subprocess.TimeoutExpired:
+            words.append("qemu runs")
+        for name in ("qemu.log", "console"):
+            if os.path.exists(self.path(name)):
+                with open(self.path(name), errors="replace") as file:
+                    words += file.read().splitlines()[-15:]
+        return "\n".join(words)
 
     def fetch(self, path, local):
         """Copies a file out."""
@@ -229,15 +235,16 @@ class Lines:
 class Monitor(Lines):
     """qemu's control port (QMP)."""
 
-    def __init__(self, connection):
+    def __init__(self, connection, context):
         super().__init__(connection)
-        self.line(BOOT_TIMEOUT_S, "qemu's greeting")
+        self.context = context
+        self.line(BOOT_TIMEOUT_S, "qemu's greeting", context)
         self.execute("qmp_capabilities")
 
     def execute(self, command, **arguments):
         self.send(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         while True:
-            answer = json.loads(self.line(60, command))
+            answer = json.loads(self.line(60, command, self.context))
             if "error" in answer:
                 raise Dead(f"{command}: {answer['error']['desc']}")
             if "return" in answer:

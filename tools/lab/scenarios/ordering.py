@@ -9,7 +9,7 @@ WIDTH = 8
 IOPS = 100
 BYTES_PER_S = 4 << 20
 CHUNKS = ["16k", "64k", "256k"]
-READ_AHEAD_KB = [0, 128, 2048]
+READ_AHEAD_KB = [0, 2048]  # off, and 32 chunks; what lies between may do as well
 FASTER = 1.2  # what a step must bring at least; four times is what it should
 SAME = 0.1
 
