@@ -34,7 +34,6 @@ use measure::record::{RunRecord, TargetFacts};
 use measure::warning::{Warning, WarningCode};
 use measure::{Target, TargetError, Workload};
 use storage::device::{self, DeviceSpec, OpenOptions};
-use sweep::error::Class;
 use sweep::model::Point;
 use sweep::plan::{Preparation, Prepare, bytes_used, units};
 use sweep::space::Space;
@@ -50,17 +49,6 @@ use crate::output;
 const DRAWN: usize = 1024;
 /// What each drive of a volume is laid beyond its share: shares are dealt in whole blocks and chunks.
 const SLACK: u64 = 4 << 20;
-
-/// A layout's error as the user is told.
-pub fn refused(error: LayoutError) -> Failure {
-    let class = match error.class() {
-        LayoutErrorClass::Invalid => Class::Invalid,
-        LayoutErrorClass::Refused => Class::Refused,
-        LayoutErrorClass::Failed => Class::Failed,
-        LayoutErrorClass::Interrupted => Class::Interrupted,
-    };
-    Failure::of(class, &error).hint_if(error.hint())
-}
 
 /// The drives of a space that are not on this machine.
 pub fn absent(space: &Space) -> Vec<String> {
@@ -127,7 +115,7 @@ impl Builder {
             .iter()
             .map(|p| spec_of(p).map(|s| s.to_string()))
             .collect::<Result<_, _>>()
-            .map_err(refused)?;
+            .map_err(Failure::from)?;
         let mut layouts = open(store, place)?;
         layouts.stop_on(Arc::clone(place.stop));
         let prepare = store.meta()?.prepare;
@@ -156,7 +144,7 @@ impl Builder {
 
     /// Takes everything down; a word where something could not be.
     pub fn down(&mut self) -> Result<(), Failure> {
-        self.layouts.down().map(drop).map_err(refused)
+        self.layouts.down().map(drop).map_err(Failure::from)
     }
 
     /// Makes what the point asks for, with data on it, and opens it.
@@ -291,7 +279,7 @@ fn share(spec: &LayoutSpec, bytes: u64) -> u64 {
 fn open(store: &Store, place: &Place<'_>) -> Result<Layouts, Failure> {
     undo_remains(store)?;
     let permits = Permits { destroy: place.permits.destroy.clone() };
-    Layouts::open(&layout::state_dir(), permits).map_err(refused)
+    Layouts::open(&layout::state_dir(), permits).map_err(Failure::from)
 }
 
 /// Undoes, and says, what the last session of this very sweep left when it was killed, be it in its last moment. What
@@ -301,12 +289,12 @@ pub fn undo_remains(store: &Store) -> Result<(), Failure> {
         return Ok(());
     }
     let state = layout::state_dir();
-    let Some(remains) = layout::standing(&state).map_err(refused)? else { return Ok(()) };
+    let Some(remains) = layout::standing(&state).map_err(Failure::from)? else { return Ok(()) };
     let is_own = store.sessions()?.last().is_some_and(|last| last.pid == remains.process);
     if remains.by_hand || !is_own {
         return Ok(());
     }
-    let undone = layout::undo(&state).map_err(refused)?;
+    let undone = layout::undo(&state).map_err(Failure::from)?;
     output::tell(&format!(
         "undone: {} changes that process {} had left when it ended\n",
         undone.undone.len(),
@@ -324,7 +312,7 @@ fn check_drives(
 ) -> Result<(), Failure> {
     let mut drives: BTreeMap<PathBuf, Purpose> = BTreeMap::new();
     for text in specs {
-        let spec = LayoutSpec::parse(text).map_err(|e| refused(e.into()))?;
+        let spec = LayoutSpec::parse(text).map_err(|e| Failure::from(LayoutError::from(e)))?;
         let builds = spec.mounted_filesystem().is_some()
             || matches!(spec.kind, layout::spec::LayoutKind::MdRaid0 | layout::spec::LayoutKind::LvmStripe);
         let writes = !prepare.is_nothing() || built.iter().any(|point| point.workload.rw.modifies());
@@ -342,12 +330,12 @@ fn check_drives(
     }
     let system = Host::default();
     for (drive, purpose) in &drives {
-        system.check_free(drive, *purpose, destroy).map_err(|e| refused(e.into()))?;
+        system.check_free(drive, *purpose, destroy).map_err(|e| Failure::from(LayoutError::from(e)))?;
     }
     let available = Availability::of(&system, &all);
     for text in specs {
-        let spec = LayoutSpec::parse(text).map_err(|e| refused(e.into()))?;
-        available.check_spec(&spec).map_err(refused)?;
+        let spec = LayoutSpec::parse(text).map_err(|e| Failure::from(LayoutError::from(e)))?;
+        available.check_spec(&spec).map_err(Failure::from)?;
     }
     Ok(())
 }
