@@ -221,17 +221,33 @@ impl Slots {
     }
 
     /// Marks a slot as the kernel's, and says what is to be asked of it.
-    #[inline(always)]
+    #[inline]
     pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Begun {
+        self.mark(slot, op, offset, length);
+        if self.parts.is_some() {
+            return self.begin_parts(slot);
+        }
+        Begun::One(Part { id: slot, slot, op, member: 0, offset, length, start: 0 })
+    }
+
+    /// [`Slots::begin`] where the device is not made of others; none, and nothing done, where it is. Apart, so
+    /// that in the caller's loop all that is known of such a part is known to the compiler.
+    #[inline(always)]
+    pub fn begin_one(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Option<Part> {
+        if self.parts.is_some() {
+            return None;
+        }
+        self.mark(slot, op, offset, length);
+        Some(Part { id: slot, slot, op, member: 0, offset, length, start: 0 })
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
         let fits = length as usize <= self.arena().slot_bytes();
         let state = &mut self.slots[slot as usize];
         assert!(!state.in_flight && fits, "slot {slot} is idle and holds {length} bytes");
         *state = Slot { offset, length, retries: 0, op, in_flight: true };
         self.in_flight += 1;
-        if self.parts.is_some() {
-            return self.begin_parts(slot);
-        }
-        Begun::One(Part { id: slot, slot, op, member: 0, offset, length, start: 0 })
     }
 
     #[inline(never)]
@@ -261,10 +277,23 @@ impl Slots {
     }
 
     /// Judges the completion of part `id`: `result` is bytes transferred, or `-errno`.
-    #[inline(always)]
+    #[inline]
     pub fn finish(&mut self, id: u32, result: i64) -> Outcome {
+        if self.finish_one(id, result) {
+            return Outcome::Done(id);
+        }
         if self.parts.is_some() {
             return self.finish_part(id, result);
+        }
+        self.unexpected(id, result)
+    }
+
+    /// Whether slot `id` did what was asked, of a device that is not made of others. Where this is false nothing
+    /// was done, and [`Slots::finish`] has the judgement.
+    #[inline(always)]
+    pub fn finish_one(&mut self, id: u32, result: i64) -> bool {
+        if self.parts.is_some() {
+            return false;
         }
         let state = &mut self.slots[id as usize];
         assert!(state.in_flight, "a completion arrived for slot {id}, which is idle");
@@ -272,12 +301,12 @@ impl Slots {
             Op::Read | Op::Write => i64::from(state.length),
             Op::Trim | Op::SyncData => 0,
         };
-        if result == expected {
-            state.in_flight = false;
-            self.in_flight -= 1;
-            return Outcome::Done(id);
+        if result != expected {
+            return false;
         }
-        self.unexpected(id, result)
+        state.in_flight = false;
+        self.in_flight -= 1;
+        true
     }
 
     #[cold]

@@ -16,6 +16,8 @@
 //! is dropped, not when the kernel gets round to it: the ring registered with a thread would outlive its
 //! descriptor, and with it the pages of the arena.
 
+mod polling;
+mod register;
 mod ring;
 mod setup;
 
@@ -26,20 +28,18 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::polling::check_pollable;
 use self::ring::Ring;
 use self::setup::{setup, setup_features};
 use super::parts::Part;
-use super::slots::{Begun, CONFIGURE, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
-use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestError, RequestFailure};
-use crate::device::{Device, DeviceKind, leaves, sys};
+use super::slots::{Begun, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
+use crate::device::Device;
 use crate::kernel::{Kernel, Linux};
-use crate::sysfs::{DeviceNumber, Sysfs};
-use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, RsrcUpdate, Sqe};
+use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, Sqe};
 use crate::usage::{Limit, raise_limit};
 
 const NAME: &str = "io_uring";
-/// The kernel registers no buffer above 1 GiB (`rsrc.c`), so a larger arena is registered in parts.
-const MAX_REGISTERED: usize = 1 << 30;
 /// The most entries of a submission ring (`IORING_MAX_ENTRIES`).
 const MAX_ENTRIES: u32 = 32_768;
 /// How long a submission that the kernel keeps refusing with EAGAIN or EBUSY is tried.
@@ -147,118 +147,6 @@ impl<K: Kernel> IoUring<K> {
         Ok(engine)
     }
 
-    fn register_files(&mut self) {
-        // SAFETY: REGISTER_FILES takes an array of i32 descriptors, and fds is one, of that length.
-        let result = unsafe {
-            self.kernel.io_uring_register(
-                self.ring.fd.as_raw_fd(),
-                abi::REGISTER_FILES,
-                self.fds.as_ptr().cast(),
-                self.fds.len() as u32,
-            )
-        };
-        self.fixed_files = result.is_ok();
-        let word = if self.fixed_files { "registered" } else { "plain" };
-        self.features.push(match self.fds.len() {
-            1 => format!("{word} file"),
-            files => format!("{files} {word} files"),
-        });
-    }
-
-    /// Registers the arena in parts that hold whole slots. Without enough lockable memory the engine
-    /// goes on unregistered.
-    fn register_buffers(&mut self) {
-        let arena = self.slots.arena();
-        let per_buffer = (MAX_REGISTERED / arena.stride()).min(arena.slots() as usize) as u32;
-        if per_buffer == 0 {
-            self.features.push("plain buffers (a slot exceeds 1 GiB)".into());
-            return;
-        }
-        let parts: Vec<libc::iovec> = (0..arena.slots())
-            .step_by(per_buffer as usize)
-            .map(|first| arena.span(first, per_buffer.min(arena.slots() - first)))
-            .collect();
-        // SAFETY: the iovecs describe the arena, which stays mapped until the ring is closed: `Drop`
-        // drains the ring first and leaks the arena where it cannot.
-        let result = unsafe {
-            self.kernel.io_uring_register(
-                self.ring.fd.as_raw_fd(),
-                abi::REGISTER_BUFFERS,
-                parts.as_ptr().cast(),
-                parts.len() as u32,
-            )
-        };
-        match result {
-            Ok(_) => {
-                self.slots_per_buffer = per_buffer;
-                self.features.push("fixed buffers".into());
-            }
-            Err(error) => self.features.push(format!("plain buffers (registration: {error})")),
-        }
-    }
-
-    /// Registers the ring's own descriptor with this thread (5.18), which saves its look-up.
-    fn register_ring(&mut self) {
-        let mut update = RsrcUpdate { offset: u32::MAX, reserved: 0, data: self.ring.fd.as_raw_fd() as u64 };
-        // SAFETY: REGISTER_RING_FDS takes an array of io_uring_rsrc_update and writes the index back;
-        // one is passed, mutable.
-        let result = unsafe {
-            self.kernel.io_uring_register(
-                self.ring.fd.as_raw_fd(),
-                abi::REGISTER_RING_FDS,
-                (&raw mut update).cast_const().cast(),
-                1,
-            )
-        };
-        if matches!(result, Ok(1)) {
-            self.enter_fd = update.offset as RawFd;
-            self.enter_flags = abi::ENTER_REGISTERED_RING;
-            self.features.push("registered ring".into());
-        }
-    }
-
-    /// Gives back what was registered, at once and not when the ring's last reference is gone.
-    fn unregister(&mut self, drained: bool) {
-        let fd = self.ring.fd.as_raw_fd();
-        if drained && self.slots_per_buffer > 0 {
-            // SAFETY: UNREGISTER_BUFFERS takes no argument. No request is under way that uses them.
-            let _ =
-                unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
-        }
-        if self.enter_flags & abi::ENTER_REGISTERED_RING != 0 {
-            let update = RsrcUpdate { offset: self.enter_fd as u32, reserved: 0, data: 0 };
-            // SAFETY: UNREGISTER_RING_FDS takes an array of io_uring_rsrc_update; one is passed. The engine
-            // is not Send, so this is the thread that registered it.
-            let _ = unsafe {
-                self.kernel.io_uring_register(fd, abi::UNREGISTER_RING_FDS, (&raw const update).cast(), 1)
-            };
-        }
-    }
-
-    /// Reads a block, so that a device that cannot be polled says so now and not at every request. (One
-    /// that has no block there to read, as of a file's unwritten extent, passes; hence
-    /// [`check_pollable`].)
-    fn try_polling(&mut self) -> Result<(), EngineError> {
-        let block = self.slots.device.geometry().logical_block.max(1);
-        if u64::from(block) > self.slots.device.size() || block as usize > self.slots.arena().slot_bytes() {
-            return Ok(());
-        }
-        self.prepare(0, Op::Read, 0, block);
-        let mut failure = None;
-        while self.in_flight() > 0 {
-            self.submit(1, None)?;
-            self.reap(|_, result| failure = result.err());
-        }
-        match failure.map(|failure| failure.cause) {
-            None => Ok(()),
-            Some(RequestError::Os(error)) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                Err(cannot_poll(&*self.slots.device, "its driver or file system does not support it"))
-            }
-            // Whatever else is wrong is the first request's to report.
-            Some(_) => Ok(()),
-        }
-    }
-
     /// Puts a part into the submission ring, or into the backlog where that is full. Of a device that is not made
     /// of others this is what each request comes to, so it is part of the caller's loop.
     #[inline(always)]
@@ -311,7 +199,32 @@ impl<K: Kernel> IoUring<K> {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// The same where speed does not matter.
+    /// [`Engine::prepare`] for a device that is made of others.
+    #[inline(never)]
+    fn prepare_parts(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        match self.slots.begin(slot, op, offset, length) {
+            Begun::One(part) => self.push(part),
+            Begun::Several(ids) => self.push_all(ids),
+            Begun::Nowhere(id, result) => self.immediate.push((id, result)),
+        }
+    }
+
+    /// What the completion of part `id` comes to: the slot that is over, and how. None where others of its parts
+    /// are under way, or this one has to be made again, which is seen to.
+    #[inline(never)]
+    fn judge(&mut self, id: u32, result: i64) -> Option<(u32, Result<(), RequestFailure>)> {
+        match self.slots.finish(id, result) {
+            Outcome::Done(slot) => Some((slot, Ok(()))),
+            Outcome::Failed(slot, failure) => Some((slot, Err(failure))),
+            Outcome::More => None,
+            Outcome::Retry => {
+                self.push_again(id);
+                None
+            }
+        }
+    }
+
+    /// Parts that have to be made again, or whose turn came late: where speed does not matter.
     #[cold]
     #[inline(never)]
     fn push_again(&mut self, id: u32) {
@@ -456,10 +369,9 @@ impl<K: Kernel> Engine for IoUring<K> {
 
     #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        match self.slots.begin(slot, op, offset, length) {
-            Begun::One(part) => self.push(part),
-            Begun::Several(ids) => self.push_all(ids),
-            Begun::Nowhere(id, result) => self.immediate.push((id, result)),
+        match self.slots.begin_one(slot, op, offset, length) {
+            Some(part) => self.push(part),
+            None => self.prepare_parts(slot, op, offset, length),
         }
     }
 
@@ -501,30 +413,24 @@ impl<K: Kernel> Engine for IoUring<K> {
             self.head = self.head.wrapping_add(1);
             let id = cqe.user_data as u32;
             let result = self.kernel.completed(i64::from(cqe.res));
-            match self.slots.finish(id, result) {
-                Outcome::Done(slot) => on_complete(slot, Ok(())),
-                Outcome::More => continue,
-                Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
-                Outcome::Retry => {
-                    self.push_again(id);
-                    continue;
-                }
+            if self.slots.finish_one(id, result) {
+                on_complete(id, Ok(()));
+            } else if let Some((slot, result)) = self.judge(id, result) {
+                on_complete(slot, result);
+            } else {
+                continue;
             }
             reaped += 1;
         }
         if first != tail {
             self.ring.publish_head(tail);
         }
-        while let Some((id, result)) = self.immediate.pop() {
-            match self.slots.finish(id, self.kernel.completed(result)) {
-                Outcome::Done(slot) => on_complete(slot, Ok(())),
-                Outcome::More => continue,
-                Outcome::Failed(slot, failure) => on_complete(slot, Err(failure)),
-                Outcome::Retry => {
-                    self.push_again(id);
-                    break;
-                }
-            }
+        // As many as there are: what has to be made again may come back to this very list, and with the same word.
+        for _ in 0..self.immediate.len() {
+            let Some((id, result)) = self.immediate.pop() else { break };
+            let result = self.kernel.completed(result);
+            let Some((slot, result)) = self.judge(id, result) else { continue };
+            on_complete(slot, result);
             reaped += 1;
         }
         if !self.backlog.is_empty() {
@@ -605,31 +511,4 @@ impl<K: Kernel> Drop for IoUring<K> {
             self.slots.leak();
         }
     }
-}
-
-/// Refuses to poll what is known not to be pollable.
-fn check_pollable(device: &Arc<dyn Device>) -> Result<(), EngineError> {
-    leaves(device).iter().try_for_each(|member| check_pollable_alone(&**member))
-}
-
-fn check_pollable_alone(device: &dyn Device) -> Result<(), EngineError> {
-    if !device.is_direct() {
-        return Err(cannot_poll(device, "it is not open for direct I/O"));
-    }
-    let queue = sys::status(device.fd()).ok().and_then(|status| {
-        let number = if device.kind() == DeviceKind::Block { status.special } else { status.device };
-        Sysfs::host().queue(DeviceNumber::from(number))
-    });
-    match queue.and_then(|queue| queue.io_poll) {
-        Some(false) => Err(cannot_poll(device, "queue/io_poll of its drive is 0, it has no polled queues")),
-        // Where there is no such queue, a first read will tell.
-        Some(true) | None => Ok(()),
-    }
-}
-
-/// The error of a device whose completions cannot be polled for.
-fn cannot_poll(device: &dyn Device, reason: &str) -> EngineError {
-    let message = format!("hipri=1 is not possible on {}: {reason}", device.spec());
-    let source = io::Error::new(io::ErrorKind::Unsupported, message);
-    EngineError { engine: NAME, operation: CONFIGURE, source }
 }

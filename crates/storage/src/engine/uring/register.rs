@@ -1,0 +1,102 @@
+//! What is registered with the ring, and given back: files, buffers and the ring itself. Each is a help and none
+//! a condition; what could not be had is told by the engine's features.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::IoUring;
+use crate::kernel::Kernel;
+use crate::uring_abi::{self as abi, RsrcUpdate};
+
+/// The kernel registers no buffer above 1 GiB (`rsrc.c`), so a larger arena is registered in parts.
+const MAX_REGISTERED: usize = 1 << 30;
+
+impl<K: Kernel> IoUring<K> {
+    /// Registers the descriptors of the device or of its members, which saves their look-up and a reference count.
+    pub(super) fn register_files(&mut self) {
+        // SAFETY: REGISTER_FILES takes an array of i32 descriptors, and fds is one, of that length.
+        let result = unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_FILES,
+                self.fds.as_ptr().cast(),
+                self.fds.len() as u32,
+            )
+        };
+        self.fixed_files = result.is_ok();
+        let word = if self.fixed_files { "registered" } else { "plain" };
+        self.features.push(match self.fds.len() {
+            1 => format!("{word} file"),
+            files => format!("{files} {word} files"),
+        });
+    }
+
+    /// Registers the arena in parts that hold whole slots. Without enough lockable memory the engine
+    /// goes on unregistered.
+    pub(super) fn register_buffers(&mut self) {
+        let arena = self.slots.arena();
+        let per_buffer = (MAX_REGISTERED / arena.stride()).min(arena.slots() as usize) as u32;
+        if per_buffer == 0 {
+            self.features.push("plain buffers (a slot exceeds 1 GiB)".into());
+            return;
+        }
+        let parts: Vec<libc::iovec> = (0..arena.slots())
+            .step_by(per_buffer as usize)
+            .map(|first| arena.span(first, per_buffer.min(arena.slots() - first)))
+            .collect();
+        // SAFETY: the iovecs describe the arena, which stays mapped until the ring is closed: `Drop`
+        // drains the ring first and leaks the arena where it cannot.
+        let result = unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_BUFFERS,
+                parts.as_ptr().cast(),
+                parts.len() as u32,
+            )
+        };
+        match result {
+            Ok(_) => {
+                self.slots_per_buffer = per_buffer;
+                self.features.push("fixed buffers".into());
+            }
+            Err(error) => self.features.push(format!("plain buffers (registration: {error})")),
+        }
+    }
+
+    /// Registers the ring's own descriptor with this thread (5.18), which saves its look-up.
+    pub(super) fn register_ring(&mut self) {
+        let mut update = RsrcUpdate { offset: u32::MAX, reserved: 0, data: self.ring.fd.as_raw_fd() as u64 };
+        // SAFETY: REGISTER_RING_FDS takes an array of io_uring_rsrc_update and writes the index back;
+        // one is passed, mutable.
+        let result = unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_RING_FDS,
+                (&raw mut update).cast_const().cast(),
+                1,
+            )
+        };
+        if matches!(result, Ok(1)) {
+            self.enter_fd = update.offset as RawFd;
+            self.enter_flags = abi::ENTER_REGISTERED_RING;
+            self.features.push("registered ring".into());
+        }
+    }
+
+    /// Gives back what was registered, at once and not when the ring's last reference is gone.
+    pub(super) fn unregister(&mut self, drained: bool) {
+        let fd = self.ring.fd.as_raw_fd();
+        if drained && self.slots_per_buffer > 0 {
+            // SAFETY: UNREGISTER_BUFFERS takes no argument. No request is under way that uses them.
+            let _ =
+                unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
+        }
+        if self.enter_flags & abi::ENTER_REGISTERED_RING != 0 {
+            let update = RsrcUpdate { offset: self.enter_fd as u32, reserved: 0, data: 0 };
+            // SAFETY: UNREGISTER_RING_FDS takes an array of io_uring_rsrc_update; one is passed. The engine
+            // is not Send, so this is the thread that registered it.
+            let _ = unsafe {
+                self.kernel.io_uring_register(fd, abi::UNREGISTER_RING_FDS, (&raw const update).cast(), 1)
+            };
+        }
+    }
+}
