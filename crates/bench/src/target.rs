@@ -338,20 +338,21 @@ impl BenchTarget {
         // A mix reads what it may just have written, so only a pure reader is refused.
         let allow = self.options.allow_unwritten || workload.rw.modifies();
         let (mut written, mut sampled) = (Vec::new(), Vec::new());
-        for (device, part, place) in separate_parts(device, workload)? {
+        let parts = separate_parts(device, workload)?;
+        let count = blocks::sample_count(parts.len());
+        for (device, part, place) in parts {
             let region = region(device, &part);
             written.push(check_written(device, region.clone(), allow)?);
             let key = (place, region.start, region.end - region.start);
             let seen = match self.sampled.get(&key) {
                 Some(seen) => *seen,
                 None => {
-                    let seen =
-                        blocks::sample(device, region.start, key.2, blocks::SAMPLE_COUNT, workload.randseed)
-                            .map_err(|source| Problem::Look {
-                                device: device.spec().to_owned(),
-                                operation: "read sample blocks",
-                                source,
-                            })?;
+                    let seen = blocks::sample(device, region.start, key.2, count, workload.randseed)
+                        .map_err(|source| Problem::Look {
+                            device: device.spec().to_owned(),
+                            operation: "read sample blocks",
+                            source,
+                        })?;
                     self.sampled.insert(key, seen);
                     seen
                 }

@@ -243,16 +243,39 @@ fn a_block_device_forgets_and_a_full_preconditioning_is_proved_by_its_own_counte
     assert!(fill.drives.is_empty() || counted >= 32 * MIB, "{fill:?}");
 }
 
+const FRESH: u64 = 20_000_000;
+const WORN: u64 = 4_000_000;
+
 /// The planted drive: a limit that is lowered to a fifth on the way is a cliff.
 #[test]
 fn a_drive_that_slows_down_for_good_shows_its_cliff_where_it_was_made() {
-    const FRESH: u64 = 20_000_000;
-    const WORN: u64 = 4_000_000;
-    const CLIFF: u64 = 25_000_000;
     let Some(device) = Loop::new(8) else { return };
     if !device.limit(FRESH) {
         return eprintln!("SKIP a drive that slows down: no cgroup-v1 blkio limits");
     }
+    for _ in 0..5 {
+        assert!(device.limit(FRESH));
+        let (before, curve) = slowed_down(&device);
+        // Another's work on this machine stops the writes for a while, and makes steps of its own.
+        let is_disturbed = curve.points.iter().any(|point| {
+            let limit = if point.written_bytes <= before { FRESH } else { WORN };
+            point.bandwidth_bytes_per_s < 0.6 * limit as f64
+        });
+        if is_disturbed {
+            continue;
+        }
+        let cliff = curve.cliff.unwrap_or_else(|| panic!("{:?}", curve.shape));
+        let there = cliff.written_bytes as f64 / before as f64;
+        assert!((0.75..1.35).contains(&there), "made after {before} bytes, found {cliff:?}");
+        assert!(cliff.after_bytes_per_s < 0.5 * cliff.before_bytes_per_s, "{cliff:?}");
+        return;
+    }
+    eprintln!("SKIP the cliff: in five attempts the machine itself never let the writes go on undisturbed");
+}
+
+/// The bytes after which the drive was made slow, and what was seen of it.
+fn slowed_down(device: &Loop) -> (u64, saturation::Curve) {
+    const CLIFF: u64 = 25_000_000;
     let mut target = target(device.spec());
     let workload = Workload { bs: 65536, iodepth: 4, ..saturation::workload() };
     let plan = saturation::Plan { capacities: 8, until_steady: false, ..saturation::Plan::default() };
@@ -265,19 +288,7 @@ fn a_drive_that_slows_down_for_good_shows_its_cliff_where_it_was_made() {
     };
     let stop = AtomicBool::new(false);
     let (_, curve) = saturation::run(&mut target, &workload, &plan, None, &stop, &tell).expect("runs");
-    let before = fallen_at.get();
-    let fast = curve.points.iter().filter(|p| p.written_bytes <= before).map(|p| p.bandwidth_bytes_per_s);
-    let (steps, sum) = fast.fold((0.0, 0.0), |(n, sum), rate| (n + 1.0, sum + rate));
-    if sum / steps < 0.6 * FRESH as f64 {
-        return eprintln!(
-            "SKIP the cliff: the machine itself wrote only {:.0} MB/s before it",
-            sum / steps / 1e6
-        );
-    }
-    let cliff = curve.cliff.unwrap_or_else(|| panic!("{:?}", curve.shape));
-    let there = cliff.written_bytes as f64 / before as f64;
-    assert!((0.75..1.35).contains(&there), "made after {before} bytes, found {cliff:?}");
-    assert!(cliff.after_bytes_per_s < 0.5 * cliff.before_bytes_per_s, "{cliff:?}");
+    (fallen_at.get(), curve)
 }
 
 #[test]

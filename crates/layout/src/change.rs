@@ -42,14 +42,14 @@ impl DriveId {
             LayoutError::io(path, "find the drive", source)
         };
         let name = system.device_at(path).ok_or_else(none)?;
-        let device = system.block_device(&name).ok_or_else(none)?;
+        let device = system.block_node(&name).ok_or_else(none)?;
         Ok(Self { name, serial: serial(system, &device), size_bytes: device.size_bytes })
     }
 
     /// The kernel name that it has now; none where it is not there.
     pub(crate) fn name_now(&self, system: &Sysfs) -> Option<String> {
         let is_this = |name: &str| {
-            system.block_device(name).is_some_and(|device| {
+            system.block_node(name).is_some_and(|device| {
                 device.size_bytes == self.size_bytes && serial(system, &device) == self.serial
             })
         };
@@ -75,7 +75,7 @@ impl DriveId {
 
 /// The serial number of a drive, or that of the disk of a partition.
 fn serial(system: &Sysfs, device: &storage::sysfs::BlockDevice) -> Option<String> {
-    let of_disk = || device.disk.as_ref().and_then(|disk| system.block_device(disk)?.serial);
+    let of_disk = || device.disk.as_ref().and_then(|disk| system.block_node(disk)?.serial);
     device.serial.clone().or_else(of_disk)
 }
 

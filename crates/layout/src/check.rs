@@ -101,7 +101,7 @@ fn unnamed_settings(sysfs: &Sysfs, spec: &LayoutSpec, built: &Built, drives: &[D
 
 fn array(sysfs: &Sysfs, made: &Made, chunk_bytes: u64, width: usize) -> Vec<Drift> {
     let name = made.device.as_deref().unwrap_or_default();
-    let raid = sysfs.block_device(name).and_then(|device| device.raid);
+    let raid = sysfs.block_node(name).and_then(|device| device.raid);
     let Some(raid) = raid else { return vec![drift(name, "an md array", "gone")] };
     let mut found = Vec::new();
     let chunk = raid.chunk_bytes.map_or_else(|| "unknown".to_owned(), units::bytes_short);

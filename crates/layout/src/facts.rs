@@ -10,7 +10,6 @@ use crate::interrupts;
 use crate::knobs::{self, KNOBS};
 use crate::layouts::Built;
 use crate::spec::{LayoutKind, LayoutSpec};
-use crate::survey::whole_disk;
 use crate::system::System;
 
 /// The device spec of a layout that was made, with files of that size.
@@ -77,9 +76,10 @@ pub(crate) fn facts(
     facts
 }
 
-/// A setting of the queue of a device, or of the disk of a partition.
+/// A setting of the queue of a device, or of the disk of a partition. It is looked at for each drive before each run,
+/// so no more is read than this.
 pub(crate) fn queue_setting(sysfs: &Sysfs, name: &str, knob: &str) -> Option<String> {
-    let whole = whole_disk(sysfs, sysfs.block_device(name)?).name;
+    let whole = sysfs.disk_of(name)?;
     knobs::read(sysfs, Path::new(&format!("/sys/class/block/{whole}/queue/{knob}")))
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn queue_setting(sysfs: &Sysfs, name: &str, knob: &str) -> Option<Str
 /// prefers.
 fn chunk(sysfs: &Sysfs, spec: &LayoutSpec, built: &Built) -> Option<u64> {
     let layer = built.layers.first().and_then(|path| sysfs.device_at(path));
-    let layer = layer.and_then(|name| sysfs.block_device(&name));
+    let layer = layer.and_then(|name| sysfs.block_node(&name));
     let of_array = layer.and_then(|device| device.raid).and_then(|raid| raid.chunk_bytes);
     of_array.or_else(|| spec.chunk_bytes())
 }

@@ -35,7 +35,7 @@ use crate::label;
 use crate::parts::{self, Made, Part};
 use crate::settings::{self, Recorded, Wanted};
 use crate::spec::LayoutSpec;
-use crate::survey::{Availability, whole_disk};
+use crate::survey::Availability;
 use crate::system::{Host, Purpose, System};
 use crate::undo::{JOURNAL, Undone, boot, take_state, undo_all};
 
@@ -263,7 +263,7 @@ impl Layouts {
         }
         let sysfs = self.system.sysfs();
         for drive in drives {
-            let Some(disk) = sysfs.block_device(&drive.name).and_then(|device| device.disk) else { continue };
+            let Some(disk) = sysfs.block_node(&drive.name).and_then(|device| device.disk) else { continue };
             self.system.check_free(&node(&disk), Purpose::Settings, &self.permits.destroy)?;
         }
         Ok(())
@@ -367,7 +367,7 @@ impl Layouts {
         let sysfs = self.system.sysfs();
         let mut queues: Vec<DriveId> = Vec::new();
         for drive in drives {
-            let whole = sysfs.block_device(&drive.name).map(|device| whole_disk(&sysfs, device).name);
+            let whole = sysfs.disk_of(&drive.name);
             let queue = whole
                 .filter(|name| *name != drive.name)
                 .and_then(|name| DriveId::of(&sysfs, &node(&name)).ok())

@@ -205,7 +205,7 @@ fn make_array(
     created.map_err(|source| program("make the md array", source))?;
     let name = volumes::arrays_of(system, uuid, members).into_iter().next();
     let name = name.ok_or_else(|| made("md array", "an array of the members", "none"))?;
-    let facts = system.sysfs().block_device(&name).and_then(|device| device.raid).unwrap_or_default();
+    let facts = system.sysfs().block_node(&name).and_then(|device| device.raid).unwrap_or_default();
     if facts.chunk_bytes != Some(chunk_bytes) {
         let found = facts.chunk_bytes.map_or_else(|| "none".to_owned(), units::bytes_short);
         return Err(made("chunk of the md array", &units::bytes_short(chunk_bytes), &found));

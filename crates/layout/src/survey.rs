@@ -201,7 +201,7 @@ fn drive(sysfs: &Sysfs, path: &std::path::Path) -> Drive {
 }
 
 /// The disk of a partition, whose queue it has.
-pub(crate) fn whole_disk(sysfs: &Sysfs, device: BlockDevice) -> BlockDevice {
+fn whole_disk(sysfs: &Sysfs, device: BlockDevice) -> BlockDevice {
     let disk = device.disk.as_ref().and_then(|disk| sysfs.block_device(disk));
     disk.unwrap_or(device)
 }

@@ -26,7 +26,7 @@ pub(crate) fn arrays_of(system: &dyn System, uuid: &str, members: &[DriveId]) ->
         .filter(|name| {
             label::find(system, &node(name), Label::Member, uuid).is_ok_and(|parts| !parts.is_empty())
         })
-        .filter_map(|name| sysfs.block_device(&name))
+        .filter_map(|name| sysfs.block_node(&name))
         .flat_map(|device| device.holders)
         .filter(|holder| holder.starts_with("md"))
         .collect();

@@ -24,6 +24,9 @@ pub const SAMPLE_BYTES: usize = 4096;
 /// How many blocks to draw. If a twentieth of the region is zeros, 64 blocks show it with
 /// probability 1 − 0.95^64 = 96 %, for 256 KiB read.
 pub const SAMPLE_COUNT: usize = 64;
+/// The fewest to draw of each of several devices: of one that is zeros in a half, 8 blocks show it with probability
+/// 1 − 0.5^8 = 99.6 %.
+const LEAST_SAMPLES: usize = 8;
 /// Share of zero or repeated blocks from which they move the figure. Random data have none: two
 /// equal 64-bit hashes among a thousand blocks have probability 3·10⁻¹⁴.
 const REPEATED_SHARE_LIMIT: f64 = 0.05;
@@ -55,6 +58,13 @@ impl Sampled {
             compressed_ratio: self.compressed_ratio.min(other.compressed_ratio),
         }
     }
+}
+
+/// How many blocks to draw of each of so many devices that are looked at together. They are read one by one, which
+/// 64 of each of sixteen slow drives would turn into seconds before every run.
+#[must_use]
+pub fn sample_count(devices: usize) -> usize {
+    SAMPLE_COUNT.div_ceil(devices.max(1)).max(LEAST_SAMPLES)
 }
 
 /// Reads up to `count` blocks at random places of `length` bytes of `device` from `offset`.
@@ -94,8 +104,8 @@ fn splitmix(mut state: u64) -> u64 {
 /// Looks at blocks, of whatever lengths.
 pub fn examine<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Sampled {
     let mut sampled = Sampled { compressed_ratio: 1.0, ..Sampled::default() };
-    let (mut hashes, mut words) = (HashSet::new(), HashSet::new());
-    let (mut histogram, mut word_count, mut word_repeats) = ([0u64; 256], 0u64, 0u64);
+    let mut hashes = HashSet::new();
+    let (mut histogram, mut words) = ([0u64; 256], Vec::new());
     for block in blocks {
         sampled.blocks += 1;
         if block.iter().all(|byte| *byte == 0) {
@@ -106,14 +116,15 @@ pub fn examine<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Sampled {
             for byte in block {
                 histogram[usize::from(*byte)] += 1;
             }
-            for word in block.as_chunks::<8>().0 {
-                word_count += 1;
-                word_repeats += u64::from(!words.insert(*word));
-            }
+            words.extend(block.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)));
         }
     }
+    let word_count = words.len();
     if word_count > 0 {
-        let fresh = 1.0 - word_repeats as f64 / word_count as f64;
+        // Every reading run pays for this; to sort some ten thousand words costs a fraction of hashing them.
+        words.sort_unstable();
+        words.dedup();
+        let fresh = words.len() as f64 / word_count as f64;
         sampled.compressed_ratio = (entropy_bits(&histogram) / 8.0).min(fresh);
     }
     sampled

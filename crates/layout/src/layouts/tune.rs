@@ -66,7 +66,7 @@ impl Layouts {
             .collect();
         let mut layers = Vec::new();
         for name in &own {
-            let Some(device) = sysfs.block_device(name).filter(|device| !device.slaves.is_empty()) else {
+            let Some(device) = sysfs.block_node(name).filter(|device| !device.slaves.is_empty()) else {
                 continue;
             };
             let file = format!("/sys/class/block/{name}/queue/read_ahead_kb");

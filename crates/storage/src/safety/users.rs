@@ -27,11 +27,10 @@ pub fn users_of_each(system: &Sysfs, numbers: &[DeviceNumber]) -> io::Result<Vec
     let families = numbers
         .iter()
         .map(|number| {
-            let device =
-                system.name(*number).and_then(|name| system.block_device(&name)).ok_or_else(|| {
-                    let message = format!("no block device {number} in sysfs");
-                    io::Error::new(io::ErrorKind::NotFound, message)
-                })?;
+            let device = system.name(*number).and_then(|name| system.block_node(&name)).ok_or_else(|| {
+                let message = format!("no block device {number} in sysfs");
+                io::Error::new(io::ErrorKind::NotFound, message)
+            })?;
             Ok(family(system, &device))
         })
         .collect::<io::Result<Vec<_>>>()?;
@@ -57,7 +56,7 @@ pub fn users_of_each(system: &Sysfs, numbers: &[DeviceNumber]) -> io::Result<Vec
 /// The device, its partitions, and its disk.
 fn family(system: &Sysfs, device: &BlockDevice) -> Vec<BlockDevice> {
     let related = device.partitions.iter().chain(&device.disk);
-    let related: Vec<_> = related.filter_map(|name| system.block_device(name)).collect();
+    let related: Vec<_> = related.filter_map(|name| system.block_node(name)).collect();
     std::iter::once(device.clone()).chain(related).collect()
 }
 

@@ -76,19 +76,21 @@ impl Sysfs {
         };
         let tops = parts.iter().flat_map(|part| {
             let below = |top: &BlockDevice| {
-                part.block_devices.iter().any(|other| {
-                    let held = self.stack(&other.name);
-                    other.name != top.name && held.iter().any(|device| device.name == top.name)
-                })
+                let others = part.block_devices.iter().filter(|other| other.name != top.name);
+                others
+                    .map(|other| self.names_below(&other.name))
+                    .any(|mut below| below.any(|n| n == top.name))
             };
             part.block_devices.iter().filter(move |device| !below(device)).map(|device| device.name.clone())
         });
+        // What was read of each part a moment ago need not be read again.
+        let known: Vec<_> = parts.iter().flat_map(|part| &part.block_devices).collect();
         Backing {
             filesystem: agreed(|part| &part.filesystem),
             mount_point: agreed(|part| &part.mount_point),
             source: agreed(|part| &part.source),
             options: agreed(|part| &part.options),
-            block_devices: self.stack_of_all(tops.collect::<Vec<_>>()),
+            block_devices: self.stack_of_known(tops.collect::<Vec<_>>(), &known),
             note: agreed(|part| &part.note),
         }
     }

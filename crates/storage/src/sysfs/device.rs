@@ -125,6 +125,25 @@ impl Sysfs {
     /// What is known about a block device or partition; none where there is no such device.
     #[must_use]
     pub fn block_device(&self, name: &str) -> Option<BlockDevice> {
+        let mut device = self.block_node(name)?;
+        let whole = self.directory(device.disk.as_deref().unwrap_or(&device.name))?;
+        let place = multipath_controller(&file_name(&whole)?, &whole).unwrap_or_else(|| whole.clone());
+        device.removable = read_flag(&whole.join("removable")).unwrap_or(false);
+        device.model = identity(&whole, &["device/model", "device/name"]);
+        device.vendor = identity(&whole, &["device/vendor"]).filter(|v| !v.starts_with("0x"));
+        device.firmware = identity(&whole, &["device/firmware_rev", "device/rev", "device/fwrev"]);
+        device.numa_node = links::numa_node(&place);
+        device.pcie = PcieLink::read(&place);
+        device.temperature_celsius = links::temperature(&place);
+        device.queue = QueueFacts::read(&whole.join("queue"));
+        device.compression = read_text(&whole.join("comp_algorithm")).and_then(|t| bracketed(&t));
+        Some(device)
+    }
+
+    /// The same without the facts about the drive and its queue: number, size, serial number, and what it is made of
+    /// and makes. Who looks for users before every run needs no more, and each fact is a file to open.
+    #[must_use]
+    pub fn block_node(&self, name: &str) -> Option<BlockDevice> {
         let directory = self.directory(name)?;
         let name = file_name(&directory)?;
         let number = read_text(&directory.join("dev"))?.parse().ok()?;
@@ -134,9 +153,7 @@ impl Sysfs {
             None => directory.clone(),
         };
         let disk_name = file_name(&whole)?;
-        let place = multipath_controller(&disk_name, &whole).unwrap_or_else(|| whole.clone());
         let transport = transport(&disk_name, &whole);
-        let is_virtual = is_virtual(&transport, &whole);
         let sectors = |file: &str| read_number::<u64>(&directory.join(file)).map(|n| n.saturating_mul(512));
         Some(BlockDevice {
             number,
@@ -147,25 +164,17 @@ impl Sysfs {
             slaves: entries(&directory.join("slaves")),
             holders: entries(&directory.join("holders")),
             read_only: read_flag(&directory.join("ro")).unwrap_or(false),
-            removable: read_flag(&whole.join("removable")).unwrap_or(false),
-            model: identity(&whole, &["device/model", "device/name"]),
-            vendor: identity(&whole, &["device/vendor"]).filter(|v| !v.starts_with("0x")),
-            firmware: identity(&whole, &["device/firmware_rev", "device/rev", "device/fwrev"]),
             serial: serial(&whole),
-            numa_node: links::numa_node(&place),
-            pcie: PcieLink::read(&place),
-            temperature_celsius: links::temperature(&place),
-            queue: QueueFacts::read(&whole.join("queue")),
             loop_device: read_text(&whole.join("loop/backing_file"))
                 .map(|backing_file| LoopFacts { backing_file, direct: read_flag(&whole.join("loop/dio")) }),
             raid: raid(&whole.join("md")),
             mapper: read_text(&whole.join("dm/name"))
                 .map(|name| MapperFacts { name, uuid: read_text(&whole.join("dm/uuid")) }),
-            compression: read_text(&whole.join("comp_algorithm")).and_then(|t| bracketed(&t)),
+            is_virtual: is_virtual(&transport, &whole),
             name,
             partition,
             transport,
-            is_virtual,
+            ..BlockDevice::default()
         })
     }
 

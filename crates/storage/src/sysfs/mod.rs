@@ -131,6 +131,17 @@ impl Sysfs {
         file_name(&fs::canonicalize(link).ok()?)
     }
 
+    /// The kernel name of the disk that a partition is part of; a disk's own.
+    #[must_use]
+    pub fn disk_of(&self, name: &str) -> Option<String> {
+        let directory = self.directory(name)?;
+        if directory.join("partition").exists() {
+            file_name(directory.parent()?)
+        } else {
+            file_name(&directory)
+        }
+    }
+
     /// The number of a block device or partition.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<DeviceNumber> {

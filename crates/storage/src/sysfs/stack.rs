@@ -11,28 +11,52 @@ impl Sysfs {
     /// nothing below: partition → disk, md and dm → members, loop → the device of the backing file's file system.
     #[must_use]
     pub fn stack(&self, name: &str) -> Vec<BlockDevice> {
-        self.walk([name.to_owned()], |device| self.below(device))
+        self.walk([name.to_owned()], |name| self.block_device(name), |device| self.below(device))
     }
 
-    /// The device and all that are made of it, nearest first, each once.
+    /// The device and all that are made of it, nearest first, each once, as [`Sysfs::block_node`] has them.
     #[must_use]
     pub fn above(&self, name: &str) -> Vec<BlockDevice> {
-        self.walk([name.to_owned()], |device| {
-            let mut upper = device.holders.clone();
-            upper.extend(device.partitions.iter().cloned());
-            upper
-        })
+        self.walk(
+            [name.to_owned()],
+            |name| self.block_node(name),
+            |device| {
+                let mut upper = device.holders.clone();
+                upper.extend(device.partitions.iter().cloned());
+                upper
+            },
+        )
+    }
+
+    /// The names of those that lie below the device, itself left out.
+    pub(crate) fn names_below(&self, name: &str) -> impl Iterator<Item = String> {
+        let all = self.walk([name.to_owned()], |name| self.block_node(name), |device| self.below(device));
+        all.into_iter().skip(1).map(|device| device.name)
+    }
+
+    /// The stacks of several devices as one, nearest first; what is in `known` is taken from there.
+    pub(crate) fn stack_of_known(
+        &self,
+        names: impl IntoIterator<Item = String>,
+        known: &[&BlockDevice],
+    ) -> Vec<BlockDevice> {
+        let read = |name: &str| {
+            let found = known.iter().find(|device| device.name == name);
+            found.map(|device| (*device).clone()).or_else(|| self.block_device(name))
+        };
+        self.walk(names, read, |device| self.below(device))
     }
 
     /// The stacks of several devices as one, nearest first.
     pub(crate) fn stack_of_all(&self, names: impl IntoIterator<Item = String>) -> Vec<BlockDevice> {
-        self.walk(names, |device| self.below(device))
+        self.stack_of_known(names, &[])
     }
 
     /// Breadth first, so that nearer devices come first; each device once, so that no loop holds it up.
     fn walk(
         &self,
         start: impl IntoIterator<Item = String>,
+        read: impl Fn(&str) -> Option<BlockDevice>,
         next: impl Fn(&BlockDevice) -> Vec<String>,
     ) -> Vec<BlockDevice> {
         let mut queue: VecDeque<String> = start.into_iter().collect();
@@ -42,7 +66,7 @@ impl Sysfs {
             if !seen.insert(name.clone()) {
                 continue;
             }
-            let Some(device) = self.block_device(&name) else { continue };
+            let Some(device) = read(&name) else { continue };
             queue.extend(next(&device));
             found.push(device);
         }
