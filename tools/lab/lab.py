@@ -31,7 +31,17 @@ class Lab:
         self.full = full  # whether Table 1 runs as the papers have it, for hours
         self.scenario = "lab"
         self.passed, self.failed, self.skipped = 0, 0, 0
+        self.again = 0  # scenarios that were made a second time
         self.spoilt = False  # whether the next scenario must not trust what this one left
+
+    def tally(self):
+        return [self.passed, self.failed, self.skipped, self.again]
+
+    def set_tally(self, tally):
+        self.passed, self.failed, self.skipped, self.again = tally
+
+    def add(self, tally):
+        self.set_tally([own + other for own, other in zip(self.tally(), tally)])
 
     def check(self, sentence, holds, evidence=""):
         """Says whether `sentence` holds; returns that."""
