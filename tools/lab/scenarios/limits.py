@@ -11,6 +11,7 @@ SLOW = 60
 WIDTH = 4
 LAYER = 200  # requests a second that the array lets through; its drives do five times as many
 HEALTHY = {"drives", "unknown"}
+ATTEMPTS = 6  # at keeping one CPU busy on a host that others use
 LOAD = {"rw": "randread", "bs": "4k", "runtime": "2s", "ramp_time": "500ms", "size": "32m"}
 
 
@@ -95,6 +96,11 @@ def interrupts_on_one_cpu(lab):
         for line in $(grep nvme /proc/interrupts | cut -d: -f1); do echo 0 > /proc/irq/$line/smp_affinity_list; done
         for drive in /sys/block/nvme*; do echo 0 > $drive/queue/rq_affinity; done""")
     # The submissions come to it as well, and so many that it never waits for a drive.
-    found = verdict(lab, f"stripe(chunk=64k):{lab.drives(DRIVES)}", prefix="taskset 1", iodepth=128, numjobs=4)
+    # Where the host gives the emulator's own thread, which is the drives, too little, the CPU in here waits for it and
+    # is not the limit; then there is nothing to be found, and no other name must be given.
+    for _ in range(ATTEMPTS):
+        found = verdict(lab, f"stripe(chunk=64k):{lab.drives(DRIVES)}", prefix="taskset 1", iodepth=128, numjobs=4)
+        if found["limit"] != "unknown":
+            break
     lab.check("all interrupts on one CPU are found: one-cpu", found["limit"] == "one-cpu", said(found))
     lab.boot()
