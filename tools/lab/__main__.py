@@ -28,11 +28,12 @@ import image  # noqa: E402
 import kit  # noqa: E402
 import lab as laboratory  # noqa: E402
 
-# In this order, so that what fails for a simple reason fails early. The second row takes as long as the first and
-# mostly waits for its drives, so it has a machine of its own beside it.
+# In this order, so that what fails for a simple reason fails early.
 FIRST = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits"]
-SECOND = ["walkthrough", "table1"]
-SCENARIOS = FIRST + SECOND
+# Each of these takes as long as all others together, and mostly waits for its drives: they have machines of their
+# own beside the first.
+ASIDE = ["walkthrough", "table1"]
+SCENARIOS = FIRST + ASIDE
 
 
 def main():
@@ -51,20 +52,20 @@ def main():
         print(f"SKIP lab: {missing}")
         return 0
     lab = laboratory.Lab(kernel, initramfs, binary, arguments.output, arguments.full)
-    beside = None
+    beside = []
     try:
         if arguments.shell:
             shell(lab)
             return 0
         if arguments.only is None:
-            beside = Beside(arguments, binary)
+            beside = [Beside(name, arguments, binary) for name in ASIDE]
         for name in arguments.only or FIRST:
             twice(lab, name, scenarios[(arguments.only or SCENARIOS).index(name)])
-        if beside is not None:
-            beside.add_to(lab)
+        for other in beside:
+            other.add_to(lab)
     finally:
-        if beside is not None:
-            beside.end()
+        for other in beside:
+            other.end()
         lab.guest.close(keep=arguments.keep)
         if arguments.keep:
             print(f"lab: drives, console and sockets stay in {lab.guest.directory}")
@@ -78,13 +79,13 @@ def main():
 
 
 class Beside:
-    """The second row, in a process and a machine of its own. Each of its lines says which scenario it is of."""
+    """A scenario in a process and a machine of its own. Each of its lines says which one it is of."""
 
-    def __init__(self, arguments, binary):
+    def __init__(self, name, arguments, binary):
+        self.name = name
         self.directory = tempfile.TemporaryDirectory(prefix="flashwright-lab-")
         self.tally = os.path.join(self.directory.name, "tally")
-        command = [sys.executable, os.path.dirname(os.path.abspath(__file__)), "--binary", binary, "--tally", self.tally]
-        command += [word for name in SECOND for word in ("--only", name)]
+        command = [sys.executable, os.path.dirname(os.path.abspath(__file__)), "--only", name, "--binary", binary, "--tally", self.tally]
         command += ["--output", arguments.output] if arguments.output else []
         command += [flag for flag, given in (("--full", arguments.full), ("--keep", arguments.keep)) if given]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
@@ -96,8 +97,8 @@ class Beside:
             with open(self.tally, encoding="utf-8") as file:
                 lab.add(json.load(file))
         except (OSError, ValueError):
-            lab.scenario = "lab"
-            lab.check("the second machine's scenarios come to their end", False, f"exit code {code}")
+            lab.scenario = self.name
+            lab.check("the scenario comes to its end", False, f"exit code {code}")
 
     def end(self):
         """However this ends, no machine stays behind."""
