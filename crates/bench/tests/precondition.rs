@@ -13,7 +13,7 @@ use bench::saturation;
 use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
 use bench::{RunOptions, scratch};
 use measure::precondition::{Precondition, PurgeMethod};
-use measure::saturation::Ended;
+use measure::saturation::{Ended, Saturation};
 use measure::workload::{Rw, Workload};
 use measure::{RunRecord, WarningCode};
 
@@ -274,7 +274,7 @@ fn a_drive_that_slows_down_for_good_shows_its_cliff_where_it_was_made() {
 }
 
 /// The bytes after which the drive was made slow, and what was seen of it.
-fn slowed_down(device: &Loop) -> (u64, saturation::Curve) {
+fn slowed_down(device: &Loop) -> (u64, Saturation) {
     const CLIFF: u64 = 25_000_000;
     let mut target = target(device.spec());
     let workload = Workload { bs: 65536, iodepth: 4, ..saturation::workload() };
