@@ -24,3 +24,4 @@ pub mod survey;
 pub mod sysfs;
 mod uring_abi;
 pub mod usage;
+pub mod words;

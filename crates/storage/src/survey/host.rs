@@ -113,7 +113,7 @@ fn cpus_online(system: &Sysfs, cpuinfo: &str) -> u32 {
 }
 
 /// How many numbers a list such as `0-3,8,10-11` names.
-pub(super) fn count_list(list: &str) -> u32 {
+pub(crate) fn count_list(list: &str) -> u32 {
     list.split(',')
         .filter_map(|part| {
             let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));

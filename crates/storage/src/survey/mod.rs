@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use host::count_list;
 pub use host::{Host, NumaNode};
 pub use interrupts::Interrupt;
 pub use limits::{EngineAvailability, Limits};

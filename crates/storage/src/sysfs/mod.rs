@@ -9,6 +9,7 @@
 //!   made of them.
 
 mod backing;
+mod caches;
 mod device;
 mod links;
 mod mounts;
@@ -24,6 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use backing::Backing;
+pub use caches::Cache;
 pub use device::{BlockDevice, LoopFacts, MapperFacts, RaidFacts};
 pub use links::PcieLink;
 pub(crate) use mounts::unescape;
