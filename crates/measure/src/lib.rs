@@ -13,10 +13,12 @@
 //!    [`precondition`]: what was done to the target before; [`saturation`]: a drive's write rate over time.
 //! 6. [`warning`]: the stable codes of all the ways in which a figure may lie.
 //! 7. [`limit`]: what kept the figure from being higher.
-//! 8. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
+//! 8. [`ladder`]: a machine's levels of memory and storage, and the gaps between them.
+//! 9. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
 #![forbid(unsafe_code)]
 
 pub mod histogram;
+pub mod ladder;
 pub mod limit;
 pub mod pattern;
 pub mod placement;

@@ -13,7 +13,7 @@
 //! gives the reciprocal. Where b̄ itself is not surely different from 0 the set of ρ is not an
 //! interval, and there is none.
 
-use super::describe::{centred_moments, finite, mean, sorted};
+use super::describe::{centred_moments, finite, mean, median, sorted};
 use super::special::{fair_coin_cdf, t_multiplier, t_two_sided};
 use super::{Estimate, Interval, Method, is_level};
 
@@ -23,6 +23,14 @@ use super::{Estimate, Interval, Method, is_level};
 pub fn mean_estimate(samples: &[f64], level: f64) -> Option<Estimate> {
     let value = mean(samples)?;
     Some(Estimate { value, samples: samples.len(), interval: t_interval(samples, level) })
+}
+
+/// The median with its interval between order statistics. `None` where there is no median; no interval for a
+/// single sample.
+#[must_use]
+pub fn median_estimate(samples: &[f64], level: f64) -> Option<Estimate> {
+    let value = median(samples)?;
+    Some(Estimate { value, samples: samples.len(), interval: median_interval(samples, level) })
 }
 
 /// Student's t interval for the mean, of two samples or more.

@@ -46,7 +46,7 @@ pub use compare::{CompareRules, Comparison, Direction, Verdict, compare, compare
 pub use describe::{Description, describe};
 pub use drift::{Drift, DriftRules, drift};
 pub use effects::{EffectRules, Effects, Observation, effects};
-pub use intervals::mean_estimate;
+pub use intervals::{mean_estimate, median_estimate};
 pub use knee::{Curve, Knee, curve};
 pub use steady::{Steadiness, steady, within_run};
 
