@@ -5,11 +5,13 @@
 //! - [`observe`] looks at the machine from beside.
 //! - [`target`] opens devices as workloads need them; [`scratch`] lays data to read.
 //! - [`precondition`] brings a target into a known state; [`saturation`] watches it lose its freshness.
+//! - [`ladder`] measures every level from the first cache to the last disk.
 //! - [`lies`] compares what was asked with what was seen, and warns.
 //! - [`fio`] reads fio's job files and writes fio's JSON.
 #![forbid(unsafe_code)]
 
 pub mod fio;
+pub mod ladder;
 pub mod lies;
 pub mod observe;
 pub mod payload;

@@ -12,9 +12,9 @@ const BUSY_LIMIT: f64 = 0.95;
 /// Part of the CPUs' time given to others by the hypervisor, over all CPUs.
 const STEAL_LIMIT: f64 = 0.02;
 /// The same on one CPU: a job that is bound to it loses as much.
-const STEAL_LIMIT_ONE_CPU: f64 = 0.05;
+pub(crate) const STEAL_LIMIT_ONE_CPU: f64 = 0.05;
 /// `/proc/stat` ticks every 10 ms and rounds; fewer ticks than three are no finding.
-const STEAL_FLOOR_MS: u64 = 30;
+pub(crate) const STEAL_FLOOR_MS: u64 = 30;
 
 /// `W-CPU-BOUND`, `W-STEAL`, `W-GOVERNOR`, `W-NUMA`.
 #[must_use]

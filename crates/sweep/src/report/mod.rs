@@ -42,7 +42,7 @@ use crate::recommend::{Compromise, Ladder, Recommendation, compromise, headline,
 
 pub use csv::csv;
 pub use figures_csv::figures_csv;
-pub use html::{SaturationPage, html, saturation};
+pub use html::{SaturationPage, html, ladder, saturation};
 pub use markdown::markdown;
 pub use table::{Line, Span, Style, table};
 

@@ -10,6 +10,7 @@
 
 mod escape;
 mod figures;
+mod hierarchy;
 mod limits;
 mod runs;
 mod saturation;
@@ -19,6 +20,7 @@ use std::fmt::Write;
 
 use super::Report;
 
+pub use hierarchy::ladder;
 pub use saturation::{SaturationPage, saturation};
 
 const STYLE: &str = include_str!("style.css");

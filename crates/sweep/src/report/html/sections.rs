@@ -332,11 +332,7 @@ pub(super) fn warnings(page: &mut String, report: &Report) {
         page.push_str("<p class=\"lede\">Ways in which these figures may mislead, as seen during the runs, and what to do.</p><div class=\"warnings\">\n");
     }
     for w in &report.warnings {
-        let (word, class) = match w.severity {
-            measure::warning::Severity::Note => ("note", "note"),
-            measure::warning::Severity::Warning => ("warning", "warn"),
-            measure::warning::Severity::Void => ("void", "void"),
-        };
+        let (word, class) = severity(w.severity);
         let (runs, points) = (plural(w.runs, "run"), plural(w.points.len() as u64, "configuration"));
         let _ = write!(
             page,
@@ -358,6 +354,15 @@ pub(super) fn warnings(page: &mut String, report: &Report) {
         table(page, &sheets::failures(report));
     }
     page.push_str("</section>\n");
+}
+
+/// A severity's word and its class.
+pub(super) fn severity(severity: measure::warning::Severity) -> (&'static str, &'static str) {
+    match severity {
+        measure::warning::Severity::Note => ("note", "note"),
+        measure::warning::Severity::Warning => ("warning", "warn"),
+        measure::warning::Severity::Void => ("void", "void"),
+    }
 }
 
 fn plural(n: u64, noun: &str) -> String {

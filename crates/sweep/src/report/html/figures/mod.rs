@@ -8,6 +8,7 @@
 mod bandwidth;
 mod by_setting;
 mod depth;
+mod hierarchy;
 mod interactions;
 mod ladder;
 mod latency;
@@ -58,6 +59,7 @@ pub(super) fn measured(report: &Report) -> Vec<Figure> {
     figures
 }
 
+pub(super) use hierarchy::figures as hierarchy;
 pub(super) use saturation::figure as saturation;
 
 /// From the baseline to the best.
