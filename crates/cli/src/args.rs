@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
+use crate::probe::ladder::LadderArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
 use crate::usage;
@@ -36,8 +37,8 @@ struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what is here: drives, topology, file systems, engines, limits
-    Probe(ProbeArgs),
+    /// Show what is here: drives, topology, file systems, engines, limits; how far away it is (--ladder)
+    Probe(Box<ProbeArgs>),
     /// Run one workload, a TOML workload or a fio job file
     Bench(Box<BenchArgs>),
     /// Measure a whole design space, clean the data, and say what to use
@@ -58,14 +59,19 @@ pub enum Command {
 Examples:
   flashwright probe                 the machine and all its drives
   flashwright probe /scratch        what /scratch stands on: file system, options, drives below
-  flashwright probe /dev/nvme0n1 --json")]
+  flashwright probe /dev/nvme0n1 --json
+  flashwright probe --ladder        latency and bandwidth of caches, memory and all drives
+  flashwright probe --ladder /scratch --remote nbd://host2 --html ladder.html")]
 pub struct ProbeArgs {
     /// Files, directories or block devices to look at; the whole machine where none is named
     #[arg(value_name = "PATH|DEV")]
     pub paths: Vec<PathBuf>,
-    /// Print one JSON document (flashwright.probe/1)
+    /// Print one JSON document (flashwright.probe/1; with --ladder flashwright.ladder/1)
     #[arg(long)]
     pub json: bool,
+
+    #[command(flatten)]
+    pub ladder: LadderArgs,
 }
 
 /// `flashwright report`.
@@ -121,6 +127,8 @@ pub enum Document {
     Run,
     /// `probe --json` (flashwright.probe/1)
     Probe,
+    /// `probe --ladder --json` (flashwright.ladder/1)
+    Ladder,
     /// `bench --json` (flashwright.bench/1)
     Bench,
     /// `bench --wsat --json` (flashwright.wsat/1)

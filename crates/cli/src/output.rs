@@ -56,15 +56,20 @@ impl Sink {
     /// The sink that `--output` names; `-` and nothing are standard output. Looked at before the work
     /// starts, so that an hour's measurement does not end at a misspelt directory.
     pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
+        Self::of_flag("output", path)
+    }
+
+    /// The same for a flag of another name.
+    pub fn of_flag(flag: &str, path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Stdout) };
         if path.is_dir() {
-            return Err(Failure::invalid(format!("--output={}: is a directory", path.display()))
+            return Err(Failure::invalid(format!("--{flag}={}: is a directory", path.display()))
                 .hint("name a file in it"));
         }
         let folder = folder(path);
         if !folder.is_dir() {
             return Err(Failure::invalid(format!(
-                "--output={}: there is no directory {}",
+                "--{flag}={}: there is no directory {}",
                 path.display(),
                 folder.display()
             ))

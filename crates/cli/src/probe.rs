@@ -1,23 +1,37 @@
-//! `flashwright probe`: what is here, on one screen.
+//! `flashwright probe`: what is here, on one screen; with `--ladder`, how far away it is.
+
+use std::path::PathBuf;
+
+use storage::survey::Survey;
 
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output;
 
+pub mod ladder;
 mod screen;
 
-/// Looks and prints.
+/// Looks and prints; with `--ladder`, measures.
 pub fn probe(args: &ProbeArgs) -> Result<(), Failure> {
-    let survey = storage::survey::survey(&args.paths).map_err(|error| {
-        let class = match error.source.kind() {
-            std::io::ErrorKind::NotFound => sweep::error::Class::Invalid,
-            _ => sweep::error::Class::Failed,
-        };
-        Failure::of(class, &error).hint(error.hint())
-    })?;
+    if args.ladder.ladder {
+        return ladder::ladder(args);
+    }
+    args.ladder.refuse_without_ladder()?;
+    let survey = survey(&args.paths)?;
     if args.json {
         let text = serde_json::to_string_pretty(&survey).unwrap_or_default();
         return output::print(&format!("{text}\n"));
     }
     output::print(&screen::screen(&survey))
+}
+
+/// What the paths stand on.
+fn survey(paths: &[PathBuf]) -> Result<Survey, Failure> {
+    storage::survey::survey(paths).map_err(|error| {
+        let class = match error.source.kind() {
+            std::io::ErrorKind::NotFound => sweep::error::Class::Invalid,
+            _ => sweep::error::Class::Failed,
+        };
+        Failure::of(class, &error).hint(error.hint())
+    })
 }

@@ -30,6 +30,7 @@ fn of(document: Document) -> Value {
     let schema = match document {
         Document::Run => schema_for!(measure::RunRecord),
         Document::Probe => schema_for!(storage::survey::Survey),
+        Document::Ladder => schema_for!(measure::ladder::Ladder),
         Document::Bench => schema_for!(BenchReport),
         Document::Wsat => schema_for!(WsatReport),
         Document::Report => schema_for!(sweep::report::Report),

@@ -4,7 +4,7 @@
 
 use measure::record::{EngineFacts, LatencySummary};
 use measure::warning::Severity;
-use measure::{Histogram, RunRecord, WarningCode};
+use measure::{Histogram, RunRecord, Warning, WarningCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +112,19 @@ pub struct BenchWarning {
     pub message: String,
     /// What to do.
     pub remedy: String,
+}
+
+impl BenchWarning {
+    /// A warning with what its code means.
+    pub fn of(warning: &Warning) -> Self {
+        let explanation = warning.code.explain();
+        Self {
+            code: warning.code,
+            severity: explanation.severity,
+            message: warning.message.clone(),
+            remedy: explanation.remedy.to_owned(),
+        }
+    }
 }
 
 impl BenchReport {
@@ -251,13 +264,7 @@ pub fn warnings<'a>(records: impl Iterator<Item = &'a RunRecord>) -> Vec<BenchWa
     let mut all: Vec<BenchWarning> = Vec::new();
     for warning in records.flat_map(|r| &r.warnings) {
         if all.iter().all(|known| known.code != warning.code) {
-            let explanation = warning.code.explain();
-            all.push(BenchWarning {
-                code: warning.code,
-                severity: explanation.severity,
-                message: warning.message.clone(),
-                remedy: explanation.remedy.to_owned(),
-            });
+            all.push(BenchWarning::of(warning));
         }
     }
     all.sort_by_key(|warning| (std::cmp::Reverse(warning.severity), warning.code));

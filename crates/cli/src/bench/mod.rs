@@ -14,7 +14,7 @@ mod live;
 mod prepare;
 mod request;
 mod run;
-mod text;
+pub mod text;
 pub mod wsat;
 
 use bench::fio::json::{GlobalInfo, JobResult, document};

@@ -60,7 +60,7 @@ pub(super) fn row(name: &str, value: &str) -> String {
 }
 
 /// Text broken at blanks where the terminal ends, later lines indented. Text in colours is short.
-fn wrapped(text: &str, indent: usize) -> String {
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let width = output::width().max(60) - indent;
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -187,7 +187,7 @@ fn latency(l: &LatencySummary) -> String {
     )
 }
 
-pub(super) fn warning_lines(warnings: &[BenchWarning]) -> String {
+pub(crate) fn warning_lines(warnings: &[BenchWarning]) -> String {
     if warnings.is_empty() {
         return format!("{}\n", paint::good("no warnings"));
     }

@@ -19,7 +19,7 @@ pub mod plan;
 mod prepare;
 mod request;
 mod session;
-mod targets;
+pub mod targets;
 pub mod watch;
 
 use crate::failure::Failure;

@@ -248,7 +248,7 @@ fn interrupted() -> Failure {
     Failure::interrupted("interrupted before the first run")
 }
 
-fn failure(error: ScratchError) -> Failure {
+pub fn failure(error: ScratchError) -> Failure {
     match error {
         ScratchError::Open(error) => Problem::from(error).into(),
         ScratchError::Interrupted => interrupted(),

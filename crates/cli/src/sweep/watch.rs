@@ -139,6 +139,11 @@ pub fn preparing(what: &Path, watched: bool) -> ProgressBar {
     bar
 }
 
+/// The progress of something that is expected to take a while, counted in milliseconds.
+pub fn seconds(watched: bool) -> ProgressBar {
+    bar(0, watched, "{bar:20} {eta} left  {wide_msg}")
+}
+
 fn bar(length: u64, watched: bool, template: &str) -> ProgressBar {
     let target = if watched { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(length), target);
@@ -158,6 +163,7 @@ mod tests {
         for template in [
             "{bar:20} {pos}/{len} runs  {wide_msg}",
             "{bar:20} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left  {wide_msg}",
+            "{bar:20} {eta} left  {wide_msg}",
         ] {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
