@@ -285,7 +285,7 @@ fn help_and_version_are_answers_and_no_verb_is_a_mistake() {
 fn every_schema_is_a_schema() {
     let folder = place();
     let all = json(folder.path(), &["schema"]);
-    for name in ["run", "probe", "bench", "report", "plan", "status", "diff"] {
+    for name in ["run", "probe", "ladder", "bench", "report", "plan", "status", "diff"] {
         let one = json(folder.path(), &["schema", name]);
         assert_eq!(all[name], one);
         jsonschema::validator_for(&one).expect("a schema");
