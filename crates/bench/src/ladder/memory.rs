@@ -196,6 +196,7 @@ fn level(setup: &Setup, found: &Found, before: u64, samples: &[Samples]) -> Leve
         };
         median_estimate(&(0..rounds).map(of_round).collect::<Vec<_>>(), DEFAULT_LEVEL)
     };
+    let seen = found.sighting != Some(curve::Sighting::NotSeen);
     let cache = setup.caches.iter().find(|cache| Some(cache.bytes) == found.told_bytes);
     let about = match (found.is_memory(), cache, found.sighting) {
         (true, ..) => setup.node.map(|node| format!("of node {node}")).unwrap_or_default(),
@@ -211,22 +212,28 @@ fn level(setup: &Setup, found: &Found, before: u64, samples: &[Samples]) -> Leve
         capacity_bytes: found.told_bytes,
         knee_bytes: found.knee_bytes,
         sighting: found.sighting,
-        latency_ns: mean(|s| &s.ns),
-        latency_cycles: mean(|s| &s.cycles),
+        // What sets of its size take is not its own, where it is not there to be seen.
+        latency_ns: mean(|s| &s.ns).filter(|_| seen),
+        latency_cycles: mean(|s| &s.cycles).filter(|_| seen),
         figures: FourFigures::default(),
         requests: Requests {
             set_bytes: set(setup, found, before),
             random_bytes: LINE as u64,
             ..Requests::default()
         },
-        notes: found
-            .sighting
-            .filter(|s| !matches!(s, curve::Sighting::Confirmed))
-            .map(|s| s.words().to_owned())
-            .into_iter()
-            .collect(),
+        notes: remark(found, mean(|s| &s.ns)).into_iter().collect(),
         warnings: Vec::new(),
     }
+}
+
+/// What is to be said of a cache of which the chase and the kernel do not say the same; `ns` is what sets of its size
+/// took.
+fn remark(found: &Found, ns: Option<Estimate>) -> Option<String> {
+    let sighting = found.sighting.filter(|sighting| *sighting != curve::Sighting::Confirmed)?;
+    let took = ns.filter(|_| sighting == curve::Sighting::NotSeen);
+    let took =
+        took.map(|ns| format!("; sets that should fit it took {} a load", units::nanoseconds(ns.value)));
+    Some(format!("{}{}", sighting.words(), took.unwrap_or_default()))
 }
 
 /// The set that a level's four figures are taken over: half of what it holds, or between it and the level before where

@@ -10,7 +10,7 @@
 //! 2. A **plateau** is the longest run of points that spans [`NARROWEST`] octaves or more and rises by at most
 //!    [`LEVEL`] in all. Of runs that overlap the one at the curve's end is taken, or else the longer. Neighbours that differ by less than [`APART`] are
 //!    one.
-//! 3. A plateau's **knee** is the last set whose latency is within [`LEVEL`] of the plateau's last quarter. The plateau that the curve ends on has none: it is memory, or whatever
+//! 3. What lies beyond twice the last cache that the kernel tells of is memory, however unsteady. A plateau's **knee** is the last set whose latency is within [`LEVEL`] of the plateau's last quarter. The plateau that the curve ends on has none: it is memory, or whatever
 //!    else is farthest.
 //! 4. What the kernel says of the caches gives plateaus their names: a cache has the plateau whose knee
 //!    is next to its size, between the size of the cache before and twice its own. A kernel that says nothing leaves
@@ -117,21 +117,42 @@ pub fn levels(curve: &[(u64, f64)], told: &[Told]) -> Vec<Found> {
         return told.iter().map(|cache| unseen(cache, &[], 0)).collect();
     }
     let plateaus = plateaus(curve);
-    let last_set = curve[curve.len() - 1].0;
-    let beyond = told.iter().map(|cache| cache.bytes).max().unwrap_or(0).saturating_mul(BEYOND);
-    // The plateau that the curve ends on is memory, unless the last cache may still hold it.
-    let ends = plateaus.last().is_some_and(|p| p.last + 1 == curve.len());
-    let memory = plateaus.last().copied().filter(|_| ends && last_set >= beyond);
-    let of_caches = &plateaus[..plateaus.len() - usize::from(memory.is_some())];
+    let last = curve.len() - 1;
+    let (of_caches, memory) = memory(curve, &plateaus, told);
     let mut found = name(curve, of_caches, told);
     found.extend(memory.map(|plateau| Found {
         name: "DRAM".to_owned(),
         told_bytes: None,
         knee_bytes: None,
         sighting: None,
-        points: within(curve, plateau, last_set as f64 / 2.0, last_set as f64),
+        points: within(curve, plateau, curve[last].0 as f64 / 2.0, curve[last].0 as f64),
     }));
     found
+}
+
+/// The plateaus of caches, and that of memory if the sets reach so far.
+fn memory<'p>(
+    curve: &[(u64, f64)],
+    plateaus: &'p [Plateau],
+    told: &[Told],
+) -> (&'p [Plateau], Option<Plateau>) {
+    let last = curve.len() - 1;
+    let Some(largest) = told.iter().map(|cache| cache.bytes).max() else {
+        // Nobody knows where memory begins, but what the curve ends on is the farthest there is.
+        return match plateaus.split_last() {
+            Some((memory, caches)) if memory.last == last => (caches, Some(*memory)),
+            _ => (plateaus, None),
+        };
+    };
+    if curve[last].0 < largest.saturating_mul(BEYOND) {
+        return (plateaus, None);
+    }
+    // Beyond the last cache there is memory, however unsteady: noise there makes no level.
+    let knee = |p: &Plateau| curve[p.last].0 as f64;
+    let caches = plateaus.iter().take_while(|p| knee(p) <= largest as f64 * LARGER).count();
+    let of_memory = plateaus.get(caches).map_or(last, |p| p.first);
+    let octave = curve.iter().position(|(bytes, _)| *bytes >= curve[last].0 / 2).unwrap_or(last);
+    (&plateaus[..caches], Some(Plateau { first: of_memory.min(octave), last }))
 }
 
 /// Gives plateaus the names of caches.
@@ -190,7 +211,7 @@ fn of(curve: &[(u64, f64)], plateau: Plateau, name: String, told: Option<&Told>)
     }
 }
 
-/// A cache without a plateau: read where it alone should answer, if there is a point.
+/// A cache without a plateau, with the points where it alone should answer, if there are any.
 fn unseen(cache: &Told, curve: &[(u64, f64)], before: u64) -> Found {
     let (low, high) = ((cache.bytes / 4).max(before.saturating_mul(2)) as f64, cache.bytes as f64 * 0.71);
     let inside = |(_, (bytes, _)): &(usize, &(u64, f64))| (low..=high).contains(&(*bytes as f64));
@@ -364,6 +385,19 @@ mod tests {
         let found = levels(&curve, &told(&[32 << 10, 1 << 20, 36 << 20]));
         assert_eq!(found[2].sighting, Some(Sighting::Smaller), "{found:?}");
         assert!(found[2].holds_bytes() <= Some(12 << 20));
+    }
+
+    #[test]
+    fn memory_that_is_busy_is_one_level_all_the_same() {
+        let mut curve = curve(&XEON, 90.0, Replacement::Oldest, 256 << 20);
+        // Somebody else uses it: two levels of it, and no end to the climb.
+        for (i, (bytes, ns)) in curve.iter_mut().filter(|(bytes, _)| *bytes > 80 << 20).enumerate() {
+            *ns *= if *bytes < 160 << 20 { 1.0 } else { 1.4 + i as f64 / 4.0 };
+        }
+        let found = levels(&curve, &told(&[32 << 10, 1 << 20, 36 << 20]));
+        let names: Vec<&str> = found.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["L1", "L2", "L3", "DRAM"], "{found:?}");
+        assert!(found[3].points.iter().all(|i| curve[*i].0 >= 128 << 20));
     }
 
     #[test]

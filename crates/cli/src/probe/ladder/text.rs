@@ -220,7 +220,7 @@ fn four(ladder: &Ladder, width: usize) -> String {
     let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
     if longest <= width {
         let body: String = lines.iter().map(|line| format!("{}\n", line.trim_end())).collect();
-        return format!("{}\n{body}", paint::dim(&head));
+        return format!("{}\n{body}", paint::dim(head.trim_end()));
     }
     // What the requests were is told in the documentation as well.
     let short: Vec<Vec<String>> = rows.iter().map(|row| row[..5].to_vec()).collect();
