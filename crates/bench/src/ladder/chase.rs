@@ -20,8 +20,10 @@ use measure::pattern::split_mix;
 const CHAIN: u64 = 40_000;
 /// How often it is taken; the fastest counts, since nothing makes a CPU faster than its clock.
 const ATTEMPTS: u32 = 5;
-/// Parts of a measurement whose median is taken.
-const PARTS: u32 = 8;
+/// Parts of a measurement whose median is taken: many and short, so that those in which the CPU was taken away are few.
+const PARTS: u32 = 64;
+/// How often a part's length is tried: one try may have been interrupted.
+const TRIES: u32 = 3;
 
 /// Makes `words` one cycle in random order through every `stride`th word: each holds the index of the next.
 /// Nothing else of `words` is changed.
@@ -59,14 +61,17 @@ pub fn follow(words: &[u64], from: usize, loads: u64) -> usize {
 pub fn latency_ns(words: &[u64], nodes: usize, time: Duration) -> f64 {
     let part = (time / PARTS).max(Duration::from_micros(20));
     let mut at = 0;
+    let mut timed = |loads: u64| {
+        let start = Instant::now();
+        at = follow(words, at, loads);
+        start.elapsed()
+    };
     let mut loads = 64;
     let (mut warmed, begun) = (0, Instant::now());
     // Until a part takes long enough to be measured, and the set is where it is going to be.
     loop {
-        let start = Instant::now();
-        at = follow(words, at, loads);
-        let took = start.elapsed();
-        warmed += loads;
+        let took = (0..TRIES).map(|_| timed(loads)).min().unwrap_or_default();
+        warmed += loads * u64::from(TRIES);
         let warm = warmed >= nodes as u64 || begun.elapsed() >= time;
         if took >= part && warm {
             break;
@@ -75,13 +80,7 @@ pub fn latency_ns(words: &[u64], nodes: usize, time: Duration) -> f64 {
             loads = loads.saturating_mul(2);
         }
     }
-    let mut parts: Vec<f64> = (0..PARTS)
-        .map(|_| {
-            let start = Instant::now();
-            at = follow(words, at, loads);
-            start.elapsed().as_nanos() as f64 / loads as f64
-        })
-        .collect();
+    let mut parts: Vec<f64> = (0..PARTS).map(|_| timed(loads).as_nanos() as f64 / loads as f64).collect();
     black_box(at);
     parts.sort_by(f64::total_cmp);
     let middle = parts.len() / 2;

@@ -13,8 +13,10 @@ use storage::words;
 /// Bytes of a random request.
 pub const LINE: usize = 64;
 const LINE_WORDS: usize = LINE / 8;
-/// Parts of a measurement.
-const PARTS: u32 = 8;
+/// Parts of a measurement: many and short, so that there are some in which nothing took the CPU away.
+const PARTS: u32 = 64;
+/// How often a part's length is tried: one try may have been interrupted.
+const TRIES: u32 = 3;
 /// Odd constants that make a counter look random (from SplitMix64).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -58,26 +60,25 @@ pub fn four(set: &mut [u64], time: Duration) -> Four {
 /// How often a second `work` can be done, which is told how often to do it.
 fn fastest(time: Duration, mut work: impl FnMut(u64)) -> f64 {
     let part = (time / PARTS).max(Duration::from_micros(20));
+    let mut timed = |count: u64| {
+        let start = Instant::now();
+        work(count);
+        start.elapsed()
+    };
     let mut count = 1u64;
     let begun = Instant::now();
     // Until a part takes long enough to be measured; this warms the set as well.
-    let mut best = loop {
-        let start = Instant::now();
-        work(count);
-        let took = start.elapsed();
+    let mut least = loop {
+        let took = (0..TRIES).map(|_| timed(count)).min().unwrap_or_default();
         if took >= part {
-            break count as f64 / took.as_secs_f64();
+            break took;
         }
         count = count.saturating_mul(2);
     };
-    loop {
-        let start = Instant::now();
-        work(count);
-        best = f64::max(best, count as f64 / start.elapsed().as_secs_f64().max(1e-9));
-        if begun.elapsed() >= time {
-            return best;
-        }
+    while begun.elapsed() < time {
+        least = least.min(timed(count));
     }
+    count as f64 / least.as_secs_f64()
 }
 
 /// Reads whole lines at random places.

@@ -2,7 +2,7 @@
 
 use measure::ladder::{Kind, Ladder, Level};
 use measure::stats::Estimate;
-use plotly::common::{DashType, Font, HoverInfo, Line, Marker, Mode, Orientation, TextPosition};
+use plotly::common::{DashType, Font, HoverInfo, Line, Marker, Mode, Orientation, Position, TextPosition};
 use plotly::layout::{AxisType, BarMode, Margin};
 use plotly::{Bar, Plot, Scatter};
 
@@ -44,7 +44,6 @@ fn latency(ladder: &Ladder) -> Option<Figure> {
     if levels.is_empty() {
         return None;
     }
-    let (up, down): (Vec<f64>, Vec<f64>) = levels.iter().map(|(_, e)| reach(*e)).unzip();
     let text = |(level, e): &(&Level, Estimate)| {
         let cycles = level.latency_cycles.map(|c| format!(" · {} cycles", units::count(c.value)));
         format!("{}{}", units::nanoseconds(e.value), cycles.unwrap_or_default())
@@ -54,10 +53,15 @@ fn latency(ladder: &Ladder) -> Option<Figure> {
         let gap = gap
             .map(|gap| format!("<br>{}× {}", measure::ladder::times(gap.ratio), escape::label(&gap.nearer)));
         format!(
-            "<b>{}</b> ({})<br>{}{}",
+            "<b>{}</b> ({})<br>{}{}{}",
             escape::label(&level.name),
             level.kind.words(),
             units::nanoseconds(e.value),
+            e.interval.map_or(String::new(), |i| format!(
+                " ({} to {})",
+                units::nanoseconds(i.low),
+                units::nanoseconds(i.high)
+            )),
             gap.unwrap_or_default()
         )
     };
@@ -66,7 +70,6 @@ fn latency(ladder: &Ladder) -> Option<Figure> {
         .orientation(Orientation::Horizontal)
         .show_legend(false)
         .marker(Marker::new().color_array(levels.iter().map(|(level, _)| colour(level.kind)).collect()))
-        .error_x(whiskers(up, down, GREY))
         .text_array(levels.iter().map(text).collect())
         .text_position(TextPosition::Outside)
         .clip_on_axis(false)
@@ -138,8 +141,12 @@ fn chase(ladder: &Ladder) -> Option<Figure> {
         let dash = [DashType::Dash, DashType::Dot, DashType::DashDot, DashType::LongDash][i % 4].clone();
         plot.add_trace(
             Scatter::new(vec![at, at], vec![low, high])
-                .mode(Mode::Lines)
+                .mode(Mode::LinesText)
                 .name(format!("{} ends", escape::label(&level.name)))
+                .text_array(vec![String::new(), escape::label(&level.name)])
+                .text_position(Position::TopCenter)
+                .text_font(Font::new().size(11))
+                .clip_on_axis(false)
                 .line(Line::new().color(colour).dash(dash).width(1.5))
                 .hover_info(HoverInfo::Name),
         );
@@ -151,7 +158,9 @@ fn chase(ladder: &Ladder) -> Option<Figure> {
     let words = ticks.iter().map(|t| units::bytes(*t as u64)).collect();
     let x_axis = x_axis.tick_values(ticks).tick_text(words);
     let y_axis = log_axis("Latency of a load", y.iter().copied(), nanoseconds);
-    plot.set_layout(layout(x_axis, y_axis).show_legend(true));
+    // Room for the names of the levels above the lines where they end.
+    let margin = Margin::new().left(56).right(12).top(36).bottom(44);
+    plot.set_layout(layout(x_axis, y_axis).show_legend(false).margin(margin));
     let mut sheet = Sheet::new("The chase", &[">Set", ">Latency"]);
     for point in &ladder.curve {
         sheet.push(vec![units::bytes(point.bytes), units::nanoseconds(point.latency_ns.value)]);
