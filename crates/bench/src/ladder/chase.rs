@@ -55,7 +55,7 @@ pub fn follow(words: &[u64], from: usize, loads: u64) -> usize {
     at
 }
 
-/// Nanoseconds a load over a laid cycle of `nodes` nodes: the median of [`PARTS`] parts of `time`, after one way around
+/// Nanoseconds a load over a laid cycle of `nodes` nodes: the median of many parts of `time`, after one way around
 /// or as far as one comes in `time`.
 #[must_use]
 pub fn latency_ns(words: &[u64], nodes: usize, time: Duration) -> f64 {

@@ -1,8 +1,8 @@
 //! Levels that are reached by requests: remote memory, drives, whatever a device spec names.
 //!
 //! Latency is that of 4 KiB random reads, one at a time. The four figures are the papers' (DASH §IV): sequential requests
-//! of [`SEQUENTIAL_BYTES`], random ones of 4 KiB, at depths that keep any drive busy. Each is a run of its own
-//! ([`crate::run()`]) with all its warnings; rounds are interleaved. Nothing is written unless the level may be.
+//! of 1 MiB, random ones of 4 KiB, at depths that keep any drive busy. Each is a run of its own
+//! ([`run`](crate::run::run)) with all its warnings; rounds are interleaved. Nothing is written unless the level may be.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

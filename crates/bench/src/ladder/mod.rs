@@ -1,9 +1,9 @@
 //! Measures a machine's ladder of memory and storage ([`measure::ladder`]).
 //!
-//! 1. [`memory`]: on a thread bound to one CPU, chases over growing sets, and what they show: caches and memory with
+//! 1. `memory`: on a thread bound to one CPU, chases over growing sets, and what they show: caches and memory with
 //!    latency, cycles and the papers' four figures; then memory of other NUMA nodes. [`chase`] and [`figures`] are the
 //!    loops that are timed.
-//! 2. [`devices`]: remote memory and drives, each run a [`crate::run()`] with its warnings.
+//! 2. `devices`: remote memory and drives, each run a [`run`](crate::run::run) with its warnings.
 //! 3. What is found is put in order, and the gaps between neighbours are named.
 //!
 //! A wish to stop is heeded between two measurements, and what was measured before it is kept.

@@ -7,11 +7,12 @@
 //!
 //! 1. Latency cannot fall where a set grows. The medians' logarithms are replaced by their isotonic regression
 //!    (pool adjacent violators; Ayer et al. 1955), which takes out what noise there is.
-//! 2. A **plateau** is the longest run of points that spans [`NARROWEST`] octaves or more and rises by at most
-//!    [`LEVEL`] in all. Of runs that overlap the one at the curve's end is taken, or else the longer. Neighbours that differ by less than [`APART`] are
-//!    one.
-//! 3. What lies beyond twice the last cache that the kernel tells of is memory, however unsteady. A plateau's **knee** is the last set whose latency is within [`LEVEL`] of the plateau's last quarter. The plateau that the curve ends on has none: it is memory, or whatever
-//!    else is farthest.
+//! 2. A **plateau** is the longest run of points that spans `NARROWEST` octaves or more and rises by at most
+//!    `LEVEL` in all. Of runs that overlap the one at the curve's end is taken, or else the longer. Neighbours that
+//!    differ by less than `APART` are one.
+//! 3. A plateau's **knee** is the last set whose latency is within `LEVEL` of the plateau's last quarter. The
+//!    plateau that the curve ends on has none: it is memory. So is all that lies beyond twice the last cache that the
+//!    kernel tells of, however unsteady.
 //! 4. What the kernel says of the caches gives plateaus their names: a cache has the plateau whose knee
 //!    is next to its size, between the size of the cache before and twice its own. A kernel that says nothing leaves
 //!    them to be counted. A cache without a plateau, and a plateau without a cache, are said to be so.

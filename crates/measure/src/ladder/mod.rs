@@ -36,7 +36,7 @@ pub struct Ladder {
     pub method: Method,
     /// Latency over the size of the set.
     pub curve: Vec<CurvePoint>,
-    /// The levels, nearest first: by latency, those without one last.
+    /// The levels, nearest first: by latency; a cache without one after those that are smaller, all else without one last.
     pub levels: Vec<Level>,
     /// From each level to the next.
     pub gaps: Vec<Gap>,
@@ -225,10 +225,24 @@ pub struct Absent {
     pub why: String,
 }
 
-/// Puts levels into order: by latency, those without one last, as they came.
-pub fn sort(levels: &mut [Level]) {
-    let latency = |level: &Level| level.latency_ns.map_or(f64::INFINITY, |e| e.value);
-    levels.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
+/// Puts levels into order: by latency; a cache without one after those that are smaller, and all else without one last,
+/// as they came.
+pub fn sort(levels: &mut Vec<Level>) {
+    let latency = |level: &Level| level.latency_ns.map(|e| e.value);
+    let smaller = |level: &Level| {
+        let caches =
+            levels.iter().filter(|l| l.kind == Kind::Cache && l.capacity_bytes < level.capacity_bytes);
+        caches.filter_map(latency).fold(0.0, f64::max)
+    };
+    let place = |level: &Level| match latency(level) {
+        Some(ns) => ns,
+        None if level.kind == Kind::Cache => smaller(level),
+        None => f64::INFINITY,
+    };
+    let places: Vec<f64> = levels.iter().map(place).collect();
+    let mut placed: Vec<(f64, Level)> = places.into_iter().zip(levels.drain(..)).collect();
+    placed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    levels.extend(placed.into_iter().map(|(_, level)| level));
 }
 
 /// The gaps between neighbours among levels in order. Levels without a latency have none, and one that answers in no
@@ -281,7 +295,7 @@ mod tests {
     fn the_widest_gap_is_named_with_its_neighbours() {
         let mut levels = vec![
             level("disk", Some(8e6)),
-            level("unknown", None),
+            Level { kind: Kind::Disk, ..level("unknown", None) },
             level("L1", Some(1.6)),
             level("DRAM", Some(80.0)),
             level("flash", Some(8e4)),
@@ -295,6 +309,17 @@ mod tests {
             widest(&gaps).expect("there are gaps").words(),
             "from DRAM to flash, 1000× (3.0 orders of magnitude)"
         );
+    }
+
+    #[test]
+    fn a_cache_that_was_not_seen_stands_after_the_smaller_ones() {
+        let sized = |name, bytes, ns| Level { capacity_bytes: Some(bytes), ..level(name, ns) };
+        let memory = Level { kind: Kind::Memory, ..level("DRAM", Some(100.0)) };
+        let mut levels =
+            vec![sized("L1", 1, Some(1.0)), sized("L2", 2, Some(4.0)), sized("L3", 3, None), memory];
+        sort(&mut levels);
+        let names: Vec<&str> = levels.iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["L1", "L2", "L3", "DRAM"]);
     }
 
     #[test]

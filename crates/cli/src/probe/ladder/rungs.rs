@@ -129,8 +129,10 @@ fn named(
     let mut level = match facts.kind.as_str() {
         "directory" => {
             let (target, direct, capacity, laid) = lay(path, flags, stop)?;
+            // `.` says nothing to whoever reads the page elsewhere.
+            let whole = std::fs::canonicalize(path).map(|path| path.display().to_string());
             DeviceLevel {
-                name,
+                name: whole.unwrap_or(name),
                 kind: kind(&below),
                 about: on_filesystem,
                 capacity_bytes: facts.capacity_bytes.or(Some(capacity)),

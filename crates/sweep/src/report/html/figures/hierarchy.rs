@@ -80,7 +80,7 @@ fn latency(ladder: &Ladder) -> Option<Figure> {
     plot.add_trace(bar);
     let (low, high) = ends(&values);
     // Bars of a logarithmic axis begin somewhere; room for the text stands at the other end.
-    let range = vec![low.log10().floor() - 0.3, high.log10() + (high / low).log10().max(1.0) * 0.3];
+    let range = vec![low.log10().floor() - 0.3, high.log10() + (high / low).log10().max(1.0) * 0.4];
     let x = log_axis("Latency of one access", decades(low, high * 10.0), nanoseconds).range(range);
     let y = axis("").type_(AxisType::Category).show_grid(false);
     let height = 110 + 34 * levels.len();
