@@ -310,6 +310,7 @@ impl BenchTarget {
             // The region that a workload reads is looked at by `look`, not all of the device here.
             allow_unwritten: true,
             region: None,
+            as_owner: false,
         };
         let device = match &self.source {
             Source::Scratch(file) => file.open(&self.spec, &options)?,

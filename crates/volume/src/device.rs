@@ -1,4 +1,4 @@
-//! A volume as a [`Device`].
+//! Devices put together, as a [`Device`].
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use storage::device::{Device, DeviceKind, Geometry, Piece, Spread};
 
 /// Open members as one device.
 #[derive(Debug)]
-pub(crate) struct Volume {
+pub(crate) struct Assembled {
     pub spec: String,
     pub kind: DeviceKind,
     pub members: Vec<Arc<dyn Device>>,
@@ -43,7 +43,7 @@ fn told(
     io::Error::new(kind, MemberError { operation, member, offset, length, source })
 }
 
-impl Volume {
+impl Assembled {
     /// `kind` where the range reaches beyond the end.
     fn bounded(&self, offset: u64, length: u64, kind: io::ErrorKind) -> io::Result<()> {
         match offset.checked_add(length) {
@@ -74,7 +74,7 @@ impl Volume {
     }
 }
 
-impl Device for Volume {
+impl Device for Assembled {
     fn spec(&self) -> &str {
         &self.spec
     }

@@ -1,8 +1,12 @@
 //! Why a volume could not be opened.
 
-use storage::device::{OpenError, OpenErrorClass};
+use std::io;
 
-/// A volume that could not be opened. Each message names the member at fault.
+use storage::device::{Device, OpenError, OpenErrorClass};
+
+use crate::census::Flaw;
+
+/// A volume that could not be opened or made. Each message names the member at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// A device could not be opened.
@@ -43,6 +47,71 @@ pub enum VolumeError {
         /// The least that would do, bytes.
         needed: u64,
     },
+    /// Labels that do not make a volume.
+    #[error(transparent)]
+    Flaw(#[from] Flaw),
+    /// A member of which one copy of the label is lost.
+    #[error("the copy of the label at the {place} of {member} {fault}, so the volume is not written")]
+    OneCopy {
+        /// Spec of the member.
+        member: String,
+        /// `head` or `tail`.
+        place: &'static str,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A member on which something else was made.
+    #[error("{member} bears, beside the label of its volume, {signature}: something was made on it since")]
+    Overwritten {
+        /// Spec of the member.
+        member: String,
+        /// What it bears.
+        signature: String,
+    },
+    /// A device that bears data and has no path by which it could be given up.
+    #[error("{member} bears {signature}")]
+    Signed {
+        /// Spec of the member.
+        member: String,
+        /// What it bears.
+        signature: String,
+    },
+    /// A file of which only a part was to be used.
+    #[error("{member}: the file has {actual} bytes, more than that; a label stands at the end of the file")]
+    PartOfFile {
+        /// Spec of the member.
+        member: String,
+        /// Bytes of the file.
+        actual: u64,
+    },
+    /// A name that does not fit into a label.
+    #[error("'{}' is no name for a volume: {why}", name.escape_debug())]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A device that could not be read or written.
+    #[error("cannot {operation} the label of {member}")]
+    Label {
+        /// `read`, `write`, `sync`, ….
+        operation: &'static str,
+        /// Spec of the member.
+        member: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A step of the system's that has nothing to do with a member.
+    #[error("cannot {operation}")]
+    System {
+        /// What was to be done.
+        operation: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// More bytes than an offset can name.
     #[error("{volume}: its members together have more bytes than a file offset holds")]
     TooLarge {
@@ -52,14 +121,25 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
+    /// A label that could not be read or written.
+    pub(crate) fn label(operation: &'static str, member: &dyn Device, source: io::Error) -> Self {
+        Self::Label { operation, member: member.spec().to_owned(), source }
+    }
+
     /// What kind of failure it is.
     #[must_use]
     pub fn class(&self) -> OpenErrorClass {
         match self {
             Self::Open(error) => error.class(),
-            Self::Twice { .. } | Self::Chunk { .. } | Self::TooSmall { .. } | Self::TooLarge { .. } => {
-                OpenErrorClass::Invalid
-            }
+            Self::Flaw(flaw) => flaw.class(),
+            Self::OneCopy { .. } | Self::Overwritten { .. } | Self::Signed { .. } => OpenErrorClass::Refused,
+            Self::Label { .. } | Self::System { .. } => OpenErrorClass::Failed,
+            Self::Twice { .. }
+            | Self::Chunk { .. }
+            | Self::TooSmall { .. }
+            | Self::PartOfFile { .. }
+            | Self::Name { .. }
+            | Self::TooLarge { .. } => OpenErrorClass::Invalid,
         }
     }
 
@@ -68,6 +148,20 @@ impl VolumeError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Open(error) => error.hint(),
+            Self::Flaw(flaw) => Some(flaw.hint()),
+            Self::OneCopy { .. } => Some(
+                "reading works; find out who wrote there, then flashwright volume check --repair SPEC,SPEC".to_owned(),
+            ),
+            Self::Overwritten { .. } => Some(
+                "reading works; if it is a remnant wipe it (wipefs), and compare what is in the volume with a copy"
+                    .to_owned(),
+            ),
+            Self::Signed { member, .. } => {
+                Some(format!("if its contents may be lost add --destroy '{member}'"))
+            }
+            Self::PartOfFile { .. } => Some("leave size out".to_owned()),
+            Self::Name { .. } => Some("a name has 64 bytes at most, none of them a control character".to_owned()),
+            Self::Label { .. } | Self::System { .. } => None,
             Self::Twice { .. } => Some("name each device once".to_owned()),
             Self::Chunk { block, .. } => Some(format!("use a multiple of {block}: stripe(chunk=64k):…")),
             Self::TooSmall { .. } => Some("leave it out, or lower the chunk".to_owned()),

@@ -16,12 +16,20 @@
 //! but the data, so the order and the chunk must be given alike each time.
 #![forbid(unsafe_code)]
 
+mod census;
+mod create;
 mod device;
 mod error;
+mod label;
 mod map;
 mod open;
 mod stripe;
+mod uuid;
 
+pub use census::{Candidate, Census, Fault, Flaw, called, census};
+pub use create::{Mended, NewVolume, create, create_on, destroy, destroy_on, repair, repair_on};
 pub use error::VolumeError;
+pub use label::{Found, Label, Place, State, VERSION};
 pub use open::open;
 pub use storage::device::{Device, DeviceSpec, OpenOptions};
+pub use uuid::Uuid;

@@ -23,6 +23,8 @@ pub(crate) enum Arrangement {
 #[derive(Debug)]
 pub(crate) struct Map {
     arrangement: Arrangement,
+    /// Where on each member the data begin, bytes.
+    start: u64,
     below: Vec<Below>,
     leaves: Vec<Arc<dyn Device>>,
 }
@@ -76,13 +78,14 @@ impl Arrangement {
 }
 
 impl Map {
-    pub fn new(arrangement: Arrangement, members: &[Arc<dyn Device>]) -> Self {
+    /// For members whose data begin at `start`.
+    pub fn new(arrangement: Arrangement, start: u64, members: &[Arc<dyn Device>]) -> Self {
         let (mut below, mut leaves) = (Vec::new(), Vec::new());
         for member in members {
             below.push(Below { first: leaves.len() as u32, spread: member.spread().cloned() });
             leaves.extend_from_slice(storage::device::leaves(member));
         }
-        Self { arrangement, below, leaves }
+        Self { arrangement, start, below, leaves }
     }
 }
 
@@ -91,9 +94,17 @@ impl Spread for Map {
         &self.leaves
     }
 
+    fn chunk(&self) -> Option<u64> {
+        match &self.arrangement {
+            Arrangement::Striped(stripe) => Some(stripe.chunk()),
+            Arrangement::Joined(_) => None,
+        }
+    }
+
     #[inline]
     fn piece(&self, offset: u64, length: u64) -> Piece {
-        let piece = self.arrangement.piece(offset, length);
+        let mut piece = self.arrangement.piece(offset, length);
+        piece.offset += self.start;
         let below = &self.below[piece.member as usize];
         let piece = match &below.spread {
             None => Piece { member: 0, ..piece },
@@ -113,6 +124,7 @@ impl Spread for Map {
         let mut found = Vec::new();
         for (member, part) in self.arrangement.extents(range) {
             let below = &self.below[member as usize];
+            let part = part.start + self.start..part.end + self.start;
             match &below.spread {
                 None => found.push((below.first, part)),
                 Some(spread) => found

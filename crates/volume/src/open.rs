@@ -1,9 +1,15 @@
 //! From a spec to an open volume.
 //!
 //! In this order: see that no member is named twice; open each as any device is opened, with its safety
-//! rules ([`storage::safety`]), so that a refusal names the member; fit them together; and, where they are to be
+//! rules ([`storage::safety`]), so that a refusal names the member; of a labelled volume read the labels and see
+//! that they make one ([`crate::census`]); fit the members together; and, where they are to be
 //! read only, see that the part which will be read was written on each. Files that were made on the way are
 //! removed again if anything fails after that.
+//!
+//! To be written, the members of a labelled volume must be given up by name, like everything that bears data, or be
+//! opened on behalf of the volume ([`OpenOptions::as_owner`]); and then both copies of each label must be as they
+//! were written, and nothing else may have been made on a member since: whatever broke one copy may have broken the
+//! data beside it.
 
 use std::collections::HashSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,9 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use storage::device::{self, Device, DeviceKind, DeviceSpec, Geometry, OpenOptions, check_written};
+use storage::safety;
 
-use crate::device::Volume;
+use crate::census::{Candidate, Census, census};
+use crate::device::Assembled;
 use crate::error::VolumeError;
+use crate::label::{Label, Place};
 use crate::map::{Arrangement, Map};
 use crate::stripe::Stripe;
 
@@ -43,26 +52,113 @@ pub fn open(spec: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>,
 fn assemble(spec: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>, VolumeError> {
     // What of each member will be read is known when all of them are open.
     let each = OpenOptions { allow_unwritten: true, region: None, ..options.clone() };
+    let labelled = matches!(spec, DeviceSpec::Volume { .. });
     let open_member = |member: &DeviceSpec| match member.members() {
+        [] if labelled => open_labelled(member, &each),
         [] => device::open(member, &each).map_err(VolumeError::from),
         _ => assemble(member, &each),
     };
     let members = spec.members().iter().map(open_member).collect::<Result<Vec<_>, _>>()?;
-    let geometry = geometry(&members);
     let text = spec.to_string();
-    let (kind, arrangement, size) = match spec {
-        DeviceSpec::Stripe { chunk, .. } => {
-            let (stripe, size) = striped(&text, *chunk, &members)?;
-            (DeviceKind::Stripe, Arrangement::Striped(stripe), size)
+    Ok(match spec {
+        DeviceSpec::Volume { .. } => Arc::new(fit_labelled(text, members)?.0),
+        DeviceSpec::Stripe { chunk, .. } => Arc::new(fit_striped(text, *chunk, members)?),
+        _ => Arc::new(fit_joined(text, members)?),
+    })
+}
+
+/// Opens a member of a labelled volume.
+pub(crate) fn open_labelled(
+    member: &DeviceSpec,
+    options: &OpenOptions,
+) -> Result<Arc<dyn Device>, VolumeError> {
+    if !(options.access.writes() && options.as_owner) {
+        return Ok(device::open(member, options)?);
+    }
+    // The label is what keeps others off; its owner looks at whatever else there may be when all are open.
+    let destroy = member.path().map(Path::to_owned).into_iter().collect();
+    Ok(device::open(member, &OpenOptions { destroy, ..options.clone() })?)
+}
+
+/// Members as their labels say, whatever order they come in; and the label of the first.
+pub(crate) fn fit_labelled(
+    spec: String,
+    members: Vec<Arc<dyn Device>>,
+) -> Result<(Assembled, Label), VolumeError> {
+    let candidates = members.iter().map(read_labels).collect::<Result<Vec<_>, _>>()?;
+    let Census { order, label } = census(&candidates)?;
+    for (member, candidate) in members.iter().zip(&candidates) {
+        if member.is_writable() {
+            still_whole(&**member, candidate, &label)?;
         }
-        _ => {
-            let starts = joined(&text, &members, u64::from(geometry.logical_block))?;
-            let size = starts.last().copied().unwrap_or(0);
-            (DeviceKind::Separate, Arrangement::Joined(starts), size)
-        }
+    }
+    let members: Vec<_> = order.into_iter().map(|at| Arc::clone(&members[at])).collect();
+    let geometry = geometry(&members);
+    let stripe = stripe(&spec, label.chunk, &members)?;
+    let spread = Arc::new(Map::new(Arrangement::Striped(stripe), label.data_start, &members));
+    let (kind, size) = (DeviceKind::Volume, label.volume_bytes());
+    Ok((Assembled { spec, kind, members, spread, size, geometry }, label))
+}
+
+/// Both copies of a member's label.
+pub(crate) fn read_labels(member: &Arc<dyn Device>) -> Result<Candidate, VolumeError> {
+    Candidate::read(&**member).map_err(|source| VolumeError::label("read", &**member, source))
+}
+
+/// Refuses to write to a member on which somebody else left traces.
+pub(crate) fn still_whole(
+    member: &dyn Device,
+    candidate: &Candidate,
+    label: &Label,
+) -> Result<(), VolumeError> {
+    let damaged = |place: &Place| candidate.fault(*place).is_some_and(|fault| fault.is_damage());
+    if let Some(place) = Place::BOTH.into_iter().find(damaged) {
+        let fault = candidate.fault(place).map(|fault| fault.to_string()).unwrap_or_default();
+        let (member, place) = (member.spec().to_owned(), place.word());
+        return Err(VolumeError::OneCopy { member, place, fault });
+    }
+    no_other_signature(member, label)
+}
+
+/// Refuses a member on which something else was made since. What lies in the volume is none of a member's concern.
+pub(crate) fn no_other_signature(member: &dyn Device, label: &Label) -> Result<(), VolumeError> {
+    let data = label.data();
+    let read = |buffer: &mut [u8], at: u64| {
+        member.read_at(buffer, at)?;
+        let end = at + buffer.len() as u64;
+        let (from, to) = (data.start.clamp(at, end), data.end.clamp(at, end));
+        buffer[(from - at) as usize..(to - at) as usize].fill(0);
+        Ok(())
     };
-    let spread = Arc::new(Map::new(arrangement, &members));
-    Ok(Arc::new(Volume { spec: text, kind, members, spread, size, geometry }))
+    let found = safety::signatures_in(&read, member.size())
+        .map_err(|source| VolumeError::label("look for signatures beside", member, source))?;
+    match found.into_iter().find(|signature| signature.kind != safety::MEMBER) {
+        None => Ok(()),
+        Some(signature) => Err(VolumeError::Overwritten {
+            member: member.spec().to_owned(),
+            signature: signature.to_string(),
+        }),
+    }
+}
+
+/// Members as a stripe without labels.
+fn fit_striped(spec: String, chunk: u64, members: Vec<Arc<dyn Device>>) -> Result<Assembled, VolumeError> {
+    let geometry = geometry(&members);
+    let stripe = stripe(&spec, chunk, &members)?;
+    let smallest = members.iter().map(|member| member.size()).min().unwrap_or(0);
+    let used = smallest - smallest % chunk;
+    let size = offset_of(&spec, used.checked_mul(members.len() as u64))?;
+    let spread = Arc::new(Map::new(Arrangement::Striped(stripe), 0, &members));
+    Ok(Assembled { spec, kind: DeviceKind::Stripe, members, spread, size, geometry })
+}
+
+/// Members one after the other.
+fn fit_joined(spec: String, members: Vec<Arc<dyn Device>>) -> Result<Assembled, VolumeError> {
+    let geometry = geometry(&members);
+    let starts = joined(&spec, &members, u64::from(geometry.logical_block))?;
+    let size = starts.last().copied().unwrap_or(0);
+    let spread = Arc::new(Map::new(Arrangement::Joined(starts), 0, &members));
+    Ok(Assembled { spec, kind: DeviceKind::Separate, members, spread, size, geometry })
 }
 
 /// What all members take. Where direct requests are made, a piece of a request begins anywhere in its buffer
@@ -78,13 +174,13 @@ fn geometry(members: &[Arc<dyn Device>]) -> Geometry {
     }
 }
 
-fn too_small(volume: &str, member: &dyn Device, needed: u64) -> VolumeError {
+pub(crate) fn too_small(volume: &str, member: &dyn Device, needed: u64) -> VolumeError {
     let (volume, size) = (volume.to_owned(), member.size());
     VolumeError::TooSmall { volume, member: member.spec().to_owned(), size, needed }
 }
 
-/// Members as a stripe, and its size.
-fn striped(volume: &str, chunk: u64, members: &[Arc<dyn Device>]) -> Result<(Stripe, u64), VolumeError> {
+/// The arithmetic of a stripe, if its chunks can be had from each member.
+pub(crate) fn stripe(volume: &str, chunk: u64, members: &[Arc<dyn Device>]) -> Result<Stripe, VolumeError> {
     for member in members {
         let Geometry { logical_block, memory_alignment, .. } = member.geometry();
         let block = logical_block.max(memory_alignment);
@@ -96,10 +192,7 @@ fn striped(volume: &str, chunk: u64, members: &[Arc<dyn Device>]) -> Result<(Str
             return Err(too_small(volume, &**member, chunk));
         }
     }
-    let smallest = members.iter().map(|member| member.size()).min().unwrap_or(0);
-    let used = smallest - smallest % chunk;
-    let width = members.len() as u32;
-    Ok((Stripe::new(chunk, width), offset_of(volume, used.checked_mul(u64::from(width)))?))
+    Ok(Stripe::new(chunk, members.len() as u32))
 }
 
 /// Where each member begins, and where all end, in whole blocks.
@@ -142,7 +235,7 @@ impl Identity {
 }
 
 /// Refuses a volume of which two members would overwrite each other.
-fn named_once(spec: &DeviceSpec) -> Result<(), VolumeError> {
+pub(crate) fn named_once(spec: &DeviceSpec) -> Result<(), VolumeError> {
     let mut seen = HashSet::new();
     for leaf in spec.leaves() {
         let Some(path) = leaf.path() else { continue };
@@ -155,11 +248,11 @@ fn named_once(spec: &DeviceSpec) -> Result<(), VolumeError> {
 
 /// Files that opening may make, to be removed unless the volume is [kept](Made::keep).
 #[derive(Debug)]
-struct Made(Vec<PathBuf>);
+pub(crate) struct Made(Vec<PathBuf>);
 
 impl Made {
     /// The files of `spec` that are not there.
-    fn before(spec: &DeviceSpec, options: &OpenOptions) -> Self {
+    pub fn before(spec: &DeviceSpec, options: &OpenOptions) -> Self {
         let missing = |leaf: &&DeviceSpec| match leaf {
             DeviceSpec::File { path, size: Some(_) } => std::fs::symlink_metadata(path).is_err(),
             _ => false,
@@ -169,7 +262,7 @@ impl Made {
         Self(if options.access.writes() { paths.map(Path::to_owned).collect() } else { Vec::new() })
     }
 
-    fn keep(mut self) {
+    pub fn keep(mut self) {
         self.0.clear();
     }
 }

@@ -34,6 +34,11 @@ impl Stripe {
         Self { chunk, shift, width, reciprocal }
     }
 
+    /// Bytes that one member holds before the next.
+    pub fn chunk(self) -> u64 {
+        self.chunk
+    }
+
     /// How many chunks lie before a byte, and how far it lies into its own.
     #[inline]
     fn chunk_of(self, offset: u64) -> (u64, u64) {

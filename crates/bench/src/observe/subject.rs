@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use measure::record::{Link, TargetFacts};
-use storage::device::{Device, DeviceKind, DeviceSpec};
+use storage::device::{Device, DeviceKind};
 use storage::sysfs::{Backing, Mount, Sysfs};
 
 use super::activity::Ours;
@@ -93,7 +93,7 @@ fn arrangement(device: &dyn Device) -> BTreeMap<String, String> {
     let mut put = |name: &str, value: String| arrangement.insert(name.to_owned(), value);
     put("layout", device.kind().word().to_owned());
     put("width", device.members().len().to_string());
-    if let Ok(DeviceSpec::Stripe { chunk, .. }) = DeviceSpec::parse(device.spec()) {
+    if let Some(chunk) = device.spread().and_then(|spread| spread.chunk()) {
         put("chunk", units::bytes_short(chunk));
     }
     arrangement

@@ -1,8 +1,8 @@
 //! Regular files.
 //!
 //! Opening to read changes nothing, not even the access time where that is permitted. Opening to write
-//! happens only to a file that flashwright laid ([`super::mark`]), that holds nothing ([`super::contents`]), or
-//! that the user has given up by name; and
+//! happens only to a file that flashwright laid ([`super::mark`]) or that holds nothing ([`super::contents`]), and that
+//! is no member of a volume; or to one that the user has given up by name; and
 //! never to one that is swapped to or is a loop device's backing file. A new file is made under a
 //! name that did not exist (`O_EXCL`, `O_NOFOLLOW`), with its space reserved at once, so that a full disk shows
 //! now and not in the middle of a run; if anything fails after that, the name is gone again.
@@ -160,6 +160,11 @@ fn permit_overwriting(path: &Path, status: &Status, options: &OpenOptions) -> Re
     // Reading the mark needs a descriptor; this one cannot change anything.
     let probe = File::open(path).map_err(|e| open_error(path, Access::ReadWrite, e))?;
     let probed = sys::status(probe.as_fd()).map_err(|e| failed(path, "statx", e))?;
+    // Its own data are nowhere near the label of a volume, so the mark of a scratch file says nothing of them.
+    let member = safety::is_member(&probe, probed.size).map_err(|e| failed(path, "reading signatures", e))?;
+    if let Some(member) = member {
+        return Err(safety::Refusal::new(path, vec![safety::Obstacle::Signature(member)]).into());
+    }
     let worthless = || contents::are_worthless(&probe, status.size).unwrap_or(false);
     if probed.is_same_file(status) && (mark::is_set(probe.as_fd()) || worthless()) {
         return Ok(());

@@ -50,10 +50,12 @@ pub enum DeviceKind {
     Stripe,
     /// Several devices one by one; as an address space, one after the other.
     Separate,
+    /// Several devices as one, chunk by chunk, behind labels that say how.
+    Volume,
 }
 
 impl DeviceKind {
-    /// The word used in records: `file`, `block`, `memory`, `stripe`, `separate`.
+    /// The word used in records: `file`, `block`, `memory`, `stripe`, `separate`, `volume`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -62,6 +64,7 @@ impl DeviceKind {
             Self::Memory => "memory",
             Self::Stripe => "stripe",
             Self::Separate => "separate",
+            Self::Volume => "volume",
         }
     }
 }

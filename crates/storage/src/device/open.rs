@@ -25,7 +25,7 @@ pub fn open(spec: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>,
         DeviceSpec::Memory { size } => {
             return Ok(Arc::new(memory_device::create(spec.to_string(), *size, options)?));
         }
-        DeviceSpec::Stripe { .. } | DeviceSpec::Separate { .. } => {
+        DeviceSpec::Stripe { .. } | DeviceSpec::Separate { .. } | DeviceSpec::Volume { .. } => {
             return Err(OpenError::MadeOfOthers { spec: spec.to_string() });
         }
         DeviceSpec::Path(path) => (path.as_path(), None),

@@ -47,6 +47,10 @@ pub struct OpenOptions {
     pub allow_unwritten: bool,
     /// The bytes that will be read, where not all of the device.
     pub region: Option<Range<u64>>,
+    /// What is written is what belongs there, as a file system's writes are, and not whatever a benchmark
+    /// makes up. A labelled volume is then open to writing without its members being named in `destroy`; of all
+    /// other devices nothing is known that would make a difference.
+    pub as_owner: bool,
 }
 
 impl OpenOptions {

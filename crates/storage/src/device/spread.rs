@@ -26,6 +26,11 @@ pub trait Spread: Send + Sync + Debug {
     /// The devices at the bottom, each with a descriptor of its own, none of them spread any further.
     fn members(&self) -> &[Arc<dyn Device>];
 
+    /// Bytes that one member holds before the next, where there is one such number.
+    fn chunk(&self) -> Option<u64> {
+        None
+    }
+
     /// Where a range begins: the longest run of it that lies on one member, at most `length` bytes, which
     /// is not zero. The range lies inside the device.
     fn piece(&self, offset: u64, length: u64) -> Piece;

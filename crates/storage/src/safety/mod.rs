@@ -24,7 +24,10 @@ mod users;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use signature::{LABEL_MAGIC, Signature, signatures};
+pub(crate) use signature::is_member;
+pub use signature::{
+    LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME, MEMBER, Signature, signatures, signatures_in,
+};
 pub(crate) use users::file_obstacles;
 pub use users::{users, users_of_each};
 

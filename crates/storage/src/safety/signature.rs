@@ -12,12 +12,22 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::device::AlignedBuffer;
 
-/// The mark of flashwright's own labels on devices, at byte 4096.
+/// The mark with which the label of a volume's member begins (docs/formats.md).
 pub const LABEL_MAGIC: &[u8; 16] = b"flashwright\0v\0\0\0";
+/// Where the first copy of that label begins, bytes.
+pub const LABEL_AT: u64 = 4096;
+/// Bytes of a label, and what the beginning of the second copy, the last whole such block of the device, is a
+/// multiple of.
+pub const LABEL_BYTES: u64 = 4096;
+/// Where in a label the volume's name stands, padded with zeros.
+pub const LABEL_NAME: Range<u64> = 128..192;
+/// What such a device is called among signatures.
+pub const MEMBER: &str = "flashwright volume member";
 
 /// Bytes read from the beginning: VMFS has its magic at 1 MiB, all others before.
 const HEAD: u64 = 2 << 20;
@@ -50,7 +60,27 @@ impl fmt::Display for Signature {
 /// # Errors
 /// The kernel's, where the device cannot be read: nothing may then be taken for unsigned.
 pub fn signatures(file: &File, size: u64) -> io::Result<Vec<Signature>> {
-    Ok(probe(&Window::read(file, size)?))
+    let read = |buffer: &mut [u8], at: u64| file.read_exact_at(buffer, at);
+    Ok(probe(&Window::read(&read, size)?))
+}
+
+/// The same on whatever can be read at offsets.
+///
+/// # Errors
+/// Those of `read`.
+pub fn signatures_in(
+    read: &dyn Fn(&mut [u8], u64) -> io::Result<()>,
+    size: u64,
+) -> io::Result<Vec<Signature>> {
+    Ok(probe(&Window::read(read, size)?))
+}
+
+/// Whether a file is a member of a volume, by either copy of its label.
+///
+/// # Errors
+/// As [`signatures`].
+pub fn is_member(file: &File, size: u64) -> io::Result<Option<Signature>> {
+    Ok(signatures(file, size)?.into_iter().find(|signature| signature.kind == MEMBER))
 }
 
 /// The beginning and the end of a device.
@@ -62,12 +92,12 @@ struct Window {
 }
 
 impl Window {
-    fn read(file: &File, size: u64) -> io::Result<Self> {
+    fn read(read: &dyn Fn(&mut [u8], u64) -> io::Result<()>, size: u64) -> io::Result<Self> {
         // Aligned to 4096, so that a descriptor with O_DIRECT takes it; the size is whole blocks.
         let part = |start: u64, end: u64| -> io::Result<Vec<u8>> {
             let length = (end - start) as usize;
             let mut buffer = AlignedBuffer::zeroed(length, 4096);
-            file.read_exact_at(&mut buffer[..length], start)?;
+            read(&mut buffer[..length], start)?;
             Ok(buffer[..length].to_vec())
         };
         let tail_start = size.saturating_sub(TAIL) / 4096 * 4096;
@@ -127,8 +157,7 @@ const KIB: u64 = 1024;
 /// Formats that one number at one place tells.
 #[rustfmt::skip]
 const PLAIN: &[Plain] = &[
-    ("flashwright label", 0, LABEL_MAGIC, None),
-    ("flashwright label", 4096, LABEL_MAGIC, None),
+    (MEMBER, LABEL_AT, LABEL_MAGIC, Some((LABEL_AT + 128, 64))),
     ("xfs file system", 0, b"XFSB", Some((108, 12))),
     ("xfs log", 0, b"\xfe\xed\xba\xbe\0\0\0\x02", None),
     ("btrfs file system", 64 * KIB + 64, b"_BHRfS_M", Some((64 * KIB + 0x12b, 256))),
@@ -195,7 +224,7 @@ fn probe(window: &Window) -> Vec<Signature> {
             label: label.and_then(|(at, length)| window.label(at, length)),
         })
         .collect();
-    for special in [ext, swap, md_at_end, zfs, gpt_backup, raid_firmware, luks2_second, mbr] {
+    for special in [member_at_end, ext, swap, md_at_end, zfs, gpt_backup, raid_firmware, luks2_second, mbr] {
         found.extend(special(window));
     }
     // One format with several copies of its magic is one signature.
@@ -212,6 +241,14 @@ fn probe(window: &Window) -> Vec<Signature> {
 
 fn signed(kind: &str, offset: u64) -> Signature {
     Signature { kind: kind.to_owned(), offset, label: None }
+}
+
+/// The second copy of the label of a volume's member.
+fn member_at_end(window: &Window) -> Option<Signature> {
+    let at = (window.size / LABEL_BYTES * LABEL_BYTES).checked_sub(LABEL_BYTES)?;
+    let label = window.label(at + LABEL_NAME.start, (LABEL_NAME.end - LABEL_NAME.start) as usize);
+    let found = |label| Signature { kind: MEMBER.to_owned(), offset: at, label };
+    window.has(at, LABEL_MAGIC).then(|| found(label))
 }
 
 /// ext2, ext3 and ext4: `struct ext4_super_block` at 1024, magic 0xEF53 at 0x38 (fs/ext4/ext4.h). Two bytes of
@@ -329,7 +366,7 @@ mod tests {
     fn window(bytes: &[u8]) -> Window {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(bytes, 0).unwrap();
-        Window::read(&file, bytes.len() as u64).unwrap()
+        Window::read(&|buffer, at| file.read_exact_at(buffer, at), bytes.len() as u64).unwrap()
     }
 
     fn kinds(bytes: &[u8]) -> Vec<String> {
@@ -372,6 +409,7 @@ mod tests {
             for (at, magic, kind) in [
                 ((size & !0xffff) - 0x1_0000, &b"\xfc\x4e\x2b\xa9"[..], "md RAID member"),
                 ((size / 512 - 16) / 8 * 8 * 512, b"\xfc\x4e\x2b\xa9\x01\0\0\0", "md RAID member"),
+                (size / 4096 * 4096 - 4096, LABEL_MAGIC, MEMBER),
                 (size - 512, b"EFI PART", "GPT partition table"),
                 (size - 4096, b"EFI PART", "GPT partition table"),
                 (size - 1024, b"Intel Raid ISM Cfg Sig. ", "Intel RAID member"),

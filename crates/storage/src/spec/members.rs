@@ -1,4 +1,4 @@
-//! Specs over specs: `stripe(chunk=64k):SPEC,SPEC,…` and `separate:SPEC,SPEC,…`.
+//! Specs over specs: `stripe(chunk=64k):SPEC,SPEC,…`, `separate:SPEC,SPEC,…` and `volume:SPEC,SPEC,…`.
 //!
 //! Members are separated by commas outside of parentheses. A member that is itself made of members stands
 //! in parentheses, `stripe:(stripe:a,b),c`, because otherwise nobody could tell whose the last one is. A
@@ -37,6 +37,26 @@ pub(super) fn parse_separate(text: &str) -> Result<DeviceSpec, SpecError> {
         return Err(not_understood(text, parameters));
     }
     Ok(DeviceSpec::Separate { members: parse_members(text, members)? })
+}
+
+/// Reads what follows `volume` in `text`. How its members lie is what their labels say, so there are no
+/// parameters; and a member is something that still has its label when the next command comes.
+pub(super) fn parse_volume(text: &str) -> Result<DeviceSpec, SpecError> {
+    let (parameters, members) = head(text, "volume")?;
+    if !parameters.is_empty() {
+        return Err(not_understood(text, parameters));
+    }
+    let members = parse_members(text, members)?;
+    for (number, member) in (1..).zip(&members) {
+        let why = match member {
+            DeviceSpec::Memory { .. } => "memory is gone when the command ends, and its label with it",
+            _ if !member.members().is_empty() => "a label lies on one device, and this is several",
+            _ => continue,
+        };
+        let source = SpecError::NoLabel { text: member.to_string(), why };
+        return Err(SpecError::Member { text: text.to_owned(), number, source: Box::new(source) });
+    }
+    Ok(DeviceSpec::Volume { members })
 }
 
 fn not_understood(text: &str, parameter: &str) -> SpecError {
@@ -105,7 +125,7 @@ fn parse_member(text: &str, number: usize, member: &str) -> Result<DeviceSpec, S
     };
     match spec {
         DeviceSpec::Separate { .. } => Err(wrong(SpecError::NoAddresses { text: member.to_owned() })),
-        DeviceSpec::Stripe { .. } if grouped(member).is_none() => {
+        DeviceSpec::Stripe { .. } | DeviceSpec::Volume { .. } if grouped(member).is_none() => {
             Err(wrong(SpecError::Ungrouped { text: member.to_owned() }))
         }
         spec => Ok(spec),
@@ -187,6 +207,13 @@ mod tests {
     }
 
     #[test]
+    fn labelled_volumes_are_devices_that_others_are_made_of() {
+        let volume = DeviceSpec::Volume { members: vec![path("/dev/a"), path("b")] };
+        assert_eq!(parse("volume:/dev/a,b"), Ok(volume.clone()));
+        assert_eq!(parse("separate:(volume:/dev/a,b)"), Ok(DeviceSpec::Separate { members: vec![volume] }));
+    }
+
+    #[test]
     fn backslashes_keep_commas_and_parentheses_in_paths() {
         assert_eq!(parse(r"separate:a\,b,c\(,d (2)"), {
             Ok(DeviceSpec::Separate { members: vec![path("a,b"), path("c("), path("d (2)")] })
@@ -213,6 +240,12 @@ mod tests {
             ("stripe(chunk=x):a", &["size"]),
             ("stripe:(a,b", &["parentheses"]),
             ("stripe:a)", &["parentheses"]),
+            ("volume:a,mem:1m", &["member 2", "mem:1m", "memory is gone"]),
+            ("volume:(stripe:a,b),c", &["member 1", "several"]),
+            ("volume:(volume:a,b),c", &["member 1", "several"]),
+            ("volume(chunk=64k):a", &["chunk=64k"]),
+            ("volume:", &["its members"]),
+            ("stripe:volume:a,b", &["member 1", "parentheses"]),
         ] {
             // `separate` alone is a fair file name.
             let Err(error) = parse(text) else {
@@ -256,7 +289,7 @@ mod tests {
         }
 
         #[test]
-        fn no_list_makes_the_parser_panic(text in r"(stripe|separate)[a-z:,()\\=?0-9]{0,24}") {
+        fn no_list_makes_the_parser_panic(text in r"(stripe|separate|volume)[a-z:,()\\=?0-9]{0,24}") {
             let _ = parse(&text);
         }
     }

@@ -43,6 +43,11 @@ pub enum DeviceSpec {
         /// What it is made of; one at least, and none of them separate.
         members: Vec<DeviceSpec>,
     },
+    /// `volume:SPEC,SPEC,…`: a labelled volume, its members in any order.
+    Volume {
+        /// Its members; one at least, each of them something that keeps a label.
+        members: Vec<DeviceSpec>,
+    },
 }
 
 /// Text that is no device spec. The message names the text.
@@ -145,6 +150,14 @@ pub enum SpecError {
         /// The member.
         text: String,
     },
+    /// A member of a labelled volume that would not keep its label.
+    #[error("'{text}' cannot be a member of a volume: {why}")]
+    NoLabel {
+        /// The member.
+        text: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// A NUL byte, which no path holds.
     #[error("'{text}' contains a NUL byte")]
     Nul {
@@ -159,8 +172,8 @@ impl SpecError {
     pub fn hint(&self) -> String {
         match self {
             Self::UnknownScheme { text, .. } => format!(
-                "understood are PATH, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC and \
-                 separate:SPEC,SPEC; for a file of that name type ./{text}"
+                "understood are PATH, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC, \
+                 separate:SPEC,SPEC and volume:SPEC,SPEC; for a file of that name type ./{text}"
             ),
             Self::Incomplete { .. } | Self::Empty => {
                 "for instance /dev/nvme0n1, file:/scratch/test?size=4g or mem:4g".to_owned()
@@ -183,6 +196,10 @@ impl SpecError {
             Self::Ungrouped { text } => format!("type ({text})"),
             Self::NoAddresses { .. } => {
                 "make them a stripe, or name all drives in one separate:SPEC,SPEC".to_owned()
+            }
+            Self::NoLabel { .. } => {
+                "name files and block devices; stripe(chunk=64k):SPEC,SPEC puts others together without labels"
+                    .to_owned()
             }
             Self::Nul { .. } => "remove the NUL byte".to_owned(),
         }
@@ -207,6 +224,7 @@ impl DeviceSpec {
             Some("mem") => parse_memory(text),
             Some("stripe") => members::parse_stripe(text),
             Some("separate") => members::parse_separate(text),
+            Some("volume") => members::parse_volume(text),
             Some(other) => Err(SpecError::UnknownScheme { text: text.to_owned(), scheme: other.to_owned() }),
         }
     }
@@ -216,7 +234,7 @@ impl DeviceSpec {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) | Self::File { path, .. } => Some(path),
-            Self::Memory { .. } | Self::Stripe { .. } | Self::Separate { .. } => None,
+            Self::Memory { .. } | Self::Stripe { .. } | Self::Separate { .. } | Self::Volume { .. } => None,
         }
     }
 
@@ -224,7 +242,7 @@ impl DeviceSpec {
     #[must_use]
     pub fn members(&self) -> &[Self] {
         match self {
-            Self::Stripe { members, .. } | Self::Separate { members } => members,
+            Self::Stripe { members, .. } | Self::Separate { members } | Self::Volume { members } => members,
             Self::Path(_) | Self::File { .. } | Self::Memory { .. } => &[],
         }
     }
@@ -252,6 +270,7 @@ impl DeviceSpec {
             Self::Memory { size } => Self::Memory { size: *size },
             Self::Stripe { chunk, members } => Self::Stripe { chunk: *chunk, members: all(members, change)? },
             Self::Separate { members } => Self::Separate { members: all(members, change)? },
+            Self::Volume { members } => Self::Volume { members: all(members, change)? },
         })
     }
 }
@@ -264,7 +283,7 @@ fn scheme(text: &str) -> Option<&str> {
     let word = &head[..end];
     // `a(1)` is a fair file name; `stripe(…):` and a cut-off `stripe(` are not.
     let is_call = head[end..].starts_with('(');
-    if is_call && !head.contains(':') && !matches!(word, "stripe" | "separate") {
+    if is_call && !head.contains(':') && !matches!(word, "stripe" | "separate" | "volume") {
         return None;
     }
     let mut letters = word.chars();
@@ -353,6 +372,10 @@ impl fmt::Display for DeviceSpec {
             }
             Self::Separate { members } => {
                 f.write_str("separate:")?;
+                members::write(f, members)
+            }
+            Self::Volume { members } => {
+                f.write_str("volume:")?;
                 members::write(f, members)
             }
         }

@@ -1,0 +1,383 @@
+//! The label of a member: who it is, of which volume, and where its data lie.
+//!
+//! A label is one block of 4096 bytes, little endian, laid out as below and described in `docs/formats.md`. It is
+//! there twice: at byte 4096, and as the last whole block of 4096 bytes of the device. Whoever is torn in the
+//! middle of a write, or overwrites one end of a device, leaves the other copy.
+//!
+//! The last four bytes are the CRC-32C of all others, unused ones included, so that no bit of a label can change
+//! unnoticed; they stand there in every version of the format, so that one that this version cannot read is still
+//! told from one that is damaged. A copy knows which of the two it is: a head found at the tail is no copy.
+
+use std::io;
+use std::ops::Range;
+
+use storage::device::Device;
+use storage::safety::{LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME};
+
+use crate::uuid::Uuid;
+
+/// The version of the format that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// Where a member's data begin, bytes: a boundary of every erase block, page and cluster below.
+pub const DATA_START: u64 = 1 << 20;
+/// The longest name, bytes of UTF-8.
+pub const LONGEST_NAME: usize = (LABEL_NAME.end - LABEL_NAME.start) as usize;
+/// The most members.
+const WIDEST: u32 = 1024;
+
+/// Bytes of a label.
+pub const BYTES: u64 = LABEL_BYTES;
+const BLOCK: usize = LABEL_BYTES as usize;
+const SUM_AT: usize = BLOCK - 4;
+
+/// How far a volume has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Its members are being labelled: not a volume yet, and nothing is on it.
+    Creating,
+    /// All its members were labelled before this was written.
+    Ready,
+}
+
+/// Which of the two copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At byte 4096.
+    Head,
+    /// The last whole block.
+    Tail,
+}
+
+impl Place {
+    /// Both, in the order in which they are written.
+    pub const BOTH: [Self; 2] = [Self::Head, Self::Tail];
+
+    /// The word in messages and documents: `head`, `tail`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Tail => "tail",
+        }
+    }
+
+    /// Where it begins on a device of `size` bytes; none where there is no room for it.
+    #[must_use]
+    pub fn offset(self, size: u64) -> Option<u64> {
+        match self {
+            Self::Head => (size >= LABEL_AT + LABEL_BYTES).then_some(LABEL_AT),
+            Self::Tail => {
+                let at = (size / LABEL_BYTES * LABEL_BYTES).checked_sub(LABEL_BYTES)?;
+                (at > LABEL_AT).then_some(at)
+            }
+        }
+    }
+}
+
+/// What a label says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// How far the volume has come.
+    pub state: State,
+    /// Counts the times that the labels of the volume were written; of two labels the one with the higher holds.
+    pub generation: u64,
+    /// The volume.
+    pub volume: Uuid,
+    /// This member of it.
+    pub member: Uuid,
+    /// Which one it is, from 0.
+    pub position: u32,
+    /// How many there are.
+    pub width: u32,
+    /// Bytes that one member holds before the next.
+    pub chunk: u64,
+    /// Where the data begin on the member, bytes.
+    pub data_start: u64,
+    /// Bytes of data on each member, whole chunks.
+    pub data_bytes: u64,
+    /// Bytes of the device that was labelled.
+    pub member_bytes: u64,
+    /// When the volume was made, seconds since 1970.
+    pub created: u64,
+    /// What the volume is called; may be empty.
+    pub name: String,
+}
+
+/// One copy of a label, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Whole.
+    Whole(Label),
+    /// No label.
+    Nothing,
+    /// A label, but not as it was written.
+    Damaged(&'static str),
+    /// A whole label of a version that is not understood.
+    Later(u32),
+}
+
+impl Label {
+    /// Bytes of the volume.
+    #[must_use]
+    pub fn volume_bytes(&self) -> u64 {
+        self.data_bytes * u64::from(self.width)
+    }
+
+    /// The part of the member where the volume's data lie.
+    #[must_use]
+    pub fn data(&self) -> Range<u64> {
+        self.data_start..self.data_start + self.data_bytes
+    }
+
+    /// Whether it says of the volume what `other` says, whatever the member.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        let volume = |l: &Self| (l.volume, l.width, l.chunk, l.data_start, l.data_bytes, l.created);
+        volume(self) == volume(other) && self.name == other.name
+    }
+
+    /// The block that is written at `place`.
+    #[must_use]
+    pub fn encode(&self, place: Place) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, LABEL_MAGIC);
+        put(16, &VERSION.to_le_bytes());
+        put(20, &(BLOCK as u32).to_le_bytes());
+        put(24, &self.generation.to_le_bytes());
+        put(32, &self.volume.0);
+        put(48, &self.member.0);
+        put(64, &self.position.to_le_bytes());
+        put(68, &self.width.to_le_bytes());
+        put(72, &self.chunk.to_le_bytes());
+        put(80, &self.data_start.to_le_bytes());
+        put(88, &self.data_bytes.to_le_bytes());
+        put(96, &self.member_bytes.to_le_bytes());
+        put(104, &self.created.to_le_bytes());
+        put(112, &(place as u32).to_le_bytes());
+        put(116, &(self.state as u32).to_le_bytes());
+        put(LABEL_NAME.start as usize, self.name.as_bytes());
+        let sum = crc32c::crc32c(&block[..SUM_AT]);
+        block[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+
+    /// What a block says that was read at `place`.
+    #[must_use]
+    pub fn decode(block: &[u8], place: Place) -> Found {
+        let u32_at = |at: usize| u32::from_le_bytes(bytes(block, at));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes(block, at));
+        if block.len() != BLOCK || block[..16] != LABEL_MAGIC[..] {
+            return Found::Nothing;
+        }
+        if u32_at(SUM_AT) != crc32c::crc32c(&block[..SUM_AT]) {
+            return Found::Damaged("its checksum does not match its contents");
+        }
+        if u32_at(16) != VERSION {
+            return Found::Later(u32_at(16));
+        }
+        let state = match u32_at(116) {
+            0 => State::Creating,
+            1 => State::Ready,
+            _ => return Found::Damaged("its state is unknown"),
+        };
+        if u32_at(112) != place as u32 {
+            return Found::Damaged("it is a copy of the label at the other end");
+        }
+        let name = &block[LABEL_NAME.start as usize..LABEL_NAME.end as usize];
+        let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
+        let Ok(name) = std::str::from_utf8(name) else { return Found::Damaged("its name is not UTF-8") };
+        let label = Self {
+            state,
+            generation: u64_at(24),
+            volume: Uuid(bytes(block, 32)),
+            member: Uuid(bytes(block, 48)),
+            position: u32_at(64),
+            width: u32_at(68),
+            chunk: u64_at(72),
+            data_start: u64_at(80),
+            data_bytes: u64_at(88),
+            member_bytes: u64_at(96),
+            created: u64_at(104),
+            name: name.to_owned(),
+        };
+        if u32_at(20) as usize == BLOCK && label.makes_sense() {
+            Found::Whole(label)
+        } else {
+            Found::Damaged("its fields contradict each other")
+        }
+    }
+
+    /// Whether arithmetic on the fields can be relied on. The sum says that they are what somebody wrote, not that
+    /// whoever wrote them was right.
+    fn makes_sense(&self) -> bool {
+        let end = self.data_start.checked_add(self.data_bytes);
+        let fits = |end: u64| Place::Tail.offset(self.member_bytes).is_some_and(|tail| end <= tail);
+        (1..=WIDEST).contains(&self.width)
+            && self.position < self.width
+            && (512..=1 << 30).contains(&self.chunk)
+            && self.chunk.is_multiple_of(512)
+            && self.data_start >= LABEL_AT + LABEL_BYTES
+            && self.data_start.is_multiple_of(LABEL_BYTES)
+            && self.data_bytes > 0
+            && self.data_bytes.is_multiple_of(self.chunk)
+            && end.is_some_and(fits)
+            && self
+                .data_bytes
+                .checked_mul(u64::from(self.width))
+                .is_some_and(|all| i64::try_from(all).is_ok())
+    }
+}
+
+/// `N` bytes of a block, which is long enough.
+fn bytes<const N: usize>(block: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| block[at + i])
+}
+
+/// Reads the copy at `place`.
+///
+/// # Errors
+/// The device's. A device without room for it has none.
+pub fn read(device: &dyn Device, place: Place) -> io::Result<Found> {
+    let Some(at) = place.offset(device.size()) else { return Ok(Found::Nothing) };
+    let mut block = vec![0; BLOCK];
+    device.read_at(&mut block, at)?;
+    Ok(Label::decode(&block, place))
+}
+
+/// Writes the copy at `place`, which is durable after the device's next sync.
+///
+/// # Errors
+/// The device's.
+pub fn write(device: &dyn Device, place: Place, label: &Label) -> io::Result<()> {
+    let at = place.offset(device.size()).ok_or(io::ErrorKind::WriteZero)?;
+    device.write_at(&label.encode(place), at)
+}
+
+/// Zeroes the copy at `place`, if there is room for one.
+///
+/// # Errors
+/// The device's.
+pub fn wipe(device: &dyn Device, place: Place) -> io::Result<()> {
+    match place.offset(device.size()) {
+        Some(at) => device.write_at(&[0; BLOCK], at),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub fn label() -> Label {
+        Label {
+            state: State::Ready,
+            generation: 2,
+            volume: Uuid([1; 16]),
+            member: Uuid([2; 16]),
+            position: 1,
+            width: 3,
+            chunk: 64 << 10,
+            data_start: DATA_START,
+            data_bytes: 64 << 10,
+            member_bytes: 2 << 20,
+            created: 1_700_000_000,
+            name: "scratch ä".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back_at_its_own_place_only() {
+        for (place, other) in [(Place::Head, Place::Tail), (Place::Tail, Place::Head)] {
+            let block = label().encode(place);
+            assert_eq!(Label::decode(&block, place), Found::Whole(label()));
+            assert!(matches!(Label::decode(&block, other), Found::Damaged(_)));
+        }
+        let longest = Label { name: "n".repeat(LONGEST_NAME), ..label() };
+        assert_eq!(Label::decode(&longest.encode(Place::Head), Place::Head), Found::Whole(longest));
+    }
+
+    #[test]
+    fn a_bit_flipped_anywhere_is_noticed() {
+        let block = label().encode(Place::Head);
+        for bit in 0..8 * BLOCK {
+            let mut flipped = block.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let found = Label::decode(&flipped, Place::Head);
+            let expected = if bit < 8 * LABEL_MAGIC.len() {
+                Found::Nothing
+            } else {
+                Found::Damaged("its checksum does not match its contents")
+            };
+            assert_eq!(found, expected, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_told_from_a_damaged_label() {
+        let mut block = label().encode(Place::Head);
+        block[16] = 9;
+        assert!(matches!(Label::decode(&block, Place::Head), Found::Damaged(_)));
+        let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
+        block[SUM_AT..].copy_from_slice(&sum);
+        assert_eq!(Label::decode(&block, Place::Head), Found::Later(9));
+    }
+
+    #[test]
+    fn labels_with_a_good_sum_that_make_no_sense_are_damaged() {
+        for wrong in [
+            Label { position: 3, ..label() },
+            Label { width: 0, position: 0, ..label() },
+            Label { chunk: 100, ..label() },
+            Label { data_start: 0, ..label() },
+            Label { data_bytes: 1 << 20, ..label() },
+            Label { data_bytes: u64::MAX / 512 * 512, chunk: 512, ..label() },
+            Label { member_bytes: 4096, ..label() },
+        ] {
+            assert!(
+                matches!(Label::decode(&wrong.encode(Place::Head), Place::Head), Found::Damaged(_)),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    /// Byte for byte, so that a change of the layout does not pass for the same version.
+    #[test]
+    fn the_layout_is_the_documented_one() {
+        let block = label().encode(Place::Tail);
+        let hex =
+            |range: Range<usize>| block[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(&block[..16], b"flashwright\0v\0\0\0");
+        assert_eq!(hex(16..32), "01000000001000000200000000000000");
+        assert_eq!(hex(32..64), "01".repeat(16) + &"02".repeat(16));
+        assert_eq!(hex(64..80), "01000000030000000000010000000000");
+        assert_eq!(hex(80..96), "00001000000000000000010000000000");
+        assert_eq!(hex(96..112), "000020000000000000f1536500000000");
+        assert_eq!(hex(112..128), "01000000010000000000000000000000");
+        assert_eq!(&block[128..138], "scratch ä".as_bytes());
+        assert!(block[138..SUM_AT].iter().all(|byte| *byte == 0));
+        assert_eq!(hex(SUM_AT..BLOCK), format!("{:08x}", crc32c::crc32c(&block[..SUM_AT]).swap_bytes()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_block_makes_the_reader_panic(
+            seed in proptest::collection::vec(any::<u8>(), 200), sealed in any::<bool>(), version in 1_u32..3,
+        ) {
+            let mut block = vec![0; BLOCK];
+            block[..16].copy_from_slice(LABEL_MAGIC);
+            block[16..216].copy_from_slice(&seed);
+            block[16..20].copy_from_slice(&version.to_le_bytes());
+            if sealed {
+                let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
+                block[SUM_AT..].copy_from_slice(&sum);
+            }
+            for place in Place::BOTH {
+                if let Found::Whole(label) = Label::decode(&block, place) {
+                    prop_assert!(label.makes_sense());
+                }
+            }
+        }
+    }
+}
