@@ -146,7 +146,7 @@ fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, Vo
     let smallest = members.iter().min_by_key(|member| room(member));
     let data_bytes = smallest.map_or(0, room);
     if data_bytes == 0 {
-        let member = smallest.map_or_else(|| &members[0], |member| member);
+        let member = smallest.unwrap_or(&members[0]);
         return Err(too_small("the volume", &**member, DATA_START + new.chunk + label::BYTES));
     }
     let system = |operation| move |source| VolumeError::System { operation, source };

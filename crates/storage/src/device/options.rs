@@ -65,4 +65,10 @@ impl OpenOptions {
     pub fn writing() -> Self {
         Self { direct: true, access: Access::ReadWrite, ..Self::default() }
     }
+
+    /// The same through the page cache, so that offsets and lengths need no alignment.
+    #[must_use]
+    pub fn buffered(self) -> Self {
+        Self { direct: false, ..self }
+    }
 }

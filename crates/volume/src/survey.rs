@@ -1,0 +1,251 @@
+//! Which volumes there are on a set of devices, as data: `flashwright.volumes/1` and `flashwright.volume-check/1`.
+//!
+//! Looking opens devices to be read only. What cannot be opened is left out where everything is looked through, and
+//! is an error where it was named.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use storage::device::{self, DeviceSpec, OpenOptions};
+use storage::sysfs::{BlockDevice, Sysfs};
+
+use crate::census::{Candidate, Flaw, census};
+use crate::create::Mended;
+use crate::error::VolumeError;
+use crate::label::{Label, Place, State};
+use crate::open::no_other_signature;
+use crate::uuid::Uuid;
+
+/// The format of `volume show --json` and `volume create --json`.
+pub const SCHEMA: &str = "flashwright.volumes/1";
+/// The format of `volume check --json`.
+pub const CHECK_SCHEMA: &str = "flashwright.volume-check/1";
+
+/// The volumes on some devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Volumes {
+    /// `flashwright.volumes/1`.
+    pub schema: String,
+    /// In the order in which their first members were met.
+    pub volumes: Vec<VolumeFound>,
+    /// Devices with a label of which neither copy can be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A volume, whole or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VolumeFound {
+    /// Its UUID.
+    pub uuid: String,
+    /// Its name; may be empty.
+    pub name: String,
+    /// Whether it can be opened as it is here.
+    pub whole: bool,
+    /// Why it cannot; null where it can.
+    pub problem: Option<String>,
+    /// What to do about that.
+    pub hint: Option<String>,
+    /// The device spec by which it is opened; null where it cannot be.
+    pub spec: Option<String>,
+    /// How many members it has.
+    pub width: u32,
+    /// Bytes that one member holds before the next.
+    pub chunk_bytes: u64,
+    /// Bytes of the volume.
+    pub size_bytes: u64,
+    /// Bytes of each member that hold its data.
+    pub member_data_bytes: u64,
+    /// Where they begin on each member, bytes.
+    pub data_start_bytes: u64,
+    /// When it was made, seconds since 1970.
+    pub created_unix_s: u64,
+    /// The members that are here, in their order.
+    pub members: Vec<MemberFound>,
+}
+
+/// A member that is here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberFound {
+    /// The device's spec.
+    pub spec: String,
+    /// Its bytes.
+    pub size_bytes: u64,
+    /// Which member it is, from 1.
+    pub position: u32,
+    /// Its UUID.
+    pub uuid: String,
+    /// How often its label was written.
+    pub generation: u64,
+    /// `ready`, or `creating` where the volume was never completed.
+    pub state: String,
+    /// What is wrong with the copy of the label at the beginning; null where nothing is.
+    pub head_fault: Option<String>,
+    /// What is wrong with the one at the end.
+    pub tail_fault: Option<String>,
+}
+
+/// A device whose label cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unreadable {
+    /// The device's spec.
+    pub spec: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// What became of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// `flashwright.volume-check/1`.
+    pub schema: String,
+    /// Whether nothing is wrong, or nothing is any more.
+    pub sound: bool,
+    /// The volume.
+    pub volume: VolumeFound,
+    /// What is wrong.
+    pub problems: Vec<String>,
+    /// What was put right.
+    pub repaired: Vec<String>,
+}
+
+impl VolumeFound {
+    /// Of candidates with labels of one volume.
+    fn of(candidates: &[Candidate]) -> Option<Self> {
+        let flaw = census(candidates).err();
+        let mut members: Vec<(&Candidate, &Label)> =
+            candidates.iter().filter_map(|candidate| Some((candidate, candidate.label()?))).collect();
+        members.sort_by_key(|(_, label)| label.position);
+        let (_, label) = members.first()?;
+        let specs = members.iter().filter_map(|(candidate, _)| DeviceSpec::parse(&candidate.spec).ok());
+        let spec = DeviceSpec::Volume { members: specs.collect() };
+        Some(Self {
+            uuid: label.volume.to_string(),
+            name: label.name.clone(),
+            whole: flaw.is_none(),
+            spec: flaw.is_none().then(|| spec.to_string()),
+            hint: flaw.as_ref().map(Flaw::hint),
+            problem: flaw.map(|flaw| flaw.to_string()),
+            width: label.width,
+            chunk_bytes: label.chunk,
+            size_bytes: label.volume_bytes(),
+            member_data_bytes: label.data_bytes,
+            data_start_bytes: label.data_start,
+            created_unix_s: label.created,
+            members: members.iter().map(|(candidate, label)| MemberFound::of(candidate, label)).collect(),
+        })
+    }
+}
+
+impl MemberFound {
+    fn of(candidate: &Candidate, label: &Label) -> Self {
+        let fault = |place| candidate.fault(place).map(|fault| fault.to_string());
+        Self {
+            spec: candidate.spec.clone(),
+            size_bytes: candidate.size,
+            position: label.position + 1,
+            uuid: label.member.to_string(),
+            generation: label.generation,
+            state: match label.state {
+                State::Creating => "creating".to_owned(),
+                State::Ready => "ready".to_owned(),
+            },
+            head_fault: fault(Place::Head),
+            tail_fault: fault(Place::Tail),
+        }
+    }
+}
+
+/// What the volumes of `candidates` are.
+#[must_use]
+pub fn volumes_of(candidates: &[Candidate]) -> Volumes {
+    let mut order: Vec<Uuid> = Vec::new();
+    for label in candidates.iter().filter_map(Candidate::label) {
+        if !order.contains(&label.volume) {
+            order.push(label.volume);
+        }
+    }
+    let of = |uuid: Uuid| {
+        let its = candidates.iter().filter(|c| c.label().is_some_and(|label| label.volume == uuid));
+        VolumeFound::of(&its.cloned().collect::<Vec<_>>())
+    };
+    let unreadable = candidates
+        .iter()
+        .filter(|candidate| candidate.label().is_none() && candidate.bears_a_label())
+        .filter_map(|candidate| {
+            let problem = census(std::slice::from_ref(candidate)).err()?.to_string();
+            Some(Unreadable { spec: candidate.spec.clone(), problem })
+        });
+    Volumes {
+        schema: SCHEMA.to_owned(),
+        volumes: order.into_iter().filter_map(of).collect(),
+        unreadable: unreadable.collect(),
+    }
+}
+
+/// Reads the labels of a device.
+fn look_at(spec: &DeviceSpec) -> Result<Candidate, VolumeError> {
+    let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
+    let device = device::open(spec, &options)?;
+    Candidate::read(&*device).map_err(|source| VolumeError::label("read", &*device, source))
+}
+
+/// The volumes on `devices`, each of which can be read.
+///
+/// # Errors
+/// [`VolumeError`] of the first that cannot.
+pub fn look(devices: &[DeviceSpec]) -> Result<Volumes, VolumeError> {
+    Ok(volumes_of(&devices.iter().map(look_at).collect::<Result<Vec<_>, _>>()?))
+}
+
+/// The volumes on all block devices of this machine that can be read. Of what is stacked only the top is looked
+/// at: the paths below a multipath device are not two members.
+#[must_use]
+pub fn look_everywhere() -> Volumes {
+    let is_top = |device: &BlockDevice| device.holders.is_empty() && device.size_bytes > 0;
+    let devices = Sysfs::host().block_devices();
+    let paths = devices.iter().filter(|device| is_top(device)).map(BlockDevice::dev_path);
+    let candidates = paths.filter_map(|path| look_at(&DeviceSpec::from(PathBuf::from(path))).ok());
+    volumes_of(&candidates.filter(Candidate::bears_a_label).collect::<Vec<_>>())
+}
+
+/// Looks closely at the one volume that `members` are: labels, both copies, sizes, and what else was made there.
+/// `repaired` is what was put right just before.
+///
+/// # Errors
+/// [`VolumeError`] where they are none.
+pub fn check(members: &[DeviceSpec], repaired: &[Mended]) -> Result<Check, VolumeError> {
+    let candidates = members.iter().map(look_at).collect::<Result<Vec<_>, _>>()?;
+    census(&candidates)?;
+    let mut problems = Vec::new();
+    for (spec, candidate) in members.iter().zip(&candidates) {
+        for place in Place::BOTH {
+            if let Some(fault) = candidate.fault(place) {
+                problems.push(format!(
+                    "the copy of the label at the {} of {} {fault}",
+                    place.word(),
+                    candidate.spec
+                ));
+            }
+        }
+        let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
+        if let Some(label) = candidate.label()
+            && let Err(error) = no_other_signature(&*device::open(spec, &options)?, label)
+        {
+            problems.push(error.to_string());
+        }
+    }
+    let told = |m: &Mended| {
+        format!("the copy of the label at the {} of {}, which {}", m.place.word(), m.member, m.fault)
+    };
+    let Some(volume) = VolumeFound::of(&candidates) else {
+        return Err(Flaw::Unlabelled { member: "nothing".to_owned() }.into());
+    };
+    Ok(Check {
+        schema: CHECK_SCHEMA.to_owned(),
+        sound: problems.is_empty(),
+        volume,
+        problems,
+        repaired: repaired.iter().map(told).collect(),
+    })
+}
