@@ -11,6 +11,7 @@ use crate::probe::ladder::LadderArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
 use crate::usage;
+use crate::volume::args::VolumeArgs;
 
 const ABOUT: &str = "Find the fastest way to use the flash you have, then use it";
 
@@ -47,6 +48,8 @@ pub enum Command {
     Layout(LayoutArgs),
     /// Show, set, set back or export what a sweep recommends
     Tune(TuneArgs),
+    /// Make, list, check and take apart volumes over many devices
+    Volume(VolumeArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes
@@ -141,6 +144,10 @@ pub enum Document {
     Status,
     /// `sweep diff --json` (flashwright.diff/1)
     Diff,
+    /// `volume show --json` and `volume create --json` (flashwright.volumes/1)
+    Volumes,
+    /// `volume check --json` (flashwright.volume-check/1)
+    VolumeCheck,
 }
 
 /// What the command line came to.

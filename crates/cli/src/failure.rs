@@ -39,6 +39,11 @@ impl Failure {
         Self::new(Class::Invalid, message)
     }
 
+    /// It might cost somebody data: exit code 3.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Class::Refused, message)
+    }
+
     /// Somebody asked to stop: exit code 130.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Class::Interrupted, message)

@@ -24,6 +24,7 @@ mod sweep;
 mod tune;
 mod usage;
 mod values;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Layout(args) => layout::layout(&args),
         Command::Tune(args) => tune::tune(&args),
+        Command::Volume(args) => volume::volume(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),
     }

@@ -129,8 +129,8 @@ pub enum Flaw {
         /// The device.
         member: String,
     },
-    /// A label in neither copy whole.
-    #[error("the label of {member} is damaged in both copies: {why}")]
+    /// A label, and no copy of it whole.
+    #[error("no copy of the label of {member} is whole: {why}")]
     Damaged {
         /// The device.
         member: String,

@@ -45,6 +45,7 @@ pub use figures_csv::figures_csv;
 pub use html::{SaturationPage, html, ladder, saturation};
 pub use markdown::markdown;
 pub use table::{Line, Span, Style, table};
+pub use time::utc;
 
 /// The name of the format, in each report's `schema`.
 pub const SCHEMA: &str = "flashwright.report/1";

@@ -3,7 +3,8 @@
 /// `2010-11-13 08:05 UTC`, from nanoseconds since 1970-01-01.
 ///
 /// Days become a date by counting in eras of 400 years from 1 March of year 0, where leap days come last.
-pub(super) fn utc(unix_ns: u64) -> String {
+#[must_use]
+pub fn utc(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     // 719,468 days lie between 0000-03-01 and 1970-01-01.

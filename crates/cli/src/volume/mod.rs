@@ -1,0 +1,139 @@
+//! `flashwright volume`: volumes over many devices, made, listed, checked and taken apart.
+
+pub mod args;
+mod screen;
+
+use std::path::Path;
+
+use ::volume::{NewVolume, VolumeError, survey};
+use bench::target::Problem;
+use storage::device::{DeviceSpec, OpenErrorClass};
+use sweep::error::Class;
+
+use self::args::{CheckArgs, CreateArgs, DestroyArgs, ShowArgs, VolumeArgs, VolumeCommand};
+use crate::failure::Failure;
+use crate::output;
+
+/// Does what is asked.
+pub fn volume(args: &VolumeArgs) -> Result<(), Failure> {
+    match &args.command {
+        VolumeCommand::Create(args) => create(args),
+        VolumeCommand::Show(args) => show(args),
+        VolumeCommand::Check(args) => check(args),
+        VolumeCommand::Destroy(args) => destroy(args),
+    }
+}
+
+impl From<VolumeError> for Failure {
+    fn from(error: VolumeError) -> Self {
+        let class = match error.class() {
+            OpenErrorClass::Invalid => Class::Invalid,
+            OpenErrorClass::Refused => Class::Refused,
+            OpenErrorClass::Failed => Class::Failed,
+        };
+        Self::of(class, &error).hint_if(error.hint())
+    }
+}
+
+/// The members that were named: `a,b c` and `volume:a,b` are both lists of specs.
+fn members(texts: &[String]) -> Result<DeviceSpec, Failure> {
+    let mut members = Vec::new();
+    for text in texts {
+        let list = if text.starts_with("volume:") { text.clone() } else { format!("volume:{text}") };
+        let spec = DeviceSpec::parse(&list).map_err(Problem::from)?;
+        members.extend(spec.members().iter().cloned());
+    }
+    Ok(DeviceSpec::Volume { members })
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let value = serde_json::to_value(value)
+        .map_err(|error| Failure::failed(format!("cannot write the document: {error}")))?;
+    output::print(&format!("{value:#}\n"))
+}
+
+fn create(args: &CreateArgs) -> Result<(), Failure> {
+    let spec = members(&args.members)?;
+    let chunk = args.chunk;
+    if !(512..=1 << 30).contains(&chunk) || !chunk.is_multiple_of(512) {
+        let shown = units::bytes_short(chunk);
+        return Err(Failure::invalid(format!(
+            "--chunk={shown}: is not a multiple of 512 bytes from 512 to 1g"
+        ))
+        .hint("for instance --chunk=64k"));
+    }
+    let new = NewVolume { name: args.name.clone(), chunk };
+    ::volume::create(&spec, &new, &args.destroy)?;
+    // Told from what is read back, not from what was meant.
+    let made = survey::look(&without_sizes(&spec))?;
+    if args.json {
+        return print_json(&made);
+    }
+    output::print(&screen::volumes(&made))
+}
+
+/// The members by the names that they have from now on.
+fn without_sizes(spec: &DeviceSpec) -> Vec<DeviceSpec> {
+    let plain = |member: &DeviceSpec| match member {
+        DeviceSpec::File { path, .. } => DeviceSpec::Path(path.clone()),
+        other => other.clone(),
+    };
+    spec.members().iter().map(plain).collect()
+}
+
+fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let found = match args.members.is_empty() {
+        true => survey::look_everywhere(),
+        false => survey::look(members(&args.members)?.members())?,
+    };
+    if args.json {
+        return print_json(&found);
+    }
+    output::print(&screen::volumes(&found))
+}
+
+fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let spec = members(&args.members)?;
+    let mended = if args.repair { ::volume::repair(&spec)? } else { Vec::new() };
+    let check = survey::check(spec.members(), &mended)?;
+    if args.json {
+        print_json(&check)?;
+    } else {
+        output::print(&screen::check(&check))?;
+    }
+    if check.sound {
+        return Ok(());
+    }
+    let count = match check.problems.len() {
+        1 => "one problem".to_owned(),
+        count => format!("{count} problems"),
+    };
+    let failure = Failure::failed(format!("{count} with the labels of {}", check.volume.uuid));
+    Err(match args.repair {
+        true => failure,
+        false => {
+            failure.hint("flashwright volume check --repair writes a lost copy again from the other one")
+        }
+    })
+}
+
+fn destroy(args: &DestroyArgs) -> Result<(), Failure> {
+    let spec = members(&args.members)?;
+    for member in spec.members() {
+        let named = member.path().unwrap_or(Path::new(""));
+        let is_this = |given: &Path| given == named || same_place(given, named);
+        if !args.destroy.iter().any(|given| is_this(given)) {
+            return Err(Failure::refused(format!("{member} is not named in --destroy"))
+                .hint(format!("if the volume may be lost add --destroy {}", named.display())));
+        }
+    }
+    let wiped = ::volume::destroy(spec.members(), &args.destroy)?;
+    let lines = wiped.iter().map(|member| format!("wiped the label of {member}\n"));
+    output::print(&lines.collect::<String>())
+}
+
+/// Whether two names lead to the same file or device.
+fn same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| std::fs::canonicalize(path).ok();
+    place(one).is_some() && place(one) == place(other)
+}
