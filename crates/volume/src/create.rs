@@ -10,8 +10,8 @@
 //!
 //! A volume is whole when every member says that it is ready, in either copy. So whoever is stopped before the last
 //! head of step 3 leaves a half-made volume, which is told as such, never opened, and made again by the same command;
-//! and whoever is stopped after it leaves a whole one, of which the tails are stale and `check --repair` writes
-//! them. There is no moment at which data could be on a volume that is not whole, and none at which a torn write
+//! and whoever is stopped after it leaves a whole one, of which tails are stale, or one is torn, and `check --repair` writes
+//! them again. There is no moment at which data could be on a volume that is not whole, and none at which a torn write
 //! takes both copies of a label: one is written after the other is durable.
 
 use std::path::{Path, PathBuf};
@@ -117,11 +117,17 @@ fn signatures(device: &dyn Device) -> Result<Vec<Signature>, VolumeError> {
 /// [`VolumeError`].
 pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, VolumeError> {
     let labels = labels(members, new)?;
+    let mut used = Vec::new();
+    for member in members {
+        if bears_something(&**member)? {
+            used.push(Arc::clone(member));
+        }
+    }
     for (place, bytes) in [(Place::Head, HEAD), (Place::Tail, TAIL)] {
-        for member in members {
+        for member in &used {
             clear(&**member, place, bytes)?;
         }
-        sync(members)?;
+        sync(&used)?;
     }
     let creating = |label: &Label| Label { state: State::Creating, generation: 1, ..label.clone() };
     for place in Place::BOTH {
@@ -185,11 +191,14 @@ fn check_name(name: &str) -> Result<(), VolumeError> {
     Err(VolumeError::Name { name: name.to_owned(), why })
 }
 
-/// Zeroes one end of a member, if anything is known to lie on it.
+/// Whether anything is known to lie on a device, be it a label that is damaged.
+fn bears_something(member: &dyn Device) -> Result<bool, VolumeError> {
+    let found = Candidate::read(member).map_err(|source| VolumeError::label("read", member, source))?;
+    Ok(found.bears_a_label() || !signatures(member)?.is_empty())
+}
+
+/// Zeroes one end of a member.
 fn clear(member: &dyn Device, place: Place, bytes: u64) -> Result<(), VolumeError> {
-    if signatures(member)?.is_empty() && !has_damaged_label(member)? {
-        return Ok(());
-    }
     let bytes = bytes.min(member.size());
     let start = match place {
         Place::Head => 0,
@@ -197,12 +206,6 @@ fn clear(member: &dyn Device, place: Place, bytes: u64) -> Result<(), VolumeErro
     };
     let zeros = vec![0; bytes as usize];
     member.write_at(&zeros, start).map_err(|source| VolumeError::label("clear the place for", member, source))
-}
-
-/// Whether a copy is there that is not whole.
-fn has_damaged_label(member: &dyn Device) -> Result<bool, VolumeError> {
-    let found = Candidate::read(member).map_err(|source| VolumeError::label("read", member, source))?;
-    Ok(found.bears_a_label())
 }
 
 /// Writes one copy on all members, and makes all of them durable.
