@@ -102,9 +102,9 @@ fn heat(evidence: &Evidence<'_>) -> Option<Warning> {
     about(WarningCode::Heat, &findings)
 }
 
-/// Requests made and done in one direction, by the deepest device that all of them pass through.
+/// Requests made and done in one direction, by the deepest devices that they reach as they were made.
 struct Requests<'a> {
-    device: &'a Layer,
+    devices: Vec<&'a Layer>,
     verb: &'static str,
     made: Asked,
     /// Bytes of a request as it was made, on average.
@@ -124,18 +124,43 @@ fn hands_on(layer: &Layer) -> bool {
     layer.device.disk.is_some() || volume || encrypted
 }
 
-/// The deepest device that all requests of the target reach as they were made.
-fn deepest<'a>(evidence: &Evidence<'a>) -> Option<&'a Layer> {
-    let chain: Vec<&Layer> = evidence.stack.chain().collect();
-    let passed = chain.iter().take_while(|layer| hands_on(layer)).count();
-    chain.get(passed).or(chain.last()).copied()
+/// The deepest devices that requests reach as they were made: one, or one below each member of a target that is made
+/// of several, where every request goes to one member as a whole. None where they are cut on the way, for then nobody
+/// says how many there were.
+fn deepest<'a>(evidence: &Evidence<'a>) -> Vec<&'a Layer> {
+    let stack = evidence.stack;
+    // Where members lie in memory or share a device there are fewer of these than members.
+    let tops = stack.top().count();
+    if tops > 1 && !(tops == stack.members as usize && uncut(evidence)) {
+        return Vec::new();
+    }
+    let mut found: Vec<&Layer> = Vec::new();
+    for top in stack.top() {
+        let chain: Vec<&Layer> = stack.chain_from(Some(top)).collect();
+        let passed = chain.iter().take_while(|layer| hands_on(layer)).count();
+        // Two partitions are one disk.
+        let layer = chain.get(passed).or(chain.last()).copied();
+        found.extend(layer.filter(|layer| !found.iter().any(|other| other.name() == layer.name())));
+    }
+    found
+}
+
+/// Whether each request lies on one member: separate devices have no bounds to cross, and chunks are not crossed by
+/// blocks of which each holds a whole number.
+fn uncut(evidence: &Evidence<'_>) -> bool {
+    let workload = &evidence.record.workload;
+    let (largest, smallest) = (workload.max_bs(), workload.min_bs());
+    let lies_within = |chunk: u64| {
+        largest == smallest && chunk.is_multiple_of(largest) && workload.offset.is_multiple_of(largest)
+    };
+    evidence.is_separate() || evidence.stack.chunk.is_some_and(lies_within)
 }
 
 /// Only with O_DIRECT are requests made one by one; the page cache makes its own.
 fn requests<'a>(evidence: &Evidence<'a>) -> Vec<Requests<'a>> {
     let record = evidence.record;
-    let Some(device) = deepest(evidence).filter(|_| record.workload.direct) else { return Vec::new() };
-    let Some(counts) = evidence.counted(std::iter::once(device)) else { return Vec::new() };
+    let devices = if record.workload.direct { deepest(evidence) } else { Vec::new() };
+    let Some(counts) = evidence.counted(devices.iter().copied()) else { return Vec::new() };
     let read = (&record.read, "read", counts.read_ios, counts.read_merges, counts.read_bytes);
     let write = (&record.write, "write", counts.write_ios, counts.write_merges, counts.write_bytes);
     [read, write]
@@ -144,7 +169,7 @@ fn requests<'a>(evidence: &Evidence<'a>) -> Vec<Requests<'a>> {
             let made = evidence.asked(asked).filter(|made| made.least_ios > 0.0)?;
             let made_size = made.least_bytes / made.least_ios;
             Some(Requests {
-                device,
+                devices: devices.clone(),
                 verb,
                 made,
                 made_size,
@@ -169,7 +194,7 @@ fn merged(evidence: &Evidence<'_>) -> Option<Warning> {
         .map(|r| {
             format!(
                 "{} did {} {}s for {} made, and merged {} (limit {})",
-                r.device.name(),
+                names(r.devices.iter().copied()),
                 units::count(r.done),
                 r.verb,
                 units::count(r.made.least_ios),
@@ -195,13 +220,14 @@ fn split(evidence: &Evidence<'_>) -> Option<Warning> {
         })
         .map(|r| {
             let largest = evidence.record.workload.max_bs();
-            let limit = match r.device.max_request_bytes().filter(|limit| *limit < largest) {
+            let limits = r.devices.iter().filter_map(|device| device.max_request_bytes());
+            let limit = match limits.min().filter(|limit| *limit < largest) {
                 Some(limit) => format!("queue/max_sectors_kb lets {} through", units::bytes(limit)),
                 None => "the file's extents, segments or chunks end within a request".to_owned(),
             };
             format!(
                 "{} did {} {}s of {} for {} made of {}; {limit}",
-                r.device.name(),
+                names(r.devices.iter().copied()),
                 units::count(r.done),
                 r.verb,
                 units::bytes((r.done_bytes / r.done).round() as u64),
@@ -324,16 +350,16 @@ fn writes_more_than_asked(evidence: &Evidence<'_>) -> bool {
 }
 
 /// What the disk did beyond what was asked of it. Judged where requests reach it one by one: with
-/// O_DIRECT, on the deepest device that all of them pass through as they are.
+/// O_DIRECT, on the deepest devices that they pass through as they are.
 fn other_traffic(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
-    let disk = deepest(evidence).filter(|_| record.workload.direct)?;
-    let counts = evidence.counted(std::iter::once(disk))?;
+    let disks = if record.workload.direct { deepest(evidence) } else { Vec::new() };
+    let counts = evidence.counted(disks.iter().copied())?;
     let (read, write) = (evidence.asked(&record.read)?, evidence.asked(&record.write)?);
     let judges_writes = !(record.workload.rw.modifies() && writes_more_than_asked(evidence));
     let found = strange_bytes(evidence, &counts, [read, write], judges_writes)
         .or_else(|| strange_requests(evidence, &counts, [read, write], judges_writes))?;
-    Some(Warning::new(WarningCode::OtherTraffic, format!("{} {found}", disk.name())))
+    Some(Warning::new(WarningCode::OtherTraffic, format!("{} {found}", names(disks.into_iter()))))
 }
 
 /// Bytes beyond those asked for.

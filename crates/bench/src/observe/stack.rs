@@ -29,6 +29,8 @@ pub struct Stack {
     pub in_memory: bool,
     /// Of how many members the target is made; 0 where it is one device.
     pub members: u32,
+    /// Bytes that one member holds before the next, where it is made of members in that way.
+    pub chunk: Option<u64>,
 }
 
 /// One block device below a target.
@@ -105,6 +107,7 @@ impl Stack {
             node_of_cpu: host::node_of_cpu(&Host::read(sysfs)),
             in_memory: false,
             members: 0,
+            chunk: None,
         };
         stack.sound_depths();
         stack
@@ -125,7 +128,12 @@ impl Stack {
     /// Every request of the target passes through each of them, unless a layer between answers it
     /// itself. Empty where the target lies on several devices.
     pub fn chain(&self) -> impl Iterator<Item = &Layer> {
-        let mut next = self.top().next().filter(|_| self.top().count() == 1);
+        self.chain_from(self.top().next().filter(|_| self.top().count() == 1))
+    }
+
+    /// A device and those below it, as long as each is made of one other.
+    pub fn chain_from<'s>(&'s self, first: Option<&'s Layer>) -> impl Iterator<Item = &'s Layer> {
+        let mut next = first;
         std::iter::from_fn(move || {
             let layer = next?;
             next = match layer.below.as_slice() {

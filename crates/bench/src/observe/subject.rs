@@ -52,6 +52,7 @@ impl Subject {
         let mut stack = Stack::new(sysfs, backing);
         stack.in_memory = leaves(device).all(|leaf| leaf.kind() == DeviceKind::Memory);
         stack.members = device.members().len() as u32;
+        stack.chunk = device.spread().and_then(|spread| spread.chunk());
         let sensors = stack.drives().flat_map(|drive| {
             let device = sysfs.at_root("/sys/class/block").join(drive.name()).join("device");
             let above = stack::controllers(sysfs, drive.name());

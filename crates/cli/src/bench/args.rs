@@ -23,8 +23,8 @@ Examples:
   flashwright bench --rw=randwrite --bs=4k --purge --precondition=steady --target /dev/nvme1n1 --destroy /dev/nvme1n1
   flashwright bench --wsat --purge --target /dev/nvme1n1 --destroy /dev/nvme1n1 --output curve/
 
-A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC
-or separate:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are
+A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC,
+separate:SPEC,SPEC, or a labelled volume (flashwright volume), volume:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are
 seconds unless they name a unit. Flags are spelled as fio spells them; hyphens do as well as
 underscores.";
 
@@ -36,7 +36,8 @@ pub struct BenchArgs {
     #[arg(value_name = "JOBFILE.fio|WORKLOAD.toml")]
     pub file: Option<PathBuf>,
 
-    /// What to measure: a file, a block device, file:PATH?size=4g or mem:4g
+    /// What to measure: a file, a block device, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC,
+    /// separate:SPEC,SPEC or volume:SPEC,SPEC
     #[arg(long, alias = "filename", value_name = "SPEC", help_heading = "Target and safety")]
     pub target: Option<String>,
     /// A device or file whose contents may be lost; may be given several times

@@ -49,8 +49,8 @@ pub enum SweepCommand {
 /// What replaces the space file's words.
 #[derive(Debug, Clone, Args)]
 pub struct OverrideArgs {
-    /// What to measure: a directory (a scratch file is laid there), a file, a block device, file:PATH?size=4g
-    /// or mem:4g; several are compared [default: a scratch file in the current directory]
+    /// What to measure: a directory (a scratch file is laid there), a file, a block device, file:PATH?size=4g,
+    /// mem:4g, stripe(chunk=64k):SPEC,SPEC, separate:SPEC,SPEC or volume:SPEC,SPEC; several are compared [default: a scratch file in the current directory]
     #[arg(long, value_name = "SPEC")]
     pub target: Vec<String>,
     /// How long each run measures

@@ -91,6 +91,51 @@ fn a_split_names_the_limit_that_caused_it() {
     );
 }
 
+/// Two drives of their own below a target of two members, each of which did half of the requests.
+fn on_two_drives(mut case: Case, kind: &str, chunk: Option<u64>) -> Case {
+    let halved = case.observed.drives[1].clone();
+    case = case.on(vec![layer(0, "nvme0n1", "nvme", &[]), layer(0, "nvme1n1", "nvme", &[])]);
+    case.observed.drives = ["nvme0n1", "nvme1n1"]
+        .map(|name| {
+            let mut counts = halved.clone();
+            counts.name = name.to_owned();
+            counts.read_ios /= 2;
+            counts.read_merges /= 2;
+            counts.read_bytes /= 2;
+            counts
+        })
+        .to_vec();
+    case.record.target.kind = kind.to_owned();
+    (case.stack.members, case.stack.chunk) = (2, chunk);
+    case
+}
+
+#[test]
+fn merges_and_splits_are_judged_over_all_members() {
+    for (kind, chunk) in [("stripe", Some(8 * MIB)), ("volume", Some(4 * MIB)), ("separate", None)] {
+        let message = on_two_drives(split(), kind, chunk).message(Split);
+        assert!(message.starts_with("nvme0n1 and nvme1n1 did 3.91k reads"), "{kind}: {message}");
+        assert!(on_two_drives(merged(), kind, chunk).codes().contains(&Merged), "{kind}");
+        let sound = on_two_drives(healthy(), kind, chunk).codes();
+        assert!(!sound.contains(&Merged) && !sound.contains(&Split), "{kind}: {sound:?}");
+    }
+}
+
+#[test]
+fn requests_that_a_stripe_cuts_itself_are_not_splits() {
+    for chunk in [MIB, 6 * MIB] {
+        let codes = on_two_drives(split(), "stripe", Some(chunk)).codes();
+        assert!(!codes.contains(&Split), "{chunk}: {codes:?}");
+    }
+    let mut case = on_two_drives(split(), "stripe", Some(8 * MIB));
+    case.workload().offset = MIB;
+    assert!(!case.codes().contains(&Split));
+    // One of the members has no device.
+    let mut case = on_two_drives(split(), "stripe", Some(8 * MIB));
+    case.stack.members = 3;
+    assert!(!case.codes().contains(&Split));
+}
+
 #[test]
 fn another_users_small_requests_are_not_taken_for_splits() {
     let mut case = healthy();
