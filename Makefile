@@ -60,6 +60,8 @@ deny:
 
 bench: build ## Ratios against fio and its t/io_uring, interleaved, with the machine they were measured on
 	python3 tools/ratios.py
+	$(CARGO) build --release --locked -p flashwright-volume --examples
+	python3 tools/volume_ratios.py
 
 install: build ## Install the binary under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright

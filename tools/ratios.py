@@ -59,6 +59,15 @@ def ours(path, rw, bs, depth, seconds, direct, size, cpu=None, extra=()):
     return Run(document["iops"], document["bandwidth_bytes_per_s"], per_io("user_ns"), per_io("system_ns"))
 
 
+def ours_reading(spec, depth, seconds):
+    """4 KiB random reads of any device spec, directly."""
+    text, _, _ = execute([OURS, "bench", "--rw=randread", "--bs=4k", f"--iodepth={depth}", "--norandommap=1",
+                          f"--runtime={seconds}s", "--ramp_time=1s", "--target", spec, "--json"])
+    document = json.loads(text)
+    cpu = document["cpu_ns_per_io"]
+    return Run(document["iops"], document["bandwidth_bytes_per_s"], cpu["user"], cpu["system"])
+
+
 def fio(path, rw, bs, depth, seconds, direct, size, cpu=None, extra=()):
     command = [FIO, "--name=peer", f"--filename={path}", f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}",
                "--ioengine=io_uring", f"--direct={direct}", "--invalidate=0", f"--runtime={seconds}", "--time_based",

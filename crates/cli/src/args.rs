@@ -66,7 +66,8 @@ Examples:
   flashwright probe --ladder        latency and bandwidth of caches, memory and all drives
   flashwright probe --ladder /scratch --remote nbd://host2 --html ladder.html")]
 pub struct ProbeArgs {
-    /// Files, directories or block devices to look at; the whole machine where none is named
+    /// Files, directories, block devices or specs over them (volume:SPEC,SPEC) to look at; the whole machine where
+    /// none is named
     #[arg(value_name = "PATH|DEV")]
     pub paths: Vec<PathBuf>,
     /// Print one JSON document (flashwright.probe/1; with --ladder flashwright.ladder/1)

@@ -1,5 +1,5 @@
-//! Opens a stripe and reads it: the first bytes by the plain path, then 4 KiB random reads for three seconds
-//! through one engine that keeps every member's queue full.
+//! Opens a device spec and reads it: the first bytes by the plain path, then 4 KiB random reads, for three seconds or
+//! as many as asked (with how many in flight on each member), through one engine that keeps every member's queue full.
 //!
 //! ```text
 //! cargo run --release -p flashwright-volume --example stripe -- 'stripe(chunk=64k):/dev/nvme0n1,/dev/nvme1n1'
@@ -13,15 +13,18 @@ use storage::engine::{Engine, EngineConfig, IoUring, Op};
 use volume::{DeviceSpec, OpenOptions};
 
 const BLOCK: u32 = 4096;
-/// For each member.
+/// For each member, where nothing else is said.
 const DEPTH: u32 = 32;
 
 fn main() -> ExitCode {
     let Some(spec) = std::env::args().nth(1) else {
-        eprintln!("usage: stripe SPEC");
+        eprintln!("usage: stripe SPEC [READS [DEPTH]]");
         return ExitCode::from(2);
     };
-    let Err(error) = run(&spec) else { return ExitCode::SUCCESS };
+    let number = |at| std::env::args().nth(at).and_then(|text| text.parse::<u32>().ok());
+    let Err(error) = run(&spec, number(2).map(u64::from), number(3).unwrap_or(DEPTH)) else {
+        return ExitCode::SUCCESS;
+    };
     // Messages do not repeat their sources, so the whole chain is printed.
     eprint!("stripe: {error}");
     let mut source = error.source();
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn run(spec: &str) -> Result<(), Box<dyn Error>> {
+fn run(spec: &str, most: Option<u64>, depth: u32) -> Result<(), Box<dyn Error>> {
     let volume = volume::open(&DeviceSpec::parse(spec)?, &OpenOptions::reading())?;
     let mut first = [0; 16];
     volume.read_at(&mut first, 0)?;
@@ -41,14 +44,18 @@ fn run(spec: &str) -> Result<(), Box<dyn Error>> {
 
     let members = storage::device::leaves(&volume).len() as u32;
     let config =
-        EngineConfig { depth: DEPTH * members, slot_bytes: BLOCK as usize, ..EngineConfig::default() };
+        EngineConfig { depth: depth * members, slot_bytes: BLOCK as usize, ..EngineConfig::default() };
     let mut engine = IoUring::new(volume, &config)?;
     println!("{}", engine.features().join(", "));
     let blocks = engine.device().size() / u64::from(BLOCK);
     let mut idle: Vec<u32> = (0..engine.depth()).collect();
     let (mut random, mut reads, mut failure) = (0x9e37_79b9_7f4a_7c15_u64, 0_u64, None);
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(3) && failure.is_none() {
+    let goes_on = |reads: u64| match most {
+        Some(most) => reads < most,
+        None => started.elapsed() < Duration::from_secs(3),
+    };
+    while goes_on(reads) && failure.is_none() {
         while let Some(slot) = idle.pop() {
             // Marsaglia's xorshift (2003).
             random ^= random << 13;

@@ -1,0 +1,180 @@
+//! `flashwright volume` as the command line takes it, and volumes wherever a device spec is taken.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use common::{fits_schema, is_root, json, names, place, refused, run, skipped, tool, works};
+
+/// Makes a volume of the files a, b and c.
+fn made(folder: &Path) {
+    let members = "file:a?size=2m,file:b?size=2m,file:c?size=2m";
+    works(folder, &["volume", "create", "--name", "scratch", "--chunk", "16k", members]);
+}
+
+const GIVEN_UP: [&str; 6] = ["--destroy", "a", "--destroy", "b", "--destroy", "c"];
+
+#[test]
+fn a_volume_is_made_shown_measured_checked_and_destroyed() {
+    let folder = place();
+    let folder = folder.path();
+    made(folder);
+    assert_eq!(names(folder), ["a", "b", "c"]);
+    let shown = json(folder, &["volume", "show", "c,a", "b", "--json"]);
+    fits_schema(folder, "volumes", &shown);
+    let volume = &shown["volumes"][0];
+    assert_eq!((&volume["name"], &volume["whole"]), (&"scratch".into(), &true.into()));
+    assert_eq!((&volume["spec"], &volume["width"]), (&"volume:a,b,c".into(), &3.into()));
+
+    let write =
+        ["bench", "--rw=write", "--bs=64k", "--time_based=0", "--direct=0", "--verify=crc32c", "--json"];
+    let target = ["--target", "volume:c,b,a"];
+    let document = json(folder, &[&write[..], &target, &GIVEN_UP].concat());
+    fits_schema(folder, "bench", &document);
+    let record = &document["record"];
+    assert_eq!(record["target"]["kind"], "volume");
+    assert_eq!(record["layout"]["chunk"], "16k");
+    assert_eq!(
+        record["total"]["write_bytes"].as_u64().unwrap() / 65_536,
+        record["verified_blocks"].as_u64().unwrap()
+    );
+
+    let check = json(folder, &["volume", "check", "b,a,c", "--json"]);
+    fits_schema(folder, "volume-check", &check);
+    assert_eq!(check["sound"], true);
+    let probed = json(folder, &["probe", "volume:a,b,c", "--json"]);
+    assert_eq!(probed["targets"].as_array().map(Vec::len), Some(3));
+
+    let came = works(folder, &[&["volume", "destroy", "a,b,c"][..], &GIVEN_UP].concat());
+    assert_eq!(came.out, "wiped the label of a\nwiped the label of b\nwiped the label of c\n");
+    assert_eq!(works(folder, &["volume", "show", "a,b,c"]).out, "no volumes\n");
+}
+
+#[test]
+fn a_volume_of_volumes_and_a_stripe_of_them_are_told_apart() {
+    let folder = place();
+    let folder = folder.path();
+    works(folder, &["volume", "create", "file:a?size=2m,file:b?size=2m"]);
+    works(folder, &["volume", "create", "file:c?size=2m,file:d?size=2m"]);
+    let bench =
+        ["bench", "--rw=randread", "--bs=4k", "--time_based=0", "--direct=0", "--allow-unwritten", "--json"];
+    let target = ["--target", "stripe(chunk=64k):(volume:b,a),(volume:c,d)"];
+    let record = &json(folder, &[&bench[..], &target].concat())["record"];
+    assert_eq!(
+        record["target"]["size_bytes"],
+        4 * (960 << 10),
+        "960 KiB lie behind each label, in whole chunks"
+    );
+    let came = run(folder, &["volume", "create", "(volume:a,b),c"]);
+    assert_eq!(came.code, 2, "{came:?}");
+}
+
+#[test]
+fn what_is_no_volume_is_refused_with_words() {
+    let folder = place();
+    let folder = folder.path();
+    made(folder);
+    refused(
+        folder,
+        &["bench", "--rw=write", "--direct=0", "--target", "volume:a,b,c"],
+        3,
+        "error: refusing to write to a: it bears the signature of an earlier use: flashwright volume member labelled \
+         'scratch' (at byte 4096)\n\
+         hint: if its contents may be lost add --destroy a\n",
+    );
+    refused(
+        folder,
+        &["volume", "create", "a,mem:1m"],
+        2,
+        "error: member 2 of 'volume:a,mem:1m': 'mem:1m' cannot be a member of a volume: memory is gone when the command \
+         ends, and its label with it\n\
+         hint: name files and block devices; stripe(chunk=64k):SPEC,SPEC puts others together without labels\n",
+    );
+    refused(
+        folder,
+        &["volume", "create", "--chunk=100", "a"],
+        2,
+        "error: --chunk=100: is not a multiple of 512 bytes from 512 to 1g\nhint: for instance --chunk=64k\n",
+    );
+    refused(
+        folder,
+        &["volume", "destroy", "a,b", "--destroy", "a"],
+        3,
+        "error: b is not named in --destroy\nhint: if the volume may be lost add --destroy b\n",
+    );
+    let came = run(folder, &["bench", "--rw=read", "--direct=0", "--target", "volume:a,c"]);
+    assert!(came.code == 2 && came.err.contains("has 3 members; missing is member 2"), "{came:?}");
+    let copied = fs::copy(folder.join("a"), folder.join("copy"));
+    copied.expect("copies");
+    let came = run(folder, &["volume", "check", "a,b,c,copy"]);
+    assert!(came.code == 3 && came.err.contains("one is a copy of the other"), "{came:?}");
+}
+
+#[test]
+fn a_lost_copy_of_a_label_is_told_and_repaired() {
+    let folder = place();
+    let folder = folder.path();
+    made(folder);
+    let file = fs::OpenOptions::new().write(true).open(folder.join("b")).expect("opens");
+    file.write_all_at(b"?", 4096 + 40).expect("writes");
+    let came = run(folder, &["volume", "check", "a,b,c"]);
+    assert_eq!(came.code, 1, "{came:?}");
+    assert!(came.out.contains("the copy of the label at the head of b is damaged"), "{came:?}");
+    let write =
+        ["bench", "--rw=write", "--bs=64k", "--time_based=0", "--direct=0", "--target", "volume:a,b,c"];
+    let came = run(folder, &[&write[..], &GIVEN_UP].concat());
+    assert!(came.code == 3 && came.err.contains("check --repair"), "{came:?}");
+    let check = json(folder, &["volume", "check", "a,b,c", "--repair", "--json"]);
+    assert_eq!((check["sound"].as_bool(), check["repaired"].as_array().map(Vec::len)), (Some(true), Some(1)));
+    works(folder, &[&write[..], &GIVEN_UP].concat());
+}
+
+#[test]
+fn block_devices_are_taken_with_the_same_rules_and_found_by_themselves() {
+    if !is_root() {
+        return skipped("not root: no loop devices");
+    }
+    let folder = place();
+    let folder = folder.path();
+    let mut loops = Vec::new();
+    for name in ["x", "y"] {
+        let file = fs::File::create(folder.join(name)).expect("a file");
+        file.set_len(4 << 20).expect("grows");
+        let path = folder.join(name);
+        match tool("losetup", &["--find", "--show", path.to_str().expect("UTF-8")]) {
+            Some(device) => loops.push(Detached(device)),
+            None => return skipped("no loop devices"),
+        }
+    }
+    let list = format!("{},{}", loops[0].0, loops[1].0);
+    let created = json(folder, &["volume", "create", "--name", "loops", &list, "--json"]);
+    let uuid = created["volumes"][0]["uuid"].as_str().expect("one").to_owned();
+    let came = run(folder, &["bench", "--rw=write", "--bs=4k", "--time_based=0", "--target", &loops[0].0]);
+    assert!(came.code == 3 && came.err.contains("flashwright volume member labelled 'loops'"), "{came:?}");
+    let came = run(folder, &["volume", "create", &list]);
+    assert_eq!(came.code, 3, "{came:?}");
+    let all = json(folder, &["volume", "show", "--json"]);
+    let found =
+        all["volumes"].as_array().expect("a list").iter().find(|volume| volume["uuid"] == uuid.as_str());
+    assert_eq!(found.expect("among all devices")["whole"], true);
+    let given_up = ["--destroy", &loops[0].0, "--destroy", &loops[1].0];
+    works(folder, &[&["volume", "destroy", &list][..], &given_up].concat());
+}
+
+/// A loop device, detached when dropped.
+struct Detached(String);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        // udev may be looking at it just now.
+        for _ in 0..20 {
+            if tool("losetup", &["--detach", &self.0]).is_some() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        eprintln!("left behind: {}", self.0);
+    }
+}

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""What a volume costs beside its members: the sum of their speeds, and the CPU time of one of them.
+
+    tools/volume_ratios.py [sum] [instructions] [cpu]      (all of them by default)
+
+sum           Loop devices, each throttled to the same rate (control group version 1, blkio): each is measured
+              alone, then labelled volumes of 1, 2, 4, 8 and 16 of them. The figure is the volume's IOPS by the sum of
+              its members' alone, the median over interleaved rounds.
+instructions  Instructions in user space for each 4 KiB read, counted by callgrind, through the engine: one memory
+              device driven by its descriptor, and stripes of 1, 4 and 16 of them. The same in every run and on any load;
+              the kernel's, which are many times as many, are not in it.
+cpu           CPU time of the process, the kernel's included, for each 4 KiB random read, direct, on loop devices over
+              memory without a throttle: one device, and a volume of 4, each with the same depth in all. Interleaved
+              rounds; a ratio within a round survives a noisy machine, a figure does not.
+
+Needs root and loop devices for sum and cpu, valgrind for instructions; what is missing is said and left out. Everything
+that is made is removed again. Nothing here passes or fails.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import ratios
+
+BLKIO = "/sys/fs/cgroup/blkio"
+STRIPE = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ratios.ROOT, "target")), "release", "examples", "stripe")
+RATE = 2000
+
+
+class Loops:
+    """Loop devices over fully written files in memory, without a scheduler of their own."""
+
+    def __init__(self, count, mebibytes):
+        self.directory = tempfile.mkdtemp(prefix="volume-ratios-", dir="/dev/shm")
+        self.devices = []
+        try:
+            for number in range(count):
+                path = os.path.join(self.directory, f"m{number}")
+                with open(path, "wb") as file:
+                    for _ in range(mebibytes):
+                        file.write(os.urandom(1 << 20))
+                made = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", path], check=True,
+                                      stdout=subprocess.PIPE, text=True)
+                self.devices.append(made.stdout.strip())
+        except (OSError, subprocess.CalledProcessError):
+            self.close()
+            raise
+
+    def close(self):
+        for device in self.devices:
+            subprocess.run(["losetup", "-d", device], check=False)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Group:
+    """A control group of version 1 whose processes read each device at most so often a second."""
+
+    def __init__(self, devices, rate):
+        self.path = os.path.join(BLKIO, f"volume-ratios-{os.getpid()}")
+        os.mkdir(self.path)
+        for device in devices:
+            number = os.stat(device).st_rdev
+            with open(os.path.join(self.path, "blkio.throttle.read_iops_device"), "w") as file:
+                file.write(f"{os.major(number)}:{os.minor(number)} {rate}\n")
+
+    def enter(self):
+        with open(os.path.join(self.path, "cgroup.procs"), "w") as file:
+            file.write(str(os.getpid()))
+
+    def close(self):
+        with open(os.path.join(BLKIO, "cgroup.procs"), "w") as file:
+            file.write(str(os.getpid()))
+        os.rmdir(self.path)
+
+
+def label(devices):
+    """Makes a volume of the devices, whose spec it returns."""
+    given_up = [word for device in devices for word in ("--destroy", device)]
+    ratios.execute([ratios.OURS, "volume", "create", *given_up, ",".join(devices)])
+    return "volume:" + ",".join(devices)
+
+
+def unlabel(devices):
+    given_up = [word for device in devices for word in ("--destroy", device)]
+    ratios.execute([ratios.OURS, "volume", "destroy", ",".join(devices), *given_up])
+
+
+def read(spec, depth, options):
+    return ratios.ours_reading(spec, depth, options.seconds)
+
+
+def compare_sum(options):
+    if os.geteuid() != 0 or not os.path.exists(os.path.join(BLKIO, "blkio.throttle.read_iops_device")):
+        print("sum is left out: it needs root and the blkio controller of version 1", file=sys.stderr)
+        return
+    loops = Loops(16, 40)
+    group = None
+    try:
+        group = Group(loops.devices, RATE)
+        group.enter()
+        print(f"\n### 4 KiB random reads, depth 32 for each member, members throttled to {RATE} IOPS\n")
+        print("| members | sum of the members alone, IOPS | volume, IOPS | volume / sum (lowest–highest of rounds) |")
+        print("|---:|---:|---:|---:|")
+        for width in (1, 2, 4, 8, 16):
+            members = loops.devices[:width]
+            sums, volumes = [], []
+            for _ in range(options.rounds):
+                sums.append(sum(read(member, 32, options).iops for member in members))
+                spec = label(members)
+                volumes.append(read(spec, 32 * width, options).iops)
+                unlabel(members)
+                print(".", end="", file=sys.stderr, flush=True)
+            each = [volume / alone for volume, alone in zip(volumes, sums)]
+            print(f"| {width} | {statistics.median(sums):,.0f} | {statistics.median(volumes):,.0f} "
+                  f"| {statistics.median(each):.3f} ({min(each):.3f}–{max(each):.3f}) |", flush=True)
+    finally:
+        if group:
+            group.close()
+        loops.close()
+
+
+def counted(spec, reads):
+    """Instructions that the example executes for `reads` reads, all of them in user space."""
+    with tempfile.TemporaryDirectory() as directory:
+        output = os.path.join(directory, "out")
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}", STRIPE, spec, str(reads)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: {done.stderr}")
+        return int(re.search(r"Collected : (\d+)", done.stderr)[1])
+
+
+def compare_instructions(options):
+    if not shutil.which("valgrind") or not os.path.exists(STRIPE):
+        print("instructions are left out: they need valgrind and the example stripe "
+              "(cargo build --release -p flashwright-volume --examples)", file=sys.stderr)
+        return
+    few, many = 20_000, 120_000
+    member = "mem:64m"
+
+    def each(spec):
+        return (counted(spec, many) - counted(spec, few)) / (many - few)
+
+    print("\n### Instructions in user space for each 4 KiB read, one engine, depth 32 for each member\n")
+    print("| target | instructions | more than one member alone |")
+    print("|---|---:|---:|")
+    one = each(member)
+    print(f"| one member | {one:.0f} | |", flush=True)
+    for width in (1, 4, 16):
+        figure = each("stripe(chunk=64k):" + ",".join([member] * width))
+        print(f"| stripe of {width} | {figure:.0f} | {figure - one:.0f} |", flush=True)
+
+
+def cpu_of(spec, depth, reads):
+    """One run of the example, which drives the engine as `bench` does and measures nothing."""
+    _, user, system = ratios.execute([STRIPE, spec, str(reads), str(depth)])
+    return ratios.Run(0, 0, user * 1e9 / reads, system * 1e9 / reads)
+
+
+def compare_cpu(options):
+    if os.geteuid() != 0 or not os.path.exists(STRIPE):
+        print("cpu is left out: it needs root and the example stripe", file=sys.stderr)
+        return
+    loops = Loops(5, 256)
+    try:
+        spec = label(loops.devices[1:])
+        results = ratios.rounds({"one device": lambda: cpu_of(loops.devices[0], 128, options.reads),
+                                 "volume of 4": lambda: cpu_of(spec, 32, options.reads)}, options.rounds)
+        runs = zip(results["volume of 4"], results["one device"])
+        each = [(v.user_ns + v.system_ns) / (o.user_ns + o.system_ns) for v, o in runs]
+        print(f"\n### CPU time for each 4 KiB random read, depth 128, direct, loop devices over memory, {options.reads:,} reads\n")
+        print("| target | user ns | kernel ns |")
+        print("|---|---:|---:|")
+        for name, runs in results.items():
+            print(f"| {name} | {ratios.median(runs, lambda r: r.user_ns):.0f} | {ratios.median(runs, lambda r: r.system_ns):.0f} |")
+        print(f"\nvolume of 4 / one device: {statistics.median(each):.3f} ({min(each):.3f}–{max(each):.3f})", flush=True)
+    finally:
+        loops.close()
+
+
+PARTS = {"sum": compare_sum, "instructions": compare_instructions, "cpu": compare_cpu}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--reads", type=int, default=400_000, help="of each run of cpu")
+    options = parser.parse_args()
+    wanted = options.what or list(PARTS)
+    if wanted != ["instructions"] and not os.path.exists(ratios.OURS):
+        sys.exit(f"{ratios.OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
+    for name in wanted:
+        PARTS[name](options)
+
+
+if __name__ == "__main__":
+    main()
