@@ -21,6 +21,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -194,6 +195,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--reads", type=int, default=400_000, help="of each run of cpu")
     options = parser.parse_args()
+    # So that what was made is removed on this way out as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wanted = options.what or list(PARTS)
     if wanted != ["instructions"] and not os.path.exists(ratios.OURS):
         sys.exit(f"{ratios.OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
