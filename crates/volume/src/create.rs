@@ -25,7 +25,8 @@ use crate::census::Candidate;
 use crate::error::VolumeError;
 use crate::label::{self, DATA_START, LONGEST_NAME, Label, Place, State};
 use crate::open::{
-    Made, fit_labelled, named_once, no_other_signature, open_labelled, read_labels, stripe, too_small,
+    Made, fit_labelled, is_given_up, named_once, no_other_signature, open_labelled, read_labels, stripe,
+    too_small,
 };
 use crate::uuid::Uuid;
 
@@ -86,8 +87,7 @@ fn open_new(member: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device
         }
     }
     // Files and block devices are looked at by whoever opens them.
-    if !matches!(device.kind(), DeviceKind::File | DeviceKind::Block)
-        && !options.destroy.iter().any(|given| given.as_os_str() == device.spec())
+    if !is_given_up(&*device, options)
         && let Some(signature) = signatures(&*device)?.first()
     {
         let (member, signature) = (device.spec().to_owned(), signature.to_string());

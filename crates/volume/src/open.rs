@@ -72,12 +72,30 @@ pub(crate) fn open_labelled(
     member: &DeviceSpec,
     options: &OpenOptions,
 ) -> Result<Arc<dyn Device>, VolumeError> {
-    if !(options.access.writes() && options.as_owner) {
+    if !options.access.writes() {
         return Ok(device::open(member, options)?);
+    }
+    if !options.as_owner {
+        let device = device::open(member, options)?;
+        return if is_given_up(&*device, options) { Ok(device) } else { Err(bears_its_label(&*device)) };
     }
     // The label is what keeps others off; its owner looks at whatever else there may be when all are open.
     let destroy = member.path().map(Path::to_owned).into_iter().collect();
     Ok(device::open(member, &OpenOptions { destroy, ..options.clone() })?)
+}
+
+/// Whether what lies on a device may be lost. Of files and block devices whoever opens them has seen to it; what has
+/// no path is given up by its spec.
+pub(crate) fn is_given_up(device: &dyn Device, options: &OpenOptions) -> bool {
+    matches!(device.kind(), DeviceKind::File | DeviceKind::Block)
+        || options.destroy.iter().any(|given| given.as_os_str() == device.spec())
+}
+
+fn bears_its_label(device: &dyn Device) -> VolumeError {
+    VolumeError::Signed {
+        member: device.spec().to_owned(),
+        signature: format!("the label of a {}", safety::MEMBER),
+    }
 }
 
 /// Members as their labels say, whatever order they come in; and the label of the first.

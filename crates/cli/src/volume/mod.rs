@@ -3,7 +3,7 @@
 pub mod args;
 mod screen;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::volume::{NewVolume, VolumeError, survey};
 use bench::target::Problem;
@@ -120,8 +120,9 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
 fn destroy(args: &DestroyArgs) -> Result<(), Failure> {
     let spec = members(&args.members)?;
     for member in spec.members() {
-        let named = member.path().unwrap_or(Path::new(""));
-        let is_this = |given: &Path| given == named || same_place(given, named);
+        // What has no path, as an export of NBD, is named by its spec.
+        let named = member.path().map_or_else(|| PathBuf::from(member.to_string()), Path::to_owned);
+        let is_this = |given: &Path| given == named || same_place(given, &named);
         if !args.destroy.iter().any(|given| is_this(given)) {
             return Err(Failure::refused(format!("{member} is not named in --destroy"))
                 .hint(format!("if the volume may be lost add --destroy {}", named.display())));
