@@ -40,6 +40,14 @@ const PSK_SUITES: &str = "ECDHE-PSK-CHACHA20-POLY1305:DHE-PSK-AES256-GCM-SHA384:
 /// (RFC 8446, section 4.2.11).
 const PSK_SUITES_13: &str = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
+/// Where distributions keep the authorities that they believe: Debian, Red Hat, SUSE, Alpine.
+const BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
 /// What a client does when it puts TLS on.
 #[derive(Clone)]
 pub struct ClientTls {
@@ -156,7 +164,7 @@ impl ClientTls {
                     own(&mut builder, directory, "client-cert.pem", "client-key.pem")?;
                 }
             }
-            None => builder.set_default_verify_paths().map_err(TlsError::Setup)?,
+            None => system_authorities(&mut builder).map_err(TlsError::Setup)?,
         }
         let kind = Kind::X509 { verify };
         Ok(Self { context: builder.build(), name: name.map(ToOwned::to_owned), kind })
@@ -276,6 +284,16 @@ fn authority(builder: &mut SslContextBuilder, directory: &Path) -> Result<(), Tl
     builder.set_ca_file(&path).map_err(|source| TlsError::Certificate { path, source })
 }
 
+/// Who the system believes. An OpenSSL of our own does not know where that is written, other than by `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR`.
+fn system_authorities(builder: &mut SslContextBuilder) -> Result<(), ErrorStack> {
+    builder.set_default_verify_paths()?;
+    match BUNDLES.iter().find(|path| Path::new(path).exists()) {
+        Some(path) if std::env::var_os("SSL_CERT_FILE").is_none() => builder.set_ca_file(path),
+        _ => Ok(()),
+    }
+}
+
 /// What we show, and the key to it.
 fn own(
     builder: &mut SslContextBuilder,
@@ -325,5 +343,67 @@ fn failed(error: HandshakeError<Socket>) -> TlsError {
     match error.into_io_error() {
         Ok(source) => TlsError::Io(source),
         Err(source) => TlsError::Handshake(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn ends() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn keys(dir: &Path, name: &str, key: &str) -> std::path::PathBuf {
+        let path = dir.join(name);
+        std::fs::write(&path, format!("alice:{key}\n")).unwrap();
+        path
+    }
+
+    /// A handshake in which the client knows no more than `version`: version and suite, if there was one.
+    fn shaken(
+        client: &ClientTls,
+        server: ServerTls,
+        version: SslVersion,
+    ) -> Option<(&'static str, &'static str)> {
+        let (ours, theirs) = ends();
+        let thread = std::thread::spawn(move || server.context_session().accept(theirs).is_ok());
+        let mut ssl = client.session().unwrap();
+        ssl.set_max_proto_version(Some(version)).unwrap();
+        // The server's end falls with the connection where the client does not get through.
+        let stream = ssl.connect(ours).ok();
+        let found = stream.as_ref().map(|stream| {
+            (stream.ssl().version_str(), stream.ssl().current_cipher().map_or("none", |suite| suite.name()))
+        });
+        drop(stream);
+        assert_eq!(thread.join().unwrap(), found.is_some());
+        found
+    }
+
+    impl ServerTls {
+        fn context_session(&self) -> Ssl {
+            Ssl::new(&self.context).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_key_does_in_tls_1_2_as_well_and_below_there_is_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let right = keys(dir.path(), "right", &"5a".repeat(32));
+        let wrong = keys(dir.path(), "wrong", &"5b".repeat(32));
+        let server = ServerTls::psk(&right).unwrap();
+        let client = ClientTls::psk(&right, Some("alice")).unwrap();
+        let (version, suite) = shaken(&client, server.clone(), SslVersion::TLS1_2).unwrap();
+        assert_eq!((version, suite), ("TLSv1.2", "ECDHE-PSK-CHACHA20-POLY1305"));
+        let (version, suite) = shaken(&client, server.clone(), SslVersion::TLS1_3).unwrap();
+        assert_eq!((version, suite), ("TLSv1.3", "TLS_AES_128_GCM_SHA256"));
+        let stranger = ClientTls::psk(&wrong, None).unwrap();
+        assert_eq!(shaken(&stranger, server.clone(), SslVersion::TLS1_2), None);
+        assert_eq!(shaken(&client, server, SslVersion::TLS1_1), None);
     }
 }
