@@ -191,7 +191,7 @@ fn contexts_are_listed_by_wildcard_and_chosen_by_name() {
 fn contexts_hold_for_the_export_that_they_were_chosen_for_and_until_the_next_choice() {
     let structured = option(options::STRUCTURED_REPLY, &[]);
     let chosen = |said: &[Vec<u8>]| {
-        let (_, ended) = haggled(3, &[&[structured.clone()], said].concat());
+        let (_, ended) = haggled(3, &[std::slice::from_ref(&structured), said].concat());
         ended.unwrap().export.contexts.len()
     };
     assert_eq!(chosen(&[set("", &[BASE_ALLOCATION]), go("first")]), 1, "the default by its name");
