@@ -289,7 +289,8 @@ fn into_io(error: openssl::ssl::Error) -> io::Error {
             Err(error) if is_cut(&error) => {
                 io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended without TLS's good-bye")
             }
-            Err(error) => io::Error::other(error),
+            // What the peer says against us, or what is not TLS.
+            Err(error) => io::Error::new(io::ErrorKind::InvalidData, error),
         },
     }
 }

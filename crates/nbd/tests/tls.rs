@@ -67,7 +67,7 @@ fn a_key_lets_in_and_carries_data() {
     assert_eq!((session.stream.tls_version(), session.stream.is_plain()), (Some("TLSv1.3"), false));
     assert!(session.structured && session.export.contexts.len() == 1);
     // More than one record of TLS, both ways.
-    let data: Vec<u8> = (0..300_000u32).map(|n| (n * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..300_000u32).map(|n| ((n * 7) >> 3) as u8).collect();
     write(&mut session, 1234, &data);
     assert_eq!(read(&mut session, 1234, data.len() as u32), data);
     assert_eq!(list(&uri.parse().unwrap(), &ConnectOptions::default()).unwrap().len(), 1);
@@ -447,9 +447,8 @@ fn certificates_let_in_who_has_one_and_let_the_client_know_the_server() {
     assert!(matches!(error, HandshakeError::Tls(TlsError::Unverified { .. })), "{error:?}");
     // None at all of the client's: TLS 1.3 tells it after the client's side is done.
     let bare = certificates.without(&["client-cert.pem", "client-key.pem"]);
-    let refused = try_connect(&uri("localhost", &format!("?tls-certificates={}", bare.path().display())));
-    assert!(refused.is_err());
-    server.failures.lock().unwrap().clear();
+    let error = handshake_error(&uri("localhost", &format!("?tls-certificates={}", bare.path().display())));
+    assert!(matches!(error, HandshakeError::Tls(TlsError::Ended(_)) | HandshakeError::Closed), "{error:?}");
     let anybody = Server::start(required(ServerTls::certificates(certificates.path(), false).unwrap()));
     let there = format!("nbds://localhost:{}/disk?tls-certificates={}", anybody.port, bare.path().display());
     try_connect(&there).unwrap();
@@ -506,7 +505,7 @@ fn peers_with_gnutls_come_in_with_a_key() {
     }
     if has("nbdcopy", "nbdcopy with a key") {
         let mut session = try_connect(&server.uri("nbds", &query(&file))).unwrap();
-        let data: Vec<u8> = (0..common::SIZE as u32).map(|n| (n * 31 >> 5) as u8).collect();
+        let data: Vec<u8> = (0..common::SIZE as u32).map(|n| ((n * 31) >> 5) as u8).collect();
         write(&mut session, 0, &data);
         let copy = keys.path("copy");
         let (success, text) = run("nbdcopy", &[&uri, copy.to_str().unwrap()]);

@@ -76,6 +76,9 @@ pub enum TlsError {
     /// The connection failed within the handshake.
     #[error("TLS handshake")]
     Io(#[source] io::Error),
+    /// The peer ended TLS after the handshake: with TLS 1.3 a server says only then that it does not believe a client.
+    #[error("the peer ended TLS")]
+    Ended(#[source] io::Error),
     /// There is TLS already.
     #[error("there is TLS on this connection already")]
     Twice,
@@ -98,7 +101,7 @@ impl TlsError {
                  (another name: tls-hostname=NAME)"
                     .into()
             }
-            Self::Handshake(_) | Self::NoProof => {
+            Self::Handshake(_) | Self::NoProof | Self::Ended(_) => {
                 "both sides have to use the same kind of TLS (key or certificates), and the same key or authority".into()
             }
             _ => return None,
