@@ -252,6 +252,49 @@ fn by_seek(fd: BorrowedFd<'_>, region: Range<u64>) -> io::Result<WrittenState> {
     Ok(tally.finish())
 }
 
+/// A part of a file that is data throughout, or a hole throughout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// Bytes.
+    pub length: u64,
+    /// Nothing was written there: it takes no space, or none that was written, and reads as zeros.
+    pub hole: bool,
+}
+
+/// The stretches of a region of an open file, in order, as lseek(2) tells them; at most `most`, so that they may
+/// end before the region does. Where nobody can tell, as of a block device, all of it is data.
+///
+/// # Errors
+/// The kernel's, where it failed for another reason than not knowing.
+pub fn stretches(fd: BorrowedFd<'_>, region: Range<u64>, most: usize) -> io::Result<Vec<Stretch>> {
+    let mut found = Vec::new();
+    let mut at = region.start;
+    if sys::status(fd)?.file_type() != libc::S_IFREG {
+        found.push(Stretch { length: region.end - at, hole: false });
+        return Ok(found);
+    }
+    while at < region.end && found.len() < most {
+        let data = match sys::seek(fd, at, libc::SEEK_DATA) {
+            Ok(data) => data.unwrap_or(region.end).clamp(at, region.end),
+            Err(error) if means_unsupported(&error) => at,
+            Err(error) => return Err(error),
+        };
+        let (end, hole) = if data > at {
+            (data, true)
+        } else {
+            match sys::seek(fd, at, libc::SEEK_HOLE) {
+                // A file that changes meanwhile may have its hole here by now; a stretch is never empty.
+                Ok(Some(hole)) if hole > at => (hole.min(region.end), false),
+                Err(error) if !means_unsupported(&error) => return Err(error),
+                _ => (region.end, false),
+            }
+        };
+        found.push(Stretch { length: end - at, hole });
+        at = end;
+    }
+    Ok(found)
+}
+
 /// Adds up extents that come in rising order; what lies between them is holes.
 struct Tally {
     region: Range<u64>,
@@ -368,6 +411,19 @@ mod tests {
         let state = state(&file);
         assert_eq!(state.evidence, Evidence::Seek);
         assert_eq!((state.total, state.holes), (4 * MIB, 3 * MIB));
+    }
+
+    #[test]
+    fn stretches_follow_one_another_and_end_with_the_region() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 * MIB).unwrap();
+        file.write_all_at(&vec![7; MIB as usize], 2 * MIB).unwrap();
+        let told = |region, most| stretches(file.as_fd(), region, most).unwrap();
+        let of = |mebibytes: u64, hole| Stretch { length: mebibytes * MIB, hole };
+        assert_eq!(told(0..8 * MIB, 9), [of(2, true), of(1, false), of(5, true)]);
+        assert_eq!(told(0..8 * MIB, 2), [of(2, true), of(1, false)]);
+        assert_eq!(told(MIB..3 * MIB, 9), [of(1, true), of(1, false)]);
+        assert_eq!(told(5 * MIB..5 * MIB, 9), []);
     }
 
     #[test]

@@ -20,12 +20,16 @@
 //! write(2), so no engine could drive it. How much of the mapping they cover is then read from
 //! `/proc/self/smaps`, because a request for huge pages is not a promise.
 
+mod socket;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
+pub use self::socket::{MOST_RUNS, Run};
 use crate::device::sys;
+use crate::pages::PageChoice;
 
 /// Huge pages on every architecture with 4 KiB base pages; elsewhere the kernel ignores the advice.
 const HUGE_PAGE: usize = 2 << 20;
@@ -35,6 +39,19 @@ const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Bytes at a time for which pages are made, so that a signal is noticed in between.
 const POPULATE_STEP: usize = 64 << 20;
+
+/// Why huge pages that were insisted on are none.
+const NO_HUGE_PAGES: &str = "the kernel gave no huge pages: memory is fragmented, or it was built without them";
+
+/// In which pages memory is to lie, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryPlacement {
+    /// The pages. Memory that has a descriptor is never made of reserved ones, so asking for those is asking
+    /// for transparent ones.
+    pub pages: PageChoice,
+    /// The NUMA node (mbind(2), `MPOL_BIND`); where there is none, that of the thread that makes it.
+    pub node: Option<u32>,
+}
 
 /// A request outside the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +85,19 @@ impl SharedMemory {
     ///
     /// # Errors
     /// The kernel's, with the name of the system call: `ENOMEM` where there is not that much.
+    #[cfg(test)]
     pub(crate) fn create(size: u64) -> Result<Self, (&'static str, io::Error)> {
+        Self::create_on(size, &MemoryPlacement::default())
+    }
+
+    /// The same, in the pages and on the node that `placement` names.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; `Unsupported` where there are no huge pages though they were asked for.
+    pub(crate) fn create_on(
+        size: u64,
+        placement: &MemoryPlacement,
+    ) -> Result<Self, (&'static str, io::Error)> {
         let too_large = || ("mmap", io::Error::from_raw_os_error(libc::ENOMEM));
         let length = usize::try_from(size).map_err(|_| too_large())?;
         // The mapping is a whole number of words, so that the word-wise copy stays inside it.
@@ -78,8 +107,15 @@ impl SharedMemory {
         sys::seal_size(&file).map_err(|e| ("fcntl(F_ADD_SEALS)", e))?;
         let pointer = sys::map_shared(&file, mapped, HUGE_PAGE).map_err(|e| ("mmap", e))?;
         let mut memory = Self { pointer, length: mapped, file, huge_bytes: 0 };
-        memory.populate().map_err(|e| ("madvise(MADV_POPULATE_WRITE)", e))?;
+        if let Some(node) = placement.node {
+            // SAFETY: the whole mapping, which is ours; a policy changes no byte.
+            unsafe { sys::bind_to_node(memory.pointer, mapped, node) }.map_err(|e| ("mbind", e))?;
+        }
+        memory.populate(placement.pages).map_err(|e| ("madvise(MADV_POPULATE_WRITE)", e))?;
         memory.huge_bytes = huge_bytes_mapped(memory.pointer.as_ptr() as usize);
+        if memory.huge_bytes == 0 && matches!(placement.pages, PageChoice::Transparent | PageChoice::Reserved) {
+            return Err(("madvise(MADV_COLLAPSE)", io::Error::new(io::ErrorKind::Unsupported, NO_HUGE_PAGES)));
+        }
         memory.length = length;
         Ok(memory)
     }
@@ -152,8 +188,9 @@ impl SharedMemory {
         inside.ok_or(OutOfBounds { offset, length, size: self.length as u64 })
     }
 
-    /// Makes every page present, in huge pages where the kernel will.
-    fn populate(&self) -> io::Result<()> {
+    /// Makes every page present, in huge pages where they are wanted and the kernel will.
+    fn populate(&self, pages: PageChoice) -> io::Result<()> {
+        let huge = pages != PageChoice::Base;
         let mut at = 0;
         while at < self.length {
             let step = POPULATE_STEP.min(self.length - at);
@@ -164,9 +201,12 @@ impl SharedMemory {
             // be had, or memory is fragmented, small pages do the same work.
             // SAFETY: the range belongs to this mapping, and none of these calls changes its bytes.
             unsafe {
-                let _ = sys::advise(start, step, libc::MADV_HUGEPAGE);
+                let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+                let _ = sys::advise(start, step, advice);
                 sys::populate_write(start, step)?;
-                let _ = sys::advise(start, step, MADV_COLLAPSE);
+                if huge {
+                    let _ = sys::advise(start, step, MADV_COLLAPSE);
+                }
             }
             at += step;
         }

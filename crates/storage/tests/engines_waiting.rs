@@ -6,6 +6,7 @@
 mod rig;
 
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -73,6 +74,50 @@ fn waits_with_a_time_out_end_where_a_kernel_thread_submits() {
         let kernel = Faulty::default().lacking_features(lacking);
         waits_end(IoUring::with_kernel(kernel, device, &polled).unwrap(), writer);
     }
+}
+
+/// Whether poll(2) finds the engine's descriptor readable within `patience`.
+fn announces(engine: &mut impl Engine, patience: Duration) -> bool {
+    let fd = engine.completion_fd().expect("can be had").expect("this engine has one").as_raw_fd();
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd is passed, and lives until the call returns.
+    unsafe { libc::poll(&raw mut poll, 1, patience.as_millis() as libc::c_int) == 1 }
+}
+
+/// A caller that waits in poll(2) hears of a completion, and of none twice.
+fn completions_are_announced(mut engine: impl Engine) {
+    assert!(!announces(&mut engine, Duration::ZERO), "{}: nothing was asked for", engine.name());
+    for round in 0..20 {
+        engine.prepare(0, Op::Read, round * u64::from(BLOCK), BLOCK);
+        engine.submit(0, None).expect("is taken");
+        while engine.reap(|_, result| result.expect("the read succeeds")) == 0 {
+            assert!(announces(&mut engine, LONG), "{}: round {round}", engine.name());
+            engine.submit(0, None).expect("goes on");
+        }
+        engine.submit(0, None).expect("goes on");
+        assert!(!announces(&mut engine, Duration::ZERO), "{}: it was fetched", engine.name());
+    }
+}
+
+#[test]
+fn a_caller_that_polls_hears_of_completions() {
+    let file = rig::any_file(MIB);
+    completions_are_announced(IoUring::new(Arc::clone(&file), &config(2)).unwrap());
+    completions_are_announced(Libaio::new(Arc::clone(&file), &config(2)).unwrap());
+    completions_are_announced(Psync::new(file, &config(2)).unwrap());
+}
+
+#[test]
+fn a_read_that_is_late_is_announced_when_it_comes() {
+    let (device, mut writer) = PipeDevice::open();
+    let mut engine = IoUring::new(device, &config(2)).unwrap();
+    engine.prepare(0, Op::Read, 0, 5);
+    engine.submit(0, None).unwrap();
+    assert!(!announces(&mut engine, Duration::ZERO), "the pipe is empty");
+    writer.write_all(b"abcde").expect("goes into the pipe");
+    assert!(announces(&mut engine, LONG));
+    engine.submit(1, Some(LONG)).unwrap();
+    assert_eq!(engine.reap(|_, result| result.expect("the read succeeds")), 1);
 }
 
 /// Added to the present, it would wrap round to the past, and the wait would end at once.

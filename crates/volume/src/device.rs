@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::device::{Device, DeviceKind, Geometry, Piece, Spread};
+use storage::device::{Device, DeviceKind, Geometry, Piece, Spread, ZeroOptions};
 
 /// Open members as one device.
 #[derive(Debug)]
@@ -150,6 +150,16 @@ impl Device for Assembled {
         for (member, part) in self.spread.extents(offset..offset + length) {
             let (leaf, length) = (self.leaf(member), part.end - part.start);
             leaf.discard(part.start, length).map_err(|e| told("discard", leaf, part.start, length, e))?;
+        }
+        Ok(())
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
+        self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
+        for (member, part) in self.spread.extents(offset..offset + length) {
+            let (leaf, length) = (self.leaf(member), part.end - part.start);
+            let zeroed = leaf.write_zeroes(part.start, length, how);
+            zeroed.map_err(|e| told("write_zeroes", leaf, part.start, length, e))?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use super::channel::{Channel, answered_by_channel};
 use super::sys::{self, Status};
-use super::{Device, DeviceKind, Geometry, OpenError, OpenOptions, failed, open_error};
+use super::{Device, DeviceKind, Geometry, OpenError, OpenOptions, ZeroOptions, failed, open_error};
 use crate::safety::{self, Obstacle, Refusal};
 use crate::sysfs::{DeviceNumber, Sysfs};
 
@@ -177,5 +177,9 @@ impl Device for BlockDevice {
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.channel.check_discard(offset, length)?;
         if length == 0 { Ok(()) } else { sys::discard_blocks(self.fd(), offset, length) }
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
+        self.channel.write_zeroes(offset, length, how, true)
     }
 }

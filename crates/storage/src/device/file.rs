@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use super::channel::{AlignedBuffer, Channel, answered_by_channel};
 use super::sys::{self, Status};
 use super::{
-    Access, Device, DeviceKind, Geometry, OpenError, OpenOptions, contents, failed, mark, open_error,
+    Access, Device, DeviceKind, Geometry, OpenError, OpenOptions, ZeroOptions, contents, failed, mark,
+    open_error,
 };
 use crate::safety;
 use crate::sysfs::{DeviceNumber, Sysfs};
@@ -284,5 +285,9 @@ impl Device for FileDevice {
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.channel.check_discard(offset, length)?;
         if length == 0 { Ok(()) } else { sys::punch_hole(self.fd(), offset, length) }
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
+        self.channel.write_zeroes(offset, length, how, false)
     }
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::Arc;
 
-use super::{Device, DeviceKind, Geometry, OpenError, OpenOptions, sys};
-use crate::memory::{OutOfBounds, SharedMemory};
+use super::{Device, DeviceKind, Geometry, OpenError, OpenOptions, ZeroOptions, sys};
+use crate::memory::{MemoryPlacement, OutOfBounds, SharedMemory};
 
 /// Memory that every engine can drive: see [`crate::memory`].
 #[derive(Debug)]
@@ -20,12 +21,34 @@ const RESERVE: u64 = 64 << 20;
 
 /// Makes a memory device of `size` zeroed bytes, all of them present.
 pub(crate) fn create(spec: String, size: u64, options: &OpenOptions) -> Result<MemoryDevice, OpenError> {
+    create_on(spec, size, options, &MemoryPlacement::default())
+}
+
+/// Opens `mem:SIZE` in the pages and on the node that `placement` names.
+///
+/// # Errors
+/// [`OpenError::NotEnoughMemory`] with what is free, or the step that failed.
+pub fn open_memory(
+    size: u64,
+    options: &OpenOptions,
+    placement: &MemoryPlacement,
+) -> Result<Arc<dyn Device>, OpenError> {
+    let spec = crate::spec::DeviceSpec::Memory { size }.to_string();
+    Ok(Arc::new(create_on(spec, size, options, placement)?))
+}
+
+fn create_on(
+    spec: String,
+    size: u64,
+    options: &OpenOptions,
+    placement: &MemoryPlacement,
+) -> Result<MemoryDevice, OpenError> {
     // Shared memory is overcommitted: what is not there is found out by the OOM killer.
     let available = available_memory().saturating_sub(RESERVE);
     if size > available {
         return Err(OpenError::NotEnoughMemory { asked: size, available });
     }
-    let memory = SharedMemory::create(size).map_err(|(operation, source)| {
+    let memory = SharedMemory::create_on(size, placement).map_err(|(operation, source)| {
         if source.raw_os_error() == Some(libc::ENOMEM) {
             return OpenError::NotEnoughMemory { asked: size, available };
         }
@@ -140,6 +163,14 @@ impl Device for MemoryDevice {
             return Ok(());
         }
         sys::punch_hole(self.memory.file().as_fd(), offset, length)
+    }
+
+    /// Zeroes the range in place, so that its pages stay, huge ones too.
+    fn write_zeroes(&self, offset: u64, length: u64, _how: ZeroOptions) -> io::Result<()> {
+        if !self.writable {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading only"));
+        }
+        self.memory.zero(offset, length).map_err(io_error(io::ErrorKind::InvalidInput))
     }
 }
 

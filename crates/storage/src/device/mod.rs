@@ -18,6 +18,7 @@ mod options;
 mod scratch;
 mod spread;
 pub(crate) mod sys;
+mod zeroes;
 
 use std::fmt::Debug;
 use std::io;
@@ -30,12 +31,14 @@ pub(crate) use channel::AlignedBuffer;
 pub use error::{OpenError, OpenErrorClass};
 pub use mark::was_laid;
 pub(crate) use memory_device::available_memory;
+pub use memory_device::open_memory;
 pub use open::{check_written, open};
 pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions};
 pub use scratch::ScratchFile;
 pub use spread::{Piece, Spread, leaves};
 pub use sys::space;
+pub use zeroes::ZeroOptions;
 
 /// What kind of thing a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -136,4 +139,13 @@ pub trait Device: Send + Sync + Debug {
     /// # Errors
     /// The kernel's; `EOPNOTSUPP` where the device cannot discard.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+    /// Makes the range read as zeros, by the fastest means that the device has; by writing zeros where it has
+    /// none.
+    ///
+    /// # Errors
+    /// The kernel's; `EOPNOTSUPP` where it would be no faster than writing and
+    /// [`fast_only`](ZeroOptions::fast_only) is set, of which nothing was changed then.
+    fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
+        zeroes::write(|bytes, at| self.write_at(bytes, at), offset, length, how)
+    }
 }

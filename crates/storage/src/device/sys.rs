@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -158,6 +158,39 @@ pub(crate) fn punch_hole(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Re
     fallocate(fd, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, length)
 }
 
+/// Makes a range of a file or block device read as zeros and keeps its space.
+pub(crate) fn zero_range(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
+    fallocate(fd, libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE, offset, length)
+}
+
+/// A counter that poll(2) finds readable from the first [`raise`](Self::raise) to the next
+/// [`clear`](Self::clear) (eventfd(2)).
+#[derive(Debug)]
+pub(crate) struct Signal(File);
+
+impl Signal {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes integers only.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    pub fn raise(&self) {
+        // It can only fail where the counter is full, and is readable then.
+        let _ = (&self.0).write_all(&1_u64.to_ne_bytes());
+    }
+
+    pub fn clear(&self) {
+        // It can only fail where nothing was raised.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Turns O_DIRECT on for an open file.
 pub(crate) fn set_direct(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes and gives integers only.
@@ -294,6 +327,25 @@ pub(crate) unsafe fn advise(address: NonNull<u8>, length: usize, advice: libc::c
     // SAFETY: the caller vouches for range and advice.
     check(unsafe { libc::madvise(address.as_ptr().cast(), length, advice) })?;
     Ok(())
+}
+
+/// Has the pages of a range come from one NUMA node: mbind(2) with `MPOL_BIND` (linux/mempolicy.h).
+///
+/// # Safety
+/// The range must be a live mapping of whole pages.
+pub(crate) unsafe fn bind_to_node(address: NonNull<u8>, length: usize, node: u32) -> io::Result<()> {
+    const MPOL_BIND: libc::c_ulong = 2;
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    let mut mask = [0 as libc::c_ulong; 1024 / BITS];
+    let word = mask.get_mut(node as usize / BITS).ok_or(io::ErrorKind::InvalidInput)?;
+    *word = 1 << (node as usize % BITS);
+    let address = address.as_ptr();
+    // SAFETY: the caller vouches for the range; the mask has as many bits as are announced, one less than the
+    // number given, as the system call counts them.
+    let result = unsafe {
+        libc::syscall(libc::SYS_mbind, address, length, MPOL_BIND, mask.as_ptr(), 1024 + 1, 0)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes every page of a range present and writable; contents stay.

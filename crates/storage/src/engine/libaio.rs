@@ -6,7 +6,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::slots::{Begun, Outcome, Slots, answered_by_slots, discard, errno_or_z
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::aio_abi::{self as abi, IoEvent, Iocb};
 use crate::device::Device;
+use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
 
 const NAME: &str = "libaio";
@@ -43,6 +44,8 @@ pub struct Libaio<K: Kernel = Linux> {
     got: usize,
     /// Results of synchronous calls, waiting to be reaped.
     immediate: Vec<(u32, i64)>,
+    /// What completions raise, once somebody has asked for it.
+    signal: Option<Signal>,
 }
 
 impl Libaio<Linux> {
@@ -83,6 +86,7 @@ impl<K: Kernel> Libaio<K> {
             reaped: 0,
             got: 0,
             immediate: Vec::new(),
+            signal: None,
         })
     }
 
@@ -102,6 +106,8 @@ impl<K: Kernel> Libaio<K> {
             buffer: if transfers { self.slots.address(&part) as u64 } else { 0 },
             bytes: if transfers { u64::from(part.length) } else { 0 },
             offset: if transfers { part.offset as i64 } else { 0 },
+            flags: if self.signal.is_some() { abi::FLAG_RESFD } else { 0 },
+            event_fd: self.signal.as_ref().map_or(0, |signal| signal.fd().as_raw_fd() as u32),
             ..Iocb::default()
         };
         self.queued.push(part.id);
@@ -219,6 +225,10 @@ impl<K: Kernel> Libaio<K> {
             None if min == 0 => &raw mut time,
             None => std::ptr::null_mut(),
         };
+        if let Some(signal) = &self.signal {
+            // Before the events are fetched, so that one which comes afterwards raises it again.
+            signal.clear();
+        }
         let room = &mut self.events[self.got..];
         if room.is_empty() {
             return Ok(());
@@ -309,6 +319,14 @@ impl<K: Kernel> Engine for Libaio<K> {
             self.get_events(minimum.saturating_sub(ready).min(under_way), timeout)?;
         }
         handed_over
+    }
+
+    /// An eventfd(2) that the kernel raises for each request prepared from now on.
+    fn completion_fd(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
+        if self.signal.is_none() {
+            self.signal = Some(Signal::new()?);
+        }
+        Ok(self.signal.as_ref().map(Signal::fd))
     }
 
     fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {

@@ -27,6 +27,7 @@ mod psync;
 mod slots;
 mod uring;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,6 +218,18 @@ pub trait Engine {
     /// [`EngineError`] where the engine itself cannot go on; failed requests come out of `reap`. What was
     /// handed over before the error is still in flight.
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError>;
+
+    /// What poll(2) finds readable once the kernel, or a thread, has finished a request, for callers that wait
+    /// for other things as well; none where [`submit`](Self::submit) itself makes the requests, or where only
+    /// `submit` can wait for them. It stays readable until `submit` has been called; what that fetched is to be
+    /// reaped before polling again. Requests that have to be made again are not announced, so a caller with
+    /// requests in flight calls `submit` once in a while.
+    ///
+    /// # Errors
+    /// The kernel's, where the engine cannot be made to tell.
+    fn completion_fd(&mut self) -> std::io::Result<Option<BorrowedFd<'_>>> {
+        Ok(None)
+    }
 
     /// Passes every finished slot to `on_complete` and makes it idle. Returns how many there were.
     fn reap(&mut self, on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32;

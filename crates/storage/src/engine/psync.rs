@@ -9,15 +9,17 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
+use crate::device::sys::Signal;
 use crate::device::{Device, leaves};
 use crate::kernel::{Kernel, Linux};
 
@@ -60,6 +62,8 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     done: Condvar,
+    /// What completions raise, once somebody has asked for it.
+    signal: OnceLock<Signal>,
 }
 
 #[derive(Debug, Default)]
@@ -168,6 +172,9 @@ fn work<K: Kernel>(shared: &Shared, members: &[Arc<dyn Device>], kernel: &K) {
             Err(panic) => state.panic = Some(panic),
         }
         shared.done.notify_one();
+        if let Some(signal) = shared.signal.get() {
+            signal.raise();
+        }
     }
 }
 
@@ -222,6 +229,10 @@ impl<K: Kernel + Send + Sync> Engine for Psync<K> {
         let ready = self.finished.len();
         let wanted = (self.slots.parts_of(min_complete) as usize).saturating_sub(ready);
         let deadline = timeout.map(|limit| Instant::now() + limit.min(LONGEST_WAIT));
+        if let Some(signal) = pool.shared.signal.get() {
+            // Before what is finished is fetched, so that what comes afterwards raises it again.
+            signal.clear();
+        }
         let mut state = pool.shared.lock();
         let added = self.queued.len();
         state.requests.extend(self.queued.drain(..));
@@ -244,6 +255,15 @@ impl<K: Kernel + Send + Sync> Engine for Psync<K> {
         let panic = state.panic.take();
         drop(state);
         panic.map_or(Ok(()), |panic| resume_unwind(panic))
+    }
+
+    /// An eventfd(2) that workers raise; none at depth 1, where `submit` makes the calls itself.
+    fn completion_fd(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
+        let Some(pool) = self.pool.as_ref().filter(|_| self.slots.depth() > 1) else { return Ok(None) };
+        if pool.shared.signal.get().is_none() {
+            let _ = pool.shared.signal.set(Signal::new()?);
+        }
+        Ok(pool.shared.signal.get().map(Signal::fd))
     }
 
     fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {

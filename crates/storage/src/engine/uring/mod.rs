@@ -24,7 +24,7 @@ mod setup;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -399,6 +399,12 @@ impl<K: Kernel> Engine for IoUring<K> {
             return Ok(());
         }
         self.submit_rest(timeout)
+    }
+
+    /// The ring's own descriptor. Where completions run only when this thread asks for them, it becomes readable
+    /// as soon as there are any to be run.
+    fn completion_fd(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(Some(self.ring.fd.as_fd()))
     }
 
     #[inline]
