@@ -1,0 +1,212 @@
+//! A file that memory is filled from at the start and written back to at the end.
+//!
+//! Written back as whatever must never be half there: into a file beside it, fsync(2), rename(2) over the old one,
+//! fsync(2) of the directory. Whoever loses power on the way has the old contents or the new ones. Blocks of zeros
+//! become holes, so an empty drive takes no space.
+//!
+//! Between start and end the file is not touched: what was written to the memory since the start is lost with the
+//! process, as memory is.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use storage::memory::SharedMemory;
+
+/// Bytes that are moved at a time, and the least that becomes a hole.
+const STEP: usize = 64 << 10;
+
+/// A file that could not be loaded or written back.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// More than there is room for.
+    #[error("{}: holds {}, more than the {} of memory", path.display(), units::bytes(*length), units::bytes(*size))]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes.
+        length: u64,
+        /// Bytes of the memory.
+        size: u64,
+    },
+    /// Something that is no regular file.
+    #[error("{}: is no regular file", path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A step that failed.
+    #[error("{}: cannot {operation}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was to be done.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ImageError {
+    /// What to do about it, if there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::TooLarge { length, .. } => Some(format!("--size={length} is the least that holds it")),
+            Self::NoFile { .. } => Some("name a file, or a name that is free".to_owned()),
+            Self::Io { .. } => None,
+        }
+    }
+}
+
+fn failed(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> ImageError {
+    let path = path.to_owned();
+    move |source| ImageError::Io { path, operation, source }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The file that is written before it takes the other's place.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    directory(path).join(format!(".{name}.{}", std::process::id()))
+}
+
+/// Sees that `path` could be written back to, before anybody relies on it: a file can be made beside it.
+///
+/// # Errors
+/// [`ImageError`].
+pub fn check_writable(path: &Path) -> Result<(), ImageError> {
+    let beside = beside(path);
+    create(&beside).map_err(failed(path, "make a file beside it to write back to"))?;
+    std::fs::remove_file(&beside).map_err(failed(&beside, "remove it"))
+}
+
+/// Fills the memory from the beginning with what the file holds, if it is there; bytes loaded. What lies behind stays
+/// zero.
+///
+/// # Errors
+/// [`ImageError`]; a file larger than the memory is not loaded in part.
+pub fn load(memory: &SharedMemory, path: &Path) -> Result<u64, ImageError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(failed(path, "open it")(error)),
+    };
+    let facts = file.metadata().map_err(failed(path, "look at it"))?;
+    if !facts.is_file() {
+        return Err(ImageError::NoFile { path: path.to_owned() });
+    }
+    let (length, size) = (facts.len(), memory.len());
+    if length > size {
+        return Err(ImageError::TooLarge { path: path.to_owned(), length, size });
+    }
+    let mut buffer = vec![0; STEP];
+    let mut at = 0;
+    while at < length {
+        let part = &mut buffer[..STEP.min((length - at) as usize)];
+        file.read_exact_at(part, at).map_err(failed(path, "read it"))?;
+        // Fresh memory is zero, and what a hole reads as needs no copy.
+        if part.iter().any(|byte| *byte != 0) {
+            memory.copy_in(at, part).map_err(|error| failed(path, "load it")(io::Error::other(error)))?;
+        }
+        at += part.len() as u64;
+    }
+    Ok(length)
+}
+
+/// Puts all of the memory into the file, durably: see the module's argument.
+///
+/// # Errors
+/// [`ImageError`]; the old file is then as it was.
+pub fn write_back(memory: &SharedMemory, path: &Path) -> Result<(), ImageError> {
+    let beside = beside(path);
+    let written = fill(memory, &beside).and_then(|()| {
+        std::fs::rename(&beside, path).map_err(failed(path, "put the new contents into its place"))
+    });
+    if written.is_err() {
+        // The error to tell is the first one.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written?;
+    let folder = directory(path);
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder, "make the new name durable"))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+fn fill(memory: &SharedMemory, path: &Path) -> Result<(), ImageError> {
+    let file = create(path).map_err(failed(path, "make it"))?;
+    file.set_len(memory.len()).map_err(failed(path, "make it as long as the memory"))?;
+    let mut buffer = vec![0; STEP];
+    let mut at = 0;
+    while at < memory.len() {
+        let part = &mut buffer[..STEP.min((memory.len() - at) as usize)];
+        memory.copy_out(at, part).map_err(|error| failed(path, "copy to it")(io::Error::other(error)))?;
+        if part.iter().any(|byte| *byte != 0) {
+            file.write_all_at(part, at).map_err(failed(path, "write it"))?;
+        }
+        at += part.len() as u64;
+    }
+    file.sync_all().map_err(failed(path, "make it durable"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use storage::device::{self, DeviceSpec, OpenOptions};
+
+    fn with_memory(size: u64, test: impl FnOnce(&SharedMemory)) {
+        let device = device::open(&DeviceSpec::Memory { size }, &OpenOptions::writing()).expect("memory");
+        test(device.memory().expect("is memory"));
+    }
+
+    #[test]
+    fn what_was_written_back_is_loaded_again_and_zeros_take_no_space() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("image");
+        with_memory(8 << 20, |memory| {
+            assert_eq!(load(memory, &path).expect("nothing there"), 0);
+            memory.copy_in(5_000_000, b"flash").expect("inside");
+            write_back(memory, &path).expect("is written");
+        });
+        let facts = std::fs::metadata(&path).expect("is there");
+        assert_eq!(facts.len(), 8 << 20);
+        assert!(facts.blocks() * 512 < 1 << 20, "{} blocks", facts.blocks());
+        with_memory(16 << 20, |memory| {
+            assert_eq!(load(memory, &path).expect("fits"), 8 << 20);
+            let mut back = [0; 5];
+            memory.copy_out(5_000_000, &mut back).expect("inside");
+            assert_eq!(&back, b"flash");
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1, "nothing stays beside it");
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_is_refused_and_stays() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("image");
+        std::fs::write(&path, vec![7; 2 << 20]).expect("writes");
+        with_memory(1 << 20, |memory| {
+            let error = load(memory, &path).expect_err("is too large");
+            assert!(matches!(error, ImageError::TooLarge { .. }), "{error}");
+            assert!(load(memory, folder.path()).is_err());
+        });
+        assert_eq!(std::fs::metadata(&path).expect("is there").len(), 2 << 20);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_to_is_told_before_it_is_relied_on() {
+        let folder = tempfile::tempdir().expect("a directory");
+        assert!(check_writable(&folder.path().join("no/such/place")).is_err());
+        check_writable(&folder.path().join("image")).expect("can be written");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
+    }
+}

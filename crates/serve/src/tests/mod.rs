@@ -1,0 +1,69 @@
+//! Both conversations, without the negotiation before them: what a client may do to them, and a model that holds.
+
+mod peer;
+mod random;
+mod rules;
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use nbd::stream::Stream;
+use storage::device::{Device, DeviceSpec, OpenOptions};
+
+use self::peer::Peer;
+use crate::error::Ending;
+use crate::export::Export;
+use crate::link::Link;
+use crate::stop::Stop;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A device for reading and writing through the page cache.
+fn open(spec: &str) -> Arc<dyn Device> {
+    let options = OpenOptions { direct: false, ..OpenOptions::writing() };
+    volume::open(&DeviceSpec::parse(spec).expect("a spec"), &options).expect("opens")
+}
+
+/// A conversation under way, and its client.
+struct Held {
+    peer: Peer,
+    server: Option<JoinHandle<Ending>>,
+}
+
+impl Held {
+    /// Talks about `device`; through an engine, where it is memory and `through` is set.
+    fn begin(device: &Arc<dyn Device>, structured: bool, writable: bool, through: bool) -> Self {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let (name, description) = (String::new(), String::new());
+        let export = Export { name, description, device: Arc::clone(device), writable };
+        let terms = export.terms(structured, structured.then_some(7));
+        let server = std::thread::spawn(move || {
+            let stop = Stop::new().expect("a pipe");
+            let stream = Stream::unix(ours);
+            match export.device.memory().filter(|_| !through) {
+                Some(memory) => {
+                    let link = Link::waiting(stream, &stop).expect("can wait");
+                    crate::memory::Conversation::new(&*export.device, memory, &terms, link).hold()
+                }
+                None => {
+                    let link = Link::polled(stream, &stop).expect("can be polled");
+                    crate::device::hold(&export.device, &terms, link, &|_, _, _, _| {})
+                }
+            }
+        });
+        Self { peer: Peer::new(theirs, structured), server: Some(server) }
+    }
+
+    /// Says good-bye.
+    fn end(mut self) -> Ending {
+        self.peer.say_goodbye();
+        self.ended()
+    }
+
+    /// How it ended, once it did.
+    fn ended(&mut self) -> Ending {
+        self.server.take().expect("ends once").join().expect("does not panic")
+    }
+}
