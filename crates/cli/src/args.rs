@@ -8,6 +8,7 @@ use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
 use crate::probe::ladder::LadderArgs;
+use crate::memory::args::MemoryArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
 use crate::usage;
@@ -48,7 +49,9 @@ pub enum Command {
     Layout(LayoutArgs),
     /// Show, set, set back or export what a sweep recommends
     Tune(TuneArgs),
-    /// Make, list, check and take apart volumes over many devices
+    /// Serve this host's memory over NBD
+    Memory(Box<MemoryArgs>),
+    /// Make, list, check, take apart and serve volumes over many devices
     Volume(VolumeArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
     Report(ReportArgs),
@@ -145,6 +148,8 @@ pub enum Document {
     Status,
     /// `sweep diff --json` (flashwright.diff/1)
     Diff,
+    /// `memory serve --json` and `volume export --json` (flashwright.serve/1)
+    Serve,
     /// `volume show --json` and `volume create --json` (flashwright.volumes/1)
     Volumes,
     /// `volume check --json` (flashwright.volume-check/1)

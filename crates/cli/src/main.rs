@@ -14,11 +14,13 @@ mod args;
 mod bench;
 mod failure;
 mod layout;
+mod memory;
 mod output;
 mod paint;
 mod probe;
 mod report;
 mod schema;
+mod serve;
 mod signals;
 mod sweep;
 mod tune;
@@ -49,6 +51,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Layout(args) => layout::layout(&args),
         Command::Tune(args) => tune::tune(&args),
+        Command::Memory(args) => memory::memory(&args),
         Command::Volume(args) => volume::volume(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),

@@ -20,7 +20,8 @@ pub struct BadValue {
 }
 
 impl BadValue {
-    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// What is wrong, and what would be right.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
 }

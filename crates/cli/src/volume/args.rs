@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::export::ExportArgs;
+
 /// `flashwright volume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,6 +36,8 @@ pub enum VolumeCommand {
     Check(CheckArgs),
     /// Wipe the labels; the data are left where they lie
     Destroy(DestroyArgs),
+    /// Serve a volume, or any device, over NBD, until a signal comes
+    Export(Box<ExportArgs>),
 }
 
 /// `flashwright volume create`.

@@ -1,6 +1,7 @@
 //! `flashwright volume`: volumes over many devices, made, listed, checked and taken apart.
 
 pub mod args;
+pub mod export;
 mod screen;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub fn volume(args: &VolumeArgs) -> Result<(), Failure> {
         VolumeCommand::Show(args) => show(args),
         VolumeCommand::Check(args) => check(args),
         VolumeCommand::Destroy(args) => destroy(args),
+        VolumeCommand::Export(args) => export::export(args),
     }
 }
 
