@@ -210,6 +210,7 @@ pub fn fill(
         AnyEngine::Libaio(engine) => write_all(engine, region, stop, progress),
         AnyEngine::Psync(engine) => write_all(engine, region, stop, progress),
         AnyEngine::Memory(engine) => write_all(engine, region, stop, progress),
+        AnyEngine::Nbd(engine) => write_all(engine, region, stop, progress),
     }?;
     device.sync_data().map_err(|source| BenchError::Flush { device: device.spec().to_owned(), source })
 }

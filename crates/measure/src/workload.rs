@@ -102,7 +102,8 @@ impl Rw {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IoEngine {
-    /// The fastest that this kernel allows: io_uring, then libaio, then psync; the record says why.
+    /// The fastest that this kernel allows: io_uring, then libaio, then psync; the record says why. Copying for memory,
+    /// and NBD for exports of other hosts.
     #[default]
     Auto,
     /// io_uring(7).
@@ -112,6 +113,8 @@ pub enum IoEngine {
     Libaio,
     /// pread(2) and pwrite(2) on one thread for each unit of depth.
     Psync,
+    /// NBD: connections to other hosts, of targets that are exports (`nbd://…`).
+    Nbd,
 }
 
 impl IoEngine {
@@ -123,13 +126,14 @@ impl IoEngine {
             Self::IoUring => "io_uring",
             Self::Libaio => "libaio",
             Self::Psync => "psync",
+            Self::Nbd => "nbd",
         }
     }
 
     /// The meaning of a word a user typed.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Auto, Self::IoUring, Self::Libaio, Self::Psync].into_iter().find(|e| e.word() == word)
+        [Self::Auto, Self::IoUring, Self::Libaio, Self::Psync, Self::Nbd].into_iter().find(|e| e.word() == word)
     }
 }
 

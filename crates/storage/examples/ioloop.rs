@@ -48,6 +48,7 @@ fn run(path: &str) -> Result<(), Box<dyn Error>> {
         AnyEngine::Libaio(engine) => read_randomly(engine),
         AnyEngine::Psync(engine) => read_randomly(engine),
         AnyEngine::Memory(engine) => read_randomly(engine),
+        AnyEngine::Nbd(engine) => read_randomly(engine),
     }
 }
 

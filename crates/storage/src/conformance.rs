@@ -114,9 +114,10 @@ fn discarded_blocks_are_gone(device: &dyn Device) {
     }
 }
 
-/// Whether no block device is part of it.
+/// Whether no block device is part of it, and no export, behind which there may be one.
 fn is_without_blocks(device: &dyn Device) -> bool {
-    device.kind() != DeviceKind::Block && device.members().iter().all(|member| is_without_blocks(&**member))
+    !matches!(device.kind(), DeviceKind::Block | DeviceKind::Nbd)
+        && device.members().iter().all(|member| is_without_blocks(&**member))
 }
 
 /// Checks an engine over a device: every request comes back once, with the right bytes; ends, waits,

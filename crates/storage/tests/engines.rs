@@ -152,6 +152,7 @@ fn auto_takes_the_first_engine_there_is() {
         AnyEngine::Libaio(engine) => engine.name(),
         AnyEngine::Psync(engine) => engine.name(),
         AnyEngine::Memory(engine) => engine.name(),
+        AnyEngine::Nbd(engine) => engine.name(),
     };
     let first = availability().into_iter().find(|(_, available)| available.is_ok());
     assert_eq!(first.map(|(name, _)| name), Some(used));

@@ -491,6 +491,7 @@ fn opened(kernel: &Faulty) -> (&'static str, Option<String>) {
             engine.name()
         }
         AnyEngine::Memory(engine) => engine.name(),
+        AnyEngine::Nbd(engine) => engine.name(),
     };
     (name, fallback)
 }

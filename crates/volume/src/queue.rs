@@ -204,6 +204,7 @@ macro_rules! on_engine {
             AnyEngine::Libaio($name) => $call,
             AnyEngine::Psync($name) => $call,
             AnyEngine::Memory($name) => $call,
+            AnyEngine::Nbd($name) => $call,
         }
     };
 }

@@ -74,6 +74,8 @@ fn backing(sysfs: &Sysfs, device: &dyn Device) -> io::Result<Backing> {
     match device.kind() {
         // Its descriptor is a file in the kernel's own tmpfs, which nobody mounted.
         DeviceKind::Memory => Ok(Backing::default()),
+        // What it stands on is the other host's.
+        DeviceKind::Nbd => Ok(Backing::default()),
         _ => sysfs.backing_of_fd(device.fd()),
     }
 }

@@ -38,9 +38,12 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(workload: &Workload) -> Self {
+    fn new(workload: &Workload, engine: &str) -> Self {
         let fixed = match (workload.latency_clock, workload.iodepth_batch) {
             (LatencyClock::Each, _) => 1,
+            // Requests to other hosts are gathered: what is sent together costs one system call on either side, and
+            // the drive's queue is not theirs.
+            (LatencyClock::Batch, 0) if engine == "nbd" => workload.iodepth as usize,
             (LatencyClock::Batch, 0) => {
                 let under_way = (workload.iodepth as usize / 32).clamp(4, 16);
                 return Self { inline: 32, under_way };
@@ -105,6 +108,7 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
         AnyEngine::Libaio(engine) => run(engine, task, control),
         AnyEngine::Psync(engine) => run(engine, task, control),
         AnyEngine::Memory(engine) => run(engine, task, control),
+        AnyEngine::Nbd(engine) => run(engine, task, control),
     }?;
     report.fallback = fallback;
     report.cpu = match task.cpus.as_deref() {
@@ -121,6 +125,7 @@ fn choice(workload: &Workload) -> engine::EngineChoice {
         IoEngine::IoUring => engine::EngineChoice::IoUring,
         IoEngine::Libaio => engine::EngineChoice::Libaio,
         IoEngine::Psync => engine::EngineChoice::Psync,
+        IoEngine::Nbd => engine::EngineChoice::Nbd,
     }
 }
 
@@ -280,7 +285,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
     fn closed(&mut self) -> Result<(), BenchError> {
         let w = &self.task.workload;
         let each = w.latency_clock == LatencyClock::Each;
-        let batch = Batch::new(w);
+        let batch = Batch::new(w, self.engine.name());
         let complete_min = w.iodepth_batch_complete_min;
         let mut now = self.clock.now();
         loop {

@@ -71,6 +71,7 @@ pub(crate) fn hold(device: &Arc<dyn Device>, terms: &Terms, link: Link<'_>, told
         Ok((AnyEngine::Libaio(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
         Ok((AnyEngine::Psync(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
         Ok((AnyEngine::Memory(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
+        Ok((AnyEngine::Nbd(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
         Err(error) => error.into(),
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::extents::WrittenState;
+use crate::remote::RemoteError;
 use crate::safety::Refusal;
 
 /// What kind of failure it is. Front doors turn it into the exit code.
@@ -124,6 +125,9 @@ pub enum OpenError {
         /// What was asked for.
         path: PathBuf,
     },
+    /// The export of another host cannot be used.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// Several devices where one is needed.
     #[error("{spec}: is several devices, and one is needed here")]
     MadeOfOthers {
@@ -154,11 +158,15 @@ impl OpenError {
             | Self::SizeMismatch { .. }
             | Self::MadeOfOthers { .. }
             | Self::DirectUnsupported { .. } => OpenErrorClass::Invalid,
+            Self::Remote(
+                RemoteError::ReadOnly { .. } | RemoteError::NotShared { .. } | RemoteError::TooSmall { .. },
+            ) => OpenErrorClass::Invalid,
             Self::WouldOverwrite { .. } | Self::InUse(_) | Self::Unwritten { .. } => OpenErrorClass::Refused,
             Self::NotEnoughMemory { .. }
             | Self::NoSpace { .. }
             | Self::Denied { .. }
             | Self::Replaced { .. }
+            | Self::Remote(_)
             | Self::Io { .. } => OpenErrorClass::Failed,
         }
     }
@@ -193,6 +201,7 @@ impl OpenError {
                 path.display()
             ),
             Self::InUse(refusal) => return refusal.hint(),
+            Self::Remote(error) => return error.hint(),
             Self::Unwritten { .. } => {
                 "write the whole region first (--rw=write), or add --allow-unwritten to measure it anyway"
                     .to_owned()

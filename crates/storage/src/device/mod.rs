@@ -1,4 +1,4 @@
-//! One [`Device`] for files, block devices and memory.
+//! One [`Device`] for files, block devices, memory and exports of other hosts.
 //!
 //! [`open`] turns a [`DeviceSpec`] into a device. What it hands out keeps three promises: the bounds and
 //! alignment in [`Geometry`] are what the kernel will accept; a device that is
@@ -18,7 +18,7 @@ mod options;
 mod scratch;
 mod spread;
 pub(crate) mod sys;
-mod zeroes;
+pub(crate) mod zeroes;
 
 use std::fmt::Debug;
 use std::io;
@@ -49,6 +49,8 @@ pub enum DeviceKind {
     Block,
     /// Memory of this process.
     Memory,
+    /// An export of another host, over NBD.
+    Nbd,
     /// Several devices as one, chunk by chunk.
     Stripe,
     /// Several devices one by one; as an address space, one after the other.
@@ -58,13 +60,14 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// The word used in records: `file`, `block`, `memory`, `stripe`, `separate`, `volume`.
+    /// The word used in records: `file`, `block`, `memory`, `nbd`, `stripe`, `separate`, `volume`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Block => "block",
             Self::Memory => "memory",
+            Self::Nbd => "nbd",
             Self::Stripe => "stripe",
             Self::Separate => "separate",
             Self::Volume => "volume",
@@ -108,6 +111,10 @@ pub trait Device: Send + Sync + Debug {
     fn fd(&self) -> BorrowedFd<'_>;
     /// The bytes themselves, where the device is memory; engines then copy instead of asking the kernel.
     fn memory(&self) -> Option<&crate::memory::SharedMemory> {
+        None
+    }
+    /// The export, where the device is one of another host; engines then send requests instead of asking the kernel.
+    fn remote(&self) -> Option<&Arc<crate::remote::Remote>> {
         None
     }
     /// Where its bytes lie, where it is made of others.

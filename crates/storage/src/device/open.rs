@@ -5,10 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use nbd::uri::Uri;
+
 use super::{
     Access, Device, DeviceKind, DeviceSpec, OpenError, OpenOptions, block, file, memory_device, sys,
 };
 use crate::extents::{Evidence, WrittenState, written_state};
+use crate::remote::NbdDevice;
+use crate::safety::{self, Obstacle, Refusal};
 
 /// Opens what `spec` names: one device. Specs over specs are opened by the volume crate, out of devices that
 /// were opened here.
@@ -25,6 +29,7 @@ pub fn open(spec: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>,
         DeviceSpec::Memory { size } => {
             return Ok(Arc::new(memory_device::create(spec.to_string(), *size, options)?));
         }
+        DeviceSpec::Nbd(uri) => return Ok(Arc::new(open_export(uri, options)?)),
         DeviceSpec::Stripe { .. } | DeviceSpec::Separate { .. } | DeviceSpec::Volume { .. } => {
             return Err(OpenError::MadeOfOthers { spec: spec.to_string() });
         }
@@ -70,6 +75,26 @@ fn open_path(
         _ => "something unknown",
     };
     Err(OpenError::NotATarget { path: path.to_owned(), what })
+}
+
+/// Opens an export. To be written, it must not bear data that nobody gave up; who else uses it the server knows.
+fn open_export(uri: &Uri, options: &OpenOptions) -> Result<NbdDevice, OpenError> {
+    let device = NbdDevice::open(uri, options.access.writes())?;
+    let given_up = options
+        .destroy
+        .iter()
+        .any(|name| name.to_str().and_then(|name| name.parse().ok()).as_ref() == Some(uri));
+    if !options.access.writes() || given_up {
+        return Ok(device);
+    }
+    let look = |source| OpenError::Io { target: uri.to_string(), operation: "reading signatures", source };
+    let read = |buffer: &mut [u8], at: u64| device.read_at(buffer, at);
+    let found = safety::signatures_in(&read, device.size()).map_err(look)?;
+    if found.is_empty() {
+        return Ok(device);
+    }
+    let found = found.into_iter().map(Obstacle::Signature).collect();
+    Err(Refusal::new(Path::new(&uri.to_string()), found).into())
 }
 
 /// Whether the path is a symbolic link to nowhere, which must not be followed to make a file there.

@@ -31,7 +31,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 }
 
 /// Writes zeros.
-pub(super) fn write(
+pub(crate) fn write(
     mut write_at: impl FnMut(&[u8], u64) -> io::Result<()>,
     offset: u64,
     length: u64,

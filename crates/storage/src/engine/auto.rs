@@ -2,7 +2,8 @@
 //!
 //! `auto` tries io_uring, then libaio, then psync, by really opening each: what a container, a
 //! seccomp filter or `kernel.io_uring_disabled` forbids shows only then. The reason for each step
-//! down is kept for the record. A memory device is copied to and from directly.
+//! down is kept for the record. A memory device is copied to and from directly, an export of another host is driven
+//! over its connections.
 //!
 //! Two kinds of error end the search, because no other engine would mend them: a configuration that is
 //! wrong, and memory for the buffers that cannot be had.
@@ -11,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::slots::{CONFIGURE, MAP_BUFFERS};
-use super::{EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Psync};
+use super::{EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Nbd, Psync};
 use crate::device::{Device, leaves};
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::Params;
@@ -28,6 +29,8 @@ pub enum EngineChoice {
     Libaio,
     /// psync.
     Psync,
+    /// NBD or nothing.
+    Nbd,
 }
 
 /// The engines, for callers that decide at run time and then dispatch once.
@@ -41,6 +44,8 @@ pub enum AnyEngine<K: Kernel + Send + Sync = Linux> {
     Psync(Psync<K>),
     /// Copying.
     Memory(MemoryCopy),
+    /// Connections to other hosts.
+    Nbd(Nbd),
 }
 
 /// Why `auto` did not get its first choice, in words: `io_uring: … (kernel.io_uring_disabled=2)`.
@@ -77,8 +82,16 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         EngineChoice::IoUring => Ok((io_uring()?, None)),
         EngineChoice::Libaio => Ok((libaio()?, None)),
         EngineChoice::Psync => Ok((psync()?, None)),
+        EngineChoice::Nbd => Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None)),
         EngineChoice::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
             Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
+        }
+        EngineChoice::Auto if leaves(device).iter().any(|member| member.remote().is_some()) => {
+            if leaves(device).iter().all(|member| member.remote().is_some() || member.memory().is_some()) {
+                return Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None));
+            }
+            let why = "other hosts and local files or devices in one target are driven by plain calls";
+            Ok((psync()?, Some(why.to_owned())))
         }
         EngineChoice::Auto => {
             let mut refused = match io_uring() {

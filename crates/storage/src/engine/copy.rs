@@ -35,40 +35,40 @@ impl MemoryCopy {
         }
         Ok(Self { slots: Slots::new(NAME, device, config)?, queued: Vec::new(), finished: VecDeque::new() })
     }
+}
 
-    /// Does one part; bytes transferred, or `-errno`.
-    fn perform(&self, id: u32) -> i64 {
-        let request = self.slots.part(id);
-        let device = &self.slots.members()[request.member as usize];
-        let memory = device.memory().expect("checked when the engine was opened");
-        let left = device.size().saturating_sub(request.offset);
-        let bytes = left.min(u64::from(request.length)) as usize;
-        if bytes == 0 && matches!(request.op, Op::Read) {
-            return 0;
-        }
-        let buffer = self.slots.address(&request);
-        match request.op {
-            Op::Read => {
-                // SAFETY: the slot is in flight, so the part's length bytes of its buffer are the part's alone,
-                // and bytes ≤ length.
-                let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, bytes) };
-                if memory.copy_out(request.offset, buffer).is_err() {
-                    return -i64::from(libc::EINVAL);
-                }
-            }
-            Op::Write if !device.is_writable() => return -i64::from(libc::EBADF),
-            Op::Write => {
-                // SAFETY: as above.
-                let buffer = unsafe { std::slice::from_raw_parts(buffer, bytes) };
-                if memory.copy_in(request.offset, buffer).is_err() {
-                    return -i64::from(libc::EINVAL);
-                }
-            }
-            Op::Trim => return discard(&**device, request.offset, request.length),
-            Op::SyncData => return 0,
-        }
-        bytes as i64
+/// Does one part, of a member that is memory; bytes transferred, or `-errno`.
+pub(super) fn perform(slots: &Slots, id: u32) -> i64 {
+    let request = slots.part(id);
+    let device = &slots.members()[request.member as usize];
+    let memory = device.memory().expect("checked when the engine was opened");
+    let left = device.size().saturating_sub(request.offset);
+    let bytes = left.min(u64::from(request.length)) as usize;
+    if bytes == 0 && matches!(request.op, Op::Read) {
+        return 0;
     }
+    let buffer = slots.address(&request);
+    match request.op {
+        Op::Read => {
+            // SAFETY: the slot is in flight, so the part's length bytes of its buffer are the part's alone,
+            // and bytes ≤ length.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, bytes) };
+            if memory.copy_out(request.offset, buffer).is_err() {
+                return -i64::from(libc::EINVAL);
+            }
+        }
+        Op::Write if !device.is_writable() => return -i64::from(libc::EBADF),
+        Op::Write => {
+            // SAFETY: as above.
+            let buffer = unsafe { std::slice::from_raw_parts(buffer, bytes) };
+            if memory.copy_in(request.offset, buffer).is_err() {
+                return -i64::from(libc::EINVAL);
+            }
+        }
+        Op::Trim => return discard(&**device, request.offset, request.length),
+        Op::SyncData => return 0,
+    }
+    bytes as i64
 }
 
 impl Engine for MemoryCopy {
@@ -94,7 +94,7 @@ impl Engine for MemoryCopy {
         // Taken out first: a device that panics must not have its earlier requests made twice.
         let mut queued = std::mem::take(&mut self.queued);
         for id in queued.drain(..) {
-            let result = self.perform(id);
+            let result = perform(&self.slots, id);
             self.finished.push_back((id, result));
         }
         self.queued = queued;

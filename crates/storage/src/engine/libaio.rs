@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::parts::Part;
-use super::slots::{Begun, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::aio_abi::{self as abi, IoEvent, Iocb};
 use crate::device::Device;
@@ -68,6 +68,7 @@ impl<K: Kernel> Libaio<K> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
+        check_local(NAME, &device)?;
         let slots = Slots::new(NAME, device, config)?;
         let events = u32::try_from(slots.most_parts()).unwrap_or(u32::MAX).min(config.depth.max(MOST_EVENTS));
         let context = kernel.io_setup(events).map_err(|source| EngineError {

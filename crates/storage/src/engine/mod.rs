@@ -22,6 +22,7 @@
 mod auto;
 mod copy;
 mod libaio;
+mod nbd;
 mod parts;
 mod psync;
 mod slots;
@@ -36,6 +37,7 @@ pub use auto::{
 };
 pub use copy::MemoryCopy;
 pub use libaio::Libaio;
+pub use nbd::Nbd;
 pub use psync::Psync;
 pub use uring::IoUring;
 
@@ -161,7 +163,7 @@ impl RequestError {
 #[derive(Debug, thiserror::Error)]
 #[error("{engine}: {operation}")]
 pub struct EngineError {
-    /// `io_uring`, `libaio`, `psync`, `memory`.
+    /// `io_uring`, `libaio`, `psync`, `memory`, `nbd`.
     pub engine: &'static str,
     /// The call that failed.
     pub operation: &'static str,
@@ -172,7 +174,7 @@ pub struct EngineError {
 
 /// See the module's argument.
 pub trait Engine {
-    /// The word a user types: `io_uring`, `libaio`, `psync`; `memory` for plain copying.
+    /// The word a user types: `io_uring`, `libaio`, `psync`, `nbd`; `memory` for plain copying.
     fn name(&self) -> &'static str;
 
     /// What is in use, for the record: `fixed buffers`, `huge pages`, ….

@@ -22,6 +22,7 @@ use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure}
 use crate::device::sys::Signal;
 use crate::device::{Device, leaves};
 use crate::kernel::{Kernel, Linux};
+use crate::remote::errno_of;
 
 const NAME: &str = "psync";
 /// More threads than a machine has any use for; a device made of others gets no more for its depth.
@@ -182,6 +183,9 @@ fn work<K: Kernel>(shared: &Shared, members: &[Arc<dyn Device>], kernel: &K) {
 fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request) -> i64 {
     let Request { part: Part { op, offset, length, member, .. }, buffer } = request;
     let device = &members[member as usize];
+    if device.remote().is_some() {
+        return perform_remote(&**device, request);
+    }
     let fd = device.fd().as_raw_fd();
     match op {
         // SAFETY: the slot is in flight, and its length bytes from buffer on are this part's alone.
@@ -190,6 +194,30 @@ fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request)
         Op::Write => errno_or_bytes(unsafe { kernel.pwrite(fd, buffer, length as usize, offset) }),
         Op::SyncData => errno_or_zero(kernel.fdatasync(fd)),
         Op::Trim => errno_or_zero(device.discard(offset, u64::from(length))),
+    }
+}
+
+/// The same for an export of another host, which has a plain path and no descriptor.
+fn perform_remote(device: &dyn Device, request: Request) -> i64 {
+    let Request { part: Part { op, offset, length, .. }, buffer } = request;
+    let inside = device.size().saturating_sub(offset).min(u64::from(length)) as usize;
+    let result = match op {
+        Op::Read | Op::Write if inside == 0 => return 0,
+        // SAFETY: the slot is in flight, and its length bytes from buffer on are this part's alone.
+        Op::Read => device.read_at(unsafe { std::slice::from_raw_parts_mut(buffer, inside) }, offset),
+        // SAFETY: as above.
+        Op::Write => device.write_at(unsafe { std::slice::from_raw_parts(buffer, inside) }, offset),
+        Op::SyncData => return remote_result(device.sync_data(), 0),
+        Op::Trim => return remote_result(device.discard(offset, u64::from(length)), 0),
+    };
+    remote_result(result, inside)
+}
+
+/// Bytes transferred, or `-errno`.
+fn remote_result(result: io::Result<()>, bytes: usize) -> i64 {
+    match result {
+        Ok(()) => bytes as i64,
+        Err(error) => -i64::from(errno_of(&error)),
     }
 }
 

@@ -276,6 +276,12 @@ impl Slots {
         }
     }
 
+    /// The ids that the parts of a slot's requests can have.
+    pub fn ids_of(&self, slot: u32) -> Range<u32> {
+        let each = self.ids() / self.depth();
+        slot * each..(slot + 1) * each
+    }
+
     /// Judges the completion of part `id`: `result` is bytes transferred, or `-errno`.
     #[inline]
     pub fn finish(&mut self, id: u32, result: i64) -> Outcome {
@@ -351,6 +357,17 @@ impl Slots {
     pub fn leak(&mut self) {
         std::mem::forget(self.arena.take());
     }
+}
+
+/// Refuses devices that the kernel does not drive: exports of other hosts.
+pub(super) fn check_local(engine: &'static str, device: &Arc<dyn Device>) -> Result<(), EngineError> {
+    let Some(remote) = crate::device::leaves(device).iter().find(|member| member.remote().is_some()) else {
+        return Ok(());
+    };
+    let message =
+        format!("ioengine={engine} is not possible on {}, which is not of this host", remote.spec());
+    let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+    Err(EngineError { engine, operation: CONFIGURE, source })
 }
 
 fn too_many_parts(engine: &'static str, device: &dyn Device) -> EngineError {

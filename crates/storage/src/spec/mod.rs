@@ -12,6 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nbd::uri::{Uri, UriError};
+
 pub use members::DEFAULT_CHUNK;
 
 /// What a device spec says.
@@ -31,6 +33,8 @@ pub enum DeviceSpec {
         /// Bytes.
         size: u64,
     },
+    /// `nbd://HOST:PORT/EXPORT`, `nbd+unix:///EXPORT?socket=PATH` and the same with TLS: an export of another host.
+    Nbd(Uri),
     /// `stripe(chunk=N):SPEC,SPEC,…`: RAID-0 over the members, in user space.
     Stripe {
         /// Bytes that one member holds before the next; a multiple of 512.
@@ -88,6 +92,15 @@ pub enum SpecError {
         text: String,
         /// The size it comes to.
         size: u64,
+    },
+    /// An NBD URI that cannot be read.
+    #[error("'{text}' is no NBD address")]
+    Uri {
+        /// What was typed.
+        text: String,
+        /// Why.
+        #[source]
+        source: UriError,
     },
     /// A parameter after `?` that is not understood, or that is given twice.
     #[error("'{text}': parameter '{parameter}' is not understood")]
@@ -172,12 +185,13 @@ impl SpecError {
     pub fn hint(&self) -> String {
         match self {
             Self::UnknownScheme { text, .. } => format!(
-                "understood are PATH, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC, \
+                "understood are PATH, file:PATH?size=4g, mem:4g, nbd://HOST/EXPORT, stripe(chunk=64k):SPEC,SPEC, \
                  separate:SPEC,SPEC and volume:SPEC,SPEC; for a file of that name type ./{text}"
             ),
             Self::Incomplete { .. } | Self::Empty => {
                 "for instance /dev/nvme0n1, file:/scratch/test?size=4g or mem:4g".to_owned()
             }
+            Self::Uri { source, .. } => source.hint(),
             Self::Size { .. } | Self::SizeRange { .. } => "for instance size=4g, or mem:512m".to_owned(),
             Self::Parameter { .. } => {
                 "understood is size, once: file:PATH?size=4g; a path with a question mark in it is \
@@ -222,6 +236,7 @@ impl DeviceSpec {
             None => Ok(Self::Path(PathBuf::from(text))),
             Some("file") => parse_file(text),
             Some("mem") => parse_memory(text),
+            Some("nbd" | "nbds" | "nbd+unix" | "nbds+unix") => parse_uri(text),
             Some("stripe") => members::parse_stripe(text),
             Some("separate") => members::parse_separate(text),
             Some("volume") => members::parse_volume(text),
@@ -234,7 +249,11 @@ impl DeviceSpec {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) | Self::File { path, .. } => Some(path),
-            Self::Memory { .. } | Self::Stripe { .. } | Self::Separate { .. } | Self::Volume { .. } => None,
+            Self::Memory { .. }
+            | Self::Nbd(_)
+            | Self::Stripe { .. }
+            | Self::Separate { .. }
+            | Self::Volume { .. } => None,
         }
     }
 
@@ -243,7 +262,7 @@ impl DeviceSpec {
     pub fn members(&self) -> &[Self] {
         match self {
             Self::Stripe { members, .. } | Self::Separate { members } | Self::Volume { members } => members,
-            Self::Path(_) | Self::File { .. } | Self::Memory { .. } => &[],
+            Self::Path(_) | Self::File { .. } | Self::Memory { .. } | Self::Nbd(_) => &[],
         }
     }
 
@@ -268,6 +287,7 @@ impl DeviceSpec {
             Self::Path(path) => Self::Path(change(path)?),
             Self::File { path, size } => Self::File { path: change(path)?, size: *size },
             Self::Memory { size } => Self::Memory { size: *size },
+            Self::Nbd(uri) => Self::Nbd(uri.clone()),
             Self::Stripe { chunk, members } => Self::Stripe { chunk: *chunk, members: all(members, change)? },
             Self::Separate { members } => Self::Separate { members: all(members, change)? },
             Self::Volume { members } => Self::Volume { members: all(members, change)? },
@@ -330,6 +350,11 @@ fn parse_size(text: &str, value: &str) -> Result<u64, SpecError> {
     Ok(size)
 }
 
+fn parse_uri(text: &str) -> Result<DeviceSpec, SpecError> {
+    let wrong = |source| SpecError::Uri { text: text.to_owned(), source };
+    text.parse().map(DeviceSpec::Nbd).map_err(wrong)
+}
+
 impl FromStr for DeviceSpec {
     type Err = SpecError;
 
@@ -365,6 +390,7 @@ impl fmt::Display for DeviceSpec {
                 write!(f, "file:{}?size={}", path.display(), units::bytes_short(*size))
             }
             Self::File { path, size: None } => write!(f, "file:{}", path.display()),
+            Self::Nbd(uri) => write!(f, "{uri}"),
             Self::Memory { size } => write!(f, "mem:{}", units::bytes_short(*size)),
             Self::Stripe { chunk, members } => {
                 write!(f, "stripe(chunk={}):", units::bytes_short(*chunk))?;
@@ -419,12 +445,26 @@ mod tests {
     }
 
     #[test]
+    fn exports_of_other_hosts_are_uris() {
+        for text in
+            ["nbd://host:10809/export", "nbd+unix:///x?socket=/s", "nbd://[::1]/", "nbd://h?timeout=5"]
+        {
+            let spec = DeviceSpec::parse(text).expect("a URI");
+            assert!(matches!(spec, DeviceSpec::Nbd(_)), "{text}");
+            assert_eq!(spec.to_string(), text);
+        }
+        for text in ["nbd:x", "nbd://", "nbd+unix:///x", "nbd://h?depth=4", "nbd://h:port/"] {
+            let error = DeviceSpec::parse(text).unwrap_err();
+            assert!(matches!(&error, SpecError::Uri { text: told, .. } if told == text), "{error}");
+            assert!(!error.hint().is_empty());
+        }
+    }
+
+    #[test]
     fn other_schemes_are_named_and_refused() {
-        for (text, scheme) in [
-            ("nbd://host:10809/export", "nbd"),
-            ("nbd+unix:///x?socket=/s", "nbd+unix"),
-            ("memory:4g", "memory"),
-        ] {
+        for (text, scheme) in
+            [("nbd+tcp://host:10809/export", "nbd+tcp"), ("iscsi://host/x", "iscsi"), ("memory:4g", "memory")]
+        {
             let error = DeviceSpec::parse(text).unwrap_err();
             assert_eq!(error, SpecError::UnknownScheme { text: text.into(), scheme: scheme.into() });
             assert!(error.to_string().contains(text));

@@ -32,7 +32,7 @@ use self::polling::check_pollable;
 use self::ring::Ring;
 use self::setup::{setup, setup_features};
 use super::parts::Part;
-use super::slots::{Begun, Outcome, Slots, answered_by_slots, discard, errno_or_zero};
+use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::device::Device;
 use crate::kernel::{Kernel, Linux};
@@ -105,6 +105,7 @@ impl<K: Kernel> IoUring<K> {
         if config.hipri {
             check_pollable(&device)?;
         }
+        check_local(NAME, &device)?;
         let slots = Slots::new(NAME, device, config)?;
         // The ring itself counts as locked memory (as before 5.12 and again in 6.18), and so do buffers.
         let _ = raise_limit(Limit::LockedMemory);
