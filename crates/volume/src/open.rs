@@ -240,6 +240,8 @@ enum Identity {
     Device(u64),
     File(u64, u64),
     Nothing(PathBuf),
+    /// Where the server is, as it is named, and the export's name.
+    Export(String, String),
 }
 
 impl Identity {
@@ -256,8 +258,12 @@ impl Identity {
 pub(crate) fn named_once(spec: &DeviceSpec) -> Result<(), VolumeError> {
     let mut seen = HashSet::new();
     for leaf in spec.leaves() {
-        let Some(path) = leaf.path() else { continue };
-        if !seen.insert(Identity::of(path)) {
+        let identity = match (leaf, leaf.path()) {
+            (DeviceSpec::Nbd(uri), _) => Identity::Export(uri.host(), uri.export().to_owned()),
+            (_, Some(path)) => Identity::of(path),
+            (_, None) => continue,
+        };
+        if !seen.insert(identity) {
             return Err(VolumeError::Twice { volume: spec.to_string(), member: leaf.to_string() });
         }
     }
