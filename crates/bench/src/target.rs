@@ -401,9 +401,11 @@ fn all_memory(spec: &DeviceSpec) -> bool {
     spec.leaves().iter().all(|leaf| matches!(leaf, DeviceSpec::Memory { .. }))
 }
 
-/// Whether a device, open for writing, keeps others from opening it so: block devices do.
+/// Whether a device, open for writing, keeps others from opening it so: block devices do, and so do exports of servers
+/// that serve one client at a time.
 fn holds_a_claim(device: &dyn Device) -> bool {
-    device.kind() == DeviceKind::Block || device.members().iter().any(|member| holds_a_claim(&**member))
+    matches!(device.kind(), DeviceKind::Block | DeviceKind::Nbd)
+        || device.members().iter().any(|member| holds_a_claim(&**member))
 }
 
 impl Target for BenchTarget {

@@ -132,7 +132,7 @@ pub fn rw(text: &str) -> Result<Rw, BadValue> {
 
 /// fio's `ioengine`.
 pub fn ioengine(text: &str) -> Result<IoEngine, BadValue> {
-    let engines = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
+    let engines = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Nbd];
     word(text, IoEngine::from_word(text), &engines.map(IoEngine::word))
 }
 

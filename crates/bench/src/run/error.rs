@@ -2,6 +2,7 @@
 
 use measure::workload::InvalidWorkload;
 use storage::engine::{EngineError, RequestError, RequestFailure};
+use storage::remote::told_by;
 
 use crate::payload::VerifyFailure;
 
@@ -154,6 +155,9 @@ impl BenchError {
 }
 
 fn engine_hint(error: &EngineError) -> Option<String> {
+    if let Some(remote) = told_by(&error.source) {
+        return remote.hint();
+    }
     if error.operation == "map buffers" && error.source.kind() == std::io::ErrorKind::Unsupported {
         return Some(
             "write madvise to /sys/kernel/mm/transparent_hugepage/enabled, or drop --pages=thp".into(),
@@ -174,6 +178,9 @@ fn engine_hint(error: &EngineError) -> Option<String> {
 
 fn request_hint(failure: &RequestFailure) -> Option<String> {
     let RequestError::Os(error) = &failure.cause else { return None };
+    if let Some(remote) = told_by(error) {
+        return remote.hint();
+    }
     match error.kind() {
         std::io::ErrorKind::Unsupported => {
             Some("the device does not support this; hipri needs polled queues, trim needs discard".into())

@@ -52,7 +52,10 @@ fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
     if !args.serve.json {
         output::print(&describe(memory, args, loaded_bytes))?;
     }
-    let description = format!("{} of memory", units::bytes(args.size));
+    // Clients that reconnect hold it against what they knew: another incarnation has other contents.
+    let begun = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+    let description =
+        format!("{} of memory, incarnation {:x}-{:x}", units::bytes(args.size), begun, std::process::id());
     let subject = Subject { device: device.clone(), description, loaded_bytes };
     let connections = serve::serve(&args.serve, &subject)?;
     let said = |words: &str| output::tell(&format!("{words}\n"));

@@ -40,7 +40,7 @@ pub(super) enum Kind {
 }
 
 const RW: &[&str] = &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"];
-const ENGINES: &[&str] = &["auto", "io_uring", "libaio", "psync"];
+const ENGINES: &[&str] = &["auto", "io_uring", "libaio", "psync", "nbd"];
 
 /// All options that a space may name besides those of a layout. A test holds the list to [`Workload`]'s fields.
 pub(super) const OPTIONS: &[(&str, Kind)] = &[
