@@ -5,7 +5,7 @@ Every comparison is interleaved: one round runs each contender once, in a rotati
 is the median over rounds of ours divided by theirs *in the same round*. Machines are shared and noisy;
 a ratio within a round survives that, an absolute figure does not. Nothing here passes or fails.
 
-    tools/ratios.py [cpu] [flash] [report]      (all of them by default)
+    tools/ratios.py [cpu] [flash] [report] [nbd]      (all of them by default; nbd is tools/ratios_nbd.py)
 
 Contenders: fio from PATH; fio's own t/io_uring where the variable T_IO_URING names the program.
 """
@@ -258,6 +258,14 @@ def compare_report(options):
                   f"| {usage.ru_maxrss / 1024:.0f} | {os.path.getsize(output) / 1e6:.1f} |", flush=True)
 
 
+def compare_nbd(options):
+    """NBD over loopback: servers and clients, ours and others', in all pairs."""
+    import ratios_nbd
+
+    options.connections = [1, 4]
+    ratios_nbd.run(options)
+
+
 def machine():
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal")) / 2**20
@@ -269,7 +277,7 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["cpu", "flash", "report", []], default=[])
+    parser.add_argument("what", nargs="*", choices=["cpu", "flash", "report", "nbd", []], default=[])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--directory", default=".", help="where test files are laid")
@@ -279,8 +287,8 @@ def main():
         sys.exit(f"{OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
     machine()
     print(f"{options.rounds} interleaved rounds of {options.seconds} s; medians", flush=True)
-    wanted = options.what or ["cpu", "flash", "report"]
-    for name, compare in (("cpu", compare_cpu), ("flash", compare_flash), ("report", compare_report)):
+    wanted = options.what or ["cpu", "flash", "report", "nbd"]
+    for name, compare in (("cpu", compare_cpu), ("flash", compare_flash), ("report", compare_report), ("nbd", compare_nbd)):
         if name in wanted:
             compare(options)
 
