@@ -3,8 +3,9 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 BINARY = target/release/flashwright
-# Debian packages that tests use beside cargo: peers to compare with, and file systems to make.
-PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3
+# Debian packages that tests use beside cargo: peers to compare with and to talk to, and file systems to make.
+PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3 \
+  nbdkit libnbd-bin qemu-utils gnutls-bin
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
@@ -24,7 +25,8 @@ test: test-tools test-cargo ## Run all tests; as root on Debian, install what th
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
 test-tools:
 	@missing=""; \
-	for tool in fio mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.f2fs mkfs.vfat losetup setpriv dmsetup python3; do \
+	for tool in fio mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.f2fs mkfs.vfat losetup setpriv dmsetup python3 \
+	    nbdkit nbdinfo nbdcopy qemu-img psktool certtool; do \
 	  command -v $$tool >/dev/null 2>&1 || [ -x /usr/sbin/$$tool ] || [ -x /sbin/$$tool ] || missing="$$missing $$tool"; \
 	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \

@@ -138,7 +138,8 @@ fn possible(error: &Error) -> Option<String> {
 fn command() -> String {
     const VERBS: [&str; 23] = [
         "probe", "bench", "sweep", "report", "schema", "run", "plan", "resume", "status", "diff", "layout",
-        "up", "down", "undo", "show", "survey", "memory", "serve", "volume", "export", "create", "check", "destroy",
+        "up", "down", "undo", "show", "survey", "memory", "serve", "volume", "export", "create", "check",
+        "destroy",
     ];
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let verbs = typed.take_while(|word| VERBS.contains(&word.as_str()));

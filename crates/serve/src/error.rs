@@ -46,8 +46,12 @@ impl ServeError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Listen { source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => Some("another server has that port; end it, or name another port"),
-                io::ErrorKind::AddrNotAvailable => Some("name an address of this host, or 0.0.0.0 for all of them"),
+                io::ErrorKind::AddrInUse => {
+                    Some("another server has that port; end it, or name another port")
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    Some("name an address of this host, or 0.0.0.0 for all of them")
+                }
                 io::ErrorKind::PermissionDenied => Some("ports below 1024 are root's"),
                 _ => None,
             },

@@ -134,7 +134,9 @@ pub fn write_back(memory: &SharedMemory, path: &Path) -> Result<(), ImageError> 
     }
     written?;
     let folder = directory(path);
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder, "make the new name durable"))
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed(folder, "make the new name durable"))
 }
 
 fn create(path: &Path) -> io::Result<File> {

@@ -25,10 +25,10 @@ use storage::memory::{MOST_RUNS, Run, SharedMemory};
 use crate::error::Ending;
 use crate::input::Input;
 use crate::link::{Link, Place};
-use nbd::wire::ErrorCode as Code;
-use nbd::wire::request::{self, Request};
 use crate::reply::{self, Head};
 use crate::terms::{Kind, Terms};
+use nbd::wire::ErrorCode as Code;
+use nbd::wire::request::{self, Request};
 
 /// Reads from this on are sent from the memory itself. Below, a copy into the buffer costs less than the kernel takes
 /// to look after one more part of a message.
@@ -283,7 +283,11 @@ impl<'a> Conversation<'a> {
         if self.waiting == 0 {
             return Ok(());
         }
-        if self.plain { self.send_pieces()? } else { self.send_buffer()? }
+        if self.plain {
+            self.send_pieces()?
+        } else {
+            self.send_buffer()?
+        }
         (self.filled, self.waiting) = (0, 0);
         self.pieces.clear();
         Ok(())

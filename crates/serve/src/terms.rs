@@ -12,8 +12,8 @@
 //! A write that is refused still has its payload behind it, which whoever reads the stream has to drop.
 
 use crate::error::Ending;
-use nbd::wire::{ErrorCode as Code, WireError, limits};
 use nbd::wire::request::{self, Request};
+use nbd::wire::{ErrorCode as Code, WireError, limits};
 
 /// The payload that every client may use without having been told another (doc/proto.md, "Block size constraints").
 pub(crate) const MAX_PAYLOAD: u32 = limits::DEFAULT_PAYLOAD;
@@ -127,13 +127,16 @@ impl Terms {
         if kind.writes() && !self.writable {
             return Err(Code::EPERM);
         }
-        let inside = request.offset.checked_add(u64::from(request.length)).is_some_and(|end| end <= self.size);
+        let inside =
+            request.offset.checked_add(u64::from(request.length)).is_some_and(|end| end <= self.size);
         if !inside {
             let writes = matches!(kind, Kind::Write | Kind::WriteZeroes);
             return Err(if writes { Code::ENOSPC } else { Code::EINVAL });
         }
         let block = u64::from(self.block);
-        if block > 1 && !(request.offset.is_multiple_of(block) && u64::from(request.length).is_multiple_of(block)) {
+        if block > 1
+            && !(request.offset.is_multiple_of(block) && u64::from(request.length).is_multiple_of(block))
+        {
             return Err(Code::EINVAL);
         }
         match kind {

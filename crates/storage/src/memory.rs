@@ -41,7 +41,8 @@ const MADV_COLLAPSE: libc::c_int = 25;
 const POPULATE_STEP: usize = 64 << 20;
 
 /// Why huge pages that were insisted on are none.
-const NO_HUGE_PAGES: &str = "the kernel gave no huge pages: memory is fragmented, or it was built without them";
+const NO_HUGE_PAGES: &str =
+    "the kernel gave no huge pages: memory is fragmented, or it was built without them";
 
 /// In which pages memory is to lie, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,8 +114,12 @@ impl SharedMemory {
         }
         memory.populate(placement.pages).map_err(|e| ("madvise(MADV_POPULATE_WRITE)", e))?;
         memory.huge_bytes = huge_bytes_mapped(memory.pointer.as_ptr() as usize);
-        if memory.huge_bytes == 0 && matches!(placement.pages, PageChoice::Transparent | PageChoice::Reserved) {
-            return Err(("madvise(MADV_COLLAPSE)", io::Error::new(io::ErrorKind::Unsupported, NO_HUGE_PAGES)));
+        if memory.huge_bytes == 0 && matches!(placement.pages, PageChoice::Transparent | PageChoice::Reserved)
+        {
+            return Err((
+                "madvise(MADV_COLLAPSE)",
+                io::Error::new(io::ErrorKind::Unsupported, NO_HUGE_PAGES),
+            ));
         }
         memory.length = length;
         Ok(memory)

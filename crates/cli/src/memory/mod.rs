@@ -13,8 +13,8 @@ use sweep::error::Class;
 
 use self::args::{MemoryArgs, MemoryCommand, MemoryServeArgs};
 use crate::failure::Failure;
-use crate::serve::{self, Subject};
 use crate::output;
+use crate::serve::{self, Subject};
 
 /// Does what is asked.
 pub fn memory(args: &MemoryArgs) -> Result<(), Failure> {

@@ -97,7 +97,8 @@ fn stop_pipe() -> Result<PipeReader, Failure> {
     let (reader, writer) = io::pipe().map_err(failed)?;
     let stopping = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stopping)).map_err(failed)?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stopping))
+            .map_err(failed)?;
         signal_hook::flag::register(signal, Arc::clone(&stopping)).map_err(failed)?;
         let writer = writer.try_clone().map_err(failed)?;
         signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
@@ -166,7 +167,9 @@ impl Teller {
                     say("more requests have failed and are not told one by one");
                 }
             }
-            Event::Ended { peer, ending } if !ending.is_orderly() => say(&format!("{peer}: {}", chain(*ending))),
+            Event::Ended { peer, ending } if !ending.is_orderly() => {
+                say(&format!("{peer}: {}", chain(*ending)))
+            }
             Event::Full { peer, most } => {
                 say(&format!("{peer}: turned away, because {most} connections are open (--max-connections)"));
             }

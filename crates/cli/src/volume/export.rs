@@ -7,10 +7,10 @@ use clap::Args;
 use storage::device::{Access, DeviceSpec, OpenOptions};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::serve::args::ServeArgs;
 use crate::serve::{self, Subject};
 use crate::values;
-use crate::output;
 
 /// `flashwright volume export`.
 #[derive(Debug, Args)]

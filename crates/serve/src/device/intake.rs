@@ -74,7 +74,8 @@ impl<E: Engine> Conversation<'_, E> {
         let Request { cookie, offset, length, flags, .. } = *request;
         let structured = self.terms.structured;
         let whole = kind == Kind::Read && (!structured || flags & request::FLAG_DF != 0) && length > SLOT;
-        let fua = flags & request::FLAG_FUA != 0 && matches!(kind, Kind::Write | Kind::Trim | Kind::WriteZeroes);
+        let fua =
+            flags & request::FLAG_FUA != 0 && matches!(kind, Kind::Write | Kind::Trim | Kind::WriteZeroes);
         let gathered = whole.then(Vec::new);
         let id = self.requests.add(Pending {
             cookie,

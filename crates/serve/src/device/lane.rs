@@ -94,7 +94,12 @@ impl Drop for Lane {
     }
 }
 
-fn work(device: &dyn Device, inbox: &Receiver<Task>, outbox: &Sender<(usize, Answer)>, mut ringer: PipeWriter) {
+fn work(
+    device: &dyn Device,
+    inbox: &Receiver<Task>,
+    outbox: &Sender<(usize, Answer)>,
+    mut ringer: PipeWriter,
+) {
     while let Ok(Task { id, job, offset, length }) = inbox.recv() {
         let answer = perform(device, job, offset, length);
         if outbox.send((id, answer)).is_err() || ringer.write_all(&[1]).is_err() {

@@ -2,8 +2,8 @@
 
 use std::ops::{Index, IndexMut};
 
-use nbd::wire::ErrorCode as Code;
 use crate::terms::Kind;
+use nbd::wire::ErrorCode as Code;
 
 /// A request under way.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod peer;
 mod random;
 mod rules;
+mod slow;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ fn open(spec: &str) -> Arc<dyn Device> {
 /// A conversation under way, and its client.
 struct Held {
     peer: Peer,
+    stop: Arc<Stop>,
     server: Option<JoinHandle<Ending>>,
 }
 
@@ -39,21 +41,23 @@ impl Held {
         let (name, description) = (String::new(), String::new());
         let export = Export { name, description, device: Arc::clone(device), writable };
         let terms = export.terms(structured, structured.then_some(7));
+        let stop = Arc::new(Stop::new().expect("a pipe"));
+        let wish = Arc::clone(&stop);
         let server = std::thread::spawn(move || {
-            let stop = Stop::new().expect("a pipe");
+            let stop = &*wish;
             let stream = Stream::unix(ours);
             match export.device.memory().filter(|_| !through) {
                 Some(memory) => {
-                    let link = Link::waiting(stream, &stop).expect("can wait");
+                    let link = Link::waiting(stream, stop).expect("can wait");
                     crate::memory::Conversation::new(&*export.device, memory, &terms, link).hold()
                 }
                 None => {
-                    let link = Link::polled(stream, &stop).expect("can be polled");
+                    let link = Link::polled(stream, stop).expect("can be polled");
                     crate::device::hold(&export.device, &terms, link, &|_, _, _, _| {})
                 }
             }
         });
-        Self { peer: Peer::new(theirs, structured), server: Some(server) }
+        Self { peer: Peer::new(theirs, structured), stop, server: Some(server) }
     }
 
     /// Says good-bye.

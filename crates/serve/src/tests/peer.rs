@@ -30,10 +30,11 @@ impl Peer {
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("has time-outs");
         let (outgoing, messages) = channel::<Vec<u8>>();
         let mut sender = stream.try_clone().expect("a second descriptor");
-        std::thread::spawn(move || {
-            // Where the server has hung up, that shows in the replies.
-            while messages.recv().is_ok_and(|message| sender.write_all(&message).is_ok()) {}
-        });
+        std::thread::spawn(
+            move || {
+                while messages.recv().is_ok_and(|message| sender.write_all(&message).is_ok()) {}
+            },
+        );
         Self { stream, outgoing, structured, next: 1, reads: HashMap::new(), extents: Vec::new() }
     }
 
@@ -43,7 +44,8 @@ impl Peer {
         self.next += 1;
         let mut bytes = Request { flags, command, cookie, offset, length }.encode().to_vec();
         bytes.extend_from_slice(payload);
-        self.outgoing.send(bytes).expect("goes out");
+        // Where the server has hung up, that shows in the replies.
+        let _ = self.outgoing.send(bytes);
         if command == request::READ {
             self.reads.insert(cookie, (offset, vec![0; length.min(1 << 26) as usize]));
         }
@@ -78,7 +80,8 @@ impl Peer {
                     assert!(self.structured, "no chunks were agreed on");
                     let mut payload = vec![0; chunk.length as usize];
                     self.stream.read_exact(&mut payload).expect("comes in");
-                    let failed = self.take_chunk(chunk.cookie, &Payload::parse(&chunk, &payload).expect("parses"));
+                    let failed =
+                        self.take_chunk(chunk.cookie, &Payload::parse(&chunk, &payload).expect("parses"));
                     if chunk.is_done() {
                         let data = self.reads.remove(&chunk.cookie).map(|(_, data)| data).unwrap_or_default();
                         return (chunk.cookie, failed.map_or(Ok(data), Err));
@@ -112,6 +115,13 @@ impl Peer {
         let (answered, said) = self.reply();
         assert_eq!(answered, cookie);
         said
+    }
+
+    /// Asks for a byte, and whether an answer came rather than the end.
+    pub fn goes_on_answering(&mut self) -> bool {
+        self.ask(request::READ, 0, 0, 1, &[]);
+        let mut reply = [0; 29];
+        self.stream.read_exact(&mut reply).is_ok()
     }
 
     pub fn say_goodbye(&mut self) {

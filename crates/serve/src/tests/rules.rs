@@ -110,7 +110,8 @@ fn a_client_that_goes_in_the_middle_of_anything_leaves_nothing_hanging() {
 #[test]
 fn requests_that_came_before_good_bye_are_answered() {
     everywhere(|held| {
-        let cookies: Vec<u64> = (0..300).map(|n| held.peer.ask(request::READ, 0, n * 4096, 4096, &[])).collect();
+        let cookies: Vec<u64> =
+            (0..300).map(|n| held.peer.ask(request::READ, 0, n * 4096, 4096, &[])).collect();
         let mut answered: Vec<u64> = cookies.iter().map(|_| held.peer.reply().0).collect();
         answered.sort_unstable();
         assert_eq!(answered, cookies);
@@ -131,7 +132,10 @@ fn holes_of_a_file_are_told_and_memory_is_all_there() {
     assert_eq!(held.peer.call(request::BLOCK_STATUS, 0, 0, 8 * MIB as u32, &[]), Ok(vec![]));
     let (hole, data) = (|m: u32| (m << 20, 3), |m: u32| (m << 20, 0));
     assert_eq!(held.peer.extents, [hole(2), data(1), hole(5)]);
-    assert_eq!(held.peer.call(request::BLOCK_STATUS, FLAG_REQ_ONE, MIB, 8 * MIB as u32 - (1 << 20), &[]), Ok(vec![]));
+    assert_eq!(
+        held.peer.call(request::BLOCK_STATUS, FLAG_REQ_ONE, MIB, 8 * MIB as u32 - (1 << 20), &[]),
+        Ok(vec![])
+    );
     assert_eq!(held.peer.extents, [hole(1)]);
     assert!(held.end().is_orderly());
     let mut held = Held::begin(&open("mem:8m"), true, false, false);

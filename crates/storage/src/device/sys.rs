@@ -342,9 +342,8 @@ pub(crate) unsafe fn bind_to_node(address: NonNull<u8>, length: usize, node: u32
     let address = address.as_ptr();
     // SAFETY: the caller vouches for the range; the mask has as many bits as are announced, one less than the
     // number given, as the system call counts them.
-    let result = unsafe {
-        libc::syscall(libc::SYS_mbind, address, length, MPOL_BIND, mask.as_ptr(), 1024 + 1, 0)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_mbind, address, length, MPOL_BIND, mask.as_ptr(), 1024 + 1, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
