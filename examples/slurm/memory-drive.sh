@@ -33,11 +33,11 @@ export SIZE FLASHWRIGHT ANNOUNCE ADDRESS_OF
 umask 077
 mkdir -p "$ANNOUNCE/hosts"
 if [ "${PLAIN:-0}" = 1 ]; then
-    GUARD=--insecure scheme=nbd query=
+    GUARD=--insecure before=nbd:// query=
 else
     # psktool's form, 256 bits of it.
     printf 'drive:%s\n' "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')" > "$ANNOUNCE/key"
-    GUARD="--tls-psk=$ANNOUNCE/key" scheme=nbds query="?tls-psk-file=$ANNOUNCE/key&tls-username=drive"
+    GUARD="--tls-psk=$ANNOUNCE/key" before=nbds://drive@ query="?tls-psk-file=$ANNOUNCE/key"
 fi
 export GUARD
 
@@ -70,7 +70,7 @@ while [ "$(find "$ANNOUNCE/hosts" -type f ! -name '.*' | wc -l)" -lt "$nodes" ];
     sleep 1
 done
 
-members=$(cat "$ANNOUNCE"/hosts/* | sort | sed "s|.*|$scheme://&/|" | while read -r uri; do printf '%s%s\n' "$uri" "$query"; done | paste -sd, -)
+members=$(cat "$ANNOUNCE"/hosts/* | sort | while read -r host; do echo "$before$host/$query"; done | paste -sd, -)
 DRIVE="stripe(chunk=${CHUNK:-64k}):$members"
 export DRIVE
 echo "drive: $DRIVE"

@@ -81,8 +81,8 @@ impl<'a> Conversation<'a> {
     /// Answers until the end, and says which it was.
     pub fn hold(mut self) -> Ending {
         let ending = self.answer();
-        // Replies that were made are sent, unless sending is what failed.
-        if ending.is_orderly() {
+        // Replies that were made are sent, unless it is the connection that failed.
+        if !matches!(ending, Ending::Io(_) | Ending::Stalled) {
             let _ = self.send();
         }
         if matches!(ending, Ending::Stopped | Ending::Disconnected) {

@@ -8,9 +8,9 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServeArgs {
-    /// Listen at this address, port 10809 unless it names one, port 0 for any; may be given many times
-    /// [default: 127.0.0.1:10809, without --socket]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = super::listen::address, verbatim_doc_comment)]
+    /// Listen at this address, port 10809 unless it names one, port 0 for any; may be given many times; without it
+    /// and --socket at 127.0.0.1:10809
+    #[arg(long, value_name = "ADDR:PORT", value_parser = super::listen::address)]
     pub listen: Vec<std::net::SocketAddr>,
     /// Listen at this Unix socket
     #[arg(long, value_name = "PATH")]
@@ -35,7 +35,7 @@ pub struct ServeArgs {
     pub insecure: bool,
     /// Tell where this server is found: a file HOST:PORT in this directory, removed at the end, or a line in
     /// this file
-    #[arg(long, value_name = "DIR|FILE", verbatim_doc_comment)]
+    #[arg(long, value_name = "DIR|FILE")]
     pub announce: Option<PathBuf>,
     /// Connections at a time
     #[arg(long, value_name = "N", default_value = "64", value_parser = crate::values::whole::<u32>)]

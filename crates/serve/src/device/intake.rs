@@ -54,20 +54,32 @@ impl<E: Engine> Conversation<'_, E> {
             return Ok(false);
         }
         let Some(head) = self.input.available().first_chunk::<{ request::BYTES }>() else { return Ok(false) };
-        let request = Request::parse(head)?;
+        let request = match Request::parse(head) {
+            Ok(request) => request,
+            Err(error) => return Ok(self.end_by(error.into())),
+        };
         self.input.consume(request::BYTES);
         match self.terms.judge(&request) {
             Ok(Kind::Disconnect) => self.ending = Some(Ending::Disconnected),
             Ok(kind) => self.begin(kind, &request),
             Err(code) => {
                 if request.command == request::WRITE {
-                    self.intake = Intake::Drop { left: droppable(request.length)? };
+                    match droppable(request.length) {
+                        Ok(left) => self.intake = Intake::Drop { left },
+                        Err(ending) => return Ok(self.end_by(ending)),
+                    }
                 }
                 let chunked = self.terms.is_chunked(request.command);
                 self.reply(Head::refusal(chunked, request.cookie, code));
             }
         }
         Ok(true)
+    }
+
+    /// Takes in nothing more; what was asked before is answered.
+    fn end_by(&mut self, ending: Ending) -> bool {
+        self.ending = Some(ending);
+        true
     }
 
     fn begin(&mut self, kind: Kind, request: &Request) {

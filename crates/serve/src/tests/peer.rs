@@ -44,12 +44,17 @@ impl Peer {
         self.next += 1;
         let mut bytes = Request { flags, command, cookie, offset, length }.encode().to_vec();
         bytes.extend_from_slice(payload);
-        // Where the server has hung up, that shows in the replies.
-        let _ = self.outgoing.send(bytes);
+        self.send(bytes);
         if command == request::READ {
             self.reads.insert(cookie, (offset, vec![0; length.min(1 << 26) as usize]));
         }
         cookie
+    }
+
+    /// Sends bytes, whatever they mean.
+    pub fn send(&mut self, bytes: Vec<u8>) {
+        // Where the server has hung up, that shows in the replies.
+        let _ = self.outgoing.send(bytes);
     }
 
     /// The next reply that is complete.

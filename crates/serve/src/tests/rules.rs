@@ -82,8 +82,9 @@ fn what_is_no_request_ends_the_conversation_after_the_replies_before_it() {
     let device = open("mem:1m");
     for through in [false, true] {
         let mut held = Held::begin(&device, false, true, through);
-        assert_eq!(held.peer.call(request::READ, 0, 0, 1, &[]), Ok(vec![0]));
-        held.peer.stream.write_all(&[0x55; 28]).expect("goes out");
+        let asked = held.peer.ask(request::READ, 0, 0, 1, &[]);
+        held.peer.send(vec![0x55; 28]);
+        assert_eq!(held.peer.reply(), (asked, Ok(vec![0])));
         assert!(matches!(held.ended(), Ending::Protocol(_)));
         assert!(held.peer.is_closed());
     }
