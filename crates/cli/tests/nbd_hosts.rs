@@ -88,7 +88,8 @@ impl Network {
     /// How many sockets of host `n` are in a state.
     fn sockets(&self, n: usize, state: &str) -> Option<usize> {
         let host = &self.hosts[n - 1];
-        let lines = tool("ip", &["netns", "exec", host, "ss", "-Htn", "state", state, "sport", "=", ":10809"])?;
+        let lines =
+            tool("ip", &["netns", "exec", host, "ss", "-Htn", "state", state, "sport", "=", ":10809"])?;
         Some(lines.lines().count())
     }
 
@@ -169,7 +170,8 @@ fn memory_of_three_hosts_is_one_drive_and_a_slow_host_slows_it_down() {
     let done = came(network.bench(folder.path(), "", &VERIFIED));
     assert_eq!(done.code, 0, "{done:?}");
     let host = &network.hosts[1];
-    let slowed = format!("netns exec {host} tc qdisc add dev eth0 root tbf rate 100mbit burst 64k latency 200ms");
+    let slowed =
+        format!("netns exec {host} tc qdisc add dev eth0 root tbf rate 100mbit burst 64k latency 200ms");
     if tool("ip", &slowed.split(' ').collect::<Vec<_>>()).is_none() {
         return skipped("a slow link: tc has no tbf here");
     }

@@ -7,9 +7,10 @@
 //!
 //! **Form** (`flashwright.layout-journal/1`). Text, one line an entry: the CRC-32C of the rest in eight hexadecimal
 //! digits, a blank, JSON. The first line is the head. A last line that is torn or whose sum is wrong was never
-//! finished, so what it announces was never begun; it is left out, and a newline ends it before anything
-//! is appended. A wrong line before the last is damage: what the others say is undone, and it is told.
-//! When all is undone the file is removed.
+//! finished, so what it announces was never begun; it is left out. Before anything is appended to it, that is made
+//! known to all later readers, for it will be the last no more: a torn line is ended by the control character CAN and a
+//! newline, and of one that is whole and wrong an entry says its number. Any other wrong line is damage: what the
+//! others say is undone, and it is told. When all is undone the file is removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,9 @@ use crate::system::System;
 /// The form written into the head.
 const FORMAT: &str = "flashwright.layout-journal/1";
 
+/// What ends a line that was never finished ("cancel", ASCII 24). JSON holds no such byte.
+const CANCEL: u8 = 0x18;
+
 /// An entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,6 +39,8 @@ enum Entry {
     Undone { number: u64 },
     /// What stands from here on; `by_hand` where it is to outlast the process.
     Stands { spec: String, device_spec: String, by_hand: bool },
+    /// A line that is whole and wrong, and was the last: its writing was never finished.
+    Void { line: usize },
 }
 
 /// Who began the journal, and when.
@@ -72,6 +78,8 @@ pub(crate) struct Journal {
     /// Lines that could not be read, other than a torn last one.
     pub damaged: Vec<usize>,
     is_torn: bool,
+    /// A last line that is whole and wrong, until an entry says so.
+    void: Option<usize>,
     exists: bool,
 }
 
@@ -87,6 +95,7 @@ impl Journal {
             standing: None,
             damaged: Vec::new(),
             is_torn: false,
+            void: None,
             exists: false,
         }
     }
@@ -115,14 +124,14 @@ impl Journal {
                     journal.head = head;
                 }
                 Some(entry) if index > 0 => journal.take(entry),
-                // An interrupted append whose line was ended by the next one.
-                None if line.is_empty() => {}
+                _ if is_unfinished(line) => {}
                 _ => journal.damaged.push(index + 1),
             }
         }
         // A last line that is whole and wrong was never finished either: the disk may write its parts in any order.
-        if journal.damaged.last().is_some_and(|number| *number == lines.len()) {
-            journal.damaged.pop();
+        let last = lines.iter().rposition(|line| !is_unfinished(line)).map(|index| index + 1);
+        if last.is_some() && journal.damaged.last().copied() == last {
+            journal.void = journal.damaged.pop();
         }
         if journal.head.boot.is_empty() && !journal.damaged.is_empty() {
             return Err(problem("is no journal of layouts"));
@@ -141,6 +150,7 @@ impl Journal {
             Entry::Stands { spec, device_spec, by_hand } => {
                 self.standing = Some((spec, device_spec, by_hand));
             }
+            Entry::Void { line } => self.damaged.retain(|damaged| *damaged != line),
         }
     }
 
@@ -186,6 +196,7 @@ impl Journal {
         removed.map_err(|source| LayoutError::io(&self.path, "remove", source))?;
         self.exists = false;
         self.is_torn = false;
+        self.void = None;
         self.pending.clear();
         self.standing = None;
         Ok(())
@@ -218,10 +229,16 @@ impl Journal {
         if !self.exists {
             bytes.extend(line(&Entry::Head(self.head.clone())));
         } else if self.is_torn {
-            bytes.push(b'\n');
+            bytes.extend([CANCEL, b'\n']);
+        }
+        if let Some(number) = self.void {
+            bytes.extend(line(&Entry::Void { line: number }));
         }
         bytes.extend(line(entry));
         let written = system.append(&self.path, &bytes);
+        if written.is_ok() {
+            self.void = None;
+        }
         // Whatever came of it, the next line must begin on a line of its own.
         self.is_torn = written.is_err();
         self.exists = self.exists || written.is_ok() || self.path.exists();
@@ -232,6 +249,11 @@ impl Journal {
 fn line(entry: &Entry) -> Vec<u8> {
     let json = serde_json::to_string(entry).unwrap_or_default();
     format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes())).into_bytes()
+}
+
+/// An append that was cut short, and whose line the next one ended.
+fn is_unfinished(line: &[u8]) -> bool {
+    line.is_empty() || line.last() == Some(&CANCEL)
 }
 
 fn parse_line(line: &[u8]) -> Option<Entry> {

@@ -112,6 +112,43 @@ fn undo_that_dies_itself_is_finished_by_the_next() {
     }
 }
 
+/// As `tune apply` does: settings of drives that are at work, below an array, and of the array.
+fn tune(world: &World, state: &Path, end: Option<(u64, Moment)>) -> Result<(), LayoutError> {
+    let settings = "separate(scheduler=kyber,nr_requests=64,read_ahead_kb=4096,nomerges=2,irq_cpus=spread)";
+    let spec = LayoutSpec::parse(&format!("{settings}:/dev/nvme0n1,/dev/nvme1n1")).expect("a layout");
+    let mut layouts = Layouts::open_on(world.process(end), state, Permits::default())?;
+    layouts.tune(&spec)?;
+    layouts.leave()
+}
+
+#[test]
+fn settings_that_were_applied_as_far_as_any_change_are_set_back_byte_for_byte() {
+    for array in [None, Some("md-raid0(chunk=64k,filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1")] {
+        let world = administered();
+        let state = world.state.join("tune");
+        if let Some(array) = array {
+            stay(&world, &specs(&[array])[0]);
+        }
+        std::fs::create_dir(&state).expect("a directory of its own");
+        let before = world.everything();
+        let set_back = |end| undo_on(world.process(end).as_mut(), &state, &mut |_| {}, false);
+        tune(&world, &state, None).expect("applies");
+        let changes = world.died().1;
+        assert!(changes > 8, "{changes} changes");
+        assert!(set_back(None).expect("sets back").undone.len() > 3);
+        assert_eq!(difference(&before, &world.everything()), [""; 0], "{array:?}");
+        for (at, moment) in (1..=changes).flat_map(|at| MOMENTS.map(|moment| (at, moment))) {
+            let when = format!("{array:?}, {at} {moment:?}");
+            let _ = tune(&world, &state, Some((at, moment)));
+            // The first undo dies as well, a change later each time.
+            let _ = set_back(Some((at % 7 + 1, moment)));
+            set_back(None).unwrap_or_else(|error| panic!("{when}: {error}"));
+            assert_eq!(difference(&before, &world.everything()), [""; 0], "{when}");
+            assert!(set_back(None).expect("again").undone.is_empty(), "{when}");
+        }
+    }
+}
+
 /// A layout that stays after its process.
 fn stay(world: &World, spec: &LayoutSpec) {
     let mut layouts = Layouts::open_on(world.process(None), &world.state, Permits::default()).expect("opens");

@@ -133,7 +133,9 @@ impl IoEngine {
     /// The meaning of a word a user typed.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Auto, Self::IoUring, Self::Libaio, Self::Psync, Self::Nbd].into_iter().find(|e| e.word() == word)
+        [Self::Auto, Self::IoUring, Self::Libaio, Self::Psync, Self::Nbd]
+            .into_iter()
+            .find(|e| e.word() == word)
     }
 }
 

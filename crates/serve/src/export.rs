@@ -68,7 +68,8 @@ impl Export {
 
     /// Whether a flush on one connection covers what was answered on others.
     fn is_coherent(&self) -> bool {
-        let word = |leaf: &Arc<dyn Device>| leaf.remote().is_none_or(|remote| remote.export().flags.multi_conn());
+        let word =
+            |leaf: &Arc<dyn Device>| leaf.remote().is_none_or(|remote| remote.export().flags.multi_conn());
         storage::device::leaves(&self.device).iter().all(word)
     }
 

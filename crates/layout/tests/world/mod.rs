@@ -162,7 +162,7 @@ impl World {
                     directories.push(path);
                 } else if kind.is_symlink() {
                     tree.insert(short, b"link".to_vec());
-                } else if short != Path::new("state/layout.lock")
+                } else if !short.ends_with("layout.lock")
                     && short != Path::new("proc/sys/kernel/random/boot_id")
                 {
                     tree.insert(short, fs::read(&path).expect("reads"));
