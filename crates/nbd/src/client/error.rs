@@ -204,6 +204,7 @@ impl From<io::Error> for HandshakeError {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 Self::Closed
             }
+            io::ErrorKind::InvalidData => Self::Tls(TlsError::Ended(source)),
             _ => Self::Io(source),
         }
     }
