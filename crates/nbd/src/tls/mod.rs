@@ -10,7 +10,7 @@
 //!    not to.
 //! 3. **No key appears in a message.**
 //!
-//! Files are those that GnuTLS-based peers (nbdkit, libnbd, qemu) read: [`psk`] for keys, and directories with
+//! Files are those that GnuTLS-based peers (nbdkit, libnbd, qemu) read: psktool's for keys, and directories with
 //! `ca-cert.pem`, `server-cert.pem`, `server-key.pem`, `client-cert.pem` and `client-key.pem`.
 
 mod error;

@@ -159,17 +159,26 @@ pub fn run(program: &str, arguments: &[&str]) -> (bool, String) {
 pub struct Peer(Child);
 
 impl Peer {
-    /// Starts it, and waits until its socket is there.
+    /// Starts it, and waits until it listens.
     pub fn start(program: &str, arguments: &[&str], socket: &Path) -> Self {
         let child = Command::new(program).args(arguments).stdin(Stdio::null()).spawn().unwrap();
         let mut peer = Self(child);
         let end = Instant::now() + Duration::from_secs(60);
-        while !socket.exists() {
+        while !is_listening(socket) {
             assert!(Instant::now() < end && peer.0.try_wait().unwrap().is_none(), "{program} did not start");
             std::thread::sleep(Duration::from_millis(10));
         }
         peer
     }
+}
+
+/// Whether somebody listens on a Unix socket (proc_net_unix: `__SO_ACCEPTCON` among the flags); the file is there before.
+fn is_listening(socket: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap();
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace();
+        fields.nth(3) == Some("00010000") && fields.last() == socket.to_str()
+    })
 }
 
 impl Drop for Peer {
