@@ -70,8 +70,8 @@ impl Disk {
                     0 => false,
                     1 => true,
                     // A prefix, or here and there.
-                    2 => random() % 8 != 0,
-                    _ => random() % 2 == 0,
+                    2 => !random().is_multiple_of(8),
+                    _ => random().is_multiple_of(2),
                 };
                 if kept {
                     let at = at + number * SECTOR;
