@@ -63,7 +63,9 @@ fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
         image::write_back(memory, path)?;
         said(&format!("wrote {} back to {}", units::bytes(args.size), path.display()));
     }
-    said(&format!("served {connections} connection{}", if connections == 1 { "" } else { "s" }));
+    if !args.serve.json {
+        said(&serve::summary(connections));
+    }
     Ok(())
 }
 

@@ -91,6 +91,11 @@ pub fn serve(args: &ServeArgs, subject: &Subject) -> Result<u64, Failure> {
     Ok(summary.connections)
 }
 
+/// What is said at the end.
+pub fn summary(connections: u64) -> String {
+    format!("served {connections} connection{}", if connections == 1 { "" } else { "s" })
+}
+
 /// Readable from the first signal that asks for an end. The second one ends the process there and then.
 fn stop_pipe() -> Result<PipeReader, Failure> {
     let failed = |error: io::Error| Failure::failed(format!("cannot listen for signals: {error}"));

@@ -58,6 +58,8 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     }
     let subject = Subject { description: device.spec().to_owned(), device, loaded_bytes: None };
     let connections = serve::serve(&args.serve, &subject)?;
-    output::tell(&format!("served {connections} connection{}\n", if connections == 1 { "" } else { "s" }));
+    if !args.serve.json {
+        output::tell(&format!("{}\n", serve::summary(connections)));
+    }
     Ok(())
 }
