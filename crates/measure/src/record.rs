@@ -232,7 +232,7 @@ pub struct HostFacts {
 /// How requests were made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EngineFacts {
-    /// The engine that ran: `io_uring`, `libaio`, `psync`, `memory`.
+    /// The engine that ran: `io_uring`, `libaio`, `psync`, `memory`, `nbd`.
     pub used: String,
     /// Why not the first choice, where `auto` had to fall back.
     pub fallback: Option<String>,

@@ -55,6 +55,41 @@ fn nbdkit_conforms_over_tcp_and_a_socket_with_one_connection_and_with_several() 
 }
 
 #[test]
+fn exports_behind_tls_conform() {
+    use nbd::server::{Policy, TlsPolicy};
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, keys) = (directory.path().join("socket"), directory.path().join("keys.psk"));
+    std::fs::write(&keys, format!("alice:{}\n", "5eed".repeat(16))).unwrap();
+    let tls = nbd::tls::ServerTls::psk(&keys).expect("keys");
+    let policy = Policy { tls: TlsPolicy::Required(tls), ..Policy::default() };
+    let contents = contents(SIZE as usize);
+    let server =
+        Server::start_with(policy, &socket, info(SIZE), Style::Pieces, &contents, |_, _, _| Reply::Honest);
+    let (socket, keys) = (socket.display(), keys.display());
+    let spec = format!("nbds+unix:///?socket={socket}&tls-psk-file={keys}&tls-username=alice");
+    let device = device(&spec);
+    check(&device);
+    // Longer than a record, and than what is gathered.
+    let large = EngineConfig { depth: 4, slot_bytes: 1 << 20, ..EngineConfig::default() };
+    let mut engine = Nbd::new(Arc::clone(&device), &large).unwrap();
+    for slot in 0..4 {
+        engine.buffer_mut(slot).fill(slot as u8 + 1);
+        engine.prepare(slot, Op::Write, u64::from(slot) << 20, 1 << 20);
+    }
+    assert!(finish(&mut engine).into_iter().flatten().all(|ending| ending.is_ok()));
+    for slot in 0..4 {
+        engine.prepare(slot, Op::Read, u64::from(3 - slot) << 20, 1 << 20);
+    }
+    assert!(finish(&mut engine).into_iter().flatten().all(|ending| ending.is_ok()));
+    for slot in 0..4 {
+        assert!(engine.buffer(slot).iter().all(|byte| *byte == 4 - slot as u8), "slot {slot}");
+    }
+    let error =
+        open(&DeviceSpec::parse(&server.spec("")).unwrap(), &options(true)).expect_err("in the clear");
+    assert!(matches!(error, OpenError::Remote(_)), "{error}");
+}
+
+#[test]
 fn requests_above_the_servers_limit_go_in_pieces_and_parts_of_blocks_in_whole_ones() {
     let directory = tempfile::tempdir().unwrap();
     let contents = contents(SIZE as usize);

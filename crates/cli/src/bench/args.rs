@@ -229,7 +229,7 @@ workload_flags! {
     /// How far each job's region begins after the one before; without it the jobs divide the region
     offset_increment: u64, values::size, [long = "offset_increment", alias = "offset-increment", value_name = "SIZE"], "Region", |w, v| w.offset_increment = Some(v);
 
-    /// How the kernel is asked: auto, io_uring, libaio or psync
+    /// How the kernel is asked: auto, io_uring, libaio or psync; nbd for exports of other hosts
     ioengine: IoEngine, values::ioengine, [long, value_name = "WORD"], "Engine", |w, v| w.ioengine = v;
     /// 1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]
     direct: bool, values::switch, [long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.direct = v;

@@ -19,7 +19,7 @@ pub enum RemoteError {
         host: String,
         /// Why.
         #[source]
-        source: ConnectError,
+        source: Box<ConnectError>,
     },
     /// The connection was lost, and no other could be made in time.
     #[error("host died: {host} was lost ({lost}) and did not come back within timeout={}s", timeout.as_secs())]
@@ -32,7 +32,7 @@ pub enum RemoteError {
         timeout: Duration,
         /// What the last attempt to connect met.
         #[source]
-        source: ConnectError,
+        source: Box<ConnectError>,
     },
     /// The connection was lost several times over the same request.
     #[error("{host}: the connection was lost {attempts} times with this request under way ({lost})")]

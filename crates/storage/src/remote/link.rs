@@ -180,9 +180,10 @@ impl Connection {
                     gathered += length;
                     IoSlice::new(&self.gathered[gathered - length..gathered])
                 }
-                // SAFETY: as in `queue`.
                 Segment::Data(data, length) => {
-                    IoSlice::new(unsafe { std::slice::from_raw_parts(data, length) })
+                    // SAFETY: as in `queue`.
+                    let bytes = unsafe { std::slice::from_raw_parts(data, length) };
+                    IoSlice::new(bytes)
                 }
             };
             count += 1;

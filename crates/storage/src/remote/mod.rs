@@ -70,7 +70,7 @@ impl Remote {
         let host = uri.host();
         let timeout = uri.timeout().unwrap_or(USUAL_TIMEOUT);
         let session = connect(uri, &options(timeout))
-            .map_err(|source| RemoteError::Connect { host: host.clone(), source })?;
+            .map_err(|source| RemoteError::Connect { host: host.clone(), source: Box::new(source) })?;
         let export = session.export.clone();
         let asked = uri.connections();
         if for_writing && export.flags.read_only() {
@@ -142,7 +142,8 @@ impl Remote {
             return Ok(session);
         }
         let connected = connect(&self.uri, &options(self.timeout));
-        let session = connected.map_err(|source| RemoteError::Connect { host: self.host.clone(), source })?;
+        let session = connected
+            .map_err(|source| RemoteError::Connect { host: self.host.clone(), source: source.into() })?;
         self.is_the_same(&session.export)?;
         Ok(session)
     }
@@ -159,7 +160,7 @@ impl Remote {
 
     /// A connection in the place of one that was lost; `within` bounds the attempt.
     fn again(&self, within: Duration) -> Result<Session, Again> {
-        let session = connect(&self.uri, &options(within)).map_err(Again::Failed)?;
+        let session = connect(&self.uri, &options(within)).map_err(|error| Again::Failed(error.into()))?;
         self.is_the_same(&session.export).map_err(Again::Changed)?;
         Ok(session)
     }
@@ -196,7 +197,7 @@ impl Remote {
 /// Why a connection was not replaced.
 enum Again {
     /// Perhaps the next attempt fares better.
-    Failed(ConnectError),
+    Failed(Box<ConnectError>),
     /// It never will.
     Changed(RemoteError),
 }

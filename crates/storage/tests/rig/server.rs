@@ -61,6 +61,7 @@ struct Shared {
     style: Style,
     contents: Contents,
     script: Box<Script>,
+    policy: Policy,
     stop: AtomicBool,
     accepted: AtomicU32,
     requests: AtomicU32,
@@ -84,11 +85,23 @@ pub fn info(size: u64) -> ExportInfo {
 }
 
 pub fn contents(size: usize) -> Contents {
-    Arc::new(Mutex::new((0..size).map(|at| (at * 31 ^ at >> 8) as u8).collect()))
+    Arc::new(Mutex::new((0..size).map(|at| ((at * 31) ^ (at >> 8)) as u8).collect()))
 }
 
 impl Server {
     pub fn start(
+        socket: &Path,
+        info: ExportInfo,
+        style: Style,
+        contents: &Contents,
+        script: impl Fn(u32, u32, &Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(Policy::default(), socket, info, style, contents, script)
+    }
+
+    /// The same for those whom `policy` lets in.
+    pub fn start_with(
+        policy: Policy,
         socket: &Path,
         info: ExportInfo,
         style: Style,
@@ -102,6 +115,7 @@ impl Server {
             style,
             contents: Arc::clone(contents),
             script: Box::new(script),
+            policy,
             stop: AtomicBool::new(false),
             accepted: AtomicU32::new(0),
             requests: AtomicU32::new(0),
@@ -177,7 +191,7 @@ fn agree(socket: UnixStream, shared: &Shared) -> Option<Stream> {
         let mut stream = Stream::unix(socket);
         return simple_handshake(&mut stream, &shared.info).ok().map(|()| stream);
     }
-    let agreed = negotiate(Stream::unix(socket), &Policy::default(), shared).ok()?;
+    let agreed = negotiate(Stream::unix(socket), &shared.policy, shared).ok()?;
     assert!(agreed.structured, "the client takes chunks");
     Some(agreed.stream)
 }

@@ -130,7 +130,7 @@ impl Fleet {
     }
 
     /// A connection could not be had again.
-    fn do_without(&mut self, number: u32, source: ConnectError) {
+    fn do_without(&mut self, number: u32, source: Box<ConnectError>) {
         let before = std::mem::replace(&mut self.links[number as usize].state, State::Gone);
         let State::Lost(lost) = before else { return };
         let number = self.links[number as usize].host;
