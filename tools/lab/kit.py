@@ -14,7 +14,7 @@ TARGET = "x86_64-unknown-linux-musl"
 
 # Program, and the Debian package that brings it. Most of them are copied into the guest.
 PROGRAMS = {
-    "qemu-system-x86_64": "qemu-system-x86", "musl-gcc": "musl-tools", "busybox": "busybox-static",
+    "qemu-system-x86_64": "qemu-system-x86", "musl-gcc": "musl-tools", "make": "make", "perl": "perl", "busybox": "busybox-static",
     "mdadm": "mdadm", "lvm": "lvm2", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
     "mkfs.f2fs": "f2fs-tools", "wipefs": "util-linux", "blkdiscard": "util-linux", "cpio": "cpio", "zstd": "zstd",
     "depmod": "kmod", "ldd": "libc-bin", "dpkg": "dpkg", "apt-get": "apt",
