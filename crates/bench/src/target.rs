@@ -160,7 +160,7 @@ pub(crate) struct Opened {
 
 #[derive(Debug)]
 enum Source {
-    Spec(DeviceSpec),
+    Spec(Box<DeviceSpec>),
     Scratch(Arc<ScratchFile>),
 }
 
@@ -187,7 +187,7 @@ impl BenchTarget {
     /// [`Problem::Spec`] naming the text and the part at fault.
     pub fn new(spec: &str, options: TargetOptions) -> Result<Self, Problem> {
         let parsed = DeviceSpec::parse(spec)?;
-        Ok(Self::over(Source::Spec(parsed), spec.to_owned(), options))
+        Ok(Self::over(Source::Spec(Box::new(parsed)), spec.to_owned(), options))
     }
 
     /// A target over a scratch file, which may be overwritten freely.
