@@ -122,7 +122,7 @@ fn a_server_is_announced_while_it_is_there() {
     let serve = ["memory", "serve", "--size", "1m", "--announce"];
     let served = Served::start(folder.path(), &[&serve[..], &["found"]].concat());
     let place = served.uri.trim_start_matches("nbd://").trim_end_matches('/').to_owned();
-    assert_eq!(names(&folder.path().join("found")), [place.clone()]);
+    assert_eq!(names(&folder.path().join("found")), std::slice::from_ref(&place));
     let line = std::fs::read_to_string(folder.path().join("found").join(&place)).expect("is there");
     assert_eq!(line, format!("{place}\n"));
     assert_eq!(served.end().0, 0);

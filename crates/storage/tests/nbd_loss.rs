@@ -190,7 +190,8 @@ fn a_server_that_is_shutting_down_is_asked_again_when_it_is_back() {
 
 #[test]
 fn an_export_that_comes_back_different_is_an_error() {
-    let changes: [(&str, fn(&mut nbd::ExportInfo)); 4] = [
+    type Change = fn(&mut nbd::ExportInfo);
+    let changes: [(&str, Change); 4] = [
         ("size", |info| info.size = MIB / 2),
         ("flags", |info| info.flags = info.flags.without(nbd::wire::TransmissionFlags::TRIM)),
         ("block sizes", |info| info.minimum_block = 4096),

@@ -31,21 +31,20 @@ impl Served {
     pub fn start_at(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = command(folder, arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-        let mut out = BufReader::new(child.stdout.take().expect("is piped"));
-        let (mut said, mut line) = (String::new(), String::new());
-        loop {
-            line.clear();
-            if out.read_line(&mut line).expect("can be read") == 0 {
-                let mut err = String::new();
-                let _ = child.stderr.take().expect("is piped").read_to_string(&mut err);
-                panic!("{arguments:?} ended before it was ready: {said}{err}");
-            }
+        let out = BufReader::new(child.stdout.take().expect("is piped"));
+        // Whole from here on, so that it is ended whatever comes.
+        let mut served = Self { child, out, said: String::new(), uri: String::new() };
+        let mut line = String::new();
+        while served.out.read_line(&mut line).expect("can be read") > 0 {
             if let Some(uri) = line.strip_prefix("ready: ") {
-                let uri = uri.trim().to_owned();
-                return Self { child, out, said, uri };
+                uri.trim().clone_into(&mut served.uri);
+                return served;
             }
-            said.push_str(&line);
+            served.said.push_str(&std::mem::take(&mut line));
         }
+        let mut err = String::new();
+        let _ = served.child.stderr.take().expect("is piped").read_to_string(&mut err);
+        panic!("{arguments:?} ended before it was ready: {}{err}", served.said);
     }
 
     /// Asks for its end and gives exit code and standard error.

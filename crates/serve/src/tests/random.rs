@@ -74,7 +74,7 @@ fn holds(device: &Arc<dyn Device>, through: bool, rounds: u32, block: u64, seed:
 }
 
 fn ask(held: &mut Held, random: &mut Random, connection: usize, offset: u64, length: u64) -> Asked {
-    let structured = connection % 2 == 0;
+    let structured = connection.is_multiple_of(2);
     let fua = if random.next(4) == 0 { FLAG_FUA } else { 0 };
     let (command, flags) = match random.next(12) {
         0..5 => (request::READ, if structured && random.next(3) == 0 { FLAG_DF } else { 0 }),

@@ -339,10 +339,10 @@ mod tests {
         assert_eq!(
             plain(&hierarchy(&ladder(), 80)),
             "\
-level  capacity  latency  cycles     gap   10 ns       1 µs 10 µs       1 ms 10 ms
-L1       32 KiB  2.00 ns    5.00          ━━
+level  capacity  latency  cycles     gap  10 ns       1 µs 10 µs       1 ms
+L1       32 KiB     2 ns       5          ━━
 DRAM     32 KiB   100 ns     250     50×  ━━━━━━━━━━━
-sda      32 KiB  8.00 ms   20.0M  80.0k×  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+sda      32 KiB  8.00 ms   20.0M  80.0k×  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
 sdb      32 KiB        –       –
 "
         );
