@@ -143,9 +143,9 @@ hint: check the name; or give --size=1g to have it made with that size
 error: /dev/nvme99n9: no such file or device
 hint: check the name; to make a scratch file write to file:/dev/nvme99n9?size=1g
 "),
-        (&["bench", "--target", "nbd://host/export"], "\
-error: 'nbd://host/export': 'nbd' is not a kind of device known here
-hint: understood are PATH, file:PATH?size=4g, mem:4g, stripe(chunk=64k):SPEC,SPEC and separate:SPEC,SPEC; for a file of that name type ./nbd://host/export
+        (&["bench", "--target", "iscsi://host/export"], "\
+error: 'iscsi://host/export': 'iscsi' is not a kind of device known here
+hint: understood are PATH, file:PATH?size=4g, mem:4g, nbd://HOST/EXPORT, stripe(chunk=64k):SPEC,SPEC, separate:SPEC,SPEC and volume:SPEC,SPEC; for a file of that name type ./iscsi://host/export
 "),
         (&["bench", "--target", "."], "\
 error: .: is a directory, not a file or block device
