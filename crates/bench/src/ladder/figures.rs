@@ -35,8 +35,12 @@ pub struct Four {
 }
 
 /// Takes all four over `set`, each for about `time`. What is in the set is lost.
+///
+/// # Panics
+/// If the set holds no whole line: no number of accesses to nothing would ever take time.
 #[must_use]
 pub fn four(set: &mut [u64], time: Duration) -> Four {
+    assert!(set.len() >= LINE_WORDS, "a set of {} words holds no line", set.len());
     let bytes = size_of_val(set) as f64;
     let sequential_write = bytes
         * fastest(time, |passes| {
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_set_of_any_size_has_four_figures() {
-        for count in [1, 8, 9, 4096] {
+        for count in [LINE_WORDS, LINE_WORDS + 1, 4096] {
             let four = four(&mut vec![1; count], Duration::from_micros(100));
             for figure in [four.sequential_write, four.sequential_read, four.random_write, four.random_read] {
                 assert!(figure.is_finite() && figure > 0.0, "{count}: {four:?}");
