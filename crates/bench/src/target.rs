@@ -134,7 +134,9 @@ impl Problem {
             Self::Volume(error) => error.hint(),
             Self::Run(error) => error.hint(),
             Self::Precondition(error) => error.hint(),
-            Self::Look { .. } => None,
+            Self::Look { source, .. } => {
+                storage::remote::told_by(source).and_then(storage::remote::RemoteError::hint)
+            }
         }
     }
 
