@@ -286,6 +286,7 @@ fn into_io(error: openssl::ssl::Error) -> io::Error {
         ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => io::ErrorKind::WouldBlock.into(),
         _ => match error.into_io_error() {
             Ok(error) => error,
+            Err(error) if let Some(errno) = errno_of(&error) => io::Error::from_raw_os_error(errno),
             Err(error) if is_cut(&error) => {
                 io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended without TLS's good-bye")
             }
@@ -293,6 +294,14 @@ fn into_io(error: openssl::ssl::Error) -> io::Error {
             Err(error) => io::Error::new(io::ErrorKind::InvalidData, error),
         },
     }
+}
+
+/// What the kernel said, where OpenSSL passes it on as an entry in its own list of errors, as 3.6 does of a write: the
+/// code is the errno with the highest of 32 bits set (`ERR_SYSTEM_FLAG`, err.h).
+fn errno_of(error: &openssl::ssl::Error) -> Option<i32> {
+    const SYSTEM: u64 = 1 << 31;
+    let codes = error.ssl_error()?.errors().iter().map(|error| error.code() as u64);
+    codes.filter(|code| code & SYSTEM != 0).find_map(|code| i32::try_from(code & !SYSTEM).ok())
 }
 
 /// Whether the socket ended in the middle of TLS.
