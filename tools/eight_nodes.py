@@ -104,7 +104,7 @@ def mounted(stack, options, spec, place):
     open(drive, "w", encoding="utf-8").close()
     os.mkdir(files)
     fuse = start(stack, ["nbdfuse", drive, f"nbd+unix:///?socket={socket}"], log)
-    stack.callback(run, "fusermount", "-u", drive, quiet=True, check=False)
+    stack.callback(run, "umount", drive, quiet=True, check=False)
     until("nbdfuse", lambda: os.path.getsize(drive) > 0, fuse)
     loop = run("losetup", "--find", "--show", drive).stdout.strip()
     stack.callback(run, "losetup", "--detach", loop, quiet=True, check=False)
