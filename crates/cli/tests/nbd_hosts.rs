@@ -85,12 +85,13 @@ impl Network {
         self.serve(n, folder, &["memory", "serve", "--size", &format!("{EACH}m")])
     }
 
-    /// How many sockets of host `n` are in a state.
-    fn sockets(&self, n: usize, state: &str) -> Option<usize> {
+    /// How many connections of host `n` have brought it more than `bytes`.
+    fn connections_with(&self, n: usize, bytes: u64) -> Option<usize> {
         let host = &self.hosts[n - 1];
-        let lines =
-            tool("ip", &["netns", "exec", host, "ss", "-Htn", "state", state, "sport", "=", ":10809"])?;
-        Some(lines.lines().count())
+        let words = ["netns", "exec", host, "ss", "-Htni", "state", "established", "sport", "=", ":10809"];
+        let said = tool("ip", &words)?;
+        let received = said.split_whitespace().filter_map(|word| word.strip_prefix("bytes_received:"));
+        Some(received.filter_map(|text| text.parse().ok()).filter(|count: &u64| *count > bytes).count())
     }
 
     /// Starts a bench on a stripe over all hosts.
@@ -158,8 +159,9 @@ fn assert_one_clear_line(came: &Came, host: &str, words: &[&str]) {
 }
 
 fn wait_for_requests(network: &Network, n: usize) {
-    // The first connections are those of the look at the device; with the engine's there are more.
-    wait_until("connections", || network.sockets(n, "established").is_some_and(|count| count >= 2));
+    // More than agreeing on an export takes, and the look at the device, which has one connection: the engine's have
+    // their requests under way.
+    wait_until("requests", || network.connections_with(n, 10_000).is_some_and(|count| count >= 2));
 }
 
 #[test]

@@ -300,7 +300,7 @@ fn into_io(error: openssl::ssl::Error) -> io::Error {
 /// code is the errno with the highest of 32 bits set (`ERR_SYSTEM_FLAG`, err.h).
 fn errno_of(error: &openssl::ssl::Error) -> Option<i32> {
     const SYSTEM: u64 = 1 << 31;
-    let codes = error.ssl_error()?.errors().iter().map(|error| error.code() as u64);
+    let codes = error.ssl_error()?.errors().iter().map(|error| error.code());
     codes.filter(|code| code & SYSTEM != 0).find_map(|code| i32::try_from(code & !SYSTEM).ok())
 }
 
