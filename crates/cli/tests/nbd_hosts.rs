@@ -77,12 +77,18 @@ impl Network {
             .spawn()
             .expect("ip runs");
         let server = Server(child);
-        wait_until("the server", || self.sockets(n, "listening").is_some_and(|lines| lines > 0));
+        wait_until("the server", || self.is_listening(n));
         server
     }
 
     fn memory(&self, n: usize, folder: &Path) -> Server {
         self.serve(n, folder, &["memory", "serve", "--size", &format!("{EACH}m")])
+    }
+
+    fn is_listening(&self, n: usize) -> bool {
+        let host = &self.hosts[n - 1];
+        tool("ip", &["netns", "exec", host, "ss", "-Htnl", "sport", "=", ":10809"])
+            .is_some_and(|said| !said.trim().is_empty())
     }
 
     /// How many connections of host `n` have brought it more than `bytes`.
