@@ -11,7 +11,7 @@ const SIGMAS: f64 = 4.0;
 /// A request that takes at least this many times as long as with its peers waits there.
 const LONGER: f64 = 2.0;
 /// Requests wait nowhere where their mean time is at most this many times that of the fastest tenth.
-const QUIET: f64 = 1.5;
+const QUIET: f64 = 1.25;
 /// A drive that has at least this many times its peers' work has more to do.
 const MORE_WORK: f64 = 1.5;
 /// The drive that others wait for is busy at least this part of the time.
