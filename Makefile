@@ -63,10 +63,11 @@ deny:
 	  echo "make lint: cargo-deny is not installed; licences are not checked (cargo install cargo-deny)"; \
 	fi
 
-bench: build ## Ratios against fio and its t/io_uring, interleaved, with the machine they were measured on
+bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy), of volumes and of hosts, with the machine they were measured on
 	python3 tools/ratios.py
 	$(CARGO) build --release --locked -p flashwright-volume --examples
 	python3 tools/volume_ratios.py
+	python3 tools/ratios_hosts.py
 
 install: build ## Install the binary under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright

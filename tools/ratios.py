@@ -262,7 +262,7 @@ def compare_nbd(options):
     """NBD over loopback: servers and clients, ours and others', in all pairs."""
     import ratios_nbd
 
-    options.connections = [1, 4]
+    options.connections, options.large = [1, 4], True
     ratios_nbd.run(options)
 
 

@@ -6,7 +6,7 @@ the median over rounds of a ratio within the same round. What is compared is IOP
 CPU seconds that the server's process and the client's together spent on them, user and system. On loopback both
 share the machine, so this says what a request costs, whichever of the two is in the way. IOPS are shown beside it.
 
-    tools/ratios_nbd.py [--rounds N] [--seconds S] [--connections 1,4]
+    tools/ratios_nbd.py [--rounds N] [--seconds S] [--connections 1,4] [--no-large]
 
 Servers: flashwright memory serve, nbdkit's memory plugin, qemu-nbd over a file in memory. Clients: flashwright bench,
 fio's nbd engine (a job is a connection), qemu-img bench (one connection; its requests follow each other, for it knows
@@ -203,7 +203,9 @@ def compare(running, load, options):
 
 
 def run(options):
-    """All comparisons; `options` has rounds, seconds and connections."""
+    """All comparisons; `options` has rounds, seconds, connections and large."""
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
+        print(f"\nTCP's congestion control: {file.read().strip()}")
     place = "/dev/shm" if os.path.ismount("/dev/shm") else options.directory
     with tempfile.TemporaryDirectory(prefix="ratios-nbd-", dir=place) as directory:
         running = servers(directory)
@@ -212,7 +214,8 @@ def run(options):
                 word = "1 connection" if connections == 1 else f"{connections} connections"
                 compare(running, Load(f"NBD over loopback, 4 KiB random reads, depth 64, {word}", "4k", 64, connections, True),
                         options)
-            compare(running, Load("NBD over loopback, 1 MiB reads, depth 4, 1 connection", "1m", 4, 1, False), options)
+            if options.large:
+                compare(running, Load("NBD over loopback, 1 MiB reads, depth 4, 1 connection", "1m", 4, 1, False), options)
         finally:
             for server in running:
                 server.stop()
@@ -222,7 +225,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--connections", type=lambda text: [int(n) for n in text.split(",")], default=[1, 4])
+    parser.add_argument("--connections", type=lambda text: [int(n) for n in text.split(",") if int(n)], default=[1, 4],
+                        help="of the 4 KiB loads; 0 for none of these")
+    parser.add_argument("--no-large", dest="large", action="store_false", help="leave out reads of 1 MiB")
     parser.add_argument("--directory", default=".")
     options = parser.parse_args()
     if not os.path.exists(ratios.OURS):

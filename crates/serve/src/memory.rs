@@ -5,10 +5,11 @@
 //!    one is noted, to be sent from the memory itself. A write is copied out of what was received, and what of its
 //!    payload is still to come is received into the memory itself.
 //! 3. One sendmsg(2) sends all replies, sooner where a good deal has come together, so that the client has something
-//!    to do meanwhile.
+//!    to do meanwhile. The data of long reads goes by sendfile(2), which copies nothing.
 //!
 //! So a busy connection costs two system calls for as many requests as the client keeps in flight, and one copy of
-//! each byte beside those of the kernel, none for large requests. Under TLS everything passes through the buffers.
+//! each byte beside those of the kernel, none for large requests; for long reads the kernel has none to make either.
+//! Under TLS everything passes through the buffers.
 //!
 //! A client that does not take its replies is not read from any more; what it may make this side hold is two buffers.
 //!
@@ -33,6 +34,9 @@ use nbd::wire::request::{self, Request};
 /// Reads from this on are sent from the memory itself. Below, a copy into the buffer costs less than the kernel takes
 /// to look after one more part of a message.
 const DIRECT: u32 = 16 << 10;
+/// Reads from this on are not copied at all: the socket refers to the memory's pages. Below, looking each of them up
+/// costs as much as copying it.
+const PAGES: u32 = 64 << 10;
 /// Replies of this many bytes are sent before more requests are looked at.
 const ENOUGH: usize = 256 << 10;
 /// The buffer of heads and small replies: what one request may add comes on top of what is enough.
@@ -293,26 +297,28 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
+    /// Sends the pieces in order: what is copied together, as far as it goes, and long stretches of the memory as pages.
     fn send_pieces(&mut self) -> Result<(), Ending> {
         let mut begin = 0;
         let mut runs: Vec<Run<'_>> = Vec::with_capacity(self.pieces.len());
+        let (memory, link) = (self.memory, &mut self.link);
         for piece in &self.pieces {
-            runs.push(match *piece {
+            match *piece {
                 Piece::Buffer { end } => {
-                    let bytes = &self.buffer[begin..end];
+                    runs.push(Run::Bytes(&self.buffer[begin..end]));
                     begin = end;
-                    Run::Bytes(bytes)
                 }
-                Piece::Memory { offset, length } => Run::Memory { offset, length: length as usize },
-            });
+                Piece::Memory { offset, length } if length < PAGES => {
+                    runs.push(Run::Memory { offset, length: length as usize });
+                }
+                Piece::Memory { offset, length } => {
+                    send_runs(memory, link, &mut runs, true)?;
+                    runs.clear();
+                    send_pages(memory, link, offset, length as usize)?;
+                }
+            }
         }
-        let mut rest = &mut runs[..];
-        while !rest.is_empty() {
-            let memory = self.memory;
-            let sent = self.link.wait(Place::Within, |stream| memory.send(stream.as_fd(), rest))?;
-            rest = advance(rest, sent);
-        }
-        Ok(())
+        send_runs(memory, link, &mut runs, false)
     }
 
     fn send_buffer(&mut self) -> Result<(), Ending> {
@@ -323,6 +329,33 @@ impl<'a> Conversation<'a> {
         }
         Ok(())
     }
+}
+
+fn send_runs(
+    memory: &SharedMemory,
+    link: &mut Link<'_>,
+    runs: &mut [Run<'_>],
+    more: bool,
+) -> Result<(), Ending> {
+    let mut rest = runs;
+    while !rest.is_empty() {
+        let sent = link.wait(Place::Within, |stream| memory.send(stream.as_fd(), rest, more))?;
+        rest = advance(rest, sent);
+    }
+    Ok(())
+}
+
+fn send_pages(
+    memory: &SharedMemory,
+    link: &mut Link<'_>,
+    mut offset: u64,
+    mut left: usize,
+) -> Result<(), Ending> {
+    while left > 0 {
+        let sent = link.wait(Place::Within, |stream| memory.send_pages(stream.as_fd(), offset, left))?;
+        (offset, left) = (offset + sent as u64, left - sent);
+    }
+    Ok(())
 }
 
 /// What is left of runs after the first `sent` bytes of them.

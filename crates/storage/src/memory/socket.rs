@@ -4,6 +4,10 @@
 //! races with other users of the same bytes in the way that [the memory](super) allows. Everything is checked
 //! against the bounds first, and at most [`MOST_RUNS`] runs are handed over at once, so that a call needs no
 //! memory but its own frame.
+//!
+//! Long runs go by sendfile(2), which copies nothing: the socket's buffer refers to the memory's own pages until the
+//! receiver has them. What is written there meanwhile may so be seen by a read that was answered, and not yet received:
+//! as in any race of a read with a write that was begun before the read was over.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -77,12 +81,12 @@ fn message(parts: &mut [libc::iovec]) -> libc::msghdr {
 
 impl SharedMemory {
     /// Sends runs over a socket, in one sendmsg(2). Returns the bytes that the kernel took, which may be fewer
-    /// than there are.
+    /// than there are. Where `more` will follow at once, the kernel may wait for it to fill a packet.
     ///
     /// # Errors
     /// `InvalidInput` where a run reaches beyond the memory, of which nothing was sent then; the kernel's
     /// otherwise, `WouldBlock` where the socket has a time-out that passed.
-    pub fn send(&self, socket: BorrowedFd<'_>, runs: &[Run<'_>]) -> io::Result<usize> {
+    pub fn send(&self, socket: BorrowedFd<'_>, runs: &[Run<'_>], more: bool) -> io::Result<usize> {
         const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut parts = [NOTHING; MOST_RUNS];
         let count = runs.len().min(MOST_RUNS);
@@ -95,9 +99,29 @@ impl SharedMemory {
             };
         }
         let message = message(&mut parts[..count]);
+        let flags = if more || count < runs.len() { libc::MSG_MORE } else { 0 };
         // SAFETY: every part is either a slice borrowed for this call or lies inside the mapping, which lives as
         // long as `self`; sendmsg only reads them.
-        moved(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+        moved(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | flags) })
+    }
+
+    /// Sends bytes of the memory over a socket without a copy, in one sendfile(2). Returns how many the kernel took.
+    ///
+    /// Unlike [`Self::send`] this raises SIGPIPE where the other side is gone, as sendfile(2) has no flag against it: it
+    /// is for programs that ignore it, which those of Rust do.
+    ///
+    /// # Errors
+    /// `InvalidInput` where the range reaches beyond the memory; the kernel's otherwise, `WouldBlock` where the
+    /// socket has a time-out that passed.
+    pub fn send_pages(&self, socket: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<usize> {
+        self.bounded(offset, length).map_err(outside)?;
+        let (to, from) = (socket.as_raw_fd(), self.file.as_raw_fd());
+        // SAFETY: both descriptors are open, and the offset, which is inside the memory and hence fits, is there to be
+        // read and written.
+        moved(|| unsafe {
+            let mut at = offset as libc::off_t;
+            libc::sendfile(to, from, &raw mut at, length)
+        })
     }
 
     /// Receives up to `length` bytes from a socket to `offset`, and what comes after those into `then`, in one
@@ -157,10 +181,30 @@ mod tests {
         memory.copy_in(5000, b"from memory").unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let runs = [Run::Bytes(b"<"), Run::Memory { offset: 5000, length: 11 }, Run::Bytes(b">")];
-        assert_eq!(memory.send(ours.as_fd(), &runs).unwrap(), 13);
+        assert_eq!(memory.send(ours.as_fd(), &runs, false).unwrap(), 13);
         let mut back = [0; 13];
         theirs.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"<from memory>");
+    }
+
+    #[test]
+    fn pages_arrive_as_they_are_from_any_offset() {
+        let memory = SharedMemory::create(4 << 20).unwrap();
+        let bytes: Vec<u8> =
+            (0..4_u32 << 18).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        memory.copy_in(0, &bytes).unwrap();
+        for (begin, length) in [(0, 1 << 20), (4095, 70_001), ((4 << 20) - 12_345, 12_345), (2_097_151, 2)] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let reader = std::thread::spawn(move || {
+                let mut back = vec![0; length];
+                theirs.read_exact(&mut back).map(|()| back)
+            });
+            let mut sent = 0;
+            while sent < length {
+                sent += memory.send_pages(ours.as_fd(), (begin + sent) as u64, length - sent).unwrap();
+            }
+            assert!(reader.join().unwrap().unwrap() == bytes[begin..begin + length], "{begin} {length}");
+        }
     }
 
     #[test]
@@ -184,7 +228,8 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(b"more").unwrap();
         for (offset, length) in [(8192, 1), (8191, 2), (u64::MAX, 1), (u64::MAX, 0)] {
-            assert!(memory.send(ours.as_fd(), &[Run::Memory { offset, length }]).is_err());
+            assert!(memory.send(ours.as_fd(), &[Run::Memory { offset, length }], false).is_err());
+            assert!(memory.send_pages(ours.as_fd(), offset, length).is_err());
             assert!(memory.receive(ours.as_fd(), offset, length, &mut []).is_err());
             assert!(memory.zero(offset, length as u64).is_err());
         }

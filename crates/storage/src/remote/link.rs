@@ -3,13 +3,16 @@
 //! Headers of requests, and small data, are gathered in one buffer; larger data is sent from where it lies. One
 //! call then sends all of it, however many requests there are. Replies are read into one buffer, as many as have
 //! arrived, and taken apart there; where much of a read's data is still to come it is read straight into the
-//! request's buffer, and what follows it into the connection's, with one call (readv(2)).
+//! request's buffer, and what follows it into the connection's, with one call (readv(2)). While nothing but long reads
+//! is under way, what follows is the next one's header: no more than that is taken, so that no data is copied twice, and
+//! each read's is copied from its first byte on to where it is aligned as in the server's memory.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nbd::client::Session;
+use nbd::wire::reply::{DATA_BYTES, SIMPLE_BYTES};
 use nbd::wire::request::{self, Request};
 
 use super::replies::{Over, ProtocolError, Replies};
@@ -19,6 +22,8 @@ use super::table::{Command, Table};
 const INPUT: usize = 256 << 10;
 /// Data of which as much is still to come is read to its place.
 const DIRECT: usize = 32 << 10;
+/// After so many bytes whoever waits for them has his turn, and asks for more while others are under way.
+const ENOUGH: usize = 256 << 10;
 /// Data up to this is sent along with its header; more costs less to send from its place.
 const GATHERED: usize = 1 << 10;
 /// The same where it is encrypted: what is not gathered makes a TLS record of its own.
@@ -35,6 +40,11 @@ pub(super) enum Broken {
     Closed,
     Io(io::Error),
     Protocol(ProtocolError),
+}
+
+/// Whether the answer to a request is short enough to be read along with others.
+fn is_short(command: Command, length: u32) -> bool {
+    command != Command::Read || (length as usize) < DIRECT
 }
 
 /// What is to be sent, in order.
@@ -59,9 +69,13 @@ pub(super) struct Connection {
     segments: VecDeque<Segment>,
     queued: u64,
     sent: u64,
+    /// Requests under way that are no long reads.
+    short: u32,
+    /// Bytes of the header that a long read's data follows.
+    header: usize,
     /// Whether the socket's buffer was full.
     pub blocked: bool,
-    /// Whether a read stopped for others' sake, with more there.
+    /// Whether a read stopped for others' sake, with more there that nothing else announces.
     pub has_more: bool,
 }
 
@@ -71,6 +85,7 @@ unsafe impl Send for Connection {}
 impl Connection {
     pub fn new(session: Session, link: u32) -> Self {
         let replies = Replies::new(link, session.structured);
+        let header = if session.structured { DATA_BYTES } else { SIMPLE_BYTES };
         Self {
             session,
             replies,
@@ -82,6 +97,8 @@ impl Connection {
             segments: VecDeque::with_capacity(SLICES),
             queued: 0,
             sent: 0,
+            short: 0,
+            header,
             blocked: false,
             has_more: false,
         }
@@ -112,6 +129,7 @@ impl Connection {
             Command::Zero(_) => request::WRITE_ZEROES,
         };
         let flags = if let Command::Zero(flags) = command { flags } else { 0 };
+        self.short += u32::from(is_short(command, length));
         self.gather_header(flags, kind, cookie, offset, length);
         if command == Command::Write {
             let length = length as usize;
@@ -227,7 +245,7 @@ impl Connection {
 
     /// Takes what has arrived; puts requests that are over into `over`. Returns whether anything arrived.
     pub fn receive(&mut self, table: &mut Table, over: &mut Vec<Over>) -> Result<bool, Broken> {
-        let mut heard = false;
+        let (mut heard, mut bytes) = (false, 0);
         self.has_more = false;
         for _ in 0..READS {
             let (count, asked) = match self.read_some() {
@@ -238,13 +256,23 @@ impl Connection {
                 Err(error) => return Err(Broken::Io(error)),
             };
             heard = true;
+            bytes += count;
+            let before = over.len();
             self.taken_in(count, table, over).map_err(Broken::Protocol)?;
+            for (place, _) in &over[before..] {
+                let call = table.get(*place).call;
+                self.short -= u32::from(is_short(call.command, call.length));
+            }
             // A plain socket that gave less than there was room for is empty; a TLS one gives a record at a time.
             if count < asked && self.session.stream.is_plain() {
                 return Ok(heard);
             }
+            if bytes >= ENOUGH && !over.is_empty() {
+                break;
+            }
         }
-        self.has_more = true;
+        // A plain socket says again that there is more; what TLS has decrypted already no descriptor announces.
+        self.has_more = !self.session.stream.is_plain();
         Ok(heard)
     }
 
@@ -257,8 +285,9 @@ impl Connection {
                 // SAFETY: the bytes belong to a read that is under way and were claimed for this; see
                 // `Table::fill`. They are no part of the connection's own buffer.
                 let place = unsafe { std::slice::from_raw_parts_mut(to, left) };
-                let asked = left + self.input.len();
-                let mut both = [IoSliceMut::new(place), IoSliceMut::new(&mut self.input)];
+                let then = if self.short == 0 { self.header } else { INPUT };
+                let asked = left + then;
+                let mut both = [IoSliceMut::new(place), IoSliceMut::new(&mut self.input[..then])];
                 return Ok((self.session.stream.read_vectored(&mut both)?, asked));
             }
         } else if self.start > 0 {
@@ -267,7 +296,8 @@ impl Connection {
             self.end -= self.start;
             self.start = 0;
         }
-        let room = &mut self.input[self.end..];
+        let only_header = self.end == 0 && self.short == 0 && self.replies.direct().is_none();
+        let room = if only_header { &mut self.input[..self.header] } else { &mut self.input[self.end..] };
         let asked = room.len();
         Ok((self.session.stream.read(room)?, asked))
     }

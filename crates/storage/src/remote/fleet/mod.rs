@@ -396,7 +396,6 @@ impl Fleet {
             link.heard = self.now;
         }
         if connection.has_more {
-            // What TLS has decrypted already no descriptor announces.
             self.mailbox.bell.ring();
         }
         let leaving = self.settle(number, &over);
