@@ -59,10 +59,10 @@ def ours(path, rw, bs, depth, seconds, direct, size, cpu=None, extra=()):
     return Run(document["iops"], document["bandwidth_bytes_per_s"], per_io("user_ns"), per_io("system_ns"))
 
 
-def ours_reading(spec, depth, seconds):
+def ours_reading(spec, depth, seconds, *extra):
     """4 KiB random reads of any device spec, directly."""
     text, _, _ = execute([OURS, "bench", "--rw=randread", "--bs=4k", f"--iodepth={depth}", "--norandommap=1",
-                          f"--runtime={seconds}s", "--ramp_time=1s", "--target", spec, "--json"])
+                          f"--runtime={seconds}s", "--ramp_time=1s", "--target", spec, "--json", *extra])
     document = json.loads(text)
     cpu = document["cpu_ns_per_io"]
     return Run(document["iops"], document["bandwidth_bytes_per_s"], cpu["user"], cpu["system"])

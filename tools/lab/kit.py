@@ -11,6 +11,7 @@ import subprocess
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = "x86_64-unknown-linux-musl"
+PROFILE = "lab"  # of Cargo.toml: the release without what costs minutes and is of no use here
 
 # Program, and the Debian package that brings it. Most of them are copied into the guest.
 PROGRAMS = {
@@ -80,10 +81,10 @@ def binary():
         except RuntimeError as error:
             raise Missing(f"the Rust target {TARGET} could not be added: {error}") from error
     # Not a quiet build: it takes minutes when it is the first, and whoever waits should see why.
-    done = subprocess.run([cargo, "build", "--release", "--locked", "--target", TARGET, "-p", "flashwright"], cwd=ROOT, stdin=subprocess.DEVNULL)
+    done = subprocess.run([cargo, "build", "--profile", PROFILE, "--locked", "--target", TARGET, "-p", "flashwright"], cwd=ROOT, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise SystemExit("lab: the binary does not build")
-    return os.path.join(target_dir, TARGET, "release", "flashwright")
+    return os.path.join(target_dir, TARGET, PROFILE, "flashwright")
 
 
 def libraries(program):

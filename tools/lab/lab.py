@@ -107,6 +107,18 @@ class Lab:
         if down.code != 0:
             self.require(f"{what} goes down", False, str(down))
 
+    @contextlib.contextmanager
+    def volume(self, width, chunk):
+        """A labelled volume over the first drives, for as long as the block lasts; its device spec."""
+        members = self.drives(width)
+        given_up = [word for member in members.split(",") for word in ("--destroy", member)]
+        self.must(self.flashwright("volume", "create", f"--chunk={chunk}", *given_up, members))
+        try:
+            yield f"volume:{members}"
+        finally:
+            if self.guest.process is not None:
+                self.must(self.flashwright("volume", "destroy", *given_up, members))
+
     def footprint(self, interrupts=True):
         """All that a layout may change about the machine, as lines: settings of all queues, what stands on the
         drives, what is made of them, what is mounted, and who takes which interrupt, which each boot deals anew."""

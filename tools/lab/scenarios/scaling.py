@@ -1,4 +1,4 @@
-"""4 KiB random reads over 1 to 16 drives: separate and in stripes they add up, and md keeps pace."""
+"""4 KiB random reads over 1 to 16 drives: separate, in stripes and in volumes they add up, and md keeps pace."""
 
 IOPS = 250  # of a drive; sixteen make what the emulated machine does with ease
 CHUNK = "64k"
@@ -17,10 +17,15 @@ def run(lab):
         separate = rate(lab, f"separate:{lab.drives(width)}", width)
         scales(lab, "separate", width, separate, one)
         scales(lab, "striped in user space", width, rate(lab, f"stripe(chunk={CHUNK}):{lab.drives(width)}", width), one)
+        with lab.volume(width, CHUNK) as spec:
+            volume = rate(lab, spec, width)
+        scales(lab, "in a labelled volume", width, volume, one)
         with lab.layout(f"md-raid0(chunk={CHUNK}):{lab.drives(width)}") as built:
             md = rate(lab, built["device_spec"], width)
         lab.check(f"md RAID-0 over {width} is within {MD_WITHIN:.0%} of the drives separately", abs(md / separate - 1) <= MD_WITHIN,
                   f"{md:.0f} against {separate:.0f} IOPS")
+        lab.check(f"the volume over {width} gives at least what md does, within {MD_WITHIN:.0%}", volume >= (1 - MD_WITHIN) * md,
+                  f"{volume:.0f} against {md:.0f} IOPS")
 
 
 def rate(lab, target, width):
