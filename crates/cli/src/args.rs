@@ -148,6 +148,16 @@ pub enum Document {
     Status,
     /// `sweep diff --json` (flashwright.diff/1)
     Diff,
+    /// `tune show --json` (flashwright.tune/1)
+    Tune,
+    /// `layout up --json` and `tune apply --json` (flashwright.layout/1)
+    Layout,
+    /// `layout undo --json`, `layout down --json` and `tune undo --json` (flashwright.layout-undone/1)
+    LayoutUndone,
+    /// `layout show --json` (flashwright.layout-standing/1)
+    LayoutStanding,
+    /// `layout survey --json` (flashwright.layout-survey/1)
+    LayoutSurvey,
     /// `memory serve --json` and `volume export --json` (flashwright.serve/1)
     Serve,
     /// `volume show --json` and `volume create --json` (flashwright.volumes/1)

@@ -8,6 +8,7 @@ use crate::args::{Document, SchemaArgs};
 use crate::bench::figures::BenchReport;
 use crate::bench::wsat::WsatReport;
 use crate::failure::Failure;
+use crate::layout::documents as layout;
 use crate::output;
 use crate::sweep::plan::PlanDocument;
 
@@ -39,6 +40,11 @@ fn of(document: Document) -> Value {
         Document::Diff => schema_for!(sweep::diff::Diff),
         Document::Serve => schema_for!(crate::serve::Serving),
         Document::Volumes => schema_for!(volume::survey::Volumes),
+        Document::Tune => schema_for!(crate::tune::document::TuneDocument),
+        Document::Layout => schema_for!(layout::Up),
+        Document::LayoutUndone => schema_for!(layout::Down),
+        Document::LayoutStanding => schema_for!(layout::Show),
+        Document::LayoutSurvey => schema_for!(layout::Survey),
         Document::VolumeCheck => schema_for!(volume::survey::Check),
     };
     schema.to_value()

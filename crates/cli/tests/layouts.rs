@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{command, ended, finish, is_root, place, skipped, tool, wait_until};
+use common::{command, ended, finish, fits_schema, is_root, place, skipped, tool, wait_until};
 use serde_json::Value;
 
 /// A loop device over a file, and a state directory of its own; both are gone at the end.
@@ -256,4 +256,33 @@ fn drives_with_data_or_in_use_refuse_the_sweep_before_anything_is_made() {
     assert!(unmounted.is_some());
     assert_eq!(rig.state(), before);
     assert!(!rig.folder.path().join("out").exists());
+}
+
+#[test]
+fn documents_of_layouts_fit_their_schemas() {
+    let folder = place();
+    let state = folder.path().join("state");
+    for (words, schema) in
+        [(&["layout", "show"][..], "layout-standing"), (&["layout", "undo"], "layout-undone")]
+    {
+        let mut prepared = command(folder.path(), &[words, &["--json"]].concat());
+        let came = finish(prepared.env("FLASHWRIGHT_STATE", &state));
+        assert_eq!(came.code, 0, "{words:?}: {came:?}");
+        let document: Value = serde_json::from_str(&came.out).expect("JSON");
+        assert_eq!(document["schema"], format!("flashwright.{schema}/1"));
+        fits_schema(folder.path(), schema, &document);
+    }
+    let Some(rig) = Rig::new() else { return };
+    let spec = format!("single(scheduler=none):{}", rig.device);
+    let survey = finish(&mut rig.command(&["layout", "survey", &rig.device, "--json"]));
+    let up = finish(&mut rig.command(&["layout", "up", &spec, "--json"]));
+    let show = finish(&mut rig.command(&["layout", "show", "--json"]));
+    let down = finish(&mut rig.command(&["layout", "down", "--json"]));
+    for (came, schema) in
+        [(survey, "layout-survey"), (up, "layout"), (show, "layout-standing"), (down, "layout-undone")]
+    {
+        assert_eq!(came.code, 0, "{schema}: {came:?}");
+        let document: Value = serde_json::from_str(&came.out).expect("JSON");
+        fits_schema(rig.folder.path(), schema, &document);
+    }
 }

@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use common::{command, finish, is_root, json, names, place, refused, skipped, tool, works};
+use common::{command, finish, fits_schema, is_root, json, names, place, refused, skipped, tool, works};
 use report_data::layouts::{SMALL, layouts};
 use serde_json::Value;
 use sweep::report::Report;
@@ -47,6 +47,8 @@ fn show_prints_each_setting_with_the_measurement_behind_it() {
     let document: Value = json(folder.path(), &["tune", "show", "results", "--json"]);
     assert_eq!(document["settings"]["scheduler"]["value"], "none");
     assert!(document["layout"].as_str().expect("a layout").starts_with("separate("));
+    assert_eq!(document["schema"], "flashwright.tune/1");
+    fits_schema(folder.path(), "tune", &document);
 }
 
 #[test]
@@ -200,6 +202,14 @@ fn queues(devices: &[Loop]) -> BTreeMap<PathBuf, String> {
     all
 }
 
+/// What a command printed, which has to work and to fit its schema.
+fn document(folder: &Path, schema: &str, came: &common::Came) -> Value {
+    assert_eq!(came.code, 0, "{came:?}");
+    let document = serde_json::from_str(&came.out).expect("JSON");
+    fits_schema(folder, schema, &document);
+    document
+}
+
 #[test]
 fn apply_sets_drives_that_are_at_work_and_undo_sets_them_back_byte_for_byte() {
     if !is_root() {
@@ -224,8 +234,7 @@ fn apply_sets_drives_that_are_at_work_and_undo_sets_them_back_byte_for_byte() {
     let before = queues(&devices);
     // Somebody uses one of them.
     let _open = std::fs::File::open(&drives[0]).expect("opens");
-    let came = tune(&["tune", "apply", "results"]);
-    assert_eq!(came.code, 0, "{came:?}");
+    document(folder.path(), "layout", &tune(&["tune", "apply", "results", "--json"]));
     let value = |name: &str, drive: &str| {
         let name =
             Path::new("/sys/class/block").join(drive.trim_start_matches("/dev/")).join("queue").join(name);
@@ -237,8 +246,8 @@ fn apply_sets_drives_that_are_at_work_and_undo_sets_them_back_byte_for_byte() {
     let again = tune(&["tune", "apply", "results"]);
     assert_eq!(again.code, 3, "{again:?}");
     assert!(again.err.contains("flashwright tune undo"), "{}", again.err);
-    let came = tune(&["tune", "undo"]);
-    assert_eq!(came.code, 0, "{came:?}");
+    let undone = document(folder.path(), "layout-undone", &tune(&["tune", "undo", "--json"]));
+    assert!(!undone["undone"].as_array().expect("a list").is_empty(), "{undone}");
     assert_eq!(queues(&devices), before);
     assert_eq!(tune(&["tune", "undo"]).out, "nothing was applied, nothing is changed\n");
 }

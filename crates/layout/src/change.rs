@@ -24,7 +24,7 @@ use crate::system::System;
 use crate::volumes;
 
 /// A drive, so that it is found again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DriveId {
     /// Its kernel name when it was seen: `nvme0n1`.
     pub name: String,
@@ -85,7 +85,7 @@ pub(crate) fn node(name: &str) -> PathBuf {
 }
 
 /// What a file system lies on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// A drive.
@@ -116,7 +116,7 @@ impl Place {
 }
 
 /// What settings belong to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
     /// A drive: the files are below its directory in sysfs.
@@ -129,7 +129,7 @@ pub enum Owner {
 }
 
 /// One change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Settings that are going to be written.

@@ -53,7 +53,7 @@ struct Head {
 }
 
 /// What a journal says stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Standing {
     /// The layout; none where it was never finished.
     pub spec: Option<String>,

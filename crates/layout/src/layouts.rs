@@ -47,7 +47,7 @@ pub struct Permits {
 }
 
 /// What was made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Built {
     /// The device spec of what is to be measured.
     pub device_spec: String,

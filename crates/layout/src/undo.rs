@@ -12,7 +12,7 @@ use crate::journal::{Journal, Standing};
 use crate::system::{Host, System};
 
 /// What was undone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Undone {
     /// The changes that were undone, in the order of undoing, for people.
     pub undone: Vec<String>,

@@ -58,7 +58,7 @@ def survey(lab):
     lab.check("a file system that the kernel does not have is refused by name", answer.code == 2 and "f2fs" in answer.err, str(answer))
     answer = lab.flashwright("layout", "survey", drive(0), "--json")
     lab.must(answer)
-    lacking = {f"{one['setting']}={one['value']}" for one in answer.json if one["lacking"]}
+    lacking = {f"{one['setting']}={one['value']}" for one in answer.json["settings"] if one["lacking"]}
     lab.check("the survey lacks f2fs, and of layouts, schedulers and file systems nothing else", lacking - {"irq_cpus=spread"} == {"filesystem=f2fs"}, ", ".join(sorted(lacking)))
 
 

@@ -1,9 +1,9 @@
 //! `flashwright layout`: arrays, file systems and settings by hand, with the machinery that a sweep uses.
 
 pub mod args;
+pub mod documents;
 
 use ::layout::{Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, Undone};
-use serde_json::json;
 use sweep::error::Class;
 
 use self::args::{DownArgs, LayoutArgs, LayoutCommand, ShowArgs, SurveyArgs, UpArgs};
@@ -60,13 +60,9 @@ fn up(args: &UpArgs) -> Result<(), Failure> {
     };
     layouts.leave()?;
     if args.json {
-        return print_json(&json!({ "spec": spec.to_string(), "built": built }));
+        return documents::print(&documents::Up::new(&spec, built));
     }
     output::print(&describe(&spec, &built))
-}
-
-fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    output::print(&format!("{value:#}\n"))
 }
 
 fn describe(spec: &LayoutSpec, built: &Built) -> String {
@@ -87,7 +83,7 @@ fn undo(args: &DownArgs) -> Result<(), Failure> {
     let state = ::layout::state_dir();
     let undone = ::layout::undo_on(&mut ::layout::system::Host::default(), &state, &mut say, args.abandon)?;
     if args.json {
-        return print_json(&json!(undone));
+        return documents::print(&documents::Down::new(undone));
     }
     output::print(&words(&undone))
 }
@@ -104,7 +100,7 @@ fn words(undone: &Undone) -> String {
 fn show(args: &ShowArgs) -> Result<(), Failure> {
     let standing = ::layout::standing(&::layout::state_dir())?;
     if args.json {
-        return print_json(&json!({ "standing": standing }));
+        return documents::print(&documents::Show::new(standing));
     }
     let Some(standing) = standing else { return output::print("nothing stands\n") };
     let spec = standing.spec.as_deref().unwrap_or("a layout that was never finished");
@@ -143,11 +139,7 @@ fn survey(args: &SurveyArgs) -> Result<(), Failure> {
     let answers: Vec<_> =
         answers.map(|(name, value)| (name, value, available.check(name, value).err())).collect();
     if args.json {
-        let all: Vec<_> = answers
-            .iter()
-            .map(|(name, value, reason)| json!({ "setting": name, "value": value, "lacking": reason }))
-            .collect();
-        return print_json(&json!(all));
+        return documents::print(&documents::Survey::new(&answers));
     }
     output::print(&table(&answers))
 }

@@ -6,6 +6,7 @@
 //! building stands in the script that `export` writes.
 
 pub mod args;
+pub mod document;
 mod export;
 mod files;
 mod script;
@@ -14,14 +15,15 @@ mod tuning;
 use std::path::{Path, PathBuf};
 
 use ::layout::{LayoutError, LayoutErrorClass, Layouts, Permits};
-use serde_json::json;
 use sweep::error::Class;
 use sweep::report::Report;
 use sweep::store::{Store, locate};
 
 use self::args::{ApplyArgs, ShowArgs, TuneArgs, TuneCommand, UndoArgs};
+use self::document::TuneDocument;
 use self::tuning::{Tuning, slug};
 use crate::failure::Failure;
+use crate::layout::documents::{Down, Up, print};
 use crate::{output, paint, signals};
 
 /// Shows, sets, sets back or writes down.
@@ -80,18 +82,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     let report = report(&args.which.sweep)?;
     let tuning = Tuning::of(&report, &args.which)?;
     if args.json {
-        let works: Vec<_> = report
-            .recommendations
-            .iter()
-            .map(|r| json!({ "name": slug(&r.work), "work": r.work, "settings": r.settings, "flags": r.flags }))
-            .collect();
-        let document = json!({
-            "schema": "flashwright.tune/1",
-            "layout": tuning.spec.as_ref().map(ToString::to_string),
-            "settings": tuning.settings,
-            "works": works,
-        });
-        return output::print(&format!("{document:#}\n"));
+        return print(&TuneDocument::new(&report, &tuning));
     }
     let mut text = format!("{}\n{}\n", paint::title(&tuning.origin), tuning.sentence);
     match &tuning.spec {
@@ -130,7 +121,7 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
     let built = layouts.tune(&spec).map_err(failed)?;
     layouts.leave().map_err(failed)?;
     if args.json {
-        return output::print(&format!("{:#}\n", json!({ "spec": spec.to_string(), "built": built })));
+        return print(&Up::new(&spec, built));
     }
     let mut text = String::new();
     for (name, value) in spec.queue.iter().chain(spec.irq_cpus.as_ref().map(|cpus| (&*IRQ, cpus))) {
@@ -177,7 +168,7 @@ fn undo(args: &UndoArgs) -> Result<(), Failure> {
     let host = &mut ::layout::system::Host::default();
     let undone = ::layout::undo_on(host, &state(), &mut said, args.abandon).map_err(failed)?;
     if args.json {
-        return output::print(&format!("{:#}\n", json!(undone)));
+        return print(&Down::new(undone));
     }
     let mut text: String = undone.undone.iter().map(|change| format!("set back: {change}\n")).collect();
     text.extend(undone.abandoned.iter().map(|change| format!("{}: {change}\n", paint::warn("given up"))));
