@@ -205,7 +205,7 @@ pub trait Engine {
     /// a [`Op::Trim`] may be carried out at once, which no engine makes asynchronously.
     ///
     /// # Panics
-    /// If the slot is in flight or its buffer is shorter than `length`.
+    /// If the slot is in flight, or its buffer is shorter than the data of a read or write.
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32);
 
     /// Hands over all that is prepared, then waits until `min_complete` requests are done (at most as

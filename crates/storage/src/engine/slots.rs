@@ -243,7 +243,8 @@ impl Slots {
 
     #[inline(always)]
     fn mark(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
-        let fits = length as usize <= self.arena().slot_bytes();
+        // A discard has no data.
+        let fits = length as usize <= self.arena().slot_bytes() || op == Op::Trim;
         let state = &mut self.slots[slot as usize];
         assert!(!state.in_flight && fits, "slot {slot} is idle and holds {length} bytes");
         *state = Slot { offset, length, retries: 0, op, in_flight: true };
