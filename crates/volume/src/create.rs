@@ -14,7 +14,7 @@
 //! them again. There is no moment at which data could be on a volume that is not whole, and none at which a torn write
 //! takes both copies of a label: one is written after the other is durable.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,8 +25,8 @@ use crate::census::Candidate;
 use crate::error::VolumeError;
 use crate::label::{self, DATA_START, LONGEST_NAME, Label, Place, State};
 use crate::open::{
-    Made, fit_labelled, is_given_up, named_once, no_other_signature, open_labelled, read_labels, stripe,
-    too_small,
+    Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, read_labels,
+    stripe, too_small,
 };
 use crate::uuid::Uuid;
 
@@ -63,7 +63,9 @@ pub fn create(spec: &DeviceSpec, new: &NewVolume, destroy: &[PathBuf]) -> Result
     let made = Made::before(spec, &options);
     let open = |member: &DeviceSpec| {
         let mut options = options.clone();
-        options.destroy.extend(member.path().filter(|path| is_half_made(path)).map(Path::to_owned));
+        if is_half_made(member) {
+            options.destroy.push(name_of(member));
+        }
         open_new(member, &options)
     };
     let members = spec.members().iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -97,9 +99,9 @@ fn open_new(member: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device
 }
 
 /// Whether nothing but the label of a volume that never came to be lies on the device.
-fn is_half_made(path: &Path) -> bool {
+fn is_half_made(member: &DeviceSpec) -> bool {
     let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
-    let Ok(device) = device::open(&DeviceSpec::from(path), &options) else { return false };
+    let Ok(device) = device::open(member, &options) else { return false };
     let Ok(candidate) = Candidate::read(&*device) else { return false };
     let creating = |label: &Label| label.state == State::Creating;
     candidate.label().is_some_and(|label| creating(label) && no_other_signature(&*device, label).is_ok())

@@ -80,8 +80,12 @@ pub(crate) fn open_labelled(
         return if is_given_up(&*device, options) { Ok(device) } else { Err(bears_its_label(&*device)) };
     }
     // The label is what keeps others off; its owner looks at whatever else there may be when all are open.
-    let destroy = member.path().map(Path::to_owned).into_iter().collect();
-    Ok(device::open(member, &OpenOptions { destroy, ..options.clone() })?)
+    Ok(device::open(member, &OpenOptions { destroy: vec![name_of(member)], ..options.clone() })?)
+}
+
+/// By what [`OpenOptions::destroy`] names a member: its path, or its spec where it has none, as an export.
+pub(crate) fn name_of(member: &DeviceSpec) -> PathBuf {
+    member.path().map_or_else(|| PathBuf::from(member.to_string()), Path::to_owned)
 }
 
 /// Whether what lies on a device may be lost. Of files and block devices whoever opens them has seen to it; what has
