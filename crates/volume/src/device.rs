@@ -156,9 +156,12 @@ impl Device for Assembled {
 
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
         self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
+        let mut how = how;
         for (member, part) in self.spread.extents(offset..offset + length) {
             let (leaf, length) = (self.leaf(member), part.end - part.start);
             let zeroed = leaf.write_zeroes(part.start, length, how);
+            // Only the first may refuse as too slow: what it has zeroed cannot be taken back.
+            how.fast_only = false;
             zeroed.map_err(|e| told("write_zeroes", leaf, part.start, length, e))?;
         }
         Ok(())
