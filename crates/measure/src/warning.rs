@@ -95,7 +95,7 @@ codes! {
         "Measure on a file system that supports O_DIRECT, or say --direct=0 and mean it."
     Unwatched "W-UNWATCHED" Note
         "The kernel kept no counters of the devices below the target, so caching, splitting and other users could not be ruled out."
-        "Write 1 to queue/iostats of the device, or measure on a file system with a block device below it."
+        "Of an export, watch the drives on its own host. Elsewhere write 1 to queue/iostats of the device, or measure on a file system with a block device below it."
     SmallSet "W-SMALL-SET" Warning
         "The working set is small enough to fit a cache on the way (page cache when buffered, the drive's DRAM or SLC cache when direct)."
         "Raise --size: above twice the memory when buffered, to several GiB and at best the whole drive when direct."

@@ -85,6 +85,9 @@ fn directions<'a>(evidence: &Evidence<'a>) -> [(&'static str, &'a DirectionCount
 
 /// What `layers` together moved of what was asked, where that is too little: the evidence in words.
 fn shortfall<'a>(evidence: &Evidence<'a>, layers: &[&'a Layer]) -> Option<String> {
+    if evidence.stack.is_partly_elsewhere {
+        return None; // Their part of what was asked for is not known.
+    }
     let counts = evidence.counted(layers.iter().copied())?;
     let short = directions(evidence).into_iter().find_map(|(verb, direction, reads)| {
         let asked = evidence.asked(direction)?.least_bytes;
@@ -137,9 +140,18 @@ fn explains_itself(evidence: &Evidence<'_>) -> bool {
     unwritten(evidence).is_some() || compressible(evidence).is_some()
 }
 
-/// No counters of the first devices, so nothing above could be ruled out. Memory has no device below
+/// No counters of the first devices, or not of all, so nothing above could be ruled out. Memory has no device below
 /// it that could be watched, and says so under `W-VIRTUAL`.
 fn unwatched(evidence: &Evidence<'_>) -> Option<Warning> {
+    if !evidence.stack.hosts.is_empty() {
+        let hosts = evidence.stack.hosts.join(" and ");
+        let message = format!("what the exports stand on is seen by their own hosts only: {hosts}");
+        return Some(Warning::new(WarningCode::Unwatched, message));
+    }
+    if evidence.stack.is_partly_elsewhere {
+        let message = "some of the target's members are memory, of which nothing is counted";
+        return Some(Warning::new(WarningCode::Unwatched, message));
+    }
     if is_memory(evidence) || evidence.counted(evidence.stack.top()).is_some() {
         return None;
     }

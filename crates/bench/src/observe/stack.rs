@@ -27,6 +27,10 @@ pub struct Stack {
     pub node_of_cpu: BTreeMap<u32, u32>,
     /// Whether the target is memory of this process, or made of nothing else.
     pub in_memory: bool,
+    /// The other hosts on whose exports it lies, wholly or in part, each once.
+    pub hosts: Vec<String>,
+    /// Whether some of its bytes, and not all, lie in memory or on other hosts, which no counter here tells of.
+    pub is_partly_elsewhere: bool,
     /// Of how many members the target is made; 0 where it is one device.
     pub members: u32,
     /// Bytes that one member holds before the next, where it is made of members in that way.
@@ -106,6 +110,8 @@ impl Stack {
             options: backing.options.clone().unwrap_or_default(),
             node_of_cpu: host::node_of_cpu(&Host::read(sysfs)),
             in_memory: false,
+            hosts: Vec::new(),
+            is_partly_elsewhere: false,
             members: 0,
             chunk: None,
         };

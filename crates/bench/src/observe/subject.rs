@@ -51,6 +51,9 @@ impl Subject {
     fn from_backing(sysfs: &Sysfs, device: &dyn Device, backing: &Backing) -> Self {
         let mut stack = Stack::new(sysfs, backing);
         stack.in_memory = leaves(device).all(|leaf| leaf.kind() == DeviceKind::Memory);
+        stack.hosts = hosts(device);
+        let is_elsewhere = |leaf: &dyn Device| matches!(leaf.kind(), DeviceKind::Memory | DeviceKind::Nbd);
+        stack.is_partly_elsewhere = leaves(device).any(is_elsewhere) && !leaves(device).all(is_elsewhere);
         stack.members = device.members().len() as u32;
         stack.chunk = device.spread().and_then(|spread| spread.chunk());
         let sensors = stack.drives().flat_map(|drive| {
@@ -86,6 +89,17 @@ fn leaves<'a>(device: &'a dyn Device) -> Box<dyn Iterator<Item = &'a dyn Device>
         None => Box::new(std::iter::once(device)),
         Some(spread) => Box::new(spread.members().iter().map(|member| &**member)),
     }
+}
+
+/// The hosts of its exports, in the order in which they are met.
+fn hosts(device: &dyn Device) -> Vec<String> {
+    let mut hosts: Vec<String> = Vec::new();
+    for host in leaves(device).filter_map(|leaf| leaf.remote().map(|remote| remote.host().to_owned())) {
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
 }
 
 fn arrangement(device: &dyn Device) -> BTreeMap<String, String> {

@@ -108,6 +108,31 @@ fn memory_and_file_systems_without_a_device_are_not_called_buffered() {
 }
 
 #[test]
+fn what_lies_on_other_hosts_is_to_be_watched_there() {
+    let mut case = healthy().on(vec![]);
+    case.record.target.kind = "stripe".into();
+    case.stack.filesystem = None;
+    case.stack.hosts = vec!["h1:10809".into(), "h2:10809".into()];
+    assert_eq!(case.codes(), [Unwatched]);
+    let message = case.message(Unwatched);
+    assert!(message.contains("their own hosts only: h1:10809 and h2:10809"), "{message}");
+    assert!(Unwatched.explain().remedy.contains("on its own host"));
+}
+
+#[test]
+fn a_drive_is_not_called_idle_for_what_its_fellow_members_elsewhere_did() {
+    let mut case = healthy();
+    for drive in &mut case.observed.drives {
+        drive.read_bytes /= 2;
+        drive.read_ios /= 2;
+    }
+    case.stack.is_partly_elsewhere = true;
+    assert_eq!(case.codes(), [Unwatched]);
+    case.stack.is_partly_elsewhere = false;
+    assert_eq!(case.codes(), [DirectBuffered]);
+}
+
+#[test]
 fn a_file_system_over_two_drives_is_judged_by_both_together() {
     let mut case = healthy().on(vec![layer(0, "sda", "sata", &[]), layer(0, "sdb", "sata", &[])]);
     for drive in &mut case.observed.drives {
