@@ -68,10 +68,22 @@
     const redraw = () => draw(isDark());
     redraw();
     darkQuery.addEventListener("change", redraw);
-    const toPrint = () => { draw(false, 680); };
+    // A figure is as wide as its place, also where that changes without the window's doing; on paper it has its own width.
+    let onPaper = false;
+    const widths = new WeakMap();
+    const places = new ResizeObserver((changes) => changes.forEach(({ target, contentRect: { width } }) => {
+      if (!onPaper && width > 0 && widths.get(target) !== width) Plotly.Plots.resize(target);
+      widths.set(target, width);
+    }));
+    plots.forEach(({ element }) => places.observe(element));
+    const toPrint = () => { onPaper = true; draw(false, 680); };
     addEventListener("beforeprint", toPrint);
-    addEventListener("afterprint", redraw);
-    printQuery.addEventListener("change", (event) => (event.matches ? toPrint() : redraw()));
+    addEventListener("afterprint", () => { onPaper = false; redraw(); });
+    printQuery.addEventListener("change", ({ matches }) => {
+      if (matches) return toPrint();
+      onPaper = false;
+      return redraw();
+    });
   }
 
   const toggle = document.getElementById("theme");

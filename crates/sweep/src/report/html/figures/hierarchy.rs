@@ -71,7 +71,9 @@ fn latency(ladder: &Ladder) -> Option<Figure> {
         .show_legend(false)
         .marker(Marker::new().color_array(levels.iter().map(|(level, _)| colour(level.kind)).collect()))
         .text_array(levels.iter().map(text).collect())
-        .text_position(TextPosition::Outside)
+        // Inside where it fits, for on a narrow screen there is no room behind the longest bar.
+        .text_position(TextPosition::Auto)
+        .text_angle(0.0)
         .clip_on_axis(false)
         .text_font(Font::new().size(11))
         .hover_text_array(levels.iter().map(hover).collect())
