@@ -3,6 +3,7 @@
 use storage::survey::{EngineAvailability, Host, Limits, Survey, SurveyedTarget};
 use storage::sysfs::{BlockDevice, QueueFacts};
 
+use super::far;
 use crate::paint;
 
 /// Columns that a name takes.
@@ -13,19 +14,27 @@ pub fn screen(survey: &Survey) -> String {
     let mut text = machine(&survey.host);
     text += &engines(&survey.engines);
     text += &limits(&survey.limits);
-    text.push('\n');
-    text += &drives(&survey.devices_concerned());
+    let drives = drives(survey);
+    if !drives.is_empty() {
+        text.push('\n');
+        text += &drives;
+    }
     text += &queues(survey);
     for target in &survey.targets {
         text.push('\n');
         text += &path(target);
+    }
+    let exports = survey.exports.iter().map(far::export);
+    for told in exports.chain(survey.volumes.iter().map(far::volume)) {
+        text.push('\n');
+        text += &told;
     }
     text.push('\n');
     text += &notes(survey);
     text
 }
 
-fn row(name: &str, value: &str) -> String {
+pub(super) fn row(name: &str, value: &str) -> String {
     format!("{}  {value}\n", paint::dim(&format!("{name:<NAME$}")))
 }
 
@@ -104,7 +113,12 @@ fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-fn drives(devices: &[&BlockDevice]) -> String {
+fn drives(survey: &Survey) -> String {
+    let devices = survey.devices_concerned();
+    if devices.is_empty() && !survey.exports.is_empty() {
+        // What they stand on is the other host's to tell.
+        return String::new();
+    }
     if devices.is_empty() {
         return format!("{}\n", paint::dim("no block devices"));
     }

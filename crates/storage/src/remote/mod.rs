@@ -121,6 +121,13 @@ impl Remote {
         self.timeout
     }
 
+    /// How its connections are, by one that nobody uses just now.
+    pub(crate) fn idle_connection(&self) -> Manner {
+        let of =
+            |session: &Session| Manner { tls: session.stream.tls_version(), structured: session.structured };
+        self.spare().last().map(of).unwrap_or_default()
+    }
+
     /// Smallest unit of requests, bytes.
     pub(crate) fn minimum(&self) -> u32 {
         self.export.minimum_block.max(1)
@@ -192,6 +199,15 @@ impl Remote {
     pub(crate) fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.durability))
     }
+}
+
+/// What was agreed on for a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    /// The version of TLS, where there is any.
+    pub tls: Option<&'static str>,
+    /// Whether replies to reads come in chunks.
+    pub structured: bool,
 }
 
 /// Why a connection was not replaced.

@@ -5,6 +5,7 @@
 //! want to know before believing a figure measured here. Facts that cannot be had are left out; only a path
 //! that is not there is an error.
 
+mod export;
 mod host;
 mod interrupts;
 mod limits;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use export::{SurveyedExport, SurveyedVolume, survey_export};
 pub(crate) use host::count_list;
 pub use host::{Host, NumaNode};
 pub use interrupts::Interrupt;
@@ -49,6 +51,12 @@ pub struct Survey {
     pub interrupts: Vec<Interrupt>,
     /// What the given paths stand on, in the order in which they were given.
     pub targets: Vec<SurveyedTarget>,
+    /// The exports of other hosts among what was given, those that are members included.
+    #[serde(default)]
+    pub exports: Vec<SurveyedExport>,
+    /// What was given that is made of several devices.
+    #[serde(default)]
+    pub volumes: Vec<SurveyedVolume>,
     /// What bears on measurements here.
     pub notes: Vec<Note>,
 }
@@ -108,6 +116,8 @@ pub fn survey_of(system: &Sysfs, paths: &[PathBuf]) -> Result<Survey, SurveyErro
         interrupts: interrupts::of_drives(system, &drives),
         drives,
         targets,
+        exports: Vec::new(),
+        volumes: Vec::new(),
         notes: Vec::new(),
     };
     survey.notes = notes::notes(&survey);
@@ -115,10 +125,18 @@ pub fn survey_of(system: &Sysfs, paths: &[PathBuf]) -> Result<Survey, SurveyErro
 }
 
 impl Survey {
-    /// The devices that matter: those below the given paths, or all where none was given.
+    /// The same survey with what was found out of exports.
+    #[must_use]
+    pub fn with_exports(mut self, exports: Vec<SurveyedExport>) -> Self {
+        self.exports = exports;
+        self.notes = notes::notes(&self);
+        self
+    }
+
+    /// The devices that matter: those below the given paths, or all where nothing was given.
     #[must_use]
     pub fn devices_concerned(&self) -> Vec<&BlockDevice> {
-        if self.targets.is_empty() {
+        if self.targets.is_empty() && self.exports.is_empty() {
             return self.drives.iter().collect();
         }
         let mut seen = BTreeSet::new();

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Survey, SurveyedTarget};
+use super::{Survey, SurveyedTarget, export};
 use crate::sysfs::{BlockDevice, QueueFacts};
 
 /// Something that bears on measurements here.
@@ -20,13 +20,13 @@ pub struct Note {
     pub remedy: Option<String>,
 }
 
-fn note(subject: &str, text: impl Into<String>, remedy: impl Into<String>) -> Note {
+pub(super) fn note(subject: &str, text: impl Into<String>, remedy: impl Into<String>) -> Note {
     let remedy = remedy.into();
     let remedy = (!remedy.is_empty()).then_some(remedy);
     Note { subject: subject.to_owned(), text: text.into(), remedy }
 }
 
-/// All notes: on the machine, then on devices, then on paths.
+/// All notes: on the machine, then on devices, on paths, and on exports.
 pub(super) fn notes(survey: &Survey) -> Vec<Note> {
     let mut all = machine(survey);
     for device in survey.devices_concerned() {
@@ -43,6 +43,7 @@ pub(super) fn notes(survey: &Survey) -> Vec<Note> {
         all.extend(nvme(survey, device));
     }
     all.extend(survey.targets.iter().flat_map(target));
+    all.extend(survey.exports.iter().flat_map(export::notes));
     all
 }
 
