@@ -146,5 +146,6 @@ pub const FSYNC_DATASYNC: u32 = 1;
 pub const REGISTER_BUFFERS: u32 = 0;
 pub const UNREGISTER_BUFFERS: u32 = 1;
 pub const REGISTER_FILES: u32 = 2;
+pub const REGISTER_EVENTFD: u32 = 4;
 pub const REGISTER_RING_FDS: u32 = 20;
 pub const UNREGISTER_RING_FDS: u32 = 21;

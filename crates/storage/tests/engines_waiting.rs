@@ -120,6 +120,30 @@ fn a_read_that_is_late_is_announced_when_it_comes() {
     assert_eq!(engine.reap(|_, result| result.expect("the read succeeds")), 1);
 }
 
+/// Where completions run only when the thread asks for them, nothing of the ring itself would wake it.
+#[test]
+fn a_caller_that_sleeps_in_poll_is_woken_by_what_completes_meanwhile() {
+    let (device, writer) = PipeDevice::open();
+    let mut engine = IoUring::new(device, &config(2)).unwrap();
+    for _ in 0..3 {
+        engine.prepare(0, Op::Read, 0, 5);
+        engine.submit(0, None).unwrap();
+        assert!(!announces(&mut engine, Duration::ZERO), "the pipe is empty");
+        let mut writer = writer.try_clone().unwrap();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            writer.write_all(b"abcde").unwrap();
+        });
+        let begun = Instant::now();
+        assert!(announces(&mut engine, LONG));
+        // poll(2) looks once more as its time ends, so that it was woken shows only in when it returned.
+        assert!(begun.elapsed() < LONG, "nobody woke it");
+        late.join().unwrap();
+        engine.submit(1, Some(LONG)).unwrap();
+        assert_eq!(engine.reap(|_, result| result.expect("the read succeeds")), 1);
+    }
+}
+
 /// Added to the present, it would wrap round to the past, and the wait would end at once.
 #[test]
 fn a_time_out_longer_than_any_clock_waits_for_what_comes() {

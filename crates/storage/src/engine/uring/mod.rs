@@ -24,7 +24,7 @@ mod setup;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,7 @@ use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::device::Device;
+use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, Sqe};
 use crate::usage::{Limit, raise_limit};
@@ -79,6 +80,8 @@ pub struct IoUring<K: Kernel = Linux> {
     /// Parts for which the ring has no room yet, oldest first.
     backlog: VecDeque<u32>,
     features: Vec<String>,
+    /// Raised by the kernel at each completion, from when it was first asked for.
+    signal: Option<Signal>,
 }
 
 impl IoUring<Linux> {
@@ -134,6 +137,7 @@ impl<K: Kernel> IoUring<K> {
             immediate: Vec::new(),
             backlog: VecDeque::new(),
             features: setup_features(params.flags),
+            signal: None,
             kernel,
             slots,
             ring,
@@ -379,6 +383,10 @@ impl<K: Kernel> Engine for IoUring<K> {
     #[inline]
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
         self.ring.publish_tail(self.tail);
+        if let Some(signal) = &self.signal {
+            // Before the kernel is asked: what completes after this raises it again.
+            signal.clear();
+        }
         let ready = self.immediate.len() as u32;
         let wanted = self.slots.parts_of(min_complete).saturating_sub(ready).min(self.in_ring());
         let to_submit = if self.sqthread_poll {
@@ -402,10 +410,18 @@ impl<K: Kernel> Engine for IoUring<K> {
         self.submit_rest(timeout)
     }
 
-    /// The ring's own descriptor. Where completions run only when this thread asks for them, it becomes readable
-    /// as soon as there are any to be run.
+    /// An eventfd(2) that the kernel raises for each completion, also for one that runs only when this thread asks for
+    /// it (io_uring_register(2), `IORING_REGISTER_EVENTFD`). The ring's own descriptor would not do: who sleeps in
+    /// poll(2) on a ring with `IORING_SETUP_DEFER_TASKRUN` is not woken (seen on Linux 6.18), so that what a drive or
+    /// a worker thread of the kernel finishes later is not heard of. None where completions are polled for.
     fn completion_fd(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
-        Ok(Some(self.ring.fd.as_fd()))
+        if self.hipri {
+            return Ok(None);
+        }
+        if self.signal.is_none() {
+            self.signal = Some(self.register_signal()?);
+        }
+        Ok(self.signal.as_ref().map(Signal::fd))
     }
 
     #[inline]

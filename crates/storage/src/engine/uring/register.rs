@@ -1,9 +1,11 @@
 //! What is registered with the ring, and given back: files, buffers and the ring itself. Each is a help and none
 //! a condition; what could not be had is told by the engine's features.
 
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use super::IoUring;
+use crate::device::sys::Signal;
 use crate::kernel::Kernel;
 use crate::uring_abi::{self as abi, RsrcUpdate};
 
@@ -80,6 +82,29 @@ impl<K: Kernel> IoUring<K> {
             self.enter_flags = abi::ENTER_REGISTERED_RING;
             self.features.push("registered ring".into());
         }
+    }
+
+    /// Has the kernel raise an eventfd(2) at each completion from now on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn register_signal(&mut self) -> io::Result<Signal> {
+        let signal = Signal::new()?;
+        let fd = signal.fd().as_raw_fd();
+        // SAFETY: REGISTER_EVENTFD takes one descriptor, and one is passed; the kernel keeps a reference of its own.
+        unsafe {
+            self.kernel.io_uring_register(
+                self.ring.fd.as_raw_fd(),
+                abi::REGISTER_EVENTFD,
+                (&raw const fd).cast(),
+                1,
+            )?;
+        }
+        // What was done before is not told of again, and some of it may wait to be run.
+        if self.under_way() > 0 && (self.enter(0, 0, None).is_err() || self.ready() > 0) {
+            signal.raise();
+        }
+        Ok(signal)
     }
 
     /// Gives back what was registered, at once and not when the ring's last reference is gone.
