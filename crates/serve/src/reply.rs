@@ -40,10 +40,15 @@ impl Head {
         Self::of(reply::data_head(cookie, offset, length, last))
     }
 
-    /// What comes before `length` bytes of data of a read at `offset` that is answered at once.
+    /// What comes before `length` bytes of data of a read at `offset` that is answered at once. A chunk of data has at
+    /// least one byte, so a read of none is answered by a chunk without any.
     #[inline]
     pub fn whole(structured: bool, cookie: u64, offset: u64, length: u32) -> Self {
-        if structured { Self::data(cookie, offset, length, true) } else { Self::simple(cookie, None) }
+        match structured {
+            false => Self::simple(cookie, None),
+            true if length == 0 => Self::of(reply::none(cookie)),
+            true => Self::data(cookie, offset, length, true),
+        }
     }
 
     /// The answer to a request of which nothing was done. `chunked` where it was one whose replies come in chunks.

@@ -154,7 +154,9 @@ fn ended_well(word: String, leave: Leave, over: Over) -> Result<String, String> 
     };
     match leave {
         // How far the server came before it noticed is its own business.
-        Leave::Vanish { .. } if ["Disconnected", "Protocol", "Closed", "Io"].contains(&&*word) => {
+        Leave::Vanish { .. }
+            if ["Disconnected", "Protocol", "Closed", "Io", "Negotiation"].contains(&&*word) =>
+        {
             Ok("vanished".into())
         }
         Leave::Shut if word == expected => Ok(word),

@@ -26,14 +26,14 @@ impl<'p> Model<'p> {
         Self { pristine, bytes: pristine.to_vec(), in_order, dirty, unsure }
     }
 
-    /// Whether `data` may be what a read of `range` finds.
-    pub fn allows(&self, range: Range<usize>, data: &[u8]) -> bool {
+    /// Whether `data` may be what a read of `range` finds, where it need not hold for bytes that `is_changed`.
+    pub fn allows(&self, range: Range<usize>, data: &[u8], is_changed: impl Fn(usize) -> bool) -> bool {
         let known = &self.bytes[range.clone()];
         if known == data {
             return true;
         }
-        let is_unsure = |at: usize| self.unsure.iter().any(|unsure| unsure.contains(&(range.start + at)));
-        known.iter().zip(data).enumerate().all(|(at, (known, byte))| known == byte || is_unsure(at))
+        let is_unsure = |at: usize| self.unsure.iter().any(|unsure| unsure.contains(&at)) || is_changed(at);
+        known.iter().zip(data).zip(range).all(|((known, byte), at)| known == byte || is_unsure(at))
     }
 
     /// A write that was done and that nothing overtakes.
@@ -67,7 +67,7 @@ impl<'p> Model<'p> {
     pub fn check(&mut self, device: &dyn Device) -> Result<(), String> {
         let mut found = vec![0; self.bytes.len()];
         device.read_at(&mut found, 0).map_err(|error| format!("read: {error}"))?;
-        let is_right = self.allows(0..found.len(), &found);
+        let is_right = self.allows(0..found.len(), &found, |_| false);
         // What is damaged outside of what was asked for is mended as well, for whoever goes on.
         if !is_right {
             self.dirty.push(0..found.len());

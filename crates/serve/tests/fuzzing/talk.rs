@@ -228,7 +228,11 @@ impl<'a, 'p> Talk<'a, 'p> {
         let came = &mut self.states[number].came;
         holds(!came.iter().any(|other| overlap(other, &range)), "the same data twice")?;
         came.push(range.clone());
-        if self.model.allows(range, data) {
+        // What is sent from the memory itself may have been written by a request that was sent later, but before this
+        // answer came.
+        let later = &self.asked[if self.in_order { number + 1 } else { self.asked.len() }..];
+        let is_changed = |at| later.iter().any(|asked| asked.writes() && asked.range().contains(&at));
+        if self.model.allows(range, data, is_changed) {
             return Ok(());
         }
         Err(format!("wrong data in answer to {:?}", asked.request))
