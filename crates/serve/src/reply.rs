@@ -67,3 +67,15 @@ pub(crate) fn extent(stretch: &Stretch) -> (u32, u32) {
     let length = u32::try_from(stretch.length).unwrap_or(u32::MAX);
     (length, if stretch.hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_of_no_bytes_is_answered_by_a_chunk_without_any() {
+        assert_eq!(Head::whole(true, 7, 4096, 0).bytes(), reply::none(7));
+        assert_eq!(Head::whole(true, 7, 4096, 1).bytes(), reply::data_head(7, 4096, 1, true));
+        assert_eq!(Head::whole(false, 7, 4096, 0).bytes(), SimpleReply::new(7, None).encode());
+    }
+}

@@ -42,6 +42,15 @@ fn no_client_of_a_file_gets_what_is_not_there_or_keeps_more_than_the_limit() {
 }
 
 #[test]
+fn answers_that_nobody_takes_are_held_up_to_the_limit() {
+    let _alone = alone();
+    let mut fuzzer = Fuzzer::new(Way::Engine);
+    fuzzer.rarely = 1;
+    let outcomes = fuzzer.run(SEED, 0, 6).unwrap();
+    println!("seed {SEED:#x}: {outcomes:?}");
+}
+
+#[test]
 fn the_fuzzer_finds_a_limit_that_is_too_low() {
     let _alone = alone();
     let mut fuzzer = Fuzzer::new(Way::Memory);

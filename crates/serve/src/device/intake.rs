@@ -18,7 +18,9 @@ impl<E: Engine> Conversation<'_, E> {
     pub(super) fn has_room(&self) -> bool {
         let room = match self.intake {
             Intake::Write { slot: Some(_), .. } | Intake::Drop { .. } => true,
-            Intake::Read { id, next: 0 } if self.requests.must_wait(id, GATHERED) => false,
+            Intake::Read { id, next: 0 } if self.requests.must_wait(id, self.output.owned(), GATHERED) => {
+                false
+            }
             _ => !self.idle.is_empty() && self.requests.len() < BACKLOG,
         };
         room && self.ending.is_none() && self.output.len() < BACKLOG

@@ -40,6 +40,8 @@ pub(super) struct Output {
     pieces: VecDeque<Piece>,
     /// How much of the first piece was sent.
     sent: usize,
+    /// Bytes of pieces that were put together.
+    owned: u64,
     /// Under TLS: what was put together, and must be offered again as it is until it is taken.
     sealed: Vec<u8>,
     offered: usize,
@@ -47,6 +49,9 @@ pub(super) struct Output {
 
 impl Output {
     pub fn push(&mut self, piece: Piece) {
+        if let Piece::Owned(bytes) = &piece {
+            self.owned += bytes.len() as u64;
+        }
         self.pieces.push_back(piece);
     }
 
@@ -57,6 +62,11 @@ impl Output {
     /// Pieces that wait.
     pub fn len(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Bytes of pieces that were put together and wait, or wait for their last bytes to be sent.
+    pub fn owned(&self) -> u64 {
+        self.owned
     }
 
     /// Sends as much as the client takes; bytes sent, and for each slot that was sent as a whole `done`.
@@ -114,8 +124,10 @@ impl Output {
                 return;
             }
             self.sent -= length;
-            if let Some(Piece::Slot { slot, .. }) = self.pieces.pop_front() {
-                done(slot);
+            match self.pieces.pop_front() {
+                Some(Piece::Slot { slot, .. }) => done(slot),
+                Some(Piece::Owned(_)) => self.owned -= length as u64,
+                Some(Piece::Head(_)) | None => {}
             }
         }
     }

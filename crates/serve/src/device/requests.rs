@@ -74,11 +74,11 @@ impl Requests {
         Some(pending)
     }
 
-    /// Whether a reply that has to be put together must wait for others, which with it would come to more than
-    /// `most`. The only one never has to.
-    pub fn must_wait(&self, id: usize, most: u64) -> bool {
-        let pending = &self[id];
-        pending.gathered.is_some() && self.gathering > 0 && self.gathering + u64::from(pending.length) > most
+    /// Whether a reply that has to be put together must wait for others, which with it, and with `waiting` bytes of
+    /// those that the client has not taken yet, would come to more than `most`. The only one never has to.
+    pub fn must_wait(&self, id: usize, waiting: u64, most: u64) -> bool {
+        let (pending, held) = (&self[id], self.gathering + waiting);
+        pending.gathered.is_some() && held > 0 && held + u64::from(pending.length) > most
     }
 
     /// Makes room to put a reply together, where it has to be.

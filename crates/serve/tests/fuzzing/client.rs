@@ -72,12 +72,7 @@ impl<'b> Client<'b> {
     }
 
     /// Sends `bytes`, and hears what is said, until all is answered, or as it takes leave.
-    pub fn hold(
-        &mut self,
-        bytes: &[u8],
-        leave: Option<Leave>,
-        talk: &mut Talk<'_, '_>,
-    ) -> Result<(), String> {
+    pub fn hold(&mut self, bytes: &[u8], leave: Option<Leave>, talk: &mut Talk<'_>) -> Result<(), String> {
         let agreement = std::mem::take(&mut self.agreement);
         let bytes = match leave {
             Some(Leave::Vanish { after }) => &bytes[..after],
@@ -138,7 +133,7 @@ impl<'b> Client<'b> {
     }
 
     /// Reads what is there; whether there was anything.
-    fn hear(&mut self, talk: &mut Talk<'_, '_>) -> Result<bool, String> {
+    fn hear(&mut self, talk: &mut Talk<'_>) -> Result<bool, String> {
         let room = &mut self.incoming[self.filled..];
         if room.is_empty() {
             return Err("more is said than was asked".into());

@@ -14,7 +14,7 @@
 //!   test's allocator counts.
 //!
 //! Where requests are done in the order in which they come (memory), each reply is held against all that came before
-//! it. Where they overtake each other (devices), it is held against what was there before the phase of the script that it
+//! it; but what is sent from the memory itself may be as young as the answer. Where they overtake each other (devices), it is held against what was there before the phase of the script that it
 //! belongs to; between phases a client waits for all answers.
 #![allow(dead_code, reason = "the test and the example each use a part")]
 
@@ -71,16 +71,20 @@ pub struct Fuzzer {
     /// The export for writing, and the same for reading.
     writable: Served,
     readable: Served,
+    model: Model,
     incoming: Vec<u8>,
     /// The most memory that a connection may hold, bytes, where it is lowered to see the fuzzer find something.
     pub limit: Option<usize>,
+    /// Of so many phases one asks for more than may be held at a time.
+    pub rarely: usize,
 }
 
 impl Fuzzer {
     pub fn new(way: Way) -> Self {
         let writable = Served::start(way, None);
         let readable = Served::start(way, Some(&writable));
-        Self { way, writable, readable, incoming: Vec::new(), limit: None }
+        let model = Model::new(writable.pristine());
+        Self { way, writable, readable, model, incoming: Vec::new(), limit: None, rarely: 3000 }
     }
 
     /// Executions `from..to` of `seed`.
@@ -106,7 +110,7 @@ impl Fuzzer {
             allocation: structured && !random.one_in(4),
         };
         let in_order = self.way == Way::Memory;
-        let script = Script::write(&mut random, &rules, in_order);
+        let script = Script::write(&mut random, &rules, in_order, self.rarely);
         let phases: Vec<_> = script.phases.iter().map(|bytes| rules.read(bytes)).collect();
         if !in_order && phases.iter().any(reference::Reading::is_ambiguous) {
             return Ok(("left out: two requests of one cookie".into(), 0));
@@ -117,7 +121,7 @@ impl Fuzzer {
             self.incoming.resize(most + 1, 0);
         }
         let limit = self.limit.unwrap_or_else(|| served.limit(&phases, structured));
-        let mut model = Model::new(served.pristine(), in_order);
+        let model = &mut self.model;
 
         ALLOCATED.reset_peak_usage();
         let before = ALLOCATED.current_usage();
@@ -126,7 +130,7 @@ impl Fuzzer {
         let last = phases.len() - 1;
         for (number, (reading, bytes)) in phases.iter().zip(&script.phases).enumerate() {
             let leave = (number == last).then_some(script.leave);
-            let mut talk = Talk::new(reading, bytes, &rules, in_order, &mut model);
+            let mut talk = Talk::new(reading, bytes, &rules, in_order, model);
             client.hold(bytes, leave, &mut talk)?;
             answered += talk.answered();
             if !matches!(leave, Some(Leave::Vanish { .. })) {

@@ -1,14 +1,16 @@
 //! What the export holds, as far as that is certain.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use storage::device::Device;
 
 /// See the module's words.
-pub struct Model<'p> {
-    pristine: &'p [u8],
+pub struct Model {
+    pristine: Arc<Vec<u8>>,
     bytes: Vec<u8>,
-    in_order: bool,
+    /// What the device was found to hold.
+    found: Vec<u8>,
     /// Ranges that were, or may have been, written.
     dirty: Vec<Range<usize>>,
     /// Ranges of which nothing is certain.
@@ -19,11 +21,18 @@ pub fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-impl<'p> Model<'p> {
-    pub fn new(pristine: &'p [u8], in_order: bool) -> Self {
+impl Model {
+    /// A model of a device that holds `pristine` whenever an execution begins.
+    pub fn new(pristine: &Arc<Vec<u8>>) -> Self {
         // Room that is not allocated while allocations are counted.
         let (dirty, unsure) = (Vec::with_capacity(1024), Vec::with_capacity(1024));
-        Self { pristine, bytes: pristine.to_vec(), in_order, dirty, unsure }
+        Self {
+            pristine: Arc::clone(pristine),
+            bytes: pristine.to_vec(),
+            found: pristine.to_vec(),
+            dirty,
+            unsure,
+        }
     }
 
     /// Whether `data` may be what a read of `range` finds, where it need not hold for bytes that `is_changed`.
@@ -63,19 +72,17 @@ impl<'p> Model<'p> {
         }
     }
 
-    /// Holds the device against it, and makes the device what it was in the beginning.
+    /// Holds the device against it, and makes both what they were in the beginning.
     pub fn check(&mut self, device: &dyn Device) -> Result<(), String> {
-        let mut found = vec![0; self.bytes.len()];
+        let mut found = std::mem::take(&mut self.found);
         device.read_at(&mut found, 0).map_err(|error| format!("read: {error}"))?;
         let is_right = self.allows(0..found.len(), &found, |_| false);
-        // What is damaged outside of what was asked for is mended as well, for whoever goes on.
-        if !is_right {
-            self.dirty.push(0..found.len());
-        }
+        self.found = found;
+        self.unsure.clear();
         for range in self.dirty.drain(..) {
-            device
-                .write_at(&self.pristine[range.clone()], range.start as u64)
-                .map_err(|error| format!("write: {error}"))?;
+            let before = &self.pristine[range.clone()];
+            self.bytes[range.clone()].copy_from_slice(before);
+            device.write_at(before, range.start as u64).map_err(|error| format!("write: {error}"))?;
         }
         if is_right { Ok(()) } else { Err("the export holds what nobody wrote".into()) }
     }

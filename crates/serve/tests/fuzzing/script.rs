@@ -6,9 +6,6 @@ use super::client::Leave;
 use super::random::Random;
 use super::reference::{MOST, Over, Rules};
 
-/// How often something rare is done, which costs much.
-const RARELY: usize = 3000;
-
 /// A conversation of a client's.
 pub struct Script {
     pub structured: bool,
@@ -34,8 +31,8 @@ struct Phase<'r> {
 
 impl Script {
     /// A script for an export. Where requests may overtake each other they seldom share bytes, so that most of what
-    /// they come to is certain.
-    pub fn write(random: &mut Random, rules: &Rules, in_order: bool) -> Self {
+    /// they come to is certain. One phase in `rarely` is of the kind that costs much.
+    pub fn write(random: &mut Random, rules: &Rules, in_order: bool, rarely: usize) -> Self {
         let cookie = random.next();
         let count = if random.one_in(4) { 2 + random.below(2) } else { 1 };
         let (mut phases, mut lazy) = (Vec::new(), random.one_in(16));
@@ -49,7 +46,7 @@ impl Script {
                 written: Vec::new(),
                 cookie: cookie.wrapping_add(number << 32),
             };
-            let is_rare = phase.random.one_in(RARELY);
+            let is_rare = phase.random.one_in(rarely);
             if is_rare {
                 phase.many()
             } else {

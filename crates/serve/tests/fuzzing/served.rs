@@ -105,7 +105,7 @@ impl Served {
     }
 
     /// What the device holds when an execution begins.
-    pub fn pristine(&self) -> &[u8] {
+    pub fn pristine(&self) -> &Arc<Vec<u8>> {
         &self.pristine
     }
 

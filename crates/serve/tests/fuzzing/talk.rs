@@ -22,12 +22,12 @@ struct State {
 }
 
 /// See the module's words.
-pub struct Talk<'a, 'p> {
+pub struct Talk<'a> {
     asked: &'a [Asked],
     sent: &'a [u8],
     rules: &'a Rules,
     in_order: bool,
-    model: &'a mut Model<'p>,
+    model: &'a mut Model,
     states: Vec<State>,
     next: usize,
 }
@@ -36,13 +36,13 @@ fn holds(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-impl<'a, 'p> Talk<'a, 'p> {
+impl<'a> Talk<'a> {
     pub fn new(
         reading: &'a Reading,
         sent: &'a [u8],
         rules: &'a Rules,
         in_order: bool,
-        model: &'a mut Model<'p>,
+        model: &'a mut Model,
     ) -> Self {
         let states = reading.asked.iter().map(|_| State::default()).collect();
         let mut talk = Self { asked: &reading.asked, sent, rules, in_order, model, states, next: 0 };
