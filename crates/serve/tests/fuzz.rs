@@ -1,5 +1,5 @@
 //! The transmission phase under the fuzzer, for a stated number of executions:
-//! `cargo run --release -p flashwright-serve --example fuzz` runs as many as one likes.
+//! `cargo run --release -p flashwright-serve --example fuzz_requests` runs as many as one likes.
 
 mod fuzzing;
 

@@ -8,10 +8,21 @@ use nbd::wire::{BASE_ALLOCATION, Request, TransmissionFlags, limits, request};
 
 use super::memory::Memory;
 use super::random::Random;
-use super::{Fuzzer, grammar};
+use super::{Fuzzer, grammar, most_held};
 
 /// What a read asks for at most, in this fuzzer.
 const ASKED: u32 = 600;
+
+/// What a handshake may hold at a time, bytes: the longest message of the other side, and what is made of it, or
+/// answered to it, while that is no longer.
+const SERVER: usize = 4 * limits::OPTION_DATA;
+const CLIENT: usize = 8 * limits::OPTION_REPLY;
+/// A list: its text, and an entry of 64 bytes for each export while their number doubles.
+const LISTED: usize = CLIENT + 2 * limits::LIST_BYTES + 3 * 64 * limits::LIST;
+
+fn within(held: usize, limit: usize) -> Result<(), String> {
+    if held <= limit { Ok(()) } else { Err(format!("{held} bytes held at once, above the limit of {limit}")) }
+}
 
 struct Disk;
 
@@ -56,10 +67,11 @@ impl Fuzzer {
         let script = grammar::client(&mut random);
         let limit = self.limit.unwrap_or(limits::OPTION_DATA);
         let mut memory = Memory::new(script, limit, random.pick(&[1, 7, 4096, usize::MAX]));
-        let agreed = server::haggle(&mut memory, &policy, &Disk);
+        let (agreed, held) = most_held(|| server::haggle(&mut memory, &policy, &Disk));
         if let Some(finding) = memory.finding.take() {
             return Err(finding);
         }
+        within(held, SERVER)?;
         let agreed = match agreed {
             Ok(agreed) => agreed,
             Err(error) => return Ok(kind(&error)),
@@ -88,20 +100,22 @@ impl Fuzzer {
         let mut memory = Memory::new(script, limit, random.pick(&[1, 7, 4096, usize::MAX]));
         let tls = wants_tls.then(|| self.client_tls.clone());
         let terms = Terms { export: "disk".into(), structured: true, allocation: true, tls };
-        let outcome = if lists {
-            client::list_exports(&mut memory, &terms).map(|listed| {
-                let bytes: usize = listed.iter().map(|export| export.name.len()).sum();
-                if listed.len() > limits::LIST || bytes > limits::LIST_BYTES {
-                    return Err("a list above the limit".to_owned());
-                }
-                Ok("listed")
-            })
-        } else {
+        let (outcome, held) = most_held(|| {
+            if lists {
+                return client::list_exports(&mut memory, &terms).map(|listed| {
+                    let bytes: usize = listed.iter().map(|export| export.name.len()).sum();
+                    if listed.len() > limits::LIST || bytes > limits::LIST_BYTES {
+                        return Err("a list above the limit".to_owned());
+                    }
+                    Ok("listed")
+                });
+            }
             client::handshake(&mut memory, &terms).map(|agreed| agreement(&agreed).map(|()| "agreed"))
-        };
+        });
         if let Some(finding) = memory.finding.take() {
             return Err(finding);
         }
+        within(held, if lists { LISTED } else { CLIENT })?;
         if wants_tls {
             discreet(&memory.said)?;
         }

@@ -33,7 +33,8 @@ impl Memory {
             script,
             at: 0,
             is_secure: false,
-            said: Vec::new(),
+            // Room that is not allocated while allocations are counted.
+            said: Vec::with_capacity(1 << 20),
             said_securely: 0,
             limit,
             ends: 0,

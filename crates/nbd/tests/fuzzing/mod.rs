@@ -6,7 +6,8 @@
 //! of requests and replies). What must hold, whatever comes:
 //!
 //! - nothing panics, and an input that has ended ends the conversation;
-//! - no buffer is handed out to be filled, and no message sent, that is larger than the limit;
+//! - no buffer is handed out to be filled, and no message sent, that is larger than the limit; nor is more memory held at
+//!   any moment than a few such buffers, or a list's limit: the allocator counts, for the whole process;
 //! - what was agreed on was said, and since TLS began; where TLS is required there is TLS, and a client that wants it
 //!   says nothing before but that;
 //! - what is parsed is what was there: encoded again, it is the same bytes.
@@ -20,7 +21,19 @@ mod random;
 use std::collections::BTreeMap;
 
 use nbd::tls::{ClientTls, ServerTls};
+use peak_alloc::PeakAlloc;
 use random::Random;
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// The most bytes that were held at a time during `work`, beyond what was held before.
+fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    ALLOCATED.reset_peak_usage();
+    let before = ALLOCATED.current_usage();
+    let result = work();
+    (result, ALLOCATED.peak_usage().saturating_sub(before))
+}
 
 /// Which parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The fuzzer of the server's transmission phase, as long as one likes:
 //!
 //! ```text
-//! cargo run --release -p flashwright-serve --example fuzz -- memory|engine|file 1000000 [SEED [FIRST]]
+//! cargo run --release -p flashwright-serve --example fuzz_requests -- memory|engine|file 1000000 [SEED [FIRST]]
 //! ```
 //!
 //! runs a million executions from execution FIRST of SEED on, and prints how they ended. A finding ends it with the number
