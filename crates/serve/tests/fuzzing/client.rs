@@ -1,4 +1,4 @@
-//! A client that sends what it is told and gives up on nobody before [`LONG`].
+//! A client that sends what it is told and gives up on nobody for long: see [`PATIENCE`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -13,9 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::script::Script;
 use super::talk::Talk;
 
-/// Far beyond what any step takes on the slowest machine, and below what the server itself waits for: nothing moving for
-/// this long is a hang.
-pub const LONG: Duration = Duration::from_secs(50);
+/// How often nothing may come of a wait, and how long each is: together far beyond what any step takes on the slowest
+/// machine, and below what the server itself waits for. Nothing moving for this long is a hang.
+pub const PATIENCE: u32 = 50;
+pub const SHORT: Duration = Duration::from_secs(1);
 /// Bytes of everything that is said before the first reply, at most.
 pub const AGREEMENT: usize = 1024;
 /// How long somebody who reads late is late.
@@ -179,12 +180,15 @@ impl<'b> Client<'b> {
 
     fn wait(&self, to_send: bool) -> Result<(), String> {
         let interest = if to_send { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let limit = Timespec { tv_sec: LONG.as_secs() as _, tv_nsec: 0 };
-        match poll(&mut [PollFd::new(&self.socket, interest)], Some(&limit)) {
-            Ok(0) => Err("nothing moves any more".into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(format!("poll: {error}")),
+        let limit = Timespec { tv_sec: SHORT.as_secs() as _, tv_nsec: 0 };
+        for _ in 0..PATIENCE {
+            match poll(&mut [PollFd::new(&self.socket, interest)], Some(&limit)) {
+                Ok(0) => {}
+                Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                Err(error) => return Err(format!("poll: {error}")),
+            }
         }
+        Err("nothing moves any more".into())
     }
 }
 

@@ -13,7 +13,7 @@ use serve::{Event, Export, Options, Server};
 use storage::device::{Device, DeviceSpec, OpenOptions};
 
 use super::Way;
-use super::client::LONG;
+use super::client::{PATIENCE, SHORT};
 use super::reference::Reading;
 
 /// Bytes of the exports: enough for requests of several parts of 128 KiB, and few enough to be looked at each time.
@@ -111,7 +111,9 @@ impl Served {
 
     /// How the conversation ended, once it has.
     pub fn ending(&self) -> Result<String, String> {
-        self.endings.recv_timeout(LONG).map_err(|_| "the conversation does not end".to_owned())
+        // In short waits, so that one in which this process was suspended counts for little.
+        let found = (0..PATIENCE).find_map(|_| self.endings.recv_timeout(SHORT).ok());
+        found.ok_or_else(|| "the conversation does not end".to_owned())
     }
 
     /// What the connection may hold for these requests.

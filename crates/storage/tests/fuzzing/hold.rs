@@ -183,6 +183,7 @@ impl Talk<'_> {
             let heard = self.drain()?;
             holds(sent || heard, "nothing moves, and not all is sent")?;
         }
+        while self.drain()? {}
         let mut rest = &self.bench.drained[..];
         for Asked { want, command, at, .. } in asked {
             let Ok(found) = Request::parse(rest) else { return Err("what is sent is no request".into()) };
