@@ -28,17 +28,17 @@ fn runs(way: Way, executions: u64) {
 
 #[test]
 fn no_client_of_memory_gets_what_is_not_there_or_keeps_more_than_the_limit() {
-    runs(Way::Memory, 10_000);
+    runs(Way::Memory, 2_000);
 }
 
 #[test]
 fn no_client_of_a_device_gets_what_is_not_there_or_keeps_more_than_the_limit() {
-    runs(Way::Engine, 500);
+    runs(Way::Engine, 300);
 }
 
 #[test]
 fn no_client_of_a_file_gets_what_is_not_there_or_keeps_more_than_the_limit() {
-    runs(Way::File, 500);
+    runs(Way::File, 100);
 }
 
 #[test]

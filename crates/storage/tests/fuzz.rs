@@ -5,7 +5,7 @@ mod fuzzing;
 
 use fuzzing::Fuzzer;
 
-const EXECUTIONS: u64 = 40_000;
+const EXECUTIONS: u64 = 5_000;
 const SEED: u64 = 0x7265_706c_6965_7321;
 
 #[test]
