@@ -156,6 +156,13 @@ fn damage(random: &mut Random, answers: &mut [Vec<Vec<u8>>], wants: &[Want], sta
             let flags = random.pick(&[0, 1, 2, u16::MAX]);
             message[4..6].copy_from_slice(&flags.to_be_bytes());
         }
+        // Data that goes on where the read, or the piece, has ended; right in all else.
+        8 if message.len() > reply::DATA_BYTES && random.one_in(2) => {
+            let count = 1 + random.below(16);
+            message.extend(random.bytes(count));
+            let length = (message.len() - reply::CHUNK_BYTES) as u32;
+            message[16..20].copy_from_slice(&length.to_be_bytes());
+        }
         8 if message.len() >= reply::CHUNK_BYTES => {
             let length = random.edge(message.len() as u64 - 20) as u32;
             message[16..20].copy_from_slice(&length.to_be_bytes());
