@@ -275,6 +275,14 @@ def machine():
           f"t/io_uring: {'given' if T_IO_URING else 'not given (T_IO_URING)'}")
 
 
+def begin(options):
+    """Says what is measured where and how often, or why nothing can be."""
+    if not os.path.exists(OURS):
+        sys.exit(f"{OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
+    machine()
+    print(f"{options.rounds} interleaved rounds of {options.seconds} s; medians", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", choices=["cpu", "flash", "report", "nbd", []], default=[])
@@ -283,10 +291,7 @@ def main():
     parser.add_argument("--directory", default=".", help="where test files are laid")
     options = parser.parse_args()
     options.seconds = int(options.seconds) if options.seconds == int(options.seconds) else options.seconds
-    if not os.path.exists(OURS):
-        sys.exit(f"{OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
-    machine()
-    print(f"{options.rounds} interleaved rounds of {options.seconds} s; medians", flush=True)
+    begin(options)
     wanted = options.what or ["cpu", "flash", "report", "nbd"]
     for name, compare in (("cpu", compare_cpu), ("flash", compare_flash), ("report", compare_report), ("nbd", compare_nbd)):
         if name in wanted:

@@ -126,10 +126,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=3)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if not os.path.exists(ratios.OURS):
-        sys.exit(f"{ratios.OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
-    ratios.machine()
-    print(f"{options.rounds} interleaved rounds of {options.seconds} s; medians", flush=True)
+    ratios.begin(options)
     run(options)
 
 

@@ -230,10 +230,7 @@ def main():
     parser.add_argument("--no-large", dest="large", action="store_false", help="leave out reads of 1 MiB")
     parser.add_argument("--directory", default=".")
     options = parser.parse_args()
-    if not os.path.exists(ratios.OURS):
-        sys.exit(f"{ratios.OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
-    ratios.machine()
-    print(f"{options.rounds} interleaved rounds of {options.seconds} s; medians", flush=True)
+    ratios.begin(options)
     run(options)
 
 
