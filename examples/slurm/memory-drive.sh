@@ -46,15 +46,16 @@ set_apart=
 if [ "$nodes" -gt 1 ]; then
     nodes=$((nodes - 1)) set_apart="--exclude=$(hostname)"
 fi
-# The address is found on each node, and the shell there becomes the server, so that srun's signals reach it.
+# The address is found on each node, and the shell there becomes the server, so that signals reach it.
 # shellcheck disable=SC2016,SC2086
-srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 $set_apart sh -c '
+srun --job-name=memory-drive --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 $set_apart sh -c '
     exec "$FLASHWRIGHT" memory serve --size "$SIZE" --listen "$(eval "$ADDRESS_OF")":0 "$GUARD" --announce "$ANNOUNCE/hosts"
 ' &
 servers=$!
 finish() {
-    # srun passes SIGTERM on to every server, which says good-bye to its clients.
-    kill -TERM "$servers" 2> /dev/null || true
+    # What ends srun has it kill the servers at once; a signal to its step lets them say good-bye to their clients.
+    step=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format='%i %j' 2> /dev/null | awk '$2 == "memory-drive" { print $1 }') || true
+    scancel --signal=TERM ${step:+"$step"} 2> /dev/null || kill -TERM "$servers" 2> /dev/null || true
     wait "$servers" 2> /dev/null || true
     rm -rf "$ANNOUNCE"
 }

@@ -124,8 +124,11 @@ struct Conversation<'a, E> {
 }
 
 impl<'a, E: Engine> Conversation<'a, E> {
-    fn new(engine: E, terms: &'a Terms, link: Link<'a>, told: Told<'a>) -> Self {
+    fn new(mut engine: E, terms: &'a Terms, link: Link<'a>, told: Told<'a>) -> Self {
         let slots = engine.depth();
+        // Some engines announce only what is asked of them from then on. Whether it can be had is seen when it is
+        // waited for.
+        let _ = engine.completion_fd();
         Self {
             terms,
             link,
