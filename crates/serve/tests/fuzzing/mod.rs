@@ -134,7 +134,8 @@ impl Fuzzer {
             client.hold(bytes, leave, &mut talk)?;
             answered += talk.answered();
             if !matches!(leave, Some(Leave::Vanish { .. })) {
-                talk.check_complete()?;
+                talk.check_complete()
+                    .map_err(|what| format!("{what}; the server says {:?}", served.ending()))?;
             }
             talk.settle();
         }
