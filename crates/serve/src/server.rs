@@ -211,8 +211,9 @@ impl Server {
         let thread = std::thread::Builder::new().name("nbd".into());
         let started = thread.spawn_scoped(scope, move || {
             let ending = catch_unwind(AssertUnwindSafe(|| self.converse(stream, &peer)));
-            (self.tell)(&Event::Ended { peer: &peer, ending: &ending.unwrap_or(Ending::Panicked) });
+            // Who hears of the end may connect again at once, and is not to be turned away for want of this place.
             drop(place);
+            (self.tell)(&Event::Ended { peer: &peer, ending: &ending.unwrap_or(Ending::Panicked) });
         });
         if let Err(error) = &started {
             (self.tell)(&Event::NotAccepted { cause: error });

@@ -100,6 +100,9 @@ impl<'b> Client<'b> {
                 std::thread::sleep(LATE);
             }
             let heard = self.hear(talk)?;
+            if self.is_over && !self.agreed {
+                return Err("the server left before anything was agreed on".into());
+            }
             let is_done =
                 if leave.is_some() { self.is_over } else { has_sent && self.agreed && talk.is_complete() };
             if is_done {
