@@ -34,8 +34,8 @@ use nbd::wire::request::{self, Request};
 /// Reads from this on are sent from the memory itself. Below, a copy into the buffer costs less than the kernel takes
 /// to look after one more part of a message.
 const DIRECT: u32 = 16 << 10;
-/// Reads from this on are not copied at all: the socket refers to the memory's pages. Below, looking each of them up
-/// costs as much as copying it.
+/// Reads from this on are not copied at all: the socket refers to the memory's pages, which halves what a read of this
+/// length costs the server. Nothing shorter was measured.
 const PAGES: u32 = 64 << 10;
 /// Replies of this many bytes are sent before more requests are looked at.
 const ENOUGH: usize = 256 << 10;
