@@ -27,6 +27,19 @@ pub fn drop_cached(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Begins to write the dirty pages of `fd`, which allocates what the file system has put off, and waits for none of
+/// them: sync_file_range(2). It vouches for nothing; whoever needs the bytes to be durable syncs them.
+///
+/// # Errors
+/// The kernel's, such as `ESPIPE` for something without pages.
+pub fn begin_writeback(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: `fd` is borrowed and stays open during the call, which takes no pointer; a length of 0 is up to the end.
+    match unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;

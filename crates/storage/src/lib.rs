@@ -25,4 +25,5 @@ pub mod survey;
 pub mod sysfs;
 mod uring_abi;
 pub mod usage;
+pub mod uuid;
 pub mod words;

@@ -134,6 +134,21 @@ pub fn bind_to_cpus(cpus: &[u32]) -> io::Result<()> {
     }
 }
 
+/// Has this thread's requests served only when nobody else has any: the idle class of ioprio_set(2). It is heeded
+/// by the schedulers bfq and mq-deadline, and by nothing where a drive has none.
+///
+/// # Errors
+/// The kernel's.
+pub fn idle_io_priority() -> io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_IDLE: libc::c_int = 3 << 13;
+    // SAFETY: the call takes three numbers and no pointer; 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Lets the calling thread's timers expire when they are due, instead of up to 50 µs later
 /// (PR_SET_TIMERSLACK, prctl(2)). A rate that is kept by sleeping would otherwise show the slack as
 /// latency.

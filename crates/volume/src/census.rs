@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use storage::device::{Device, OpenErrorClass};
 
 use crate::label::{self, Found, Label, Place, State, VERSION};
-use crate::uuid::Uuid;
+use storage::uuid::Uuid;
 
 /// A device, and what was read from it.
 #[derive(Debug, Clone, PartialEq, Eq)]

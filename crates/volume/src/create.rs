@@ -28,7 +28,7 @@ use crate::open::{
     Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, read_labels,
     stripe, too_small,
 };
-use crate::uuid::Uuid;
+use storage::uuid::Uuid;
 
 /// What is cleared at the beginning of a member that bears something, bytes; and at its end.
 const HEAD: u64 = 2 << 20;

@@ -14,7 +14,7 @@ use std::ops::Range;
 use storage::device::Device;
 use storage::safety::{LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME};
 
-use crate::uuid::Uuid;
+use storage::uuid::Uuid;
 
 /// The version of the format that is written, and the only one that is read.
 pub const VERSION: u32 = 1;

@@ -56,7 +56,6 @@ mod open;
 mod queue;
 mod stripe;
 pub mod survey;
-mod uuid;
 
 pub use census::{Candidate, Census, Fault, Flaw, called, census};
 pub use create::{Mended, NewVolume, create, create_on, destroy, destroy_on, repair, repair_on};
@@ -66,4 +65,4 @@ pub use label::{Found, Label, Place, State, VERSION};
 pub use open::open;
 pub use queue::{Completion, PartFailures, Queue, QueueError, QueueOptions, Ticket};
 pub use storage::device::{Access, Device, DeviceSpec, OpenOptions};
-pub use uuid::Uuid;
+pub use storage::uuid::Uuid;

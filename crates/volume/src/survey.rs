@@ -15,7 +15,7 @@ use crate::create::Mended;
 use crate::error::VolumeError;
 use crate::label::{Label, Place, State};
 use crate::open::no_other_signature;
-use crate::uuid::Uuid;
+use storage::uuid::Uuid;
 
 /// The format of `volume show --json` and `volume create --json`.
 pub const SCHEMA: &str = "flashwright.volumes/1";

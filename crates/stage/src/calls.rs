@@ -1,0 +1,428 @@
+//! The system calls of a move, each in one place, each behind [`crate::fault`].
+//!
+//! Nothing below a root is ever reached by a path from `/`: names are resolved from a descriptor, beneath it, and
+//! through no symbolic link ([`open_beneath`], openat2(2)), so that whoever can write to a tree cannot lead a move
+//! out of it. Calls that take one name take it relative to the descriptor of its directory.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{
+    self, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
+    StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+
+use crate::fault::{Call, before};
+
+/// What [`stat`] asks for: everything that tells one state of a file from another.
+const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS;
+
+/// Asks the plan, makes the call, and tells the plan that it is made. The call's value is an `io::Result`.
+macro_rules! through {
+    ($call:ident, $made:expr) => {{
+        let verdict = before(Call::$call)?;
+        let made = (|| -> io::Result<_> { $made })();
+        verdict.made();
+        made
+    }};
+}
+
+/// Opens what `path` leads to beneath `root`, through no symbolic link: openat2(2) with RESOLVE_BENEATH and
+/// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2).
+///
+/// # Errors
+/// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out; the kernel's otherwise.
+pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    static LACKING: AtomicBool = AtomicBool::new(false);
+    through!(Openat, {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if !LACKING.load(Ordering::Relaxed) {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            let opened = loop {
+                match fs::openat2(root, path, flags, mode, resolve) {
+                    // AGAIN: a rename beside it; the kernel asks to be asked again.
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    opened => break opened,
+                }
+            };
+            if !matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
+                return Ok(opened?);
+            }
+            let opened = open_by_steps(root, path, flags, mode);
+            // EPERM may be about this file; only a walk that succeeds tells that openat2 itself is what is lacking.
+            LACKING.store(opened.is_ok(), Ordering::Relaxed);
+            return opened;
+        }
+        open_by_steps(root, path, flags, mode)
+    })
+}
+
+/// [`open_beneath`] without openat2(2): every name on the way is opened as a directory, and followed nowhere.
+fn open_by_steps(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::CurDir => {}
+            Component::RootDir | Component::ParentDir | Component::Prefix(_) => {
+                return Err(Errno::XDEV.into());
+            }
+        }
+    }
+    let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let last = names.pop().unwrap_or(OsStr::new("."));
+    let mut at: Option<OwnedFd> = None;
+    for name in names {
+        let here = at.as_ref().map_or(root, |fd| fd.as_fd());
+        at = Some(rustix::io::retry_on_intr(|| fs::openat(here, name, way, Mode::empty()))?);
+    }
+    let here = at.as_ref().map_or(root, |fd| fd.as_fd());
+    Ok(rustix::io::retry_on_intr(|| fs::openat(here, last, flags | OFlags::NOFOLLOW, mode))?)
+}
+
+/// Opens a directory by its path as the user gave it, symbolic links and all, as any program would.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    through!(Openat, {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::io::retry_on_intr(|| fs::open(path, flags, Mode::empty()))?)
+    })
+}
+
+/// Opens one name in a directory, which must not be a symbolic link.
+///
+/// # Errors
+/// `ELOOP` for a symbolic link; the kernel's otherwise.
+pub fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    through!(Openat, {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(rustix::io::retry_on_intr(|| fs::openat(directory, name, flags, mode))?)
+    })
+}
+
+/// Makes a directory.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io::Result<()> {
+    through!(Mkdirat, Ok(fs::mkdirat(directory, name, mode)?))
+}
+
+/// The names in an open directory, without `.` and `..`, with the kinds that the file system gives.
+///
+/// # Errors
+/// The kernel's.
+pub fn list(directory: BorrowedFd<'_>) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
+    through!(Getdents, {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push((OsStr::from_bytes(name).to_owned(), entry.file_type()));
+            }
+        }
+        Ok(names)
+    })
+}
+
+/// What an open file is.
+///
+/// # Errors
+/// The kernel's.
+pub fn stat(file: BorrowedFd<'_>) -> io::Result<Statx> {
+    through!(Statx, Ok(fs::statx(file, "", AtFlags::EMPTY_PATH, IDENTITY)?))
+}
+
+/// What a name in a directory is; of a symbolic link, the link.
+///
+/// # Errors
+/// The kernel's.
+pub fn stat_at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Statx> {
+    through!(Statx, Ok(fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY)?))
+}
+
+/// Reserves room, so that a full disk is met before a byte is copied. File systems that cannot are left alone.
+///
+/// # Errors
+/// `ENOSPC`, `EDQUOT`, and what else the kernel has.
+pub fn reserve(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    through!(Fallocate, {
+        match rustix::io::retry_on_intr(|| fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    })
+}
+
+/// Sets a file's length.
+///
+/// # Errors
+/// The kernel's.
+pub fn truncate(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    through!(Ftruncate, Ok(rustix::io::retry_on_intr(|| fs::ftruncate(file, bytes))?))
+}
+
+/// Reads at an offset until the buffer is full or the file ends; the bytes read.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let verdict = before(Call::Read);
+        let read = verdict.and_then(|verdict| {
+            let most = verdict.short.map_or(usize::MAX, |short| short.max(1)).min(buffer.len() - done);
+            let read = rustix::io::pread(file, &mut buffer[done..done + most], offset + done as u64);
+            verdict.made();
+            read
+        });
+        match read {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of the buffer at an offset.
+///
+/// # Errors
+/// The kernel's; `EIO` for a write that moves nothing.
+pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let verdict = before(Call::Write);
+        let written = verdict.and_then(|verdict| {
+            let most = verdict.short.map_or(usize::MAX, |short| short.max(1)).min(buffer.len() - done);
+            let written = rustix::io::pwrite(file, &buffer[done..done + most], offset + done as u64);
+            verdict.made();
+            written
+        });
+        match written {
+            Ok(0) => return Err(Errno::IO.into()),
+            Ok(bytes) => done += bytes,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file's data durable, and what is needed to read it. An error here is final for this file: the kernel
+/// has dropped what it could not write, and the next call would say that all is well.
+///
+/// # Errors
+/// The kernel's, `EINTR` included.
+pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
+    through!(Fdatasync, Ok(fs::fdatasync(file)?))
+}
+
+/// Makes a file or a directory durable. An error here is final, as with [`sync_data`].
+///
+/// # Errors
+/// The kernel's, `EINTR` included.
+pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
+    through!(Fsync, Ok(fs::fsync(file)?))
+}
+
+/// Makes a whole file system durable, and tells whether anything written to it since `file` was opened was lost
+/// (Linux 5.8, syncfs(2)).
+///
+/// # Errors
+/// The kernel's.
+pub fn sync_file_system(file: BorrowedFd<'_>) -> io::Result<()> {
+    through!(Syncfs, Ok(fs::syncfs(file)?))
+}
+
+/// Has the kernel begin to write a file's dirty pages, without waiting for them (sync_file_range(2)). It paces, and
+/// vouches for nothing, so that a failure is nobody's concern: the sync that follows has it.
+pub fn begin_writeback(file: BorrowedFd<'_>) {
+    if before(Call::SyncFileRange).is_ok() {
+        let _ = storage::cache::begin_writeback(file);
+    }
+}
+
+/// Sets owner and group.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_owner(file: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
+    through!(Fchown, Ok(fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?))
+}
+
+/// Sets the owner and group of a name, of a symbolic link those of the link.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_owner_at(directory: BorrowedFd<'_>, name: &OsStr, uid: u32, gid: u32) -> io::Result<()> {
+    let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    through!(Fchown, Ok(fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// Sets the permission bits.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    through!(Fchmod, Ok(fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?))
+}
+
+/// Sets the times of last access and modification, each seconds and nanoseconds.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_times(file: BorrowedFd<'_>, accessed: (i64, u32), modified: (i64, u32)) -> io::Result<()> {
+    through!(Utimens, Ok(fs::futimens(file, &timestamps(accessed, modified))?))
+}
+
+/// Sets the times of a name, of a symbolic link those of the link.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_times_at(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    accessed: (i64, u32),
+    modified: (i64, u32),
+) -> io::Result<()> {
+    let times = timestamps(accessed, modified);
+    through!(Utimens, Ok(fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
+    let time =
+        |(seconds, nanoseconds): (i64, u32)| Timespec { tv_sec: seconds, tv_nsec: i64::from(nanoseconds) };
+    Timestamps { last_access: time(accessed), last_modification: time(modified) }
+}
+
+/// Renames within one file system, over nothing: renameat2(2) with RENAME_NOREPLACE. Where the file system does not
+/// know it, a name that is there is looked for first, which another process may get in between of; those that lack
+/// it (NFS) are told so in the documentation.
+///
+/// # Errors
+/// `EEXIST` where the name is taken.
+pub fn publish(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Result<()> {
+    through!(Renameat, {
+        match fs::renameat_with(directory, part, directory, name, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY) {
+                    Ok(_) => Err(Errno::EXIST.into()),
+                    Err(Errno::NOENT) => Ok(fs::renameat(directory, part, directory, name)?),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            made => Ok(made?),
+        }
+    })
+}
+
+/// Renames within one directory, over what has the name already: for names that point, as `latest` does.
+///
+/// # Errors
+/// The kernel's.
+pub fn replace(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Result<()> {
+    through!(Renameat, Ok(fs::renameat(directory, part, directory, name)?))
+}
+
+/// Removes a name that is not a directory.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?))
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+/// `ENOTEMPTY`, and what else the kernel has.
+pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?))
+}
+
+/// Makes another name for a file, beneath the same root.
+///
+/// # Errors
+/// The kernel's.
+pub fn link(from: BorrowedFd<'_>, old: &OsStr, to: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
+    through!(Linkat, Ok(fs::linkat(from, old, to, new, AtFlags::empty())?))
+}
+
+/// Makes a symbolic link.
+///
+/// # Errors
+/// The kernel's.
+pub fn symlink(target: &OsStr, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    through!(Symlinkat, Ok(fs::symlinkat(target, directory, name)?))
+}
+
+/// Where a symbolic link leads.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<std::ffi::OsString> {
+    Ok(OsStr::from_bytes(fs::readlinkat(directory, name, Vec::new())?.to_bytes()).to_owned())
+}
+
+/// The names of a file's extended attributes.
+///
+/// # Errors
+/// The kernel's; a file system without any has none.
+pub fn attributes(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    through!(Getxattr, {
+        let mut room = vec![0_u8; 256];
+        loop {
+            match fs::flistxattr(file, &mut room[..]) {
+                Ok(bytes) => {
+                    let names = room[..bytes].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+                    return Ok(names.map(<[u8]>::to_vec).collect());
+                }
+                Err(Errno::RANGE) if room.len() < 1 << 20 => room.resize(room.len() * 8, 0),
+                Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    })
+}
+
+/// The value of an extended attribute, if it is still there.
+///
+/// # Errors
+/// The kernel's.
+pub fn attribute(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    through!(Getxattr, {
+        let mut room = vec![0_u8; 256];
+        loop {
+            match fs::fgetxattr(file, name, &mut room[..]) {
+                Ok(bytes) => {
+                    room.truncate(bytes);
+                    return Ok(Some(room));
+                }
+                Err(Errno::RANGE) if room.len() < 1 << 20 => room.resize(room.len() * 8, 0),
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    })
+}
+
+/// Sets an extended attribute.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_attribute(file: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
+    through!(Setxattr, Ok(fs::fsetxattr(file, name, value, XattrFlags::empty())?))
+}

@@ -1,0 +1,170 @@
+//! Faults on demand: what a hostile kernel, a full disk or a power button does, at a chosen system call.
+//!
+//! Every call that matters for durability goes through [`crate::calls`], and each of those asks here first. A
+//! [`Plan`] says which of them is struck and how: it fails with an `errno`, moves fewer bytes than asked, or the
+//! process is killed on the spot, as by `kill -9`. Tests count the calls of a move first, then strike each of them.
+//!
+//! Nothing in the product makes a plan: no flag, no variable. Without one a call costs one relaxed load.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+/// What is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is the system call of its name")]
+pub enum Call {
+    Openat,
+    Mkdirat,
+    Fallocate,
+    Read,
+    Write,
+    Fdatasync,
+    Fsync,
+    Syncfs,
+    SyncFileRange,
+    Ftruncate,
+    Fchown,
+    Fchmod,
+    Utimens,
+    Setxattr,
+    Getxattr,
+    Renameat,
+    Unlinkat,
+    Linkat,
+    Symlinkat,
+    Statx,
+    Getdents,
+    /// A durable step of the journal; not one system call, but a step between which a crash may fall.
+    Journal,
+}
+
+/// How it is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The call fails with this and does nothing.
+    Errno(i32),
+    /// At most this many bytes are moved.
+    Short(usize),
+    /// The process dies before the call, as by SIGKILL.
+    Kill,
+    /// The process dies right after the call has been made.
+    KillAfter,
+}
+
+/// One planned fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    /// Which call; any of them where it is none.
+    pub call: Option<Call>,
+    /// How many such calls go through first.
+    pub after: u64,
+    /// How many in a row are then struck.
+    pub times: u64,
+    /// How.
+    pub effect: Effect,
+}
+
+/// What is to happen, and what has.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The faults.
+    pub faults: Vec<Fault>,
+    seen: Vec<u64>,
+    /// Each call so far, in order, where [`Plan::recording`] was asked for.
+    pub calls: Option<Vec<Call>>,
+    fired: u64,
+}
+
+impl Plan {
+    /// Strikes these.
+    #[must_use]
+    pub fn new(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let faults: Vec<Fault> = faults.into_iter().collect();
+        Self { seen: vec![0; faults.len()], faults, calls: None, fired: 0 }
+    }
+
+    /// Strikes nothing, and remembers every call.
+    #[must_use]
+    pub fn recording() -> Self {
+        Self { calls: Some(Vec::new()), ..Self::default() }
+    }
+
+    fn strike(&mut self, call: Call) -> Option<Effect> {
+        if let Some(calls) = &mut self.calls {
+            calls.push(call);
+        }
+        for (fault, seen) in self.faults.iter().zip(&mut self.seen) {
+            if fault.call.is_none_or(|wanted| wanted == call) {
+                *seen += 1;
+                if *seen > fault.after && *seen - fault.after <= fault.times {
+                    self.fired += 1;
+                    return Some(fault.effect);
+                }
+            }
+        }
+        None
+    }
+}
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+/// Puts a plan into force for this whole process, and returns the one that was.
+pub fn install(plan: Option<Plan>) -> Option<Plan> {
+    ACTIVE.store(plan.is_some(), Ordering::SeqCst);
+    std::mem::replace(&mut *PLAN.lock().unwrap_or_else(PoisonError::into_inner), plan)
+}
+
+/// How many faults of the plan in force have struck.
+#[must_use]
+pub fn fired() -> u64 {
+    PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, |plan| plan.fired)
+}
+
+/// What a call is to do, as the plan has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Verdict {
+    /// At most this many bytes.
+    pub short: Option<usize>,
+    kill_after: bool,
+}
+
+impl Verdict {
+    /// To be said when the call has been made.
+    pub fn made(self) {
+        if self.kill_after {
+            die();
+        }
+    }
+}
+
+/// Asks the plan about a call that is about to be made.
+///
+/// # Errors
+/// The error that the plan has for it.
+#[inline]
+pub fn before(call: Call) -> Result<Verdict, Errno> {
+    if ACTIVE.load(Ordering::Relaxed) { planned(call) } else { Ok(Verdict::default()) }
+}
+
+#[cold]
+fn planned(call: Call) -> Result<Verdict, Errno> {
+    let effect =
+        PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|plan| plan.strike(call));
+    match effect {
+        None => Ok(Verdict::default()),
+        Some(Effect::Errno(errno)) => Err(Errno::from_raw_os_error(errno)),
+        Some(Effect::Short(most)) => Ok(Verdict { short: Some(most), kill_after: false }),
+        Some(Effect::Kill) => die(),
+        Some(Effect::KillAfter) => Ok(Verdict { short: None, kill_after: true }),
+    }
+}
+
+fn die() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,124 @@
+//! A job: a request that was accepted, and what has become of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ErrorClass;
+use crate::spec::{JobSpec, Level};
+
+/// A job's number in its journal.
+pub type JobId = i64;
+
+/// Where a job is. Durable in the journal; what a crash leaves, the next start goes on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// INTENT: accepted. Nothing is at the destination but, after a start, what is not whole.
+    Queued,
+    /// At work.
+    Running,
+    /// COMMITTED: at the destination under its name, verified and durable. The source, of a move, may still be there.
+    Committed,
+    /// DONE: nothing is left to do.
+    Done,
+    /// It could not be done; the source is where it was, what was copied is kept for `retry`.
+    Failed,
+    /// Somebody did not want it any more; the source is where it was, what was copied is gone.
+    Cancelled,
+}
+
+impl State {
+    /// The word for it in the journal and on the screen.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Committed => "committed",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Is there nothing left to do?
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// Why a job failed, as the journal keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Why {
+    /// The error with its causes, one line.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What kind of failure.
+    pub class: ErrorClass,
+    /// The kernel's error number, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+}
+
+impl Why {
+    /// Of an error, with all its causes.
+    #[must_use]
+    pub fn of(error: &crate::StageError) -> Self {
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(error);
+        while let Some(source) = cause {
+            message.push_str(&format!(": {source}"));
+            cause = source.source();
+        }
+        Self { message, hint: error.hint(), class: error.class(), errno: error.errno() }
+    }
+}
+
+/// A job as those who ask are told. Times are seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct JobStatus {
+    /// Its number.
+    pub id: JobId,
+    /// What was asked for.
+    pub spec: JobSpec,
+    /// Where it is.
+    pub state: State,
+    /// How far it has come.
+    pub level: Level,
+    /// Why it failed; of a job that is done, what could not be finished behind it (a source that would not go).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Why>,
+    /// What is worth knowing and no failure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// How often it was begun.
+    pub attempts: u32,
+    /// When it was accepted.
+    pub created: u64,
+    /// When it was durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable: Option<u64>,
+    /// When nothing was left to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<u64>,
+    /// Files found; all of them where `walked`.
+    pub files_total: u64,
+    /// Files durable and verified.
+    pub files_done: u64,
+    /// Bytes found.
+    pub bytes_total: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Bytes read back and right.
+    pub bytes_verified: u64,
+    /// The totals are totals.
+    pub walked: bool,
+    /// Bytes a second written, lately; none unless it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<f64>,
+    /// What holds it back now, in a person's words: `bwlimit 2 GB/s`, `the fast tier answers 3.1x slower than at rest`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back_by: Option<String>,
+}

@@ -1,0 +1,30 @@
+//! Crash-safe movement between a fast and a slow tier: the migrator as a service.
+//!
+//! Three promises, whatever is killed, fails or fills up on the way:
+//!
+//! 1. **A destination name appears only when its bytes are durable and have been read back.** A directory is a set: it
+//!    appears whole, with its manifest, or not at all.
+//! 2. **A source is removed only after that**, and only if it is still the file that was copied.
+//! 3. **What was said to be accepted is carried out**, by the next server if this one dies; what was said to be durable
+//!    survives a power cut.
+//!
+//! They rest on an order of system calls, which `runner` states step by step, and on a journal that is durable before
+//! each step that must not be taken twice. A failed fsync is never tried again on the same file; no resume trusts a
+//! file's length.
+#![forbid(unsafe_code)]
+
+pub mod calls;
+pub mod digest;
+pub mod error;
+pub mod fault;
+pub mod job;
+pub mod mover;
+pub mod names;
+pub mod pace;
+pub mod spec;
+
+pub use digest::{Algorithm, Digest};
+pub use error::{ErrorClass, StageError};
+pub use job::{JobId, JobStatus, State};
+pub use mover::{Mover, MoverConfig};
+pub use spec::{JobSpec, Level, Options, Place, Preserve, Verb};

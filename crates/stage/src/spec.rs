@@ -1,0 +1,243 @@
+//! What is to be moved: a request as the command line, the socket, Python and C all say it.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Algorithm, Digest};
+use crate::names::PathText;
+
+/// Does the source stay?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// It stays.
+    Copy,
+    /// It goes, when the copy is durable and verified.
+    Move,
+}
+
+/// A place on some tier.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// A file or directory, absolute.
+    Path(PathText),
+    /// An object, or what lies under a prefix of objects: `s3://bucket/prefix`, or `file:///…` and `memory:///…` in tests.
+    Object(String),
+}
+
+impl Place {
+    /// A path; relative ones are taken from the current directory.
+    ///
+    /// # Errors
+    /// The kernel's, where there is no current directory.
+    pub fn of_path(path: &Path) -> std::io::Result<Self> {
+        Ok(Self::Path(PathText(std::path::absolute(path)?)))
+    }
+
+    /// The path, if it is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(&path.0),
+            Self::Object(_) => None,
+        }
+    }
+
+    /// As a person reads it.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Path(path) => crate::error::shown(&path.0),
+            Self::Object(url) => crate::names::shown(url.as_bytes()),
+        }
+    }
+}
+
+/// What goes with a file's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Preserve {
+    /// Owner and group, where the caller may give files away; otherwise what cannot be kept is counted and said.
+    pub owner: bool,
+    /// Permission bits.
+    pub mode: bool,
+    /// Time of modification, and of access, to the nanosecond.
+    pub times: bool,
+    /// Extended attributes of `user.`, and of `security.` and `trusted.` where the caller may.
+    pub xattrs: bool,
+    /// POSIX access control lists.
+    pub acls: bool,
+    /// Holes stay holes.
+    pub sparse: bool,
+    /// Names of one file stay names of one file.
+    pub links: bool,
+}
+
+impl Preserve {
+    /// Mode, times, holes and hard links: what nobody wants to lose and anybody may set.
+    pub const USUAL: Self =
+        Self { owner: false, mode: true, times: true, xattrs: false, acls: false, sparse: true, links: true };
+    /// Everything.
+    pub const ALL: Self =
+        Self { owner: true, mode: true, times: true, xattrs: true, acls: true, sparse: true, links: true };
+    /// Bytes and names alone.
+    pub const NONE: Self = Self {
+        owner: false,
+        mode: false,
+        times: false,
+        xattrs: false,
+        acls: false,
+        sparse: false,
+        links: false,
+    };
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+impl FromStr for Preserve {
+    type Err = String;
+
+    /// `all`, `none`, or a list: `owner,mode,times,xattrs,acls,sparse,links`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut kept = Self::NONE;
+        for word in text.split(',') {
+            match word.trim() {
+                "all" => kept = Self::ALL,
+                "none" => kept = Self::NONE,
+                "owner" => kept.owner = true,
+                "mode" => kept.mode = true,
+                "times" => kept.times = true,
+                "xattrs" => kept.xattrs = true,
+                "acls" => kept.acls = true,
+                "sparse" => kept.sparse = true,
+                "links" => kept.links = true,
+                other => {
+                    return Err(format!(
+                        "{other:?} is none of owner, mode, times, xattrs, acls, sparse, links, all, none"
+                    ));
+                }
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// A file that a semaphore vouched for: what must be there, or nothing is moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// Relative to the source; empty for a source that is one file.
+    pub path: PathText,
+    /// Bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Of the whole file's bytes in order, by the job's algorithm, as `xxhsum -H2` or `b3sum` prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub digest: Option<Digest>,
+}
+
+/// How it is to be moved. All of it has a default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Most bytes a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bwlimit: Option<u64>,
+    /// Most reads and writes a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_limit: Option<u64>,
+    /// Before others with a lower one; 0 where nothing is said.
+    pub priority: i32,
+    /// When it must be durable, seconds since 1970: the rate is raised as late as possible, as far as needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
+    /// What goes with the bytes.
+    pub preserve: Preserve,
+    /// How bytes are digested.
+    pub digest: Algorithm,
+    /// Leave the manifest out of a directory that is copied.
+    pub no_manifest: bool,
+    /// What must be there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<Expected>,
+    /// The semaphore that asked for this, removed when all is durable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub semaphore: Option<PathText>,
+    /// Have `latest`, beside the destination, point to it once it is durable.
+    pub latest: bool,
+    /// Once durable, keep this many of the set's siblings on the fast tier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_fast: Option<u32>,
+    /// Once durable, keep this many on the slow tier; the last durable one always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_slow: Option<u32>,
+    /// Let others' I/O go first (the idle class of ioprio_set(2)), and back off when the fast tier slows down.
+    pub background: bool,
+}
+
+/// A move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Does the source stay?
+    pub verb: Verb,
+    /// What is moved: a file or a directory with all below it.
+    pub source: Place,
+    /// The name that it is to have: not the directory to put it in.
+    pub destination: Place,
+    /// How.
+    #[serde(default)]
+    pub options: Options,
+}
+
+/// How far a move has come, for those who wait.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// The request is in the journal, and will be carried out whatever happens to the server.
+    Staged,
+    /// The bytes are durable where they are: the source has been synced.
+    Local,
+    /// They are at the destination under their name, verified and durable.
+    Durable,
+}
+
+impl Level {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Staged => "staged",
+            Self::Local => "local",
+            Self::Durable => "durable",
+        }
+    }
+}
+
+impl FromStr for Level {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        [Self::Staged, Self::Local, Self::Durable].into_iter().find(|level| level.word() == word).ok_or(())
+    }
+}
+
+/// The destination of `cp SOURCE DESTINATION` as cp(1) has it: a destination that is a directory takes the source
+/// under its own name.
+#[must_use]
+pub fn into_directory(source: &Path, destination: &Path, is_directory: bool) -> PathBuf {
+    match source.file_name() {
+        Some(name) if is_directory => destination.join(name),
+        _ => destination.to_owned(),
+    }
+}
