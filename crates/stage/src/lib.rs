@@ -18,6 +18,8 @@ pub mod digest;
 pub mod error;
 pub mod fault;
 pub mod job;
+pub mod journal;
+pub mod manifest;
 pub mod mover;
 pub mod names;
 pub mod pace;

@@ -182,7 +182,7 @@ impl Channel {
 
 /// Zeroed bytes at an aligned address.
 #[derive(Debug)]
-pub(crate) struct AlignedBuffer {
+pub struct AlignedBuffer {
     pointer: NonNull<u8>,
     layout: Layout,
 }

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::spec::{DeviceSpec, SpecError};
-pub(crate) use channel::AlignedBuffer;
+pub use channel::AlignedBuffer;
 pub use error::{OpenError, OpenErrorClass};
 pub use mark::was_laid;
 pub(crate) use memory_device::available_memory;
