@@ -115,22 +115,33 @@ pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io
     through!(Mkdirat, Ok(fs::mkdirat(directory, name, mode)?))
 }
 
-/// The names in an open directory, without `.` and `..`, with the kinds that the file system gives.
-///
-/// # Errors
-/// The kernel's.
-pub fn list(directory: BorrowedFd<'_>) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
-    through!(Getdents, {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(directory)? {
+/// The names in a directory, one after another, with the kinds that the file system gives.
+pub struct List(Dir);
+
+impl List {
+    /// Of an open directory, from its beginning.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn of(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        through!(Getdents, Ok(Self(Dir::read_from(directory)?)))
+    }
+
+    /// The next, without `.` and `..`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    #[allow(clippy::should_implement_trait, reason = "it fails")]
+    pub fn next(&mut self) -> io::Result<Option<(std::ffi::OsString, FileType)>> {
+        while let Some(entry) = self.0.read() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                names.push((OsStr::from_bytes(name).to_owned(), entry.file_type()));
+                return Ok(Some((OsStr::from_bytes(name).to_owned(), entry.file_type())));
             }
         }
-        Ok(names)
-    })
+        Ok(None)
+    }
 }
 
 /// What an open file is.

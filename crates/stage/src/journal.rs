@@ -107,12 +107,14 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of what statx(2) said.
+    /// Of what statx(2) said. The size of what is no file means nothing: a directory's moves with its entries.
     #[must_use]
     pub fn of(stat: &rustix::fs::Statx) -> Self {
+        use rustix::fs::FileType;
+        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
         Self {
             ino: stat.stx_ino,
-            size: stat.stx_size,
+            size: if is_file { stat.stx_size } else { 0 },
             mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
             ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
             nlink: stat.stx_nlink,

@@ -1,15 +1,51 @@
 //! The mover: jobs taken from a journal and carried out, several at a time.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::error::StageError;
-use crate::job::{JobId, JobStatus};
+use crate::job::{JobId, JobStatus, State, Why};
+use crate::journal::{JobRow, Journal};
+use crate::pace::{Pace, Progress, Stop, Unlimited};
+use crate::runner::{self, Notes, Run, now};
 use crate::spec::{JobSpec, Level};
 
+/// How often a job is begun again by itself after an error that may not come again.
+const ATTEMPTS: u32 = 3;
+/// Rates are means over about this long.
+const LATELY: Duration = Duration::from_secs(4);
+
+/// Gives each job what holds it back.
+pub trait Pacing: Send + Sync {
+    /// For a job that begins.
+    fn pace(&self, id: JobId, spec: &JobSpec, progress: &Arc<Progress>) -> Arc<dyn Pace>;
+    /// What holds a job back now, in a person's words.
+    fn held_back_by(&self, _id: JobId) -> Option<String> {
+        None
+    }
+    /// A job has ended.
+    fn ended(&self, _id: JobId) {}
+}
+
+/// No limits for anybody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Free;
+
+impl Pacing for Free {
+    fn pace(&self, _: JobId, _: &JobSpec, _: &Arc<Progress>) -> Arc<dyn Pace> {
+        Arc::new(Unlimited)
+    }
+}
+
 /// How a mover works.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MoverConfig {
     /// Where the journal is, made if it is not there; one mover at a time has it.
     pub state: PathBuf,
@@ -17,66 +53,455 @@ pub struct MoverConfig {
     pub jobs: usize,
     /// Threads that copy, for each job.
     pub threads: usize,
+    /// What holds jobs back.
+    pub pacing: Arc<dyn Pacing>,
+}
+
+impl MoverConfig {
+    /// Two jobs at once, each with as many threads as there are CPUs, up to eight; no limits.
+    #[must_use]
+    pub fn new(state: impl Into<PathBuf>) -> Self {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        Self { state: state.into(), jobs: 2, threads, pacing: Arc::new(Free) }
+    }
+}
+
+impl fmt::Debug for MoverConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, jobs, threads, .. } = self;
+        f.debug_struct("MoverConfig")
+            .field("state", state)
+            .field("jobs", jobs)
+            .field("threads", threads)
+            .finish()
+    }
 }
 
 /// Jobs taken from a journal and carried out. Clones are the same mover; the last one that goes stops it, between
 /// two steps, and what is not finished is gone on with by the next.
 #[derive(Debug, Clone)]
-pub struct Mover(#[allow(dead_code)] Arc<()>);
+pub struct Mover(Arc<Owner>);
+
+/// Stops the threads when the last mover goes. They have no part in it themselves.
+#[derive(Debug)]
+struct Owner {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: MoverConfig,
+    journal: Journal,
+    desk: Mutex<Desk>,
+    changed: Condvar,
+    stopping: AtomicBool,
+}
+
+/// What is waiting and what is under way.
+#[derive(Debug, Default)]
+struct Desk {
+    waiting: Vec<(JobId, i32)>,
+    live: HashMap<JobId, Live>,
+}
+
+/// A job at work.
+#[derive(Debug, Clone)]
+struct Live {
+    progress: Arc<Progress>,
+    stop: Stop,
+    cancelled: Arc<AtomicBool>,
+    lately: Arc<Mutex<Lately>>,
+}
+
+/// Bytes written at two moments, the older one a few seconds ago.
+#[derive(Debug)]
+struct Lately {
+    then: (Instant, u64),
+    now: (Instant, u64),
+}
 
 impl Mover {
     /// Opens the journal and goes on with what is in it.
     ///
     /// # Errors
     /// The journal is somebody else's, or cannot be used.
-    pub fn open(_config: &MoverConfig) -> Result<Self, StageError> {
-        todo!()
+    pub fn open(config: &MoverConfig) -> Result<Self, StageError> {
+        let journal = Journal::open(&config.state)?;
+        let mut desk = Desk::default();
+        for row in journal.jobs()? {
+            if !row.state.is_final() {
+                desk.waiting.push((row.id, row.spec.options.priority));
+            }
+        }
+        let inner = Arc::new(Inner {
+            config: config.clone(),
+            journal,
+            desk: Mutex::new(desk),
+            changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let threads = (0..config.jobs.max(1))
+            .map(|_| {
+                let inner = Arc::clone(&inner);
+                std::thread::spawn(move || inner.work())
+            })
+            .collect();
+        Ok(Self(Arc::new(Owner { inner, threads: Mutex::new(threads) })))
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.inner
     }
 
     /// Accepts a job: it is in the journal, durably, when this returns. The same source and destination, asked for
     /// again while the job is under way, is the same job.
     ///
     /// # Errors
-    /// What makes no sense or is refused.
-    pub fn submit(&self, _spec: JobSpec) -> Result<JobId, StageError> {
-        todo!()
+    /// What makes no sense or is refused; the journal's.
+    pub fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        let inner = self.inner();
+        for place in [&spec.source, &spec.destination] {
+            if let Some(path) = place.path()
+                && !path.is_absolute()
+            {
+                return Err(StageError::invalid(
+                    format!("{}: not an absolute path", crate::error::shown(path)),
+                    "a server does not know the directory that it was typed in",
+                ));
+            }
+        }
+        if inner.stopping.load(Relaxed) {
+            return Err(StageError::Stopped { what: "the mover takes no more jobs".to_owned() });
+        }
+        let (id, new) = inner.journal.accept(&spec, now())?;
+        if new {
+            inner.desk().waiting.push((id, spec.options.priority));
+            inner.changed.notify_all();
+        }
+        Ok(id)
     }
 
     /// A job, or all of them, the newest last.
     ///
     /// # Errors
     /// There is no such job; the journal's.
-    pub fn status(&self, _id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
-        todo!()
+    pub fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        let inner = self.inner();
+        match id {
+            Some(id) => Ok(vec![inner.status(id)?]),
+            None => Ok(inner.journal.jobs()?.into_iter().map(|row| inner.told(row)).collect()),
+        }
     }
 
-    /// Waits until a job has come this far, has failed, or the time is up (none: as long as it takes). The caller looks
-    /// at the status to tell which.
+    /// Waits until a job has come this far, has failed, or the time is up (none: as long as it takes). Of a job that
+    /// is durable, `Durable` waits for the source of a move to be gone as well. The caller looks at the status to tell
+    /// which it was.
     ///
     /// # Errors
     /// There is no such job; the journal's.
-    pub fn wait(&self, _id: JobId, _level: Level, _most: Option<Duration>) -> Result<JobStatus, StageError> {
-        todo!()
+    pub fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        let inner = self.inner();
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        loop {
+            // The desk is held between looking and waiting, so that no change falls between the two.
+            let desk = inner.desk();
+            let row = inner.row(id)?;
+            let reached = match level {
+                Level::Durable => row.state.is_final(),
+                level => row.state.is_final() || row.level >= level,
+            };
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if reached || left == Some(Duration::ZERO) || inner.stopping.load(Relaxed) {
+                drop(desk);
+                return inner.status(id);
+            }
+            // Levels are journalled without the desk, so nobody sleeps for long.
+            let nap = left.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
+            drop(inner.changed.wait_timeout(desk, nap).unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     /// Gives a job up: what was copied goes, the source stays. One that is committed is durable and is not undone.
     ///
     /// # Errors
     /// There is no such job, it is committed; the journal's.
-    pub fn cancel(&self, _id: JobId) -> Result<JobStatus, StageError> {
-        todo!()
+    pub fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let inner = self.inner();
+        let mut desk = inner.desk();
+        let row = inner.row(id)?;
+        match row.state {
+            State::Committed | State::Done => {
+                return Err(StageError::refused(
+                    format!("job {id}: is durable at {} already", row.spec.destination.shown()),
+                    "it cannot be given up any more; remove what it made, if it is not wanted",
+                ));
+            }
+            State::Cancelled => {}
+            State::Queued | State::Running | State::Failed => match desk.live.get(&id) {
+                Some(live) => {
+                    live.cancelled.store(true, Relaxed);
+                    live.stop.ask();
+                    while desk.live.contains_key(&id) {
+                        desk = inner.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+                None => {
+                    desk.waiting.retain(|(waiting, _)| *waiting != id);
+                    inner.give_up(&row)?;
+                }
+            },
+        }
+        drop(desk);
+        inner.changed.notify_all();
+        inner.status(id)
     }
 
     /// Begins a failed job again, with what it has copied so far.
     ///
     /// # Errors
     /// There is no such job, it has not failed; the journal's.
-    pub fn retry(&self, _id: JobId) -> Result<JobStatus, StageError> {
-        todo!()
+    pub fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let inner = self.inner();
+        let mut desk = inner.desk();
+        let row = inner.row(id)?;
+        if row.state != State::Failed {
+            return Err(StageError::invalid(
+                format!("job {id}: is {}, and only what has failed is begun again", row.state.word()),
+                "see: stage status",
+            ));
+        }
+        // A move that failed behind its commit goes on there.
+        let state = if row.level == Level::Durable { State::Committed } else { State::Queued };
+        inner.journal.settle(id, state, now(), None, &row.notes)?;
+        desk.waiting.push((id, row.spec.options.priority));
+        drop(desk);
+        inner.changed.notify_all();
+        inner.status(id)
     }
 
     /// Stops taking jobs, stops those at work between two steps, and waits for them.
     pub fn stop(&self) {
-        todo!()
+        self.0.stop();
+    }
+
+    /// The journal, for those who look into it beside the mover.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.inner().journal
+    }
+}
+
+impl Owner {
+    fn stop(&self) {
+        self.inner.stopping.store(true, Relaxed);
+        for live in self.inner.desk().live.values() {
+            live.stop.ask();
+        }
+        self.inner.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Inner {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn row(&self, id: JobId) -> Result<JobRow, StageError> {
+        self.journal
+            .job(id)?
+            .ok_or_else(|| StageError::invalid(format!("job {id}: there is none"), "see: stage status"))
+    }
+
+    fn status(&self, id: JobId) -> Result<JobStatus, StageError> {
+        Ok(self.told(self.row(id)?))
+    }
+
+    /// A row, and of a job at work what is known better.
+    fn told(&self, row: JobRow) -> JobStatus {
+        let live = self.desk().live.get(&row.id).cloned();
+        let mut counts = row.counts;
+        let mut walked = matches!(row.state, State::Committed | State::Done);
+        if let Some(live) = &live {
+            counts = counts_of(&live.progress);
+            walked = live.progress.walked.load(Relaxed);
+        }
+        let [files_total, files_done, bytes_total, bytes_written, bytes_verified] = counts;
+        JobStatus {
+            id: row.id,
+            // A row says `running` until it is settled; after a crash nobody runs it yet.
+            state: if row.state == State::Running && live.is_none() { State::Queued } else { row.state },
+            level: row.level,
+            error: row.error,
+            notes: row.notes,
+            attempts: row.attempts,
+            created: row.times.0,
+            durable: row.times.1,
+            finished: row.times.2,
+            files_total,
+            files_done,
+            bytes_total,
+            bytes_written,
+            bytes_verified,
+            walked,
+            bytes_per_s: live.as_ref().map(|live| live.rate(bytes_written)),
+            held_back_by: live.as_ref().and_then(|_| self.config.pacing.held_back_by(row.id)),
+            spec: row.spec,
+        }
+    }
+
+    /// A thread's life: the next job, until there are to be no more.
+    fn work(&self) {
+        loop {
+            let mut desk = self.desk();
+            let (id, live) = loop {
+                if self.stopping.load(Relaxed) {
+                    return;
+                }
+                // The most urgent, and of those the oldest.
+                let best = desk
+                    .waiting
+                    .iter()
+                    .enumerate()
+                    .max_by_key(|(_, (id, priority))| (*priority, std::cmp::Reverse(*id)));
+                if let Some((at, _)) = best {
+                    let (id, _) = desk.waiting.swap_remove(at);
+                    let live = Live::default();
+                    desk.live.insert(id, live.clone());
+                    break (id, live);
+                }
+                desk = self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            };
+            drop(desk);
+            self.carry_out(id, &live);
+            self.desk().live.remove(&id);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Runs a job and journals what became of it.
+    fn carry_out(&self, id: JobId, live: &Live) {
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempts(id, live)));
+        self.config.pacing.ended(id);
+        let ended = ended.unwrap_or_else(|_| {
+            Err(StageError::Peer {
+                peer: format!("job {id}"),
+                what: "a bug: a thread that worked for it panicked".to_owned(),
+            })
+        });
+        let _ = self.journal.count(id, counts_of(&live.progress));
+        let settled = match ended {
+            Ok(notes) => self.journal.settle(id, State::Done, now(), None, &notes),
+            Err(StageError::Stopped { .. }) if live.cancelled.load(Relaxed) => {
+                self.row(id).and_then(|row| self.give_up(&row))
+            }
+            // Stopped with the mover: the next one goes on with it.
+            Err(StageError::Stopped { .. }) => Ok(()),
+            Err(error) => {
+                tracing::warn!(job = id, error = %error, "a job has failed");
+                let notes = self.row(id).map(|row| row.notes).unwrap_or_default();
+                self.journal.settle(id, State::Failed, now(), Some(&Why::of(&error)), &notes)
+            }
+        };
+        if let Err(error) = settled {
+            tracing::error!(job = id, error = %error, "what became of a job could not be journalled; it is gone on with at the next start");
+        }
+    }
+
+    fn attempts(&self, id: JobId, live: &Live) -> Result<Notes, StageError> {
+        let row = self.row(id)?;
+        let pace = self.config.pacing.pace(id, &row.spec, &live.progress);
+        let run = Run {
+            journal: &self.journal,
+            id,
+            spec: &row.spec,
+            pace: &*pace,
+            stop: &live.stop,
+            progress: &live.progress,
+            threads: self.config.threads,
+        };
+        let mut attempt = 1;
+        loop {
+            self.journal.begin(id)?;
+            live.progress.begin_again();
+            match run.run() {
+                Err(error) if attempt < ATTEMPTS && may_pass(&error) && !live.stop.asked() => {
+                    tracing::info!(job = id, attempt, error = %error, "begun again");
+                    attempt += 1;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Removes what a job has copied, and journals that it is not wanted.
+    fn give_up(&self, row: &JobRow) -> Result<(), StageError> {
+        if let (Some(part), Some(destination)) = (&row.part, row.spec.destination.path())
+            && let Some(parent) = destination.parent()
+        {
+            match crate::calls::open_directory(parent) {
+                Ok(directory) => runner::discard(&directory, part, parent)?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StageError::io("open the directory", parent, error)),
+            }
+        }
+        self.journal.settle(row.id, State::Cancelled, now(), None, &row.notes)
+    }
+}
+
+/// Is it worth another attempt at once? Lost write-back is: the part's files are copied anew, into new inodes. No room,
+/// no rights or a wrong request are not.
+fn may_pass(error: &StageError) -> bool {
+    match error {
+        StageError::Io { source, .. } => {
+            matches!(
+                Errno::from_io_error(source),
+                Some(Errno::IO | Errno::STALE | Errno::INTR | Errno::AGAIN | Errno::TIMEDOUT)
+            )
+        }
+        StageError::Corrupt { .. } => true,
+        _ => false,
+    }
+}
+
+fn counts_of(progress: &Progress) -> [u64; 5] {
+    let Progress { files_total, files_done, bytes_total, bytes_written, bytes_verified, .. } = progress;
+    [files_total, files_done, bytes_total, bytes_written, bytes_verified].map(|count| count.load(Relaxed))
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        let begun = (Instant::now(), 0);
+        Self {
+            progress: Arc::default(),
+            stop: Stop::new(),
+            cancelled: Arc::default(),
+            lately: Arc::new(Mutex::new(Lately { then: begun, now: begun })),
+        }
+    }
+}
+
+impl Live {
+    /// Bytes a second over the last few seconds. Who asks moves the window.
+    fn rate(&self, written: u64) -> f64 {
+        let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if now.duration_since(lately.now.0) >= LATELY / 2 {
+            lately.then = lately.now;
+            lately.now = (now, written);
+        }
+        let (then, before) = lately.then;
+        let seconds = now.duration_since(then).as_secs_f64();
+        if seconds > 0.0 { written.saturating_sub(before) as f64 / seconds } else { 0.0 }
     }
 }

@@ -73,3 +73,22 @@ pub struct Progress {
     /// Things that could not be kept, such as an owner.
     pub not_preserved: AtomicU64,
 }
+
+impl Progress {
+    /// Counts from nothing, because an attempt counts what it finds done.
+    pub fn begin_again(&self) {
+        let Self {
+            files_total,
+            bytes_total,
+            bytes_written,
+            bytes_verified,
+            files_done,
+            walked,
+            not_preserved,
+        } = self;
+        for count in [files_total, bytes_total, bytes_written, bytes_verified, files_done, not_preserved] {
+            count.store(0, Relaxed);
+        }
+        walked.store(false, Relaxed);
+    }
+}

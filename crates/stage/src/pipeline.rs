@@ -1,0 +1,592 @@
+//! A tree on its way: threads that copy, one that makes durable, threads that read back, one that records.
+//!
+//! ```text
+//! walk ─▶ batches ─▶ copiers ─▶ written ─▶ syncer ─▶ synced ─▶ readers ─▶ verified ─▶ recorder ─▶ journal
+//!                       │                                                               ▲
+//!                       └──────────▶ large files, one after another, chunks in flight ──┘
+//! ```
+//!
+//! Durability is bought by the batch. An fsync a file would cost a commit of the file system's journal and a flush of
+//! the drive each; instead the syncer takes all that was written while it synced last, and makes one syncfs(2) for it.
+//! Since Linux 5.8 that call tells of every write-back error on the file system since its descriptor was opened, which
+//! was before the first byte was written; where that cannot be relied on, each file is fsynced by the thread that
+//! wrote it. Nothing is read back before it is durable, and nothing recorded before it was read back.
+//!
+//! All queues are bounded, so a tree of any size takes the same memory.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::calls;
+use crate::error::StageError;
+use crate::job::JobId;
+use crate::journal::{Done, Identity, Journal};
+use crate::large::{Lane, LaneConfig, LargeFile};
+use crate::manifest::Kind;
+use crate::metadata;
+use crate::small::{Copied, Copier, Terms, Written, create, joined, unchanged};
+use crate::tree::{Batch, Directory, Found, Walk, entry_of};
+
+/// Files that one sync makes durable at most, and their bytes: what is lost of the work when one fails.
+const GROUP_FILES: usize = 16384;
+const GROUP_BYTES: u64 = 512 << 20;
+/// Files that one reader takes at a time.
+const READ_BACK: usize = 64;
+/// Entries in one transaction of the journal at most.
+const RECORD: usize = 8192;
+
+/// What a tree needs to be copied.
+pub struct Pipeline<'a> {
+    /// The job.
+    pub id: JobId,
+    /// Its journal.
+    pub journal: &'a Journal,
+    /// How files are copied.
+    pub terms: Terms<'a>,
+    /// Threads that copy, and as many that read back.
+    pub threads: usize,
+    /// Was something copied by an earlier attempt?
+    pub resumed: bool,
+    /// How large files are.
+    pub lane: LaneConfig,
+    /// Does the application's I/O go first?
+    pub background: bool,
+}
+
+/// A file that goes by the chunk.
+struct LargeItem {
+    directory: Arc<Directory>,
+    name: OsString,
+}
+
+/// Names of files that have several.
+type Links = BTreeMap<(u32, u32, u64), Vec<PathBuf>>;
+
+/// What the threads share.
+struct Shared<'a> {
+    of: &'a Pipeline<'a>,
+    failure: Mutex<Option<StageError>>,
+    failed: AtomicBool,
+    links: Mutex<Links>,
+}
+
+impl Shared<'_> {
+    /// The first error is the one that is told; the others follow from it as often as not.
+    fn fail(&self, error: StageError) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+        self.failed.store(true, Relaxed);
+    }
+
+    fn gone(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+}
+
+/// Somebody at the other end of a queue gave up; the reason is where all look for it.
+struct Hung;
+
+impl Pipeline<'_> {
+    /// Copies what `walk` finds from `source` to `part`: all of it durable and verified, and recorded, when this
+    /// returns. Directories have their final metadata later, when nothing is added to them any more.
+    ///
+    /// # Errors
+    /// The first that any of the threads met.
+    pub fn run(
+        &self,
+        walk: &Walk<'_>,
+        source: OwnedFd,
+        part: OwnedFd,
+        sync: &OwnedFd,
+    ) -> Result<(), StageError> {
+        let shared = Shared {
+            of: self,
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+            links: Mutex::new(Links::new()),
+        };
+        let duplicate =
+            |fd: &OwnedFd| fd.try_clone().map_err(|error| StageError::io("duplicate", walk.source, error));
+        let (roots, roots_again) =
+            ((duplicate(&source)?, duplicate(&part)?), (duplicate(&source)?, duplicate(&part)?));
+        let (batches_in, batches) = sync_channel::<Batch>(self.threads * 4);
+        let (written_in, written) = sync_channel::<Vec<Written>>(64);
+        let (synced_in, synced) = sync_channel::<Vec<Written>>(self.threads * 2);
+        let (large_in, large) = sync_channel::<LargeItem>(64);
+        let (verified_in, verified) = sync_channel::<Vec<Done>>(64);
+        // Each end of a queue goes with the last thread that has it, so that whoever waits at the other hears of it.
+        let (batches, synced) = (Arc::new(Mutex::new(batches)), Arc::new(Mutex::new(synced)));
+        std::thread::scope(|scope| {
+            let shared = &shared;
+            for _ in 0..self.threads {
+                let (written_in, large_in, verified_in) =
+                    (written_in.clone(), large_in.clone(), verified_in.clone());
+                let (batches, synced, read_in) =
+                    (Arc::clone(&batches), Arc::clone(&synced), verified_in.clone());
+                scope.spawn(move || {
+                    shared.guard(|| copy_batches(shared, &batches, &written_in, &large_in, &verified_in))
+                });
+                scope.spawn(move || shared.guard(|| read_back(shared, &synced, &read_in)));
+            }
+            let found = verified_in.clone();
+            scope.spawn(move || shared.guard(|| sync_groups(shared, sync, &written, &synced_in)));
+            let large_done = verified_in.clone();
+            scope.spawn(move || shared.guard(|| copy_large_ones(shared, &large, &large_done)));
+            scope.spawn(move || shared.guard(|| record(shared, &verified)));
+            drop((written_in, large_in, verified_in, batches, synced));
+            let mut found = Walking { shared, batches: batches_in, directories: Vec::new(), recorded: found };
+            let walked = walk.run(roots.0, roots.1, &mut found).and_then(|()| found.flush());
+            match walked {
+                Ok(()) => self.terms.progress.walked.store(true, Relaxed),
+                Err(error) => shared.fail(error),
+            }
+        });
+        match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => return Err(error),
+            None => self.terms.stop.check()?,
+        }
+        let links = shared.links.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.link(links, roots_again, sync)
+    }
+
+    /// Files of several names: the first name, in order, is copied, the others are made names of it.
+    fn link(&self, links: Links, roots: (OwnedFd, OwnedFd), sync: &OwnedFd) -> Result<(), StageError> {
+        let root = Directory { source: roots.0, copy: roots.1, path: PathBuf::new() };
+        let mut copier = Copier::default();
+        let mut lane = None;
+        let mut done = Vec::new();
+        for (_, mut names) in links {
+            names.sort_by(|a, b| as_bytes(a).cmp(as_bytes(b)));
+            let Some((first, others)) = names.split_first() else { continue };
+            let copied = self.copy_linked(&root, first, &mut copier, &mut lane)?;
+            for other in others {
+                done.push(self.another_name(&root, first, other, &copied)?);
+            }
+            done.push(copied);
+        }
+        if !done.is_empty() {
+            // The names are in directories that were synced before they were made.
+            calls::sync_file_system(sync.as_fd())
+                .map_err(|error| StageError::io("syncfs", self.terms.part, error))?;
+            self.journal.record(self.id, &done)?;
+        }
+        Ok(())
+    }
+
+    fn copy_linked(
+        &self,
+        root: &Directory,
+        path: &std::path::Path,
+        copier: &mut Copier,
+        lane: &mut Option<Lane>,
+    ) -> Result<Done, StageError> {
+        let (directory, name) = self.directory_of(root, path)?;
+        let directory = Arc::new(directory);
+        if let Some(done) = self.is_done(&directory, &name, path)? {
+            return Ok(done);
+        }
+        match copier.copy(&directory, &name, false, &self.terms)? {
+            Copied::Written(written) => {
+                let file = calls::open_at(directory.copy.as_fd(), &name, OFlags::RDONLY, Mode::empty())
+                    .map_err(|error| StageError::io("open", &joined(self.terms.part, path), error))?;
+                calls::sync(file.as_fd())
+                    .map_err(|error| StageError::io("fsync", &joined(self.terms.part, path), error))?;
+                copier.verify(&written, &self.terms)?;
+                self.terms.progress.files_done.fetch_add(1, Relaxed);
+                Ok(written.done)
+            }
+            Copied::Large => {
+                let lane = lane_of(lane, &self.lane)?;
+                self.copy_large(lane, &directory, &name)
+            }
+            Copied::Linked { .. } => unreachable!("it was not asked to tell those of several names"),
+        }
+    }
+
+    /// The directories that a path beneath the roots is in, opened beneath them, and its last name.
+    fn directory_of(
+        &self,
+        root: &Directory,
+        path: &std::path::Path,
+    ) -> Result<(Directory, OsString), StageError> {
+        let above = path.parent().unwrap_or(std::path::Path::new(""));
+        let beneath = if above.as_os_str().is_empty() { std::path::Path::new(".") } else { above };
+        let open = |root: &OwnedFd, shown: &std::path::Path| {
+            calls::open_beneath(root.as_fd(), beneath, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+                .map_err(|error| StageError::io("open the directory", &joined(shown, above), error))
+        };
+        let directory = Directory {
+            source: open(&root.source, self.terms.source)?,
+            copy: open(&root.copy, self.terms.part)?,
+            path: above.to_owned(),
+        };
+        Ok((directory, path.file_name().unwrap_or_default().to_owned()))
+    }
+
+    fn another_name(
+        &self,
+        root: &Directory,
+        first: &std::path::Path,
+        other: &std::path::Path,
+        copied: &Done,
+    ) -> Result<Done, StageError> {
+        let (from, old) = self.directory_of(root, first)?;
+        let (to, new) = self.directory_of(root, other)?;
+        let shown = joined(self.terms.part, other);
+        unchanged(to.source.as_fd(), &new, &copied.source, &joined(self.terms.source, other))?;
+        match calls::link(from.copy.as_fd(), &old, to.copy.as_fd(), &new) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                calls::remove_file(to.copy.as_fd(), &new)
+                    .map_err(|error| StageError::io("remove an earlier copy", &shown, error))?;
+                calls::link(from.copy.as_fd(), &old, to.copy.as_fd(), &new)
+                    .map_err(|error| StageError::io("link", &shown, error))?;
+            }
+            made => made.map_err(|error| StageError::io("link", &shown, error))?,
+        }
+        self.terms.progress.files_total.fetch_add(1, Relaxed);
+        self.terms.progress.files_done.fetch_add(1, Relaxed);
+        let mut entry = copied.entry.clone();
+        entry.path = crate::names::PathText(other.to_owned());
+        (entry.digest, entry.chunks) = (None, Vec::new());
+        entry.link_to = Some(crate::names::PathText(first.to_owned()));
+        Ok(Done { entry, source: copied.source })
+    }
+
+    /// What an earlier attempt recorded of a path, if the source is still that and the copy is there.
+    fn is_done(
+        &self,
+        directory: &Directory,
+        name: &std::ffi::OsStr,
+        path: &std::path::Path,
+    ) -> Result<Option<Done>, StageError> {
+        if !self.resumed {
+            return Ok(None);
+        }
+        let Some(done) = self.journal.entry(self.id, path)? else { return Ok(None) };
+        let (Ok(source), Ok(copy)) =
+            (calls::stat_at(directory.source.as_fd(), name), calls::stat_at(directory.copy.as_fd(), name))
+        else {
+            return Ok(None);
+        };
+        let same = done.source.change(&Identity::of(&source)).is_none();
+        // Bytes are as they were recorded: they were durable then. The name may not be: a directory that was not
+        // synced when the power went has lost it.
+        let there = done.entry.kind != Kind::File || copy.stx_size == done.entry.size;
+        if !(same && there) {
+            return Ok(None);
+        }
+        let progress = self.terms.progress;
+        progress.files_total.fetch_add(1, Relaxed);
+        progress.files_done.fetch_add(1, Relaxed);
+        progress.bytes_total.fetch_add(done.entry.size, Relaxed);
+        progress.bytes_written.fetch_add(done.entry.size, Relaxed);
+        progress.bytes_verified.fetch_add(done.entry.size, Relaxed);
+        Ok(Some(done))
+    }
+
+    /// Copies a large file; it is durable, verified and has its metadata when this returns.
+    ///
+    /// # Errors
+    /// The kernel's; a source that changes; a copy that reads back differently.
+    pub fn copy_large(
+        &self,
+        lane: &mut Lane,
+        directory: &Directory,
+        name: &std::ffi::OsStr,
+    ) -> Result<Done, StageError> {
+        self.copy_large_as(lane, directory, name, name, directory.path.join(name))
+    }
+
+    /// Copies one name to another. `path` is what is recorded.
+    ///
+    /// # Errors
+    /// As [`Self::copy_large`].
+    pub fn copy_large_as(
+        &self,
+        lane: &mut Lane,
+        directory: &Directory,
+        name: &std::ffi::OsStr,
+        copy_name: &std::ffi::OsStr,
+        path: PathBuf,
+    ) -> Result<Done, StageError> {
+        let (from, to) = (joined(self.terms.source, &path), joined(self.terms.part, &path));
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let source = calls::open_at(directory.source.as_fd(), name, flags, Mode::empty())
+            .map_err(|error| StageError::io("open", &from, error))?;
+        let stat = calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &from, error))?;
+        let identity = Identity::of(&stat);
+        let (destination, done) = self.begin_large(directory, copy_name, &path, &identity, &to)?;
+        let progress = self.terms.progress;
+        progress.files_total.fetch_add(1, Relaxed);
+        progress.bytes_total.fetch_add(identity.size, Relaxed);
+        let file = LargeFile {
+            source: source.as_fd(),
+            destination: destination.as_fd(),
+            source_path: &from,
+            destination_path: &to,
+            bytes: identity.size,
+            algorithm: self.terms.algorithm,
+            preserve_sparse: self.terms.preserve.sparse,
+        };
+        let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
+        let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal);
+        if let Err(StageError::Io { operation, .. }) = &copied
+            && operation.contains("sync")
+        {
+            // The kernel has dropped what it could not write: nothing in this inode is to be trusted again.
+            self.journal.forget(self.id, std::slice::from_ref(&path))?;
+        }
+        let chunks = copied?;
+        let mut entry = entry_of(&path, Kind::File, &stat);
+        entry.digest = Some(self.terms.algorithm.of_chunks(&chunks));
+        entry.chunks = if chunks.len() > 1 { chunks } else { Vec::new() };
+        metadata::apply(
+            Some(source.as_fd()),
+            destination.as_fd(),
+            &entry,
+            self.terms.preserve,
+            &to,
+            progress,
+        )?;
+        if let Err(error) = calls::sync(destination.as_fd()) {
+            self.journal.forget(self.id, std::slice::from_ref(&path))?;
+            return Err(StageError::io("fsync", &to, error));
+        }
+        unchanged(directory.source.as_fd(), name, &identity, &from)?;
+        progress.files_done.fetch_add(1, Relaxed);
+        Ok(Done { entry, source: identity })
+    }
+
+    /// The file that a large one is copied to, and what an earlier attempt has made durable of it.
+    fn begin_large(
+        &self,
+        directory: &Directory,
+        name: &std::ffi::OsStr,
+        path: &std::path::Path,
+        identity: &Identity,
+        shown: &std::path::Path,
+    ) -> Result<(OwnedFd, BTreeMap<u64, crate::Digest>), StageError> {
+        if self.resumed
+            && let Ok(file) = calls::open_at(directory.copy.as_fd(), name, OFlags::RDWR, Mode::empty())
+        {
+            let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
+            if let Some(done) = self.journal.chunks(self.id, path, identity, stat.stx_ino)? {
+                return Ok((file, done));
+            }
+        }
+        let file = create(directory.copy.as_fd(), name, OFlags::RDWR)
+            .map_err(|error| StageError::io("create", shown, error))?;
+        let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
+        self.journal.begin_large(self.id, path, identity, stat.stx_ino)?;
+        if path.as_os_str().is_empty() {
+            // It is the part itself, which is gone on with only if its inode is known.
+            self.journal.made_part(self.id, stat.stx_ino)?;
+        }
+        Ok((file, BTreeMap::new()))
+    }
+}
+
+impl Shared<'_> {
+    /// Runs a thread's work; what it fails of ends all.
+    fn guard(&self, work: impl FnOnce() -> Result<(), StageError>) {
+        if self.of.background {
+            let _ = storage::usage::idle_io_priority();
+        }
+        if let Err(error) = work() {
+            self.fail(error);
+        }
+    }
+}
+
+/// What the walk finds goes into the queues.
+struct Walking<'a> {
+    shared: &'a Shared<'a>,
+    batches: SyncSender<Batch>,
+    directories: Vec<Done>,
+    recorded: SyncSender<Vec<Done>>,
+}
+
+impl Walking<'_> {
+    fn flush(&mut self) -> Result<(), StageError> {
+        let directories = std::mem::take(&mut self.directories);
+        // Where nobody takes it, somebody has failed and said why.
+        let _ = self.recorded.send(directories);
+        Ok(())
+    }
+}
+
+impl Found for Walking<'_> {
+    fn batch(&mut self, batch: Batch) -> Result<(), StageError> {
+        if self.batches.send(batch).is_err() || self.shared.gone() {
+            return Err(StageError::Stopped { what: "the copy has failed".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, done: Done) -> Result<(), StageError> {
+        self.directories.push(done);
+        if self.directories.len() >= RECORD { self.flush() } else { Ok(()) }
+    }
+}
+
+fn take<T>(queue: &Mutex<Receiver<T>>) -> Option<T> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+fn put<T>(queue: &SyncSender<T>, what: T) -> Result<(), Hung> {
+    queue.send(what).map_err(|_| Hung)
+}
+
+fn copy_batches(
+    shared: &Shared<'_>,
+    batches: &Mutex<Receiver<Batch>>,
+    written_in: &SyncSender<Vec<Written>>,
+    large_in: &SyncSender<LargeItem>,
+    verified_in: &SyncSender<Vec<Done>>,
+) -> Result<(), StageError> {
+    let pipeline = shared.of;
+    let mut copier = Copier::default();
+    while let Some(Batch { directory, names }) = take(batches) {
+        let (mut written, mut done) = (Vec::with_capacity(names.len()), Vec::new());
+        for name in names {
+            if shared.gone() {
+                return Ok(());
+            }
+            pipeline.terms.stop.check()?;
+            let path = directory.path.join(&name);
+            if let Some(earlier) = pipeline.is_done(&directory, &name, &path)?
+                && earlier.source.nlink <= 1
+            {
+                done.push(earlier);
+                continue;
+            }
+            match copier.copy(&directory, &name, pipeline.terms.preserve.links, &pipeline.terms)? {
+                Copied::Written(one) => written.push(one),
+                Copied::Linked { inode } => {
+                    let mut links = shared.links.lock().unwrap_or_else(PoisonError::into_inner);
+                    links.entry(inode).or_default().push(path);
+                }
+                Copied::Large => {
+                    let item = LargeItem { directory: Arc::clone(&directory), name };
+                    if put(large_in, item).is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if !done.is_empty() {
+            let _ = verified_in.send(done);
+        }
+        if !written.is_empty() && put(written_in, written).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Makes groups durable: all that was written while the group before was synced.
+fn sync_groups(
+    shared: &Shared<'_>,
+    sync: &OwnedFd,
+    written: &Receiver<Vec<Written>>,
+    synced: &SyncSender<Vec<Written>>,
+) -> Result<(), StageError> {
+    while let Ok(mut group) = written.recv() {
+        let mut bytes: u64 = group.iter().map(|written| written.done.entry.size).sum();
+        while group.len() < GROUP_FILES && bytes < GROUP_BYTES {
+            let Ok(more) = written.try_recv() else { break };
+            bytes += more.iter().map(|written| written.done.entry.size).sum::<u64>();
+            group.extend(more);
+        }
+        if shared.gone() {
+            return Ok(());
+        }
+        if !shared.of.terms.sync_each {
+            calls::sync_file_system(sync.as_fd())
+                .map_err(|error| StageError::io("syncfs", shared.of.terms.part, error))?;
+        }
+        let mut group = group.into_iter();
+        loop {
+            let some: Vec<Written> = group.by_ref().take(READ_BACK).collect();
+            if some.is_empty() {
+                break;
+            }
+            if put(synced, some).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_back(
+    shared: &Shared<'_>,
+    synced: &Mutex<Receiver<Vec<Written>>>,
+    verified: &SyncSender<Vec<Done>>,
+) -> Result<(), StageError> {
+    let mut copier = Copier::default();
+    while let Some(group) = take(synced) {
+        let mut done = Vec::with_capacity(group.len());
+        for written in group {
+            if shared.gone() {
+                return Ok(());
+            }
+            copier.verify(&written, &shared.of.terms)?;
+            done.push(written.done);
+        }
+        shared.of.terms.progress.files_done.fetch_add(done.len() as u64, Relaxed);
+        if put(verified, done).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn copy_large_ones(
+    shared: &Shared<'_>,
+    large: &Receiver<LargeItem>,
+    verified: &SyncSender<Vec<Done>>,
+) -> Result<(), StageError> {
+    let mut lane = None;
+    while let Ok(LargeItem { directory, name }) = large.recv() {
+        if shared.gone() {
+            return Ok(());
+        }
+        shared.of.terms.stop.check()?;
+        let done = shared.of.copy_large(lane_of(&mut lane, &shared.of.lane)?, &directory, &name)?;
+        if put(verified, vec![done]).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn record(shared: &Shared<'_>, verified: &Receiver<Vec<Done>>) -> Result<(), StageError> {
+    while let Ok(mut done) = verified.recv() {
+        while done.len() < RECORD {
+            let Ok(more) = verified.try_recv() else { break };
+            done.extend(more);
+        }
+        shared.of.journal.record(shared.of.id, &done)?;
+    }
+    Ok(())
+}
+
+/// The lane, made when the first large file comes: it holds tens of megabytes.
+fn lane_of<'a>(lane: &'a mut Option<Lane>, config: &LaneConfig) -> Result<&'a mut Lane, StageError> {
+    if lane.is_none() {
+        *lane = Some(Lane::new(config)?);
+    }
+    Ok(lane.as_mut().expect("it was made above"))
+}
+
+fn as_bytes(path: &std::path::Path) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+}

@@ -1,0 +1,188 @@
+//! Where a move begins and where it is to end.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::calls;
+use crate::error::StageError;
+use crate::spec::Verb;
+
+/// What is to be moved.
+pub struct Source {
+    /// As it was given.
+    pub path: PathBuf,
+    /// The directory that it is in.
+    pub parent: OwnedFd,
+    /// Its name there.
+    pub name: OsString,
+    /// Is it a directory?
+    pub is_directory: bool,
+    /// Its device and inode.
+    pub inode: (u32, u32, u64),
+}
+
+impl Source {
+    /// Finds it. The way there is any program's way; what it leads to must be a file or a directory, and no link.
+    pub fn open(path: &Path) -> Result<Self, StageError> {
+        let (parent_path, name) = split(path)?;
+        let parent = calls::open_directory(parent_path)
+            .map_err(|error| StageError::io("open the directory", parent_path, error))?;
+        let stat =
+            calls::stat_at(parent.as_fd(), name).map_err(|error| StageError::io("look at", path, error))?;
+        let is_directory = match FileType::from_raw_mode(stat.stx_mode.into()) {
+            FileType::RegularFile => false,
+            FileType::Directory => true,
+            FileType::Symlink => {
+                return Err(StageError::invalid(
+                    format!("{}: a symbolic link", crate::error::shown(path)),
+                    "name what it leads to",
+                ));
+            }
+            _ => {
+                return Err(StageError::invalid(
+                    format!("{}: neither a file nor a directory", crate::error::shown(path)),
+                    "sockets, FIFOs and devices are not moved",
+                ));
+            }
+        };
+        let inode = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        Ok(Self { path: path.to_owned(), parent, name: name.to_owned(), is_directory, inode })
+    }
+
+    /// The file or directory itself, for reading.
+    pub fn open_root(&self) -> Result<OwnedFd, StageError> {
+        let kind = if self.is_directory { OFlags::DIRECTORY } else { OFlags::NONBLOCK };
+        calls::open_at(self.parent.as_fd(), &self.name, OFlags::RDONLY | kind, Mode::empty())
+            .map_err(|error| StageError::io("open", &self.path, error))
+    }
+}
+
+/// Where it is to be.
+pub struct Destination {
+    /// The directory.
+    pub parent: PathBuf,
+    /// The name.
+    pub name: OsString,
+}
+
+impl Destination {
+    pub fn of(path: &Path) -> Result<Self, StageError> {
+        let (parent, name) = split(path)?;
+        Ok(Self { parent: parent.to_owned(), name: name.to_owned() })
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.parent.join(&self.name)
+    }
+
+    pub fn open(&self) -> Result<OwnedFd, StageError> {
+        calls::open_directory(&self.parent)
+            .map_err(|error| StageError::io("open the directory", &self.parent, error))
+    }
+
+    /// The inode of what has the name.
+    pub fn inode(&self, parent: &OwnedFd) -> Result<Option<u64>, StageError> {
+        inode(parent, &self.name, &self.parent)
+    }
+
+    /// Makes the directory, and those that it is in, and syncs the parent of each new one.
+    pub fn make_parents(&self) -> Result<(), StageError> {
+        let mut missing = Vec::new();
+        let mut at = self.parent.as_path();
+        loop {
+            match calls::open_directory(at) {
+                Ok(_) => break,
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => {
+                    missing.push(at);
+                    at = match at.parent() {
+                        Some(above) if !above.as_os_str().is_empty() => above,
+                        _ => return Err(StageError::io("open the directory", at, error)),
+                    };
+                }
+                Err(error) => return Err(StageError::io("open the directory", at, error)),
+            }
+        }
+        for directory in missing.into_iter().rev() {
+            let (above, name) = split(directory)?;
+            let parent = calls::open_directory(above)
+                .map_err(|error| StageError::io("open the directory", above, error))?;
+            match calls::make_directory(parent.as_fd(), name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                // Somebody else made it; whether they synced it is not known.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {}
+                made => made.map_err(|error| StageError::io("make the directory", directory, error))?,
+            }
+            calls::sync(parent.as_fd()).map_err(|error| StageError::io("fsync", above, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The inode of a name in a directory, if it is there.
+pub fn inode(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<Option<u64>, StageError> {
+    match calls::stat_at(parent.as_fd(), name) {
+        Ok(stat) => Ok(Some(stat.stx_ino)),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(None),
+        Err(error) => Err(StageError::io("look at", &shown.join(name), error)),
+    }
+}
+
+/// Refuses what would lose the source: a destination that is the source, or lies in it.
+pub fn check(
+    source: &Source,
+    parent: &OwnedFd,
+    destination: &Destination,
+    verb: Verb,
+) -> Result<(), StageError> {
+    let shown = crate::error::shown(&destination.path());
+    if let Ok(stat) = calls::stat_at(parent.as_fd(), &destination.name)
+        && (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino) == source.inode
+    {
+        let what = format!("{shown}: is the source itself, under this name or another");
+        return Err(StageError::refused(what, "name another destination; nothing was touched"));
+    }
+    if source.is_directory {
+        let mut at =
+            parent.try_clone().map_err(|error| StageError::io("duplicate", &destination.parent, error))?;
+        let mut before = None;
+        loop {
+            let stat = calls::stat(at.as_fd())
+                .map_err(|error| StageError::io("look at", &destination.parent, error))?;
+            let inode = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+            if inode == source.inode {
+                let word = if verb == Verb::Move { "moved" } else { "copied" };
+                return Err(StageError::refused(
+                    format!("{shown}: lies in what is to be {word}, {}", crate::error::shown(&source.path)),
+                    "name a destination outside of it",
+                ));
+            }
+            if before == Some(inode) {
+                break;
+            }
+            before = Some(inode);
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            at = match calls::open_at(at.as_fd(), "..".as_ref(), flags, Mode::empty()) {
+                Ok(above) => above,
+                // Above what this caller may look into; the source, which they may, is not there.
+                Err(_) => break,
+            };
+        }
+    }
+    Ok(())
+}
+
+/// A path's directory and its last name.
+fn split(path: &Path) -> Result<(&Path, &OsStr), StageError> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            Ok((if parent.as_os_str().is_empty() { Path::new(".") } else { parent }, name))
+        }
+        _ => Err(StageError::invalid(
+            format!("{}: has no last name that could be moved", crate::error::shown(path)),
+            "name a file or directory in a directory",
+        )),
+    }
+}

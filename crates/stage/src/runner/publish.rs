@@ -1,0 +1,416 @@
+//! From copied files to a set: what earlier attempts left over, directories' metadata, the manifest, the name.
+
+use std::collections::BTreeSet;
+use std::io::{BufWriter, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::find::{Destination, Source};
+use super::{Part, Run, now};
+use crate::calls;
+use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
+use crate::error::StageError;
+use crate::journal::Done;
+use crate::manifest::{self, Kind};
+use crate::metadata;
+use crate::pipeline::Pipeline;
+use crate::small::{create, joined};
+use crate::tree::Walk;
+use crate::verify::{self, Reader};
+
+/// Entries that are read from the journal at a time.
+pub const PAGE: usize = 4096;
+
+impl Destination {
+    /// Step 5: the part gets its name, over nothing.
+    pub fn publish(&self, parent: &OwnedFd, part: &std::ffi::OsStr) -> Result<(), StageError> {
+        match calls::publish(parent.as_fd(), part, &self.name) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => Err(taken(&self.path())),
+            made => made.map_err(|error| {
+                StageError::io(
+                    format!("rename to {}", crate::error::shown(&self.path())),
+                    &self.parent.join(part),
+                    error,
+                )
+            }),
+        }
+    }
+}
+
+/// The destination's name is somebody else's.
+pub fn taken(path: &Path) -> StageError {
+    StageError::refused(
+        format!("{}: is there already, and is something else", crate::error::shown(path)),
+        "nothing is ever written over: remove or rename it, or name another destination",
+    )
+}
+
+impl Run<'_> {
+    /// Steps 3 and 4 for a directory.
+    pub(super) fn copy_tree(
+        &self,
+        pipeline: &Pipeline<'_>,
+        source: &Source,
+        part: &Part,
+        parent: &OwnedFd,
+        sync: &OwnedFd,
+        vouches: bool,
+    ) -> Result<(), StageError> {
+        let shown = pipeline.terms.part;
+        let root =
+            calls::open_at(parent.as_fd(), &part.name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+                .map_err(|error| StageError::io("open the directory", shown, error))?;
+        if part.resumed {
+            calls::set_mode(root.as_fd(), 0o700)
+                .map_err(|error| StageError::io("set the mode", shown, error))?;
+        }
+        let only = self.only();
+        let walk = Walk {
+            source: &source.path,
+            part: shown,
+            across: self.spec.verb == crate::spec::Verb::Copy,
+            only: only.as_ref(),
+            stop: self.stop,
+        };
+        let duplicate = root.try_clone().map_err(|error| StageError::io("duplicate", shown, error))?;
+        let source_root = source.open_root()?;
+        pipeline.run(&walk, source_root, duplicate, sync)?;
+        if part.resumed {
+            self.forget_gone(&source.open_root()?, &root, &source.path, shown)?;
+        }
+        self.finish_directories(&source.open_root()?, &root, shown, vouches)?;
+        if !self.spec.options.no_manifest {
+            self.write_manifest(&root, shown)?;
+        }
+        // Last, because everything before has changed its times.
+        self.finish_directory(&source.open_root()?, &root, Path::new(""), shown, true)?;
+        if vouches {
+            calls::sync_file_system(sync.as_fd()).map_err(|error| StageError::io("syncfs", shown, error))?;
+        } else {
+            calls::sync(root.as_fd()).map_err(|error| StageError::io("fsync", shown, error))?;
+        }
+        if self.spec.options.no_manifest { Ok(()) } else { self.check_manifest(&root, shown) }
+    }
+
+    /// The files that a semaphore names, where it names any.
+    fn only(&self) -> Option<BTreeSet<PathBuf>> {
+        let listed: BTreeSet<PathBuf> =
+            self.spec.options.expected.iter().map(|expected| expected.path.0.clone()).collect();
+        (!listed.is_empty()).then_some(listed)
+    }
+
+    /// What an earlier attempt copied and the source does not have any more.
+    fn forget_gone(
+        &self,
+        source: &OwnedFd,
+        part: &OwnedFd,
+        source_path: &Path,
+        shown: &Path,
+    ) -> Result<(), StageError> {
+        let mut gone: Vec<PathBuf> = Vec::new();
+        self.each(|done| {
+            let path = &done.entry.path.0;
+            if path.as_os_str().is_empty() {
+                return Ok(());
+            }
+            match calls::open_beneath(source.as_fd(), path, OFlags::PATH, Mode::empty()) {
+                Ok(_) => Ok(()),
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)) => {
+                    gone.push(path.clone());
+                    Ok(())
+                }
+                // A symbolic link opens with O_PATH beneath only if it is not resolved; it is there all the same.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(()),
+                Err(error) => Err(StageError::io("look at", &joined(source_path, path), error)),
+            }
+        })?;
+        // Children come after their directories, and go before them.
+        for path in gone.iter().rev() {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let directory =
+                calls::open_beneath(part.as_fd(), above, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+                    .map_err(|error| StageError::io("open the directory", &joined(shown, above), error))?;
+            super::discard(&directory, path.file_name().unwrap_or_default(), &joined(shown, above))?;
+        }
+        self.journal.forget(self.id, &gone)
+    }
+
+    /// Gives all directories but the root what belongs to them, the innermost first.
+    fn finish_directories(
+        &self,
+        source: &OwnedFd,
+        part: &OwnedFd,
+        shown: &Path,
+        vouches: bool,
+    ) -> Result<(), StageError> {
+        let mut before: Option<PathBuf> = None;
+        loop {
+            let page = self.journal.entries_before(self.id, before.as_deref(), PAGE)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            before = Some(last.entry.path.0.clone());
+            for done in page {
+                if done.entry.kind == Kind::Directory && !done.entry.path.0.as_os_str().is_empty() {
+                    self.stop.check()?;
+                    self.finish(&done, source, part, shown, !vouches)?;
+                }
+            }
+        }
+    }
+
+    fn finish_directory(
+        &self,
+        source: &OwnedFd,
+        part: &OwnedFd,
+        path: &Path,
+        shown: &Path,
+        sync: bool,
+    ) -> Result<(), StageError> {
+        match self.journal.entry(self.id, path)? {
+            Some(done) => self.finish(&done, source, part, shown, sync),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(
+        &self,
+        done: &Done,
+        source: &OwnedFd,
+        part: &OwnedFd,
+        shown: &Path,
+        sync: bool,
+    ) -> Result<(), StageError> {
+        let path = &done.entry.path.0;
+        let beneath = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let shown = joined(shown, path);
+        let copy = calls::open_beneath(part.as_fd(), beneath, flags, Mode::empty())
+            .map_err(|error| StageError::io("open the directory", &shown, error))?;
+        let original = calls::open_beneath(source.as_fd(), beneath, flags, Mode::empty()).ok();
+        let original = original.as_ref().map(|fd| fd.as_fd());
+        metadata::apply(
+            original,
+            copy.as_fd(),
+            &done.entry,
+            self.spec.options.preserve,
+            &shown,
+            self.progress,
+        )?;
+        if !self.spec.options.preserve.mode {
+            // What a new directory of this process would have; it was its owner's alone until now.
+            let usual = 0o777 & !mask();
+            calls::set_mode(copy.as_fd(), usual)
+                .map_err(|error| StageError::io("set the mode", &shown, error))?;
+        }
+        if sync {
+            calls::sync(copy.as_fd()).map_err(|error| StageError::io("fsync", &shown, error))?;
+        }
+        Ok(())
+    }
+
+    fn write_manifest(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+        let shown = shown.join(manifest::NAME);
+        let failed = |error| StageError::io("write", &shown, error);
+        let file = create(part.as_fd(), manifest::NAME.as_ref(), OFlags::RDWR)
+            .map_err(|error| StageError::io("create", &shown, error))?;
+        let name = self.spec.destination.path().and_then(Path::file_name).unwrap_or_default();
+        let stream = BufWriter::with_capacity(1 << 20, Through { file: &file, offset: 0 });
+        let mut writer = manifest::Writer::new(stream, self.spec.options.digest, Path::new(name), now())
+            .map_err(failed)?;
+        self.each(|done| writer.entry(&done.entry).map_err(failed))?;
+        let (mut stream, _) = writer.finish().map_err(failed)?;
+        stream.flush().map_err(failed)?;
+        drop(stream);
+        calls::set_mode(file.as_fd(), 0o666 & !mask())
+            .map_err(|error| StageError::io("set the mode", &shown, error))?;
+        calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", &shown, error))
+    }
+
+    /// Reads the manifest back around the cache, and to its end.
+    fn check_manifest(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+        let shown = shown.join(manifest::NAME);
+        let size = calls::stat_at(part.as_fd(), manifest::NAME.as_ref())
+            .map_err(|error| StageError::io("look at", &shown, error))?
+            .stx_size;
+        let name = self.spec.destination.path().and_then(Path::file_name).unwrap_or_default();
+        let file = calls::open_at(part.as_fd(), manifest::NAME.as_ref(), OFlags::RDONLY, Mode::empty())
+            .map_err(|error| StageError::io("open", &shown, error))?;
+        let _ = name;
+        // What should be there is what a second writing of the same entries gives; what is there comes from the medium.
+        let mut stored = Hasher::new(Algorithm::Xxh3);
+        let mut reader = Reader::new(CHUNK_BYTES);
+        let mut chunks: Vec<Digest> = Vec::new();
+        reader.chunks(
+            part.as_fd(),
+            Path::new(manifest::NAME),
+            &shown,
+            size,
+            Algorithm::Xxh3,
+            &mut |_, digest| {
+                stored.update(&digest.0);
+                chunks.push(digest);
+                Ok(())
+            },
+        )?;
+        let mut written = Vec::new();
+        let mut buffer = vec![0; CHUNK_BYTES as usize];
+        for at in (0..size).step_by(CHUNK_BYTES as usize) {
+            let length = CHUNK_BYTES.min(size - at) as usize;
+            calls::read_at(file.as_fd(), &mut buffer[..length], at)
+                .map_err(|error| StageError::io("read back", &shown, error))?;
+            written.push(Algorithm::Xxh3.of(&buffer[..length]));
+        }
+        let stream = std::io::BufReader::with_capacity(1 << 20, std::fs::File::from(file));
+        let mut whole = manifest::Reader::new(stream, crate::error::shown(&shown))?;
+        let mut entries = 0;
+        while whole.next_entry()?.is_some() {
+            entries += 1;
+        }
+        if chunks != written || entries != self.journal.entry_count(self.id)? {
+            return Err(StageError::Corrupt {
+                path: crate::error::shown(&shown),
+                offset: 0,
+                expected: "what was written".to_owned(),
+                found: "something else".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Calls `look` with every entry of the job, in the order of their paths' bytes.
+    pub(super) fn each(
+        &self,
+        mut look: impl FnMut(&Done) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        let mut after: Option<PathBuf> = None;
+        loop {
+            let page = self.journal.entries_after(self.id, after.as_deref(), PAGE)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.entry.path.0.clone());
+            for done in &page {
+                self.stop.check()?;
+                look(done)?;
+            }
+        }
+    }
+
+    /// What a semaphore promised must be what was copied.
+    pub(super) fn meets_expectations(&self) -> Result<(), StageError> {
+        for expected in &self.spec.options.expected {
+            let shown =
+                self.spec.source.path().map(|source| joined(source, &expected.path.0)).unwrap_or_default();
+            let changed =
+                |how: String| Err(StageError::SourceChanged { path: crate::error::shown(&shown), how });
+            let Some(done) = self.journal.entry(self.id, &expected.path.0)? else {
+                return changed("the semaphore names it, and it is not there".to_owned());
+            };
+            if let Some(size) = expected.size
+                && size != done.entry.size
+            {
+                return changed(format!("the semaphore says {size} bytes, and it has {}", done.entry.size));
+            }
+            if let Some(digest) = expected.digest {
+                let algorithm = self.spec.options.digest;
+                let found = self.whole_digest(&shown, &done)?;
+                if found != digest {
+                    return changed(format!(
+                        "the semaphore says {}, and it has {}",
+                        digest.text(algorithm),
+                        found.text(algorithm)
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The digest of a file's bytes in order, as programs that know no chunks compute it. The source is the file that
+    /// was copied: it was looked at after it was read.
+    fn whole_digest(&self, shown: &Path, done: &Done) -> Result<Digest, StageError> {
+        if let (true, Some(digest)) = (done.entry.chunks.is_empty(), done.entry.digest) {
+            return Ok(digest);
+        }
+        let failed = |error| StageError::io("read", shown, error);
+        let file = std::fs::File::open(shown).map_err(failed)?;
+        let mut hasher = Hasher::new(self.spec.options.digest);
+        let mut buffer = vec![0; CHUNK_BYTES as usize];
+        for at in (0..done.entry.size).step_by(CHUNK_BYTES as usize) {
+            self.stop.check()?;
+            let length = CHUNK_BYTES.min(done.entry.size - at) as usize;
+            let read = calls::read_at(file.as_fd(), &mut buffer[..length], at).map_err(failed)?;
+            hasher.update(&buffer[..read]);
+        }
+        Ok(hasher.finish())
+    }
+
+    /// Reads all that was recorded back, after a crash between the rename and COMMITTED.
+    pub(super) fn read_again(&self, parent: &OwnedFd, destination: &Destination) -> Result<(), StageError> {
+        let shown = destination.path();
+        let kind = calls::stat_at(parent.as_fd(), &destination.name)
+            .map_err(|error| StageError::io("look at", &shown, error))?;
+        let single =
+            rustix::fs::FileType::from_raw_mode(kind.stx_mode.into()) != rustix::fs::FileType::Directory;
+        let algorithm = self.spec.options.digest;
+        if single {
+            let Some(done) = self.journal.entry(self.id, Path::new(""))? else {
+                return Err(StageError::refused(
+                    format!(
+                        "{}: has the part's inode, and nothing is recorded of it",
+                        crate::error::shown(&shown)
+                    ),
+                    "rename it, then: stage retry",
+                ));
+            };
+            let mut entry = done.entry;
+            entry.path = crate::names::PathText(PathBuf::from(&destination.name));
+            return Reader::new(CHUNK_BYTES).entry(parent.as_fd(), &destination.parent, &entry, algorithm);
+        }
+        let root = calls::open_at(
+            parent.as_fd(),
+            &destination.name,
+            OFlags::RDONLY | OFlags::DIRECTORY,
+            Mode::empty(),
+        )
+        .map_err(|error| StageError::io("open the directory", &shown, error))?;
+        let mut page = Vec::new().into_iter();
+        let mut after: Option<PathBuf> = None;
+        let mut next = || {
+            if let Some(done) = page.next() {
+                return Ok(Some(done));
+            }
+            let entries = self.journal.entries_after(self.id, after.as_deref(), PAGE)?;
+            after = entries.last().map(|done| done.entry.path.0.clone());
+            page = entries.into_iter().map(|done| done.entry).collect::<Vec<_>>().into_iter();
+            if after.is_none() { Ok(None) } else { Ok(page.next()) }
+        };
+        let (threads, progress, stop) = (self.threads, self.progress, self.stop);
+        verify::tree(&root, &shown, algorithm, CHUNK_BYTES, threads, progress, stop, &mut next, &Err)
+    }
+}
+
+/// Writes one byte after another through [`calls`].
+struct Through<'a> {
+    file: &'a OwnedFd,
+    offset: u64,
+}
+
+impl Write for Through<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        calls::write_at(self.file.as_fd(), bytes, self.offset)?;
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The process's umask, without changing it: proc(5), `Umask` of `/proc/self/status`.
+fn mask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o077)
+}

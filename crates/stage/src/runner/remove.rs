@@ -1,0 +1,170 @@
+//! Step 6: the source goes, each file only if it is still the one that was copied.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::find::Source;
+use super::publish::PAGE;
+use super::{Notes, Run};
+use crate::calls;
+use crate::error::StageError;
+use crate::fs_kind;
+use crate::journal::{Done, Identity};
+use crate::manifest::{self, Kind};
+use crate::small::joined;
+
+/// Removes the source of a committed move. What is no longer what was copied stays, and is told in `notes`.
+pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<(), StageError> {
+    let source = match Source::open(path) {
+        // An earlier attempt was interrupted after this.
+        Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
+            return Ok(());
+        }
+        source => source?,
+    };
+    let mut left = Left::default();
+    if source.is_directory {
+        let root = source.open_root()?;
+        beneath(run, &root, path, &mut left)?;
+        if left.count == 0 {
+            // The manifest of the set that this was is no part of what was copied; the copy has its own.
+            let _ = calls::remove_file(root.as_fd(), manifest::NAME.as_ref());
+            gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
+        }
+        if fs_kind::sync_vouches(&root).unwrap_or(false) {
+            calls::sync_file_system(root.as_fd()).map_err(|error| StageError::io("syncfs", path, error))?;
+        }
+    } else if let Some(done) = run.journal.entry(run.id, Path::new(""))? {
+        file(&source.parent, &source.name, &done, path, &mut left)?;
+    }
+    let above = path.parent().unwrap_or(path);
+    calls::sync(source.parent.as_fd()).map_err(|error| StageError::io("fsync", above, error))?;
+    if left.count > 0 {
+        notes.push(format!(
+            "{} of the source stayed, because {}: {}",
+            left.count,
+            left.why,
+            crate::error::shown(&left.first)
+        ));
+    }
+    Ok(())
+}
+
+/// What was not removed, and the first of it.
+#[derive(Default)]
+struct Left {
+    count: u64,
+    first: PathBuf,
+    why: &'static str,
+}
+
+impl Left {
+    fn add(&mut self, path: &Path, why: &'static str) {
+        if self.count == 0 {
+            (self.first, self.why) = (path.to_owned(), why);
+        }
+        self.count += 1;
+    }
+}
+
+fn beneath(run: &Run<'_>, root: &OwnedFd, shown: &Path, left: &mut Left) -> Result<(), StageError> {
+    let mut before: Option<PathBuf> = None;
+    // The directory of the entry before is most often this one's.
+    let mut here: Option<(PathBuf, OwnedFd)> = None;
+    loop {
+        let page = run.journal.entries_before(run.id, before.as_deref(), PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        before = Some(last.entry.path.0.clone());
+        for done in page {
+            run.stop.check()?;
+            let path = &done.entry.path.0;
+            let Some(name) = path.file_name() else { continue };
+            let above = path.parent().unwrap_or(Path::new(""));
+            if here.as_ref().is_none_or(|(path, _)| path != above) {
+                let beneath = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                here = match calls::open_beneath(root.as_fd(), beneath, flags, Mode::empty()) {
+                    Ok(directory) => Some((above.to_owned(), directory)),
+                    Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => None,
+                    Err(error)
+                        if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::NOTDIR)) =>
+                    {
+                        left.add(&joined(shown, path), "its directory is none any more");
+                        continue;
+                    }
+                    Err(error) => {
+                        return Err(StageError::io("open the directory", &joined(shown, above), error));
+                    }
+                };
+            }
+            let Some((_, directory)) = &here else { continue };
+            let shown = joined(shown, path);
+            if done.entry.kind == Kind::Directory {
+                gone(calls::remove_directory(directory.as_fd(), name), &shown, left)?;
+            } else {
+                file(directory, name, &done, &shown, left)?;
+            }
+        }
+    }
+}
+
+fn file(
+    directory: &OwnedFd,
+    name: &std::ffi::OsStr,
+    done: &Done,
+    shown: &Path,
+    left: &mut Left,
+) -> Result<(), StageError> {
+    let stat = match calls::stat_at(directory.as_fd(), name) {
+        Ok(stat) => stat,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(StageError::io("look at", shown, error)),
+    };
+    if done.source.change(&Identity::of(&stat)).is_some() {
+        left.add(shown, "it changed after it was copied");
+        return Ok(());
+    }
+    match calls::remove_file(directory.as_fd(), name) {
+        Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => {
+            Err(StageError::io("remove", shown, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A directory that something has come into stays.
+fn gone(removed: std::io::Result<()>, shown: &Path, left: &mut Left) -> Result<(), StageError> {
+    match removed {
+        Ok(()) => Ok(()),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => Ok(()),
+            Some(Errno::NOTEMPTY | Errno::EXIST) => {
+                left.add(shown, "something has come into it since");
+                Ok(())
+            }
+            _ => Err(StageError::io("remove", shown, error)),
+        },
+    }
+}
+
+/// Removes the semaphore that asked for the job.
+pub(super) fn semaphore(path: &Path) -> Result<(), StageError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(StageError::io("remove the semaphore", path, error));
+        }
+        _ => {}
+    }
+    let above = path.parent().unwrap_or(Path::new("."));
+    match calls::open_directory(above) {
+        Ok(directory) => {
+            calls::sync(directory.as_fd()).map_err(|error| StageError::io("fsync", above, error))
+        }
+        // It went with the source.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StageError::io("open the directory", above, error)),
+    }
+}
