@@ -32,6 +32,16 @@ macro_rules! through {
     }};
 }
 
+/// [`through`] for a call that makes things durable, which a plan may leave out.
+macro_rules! through_sync {
+    ($call:ident, $made:expr) => {{
+        let verdict = before(Call::$call)?;
+        let made = if verdict.skip { Ok(()) } else { $made.map_err(io::Error::from) };
+        verdict.made();
+        made
+    }};
+}
+
 /// Opens what `path` leads to beneath `root`, through no symbolic link: openat2(2) with RESOLVE_BENEATH and
 /// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2).
 ///
@@ -238,7 +248,9 @@ pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<
 /// # Errors
 /// The kernel's, `EINTR` included.
 pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
-    through!(Fdatasync, Ok(fs::fdatasync(file)?))
+    let made = (|| through_sync!(Fdatasync, fs::fdatasync(file)))();
+    crate::fault::synced(file, made.is_err());
+    made
 }
 
 /// Makes a file or a directory durable. An error here is final, as with [`sync_data`].
@@ -246,7 +258,9 @@ pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's, `EINTR` included.
 pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
-    through!(Fsync, Ok(fs::fsync(file)?))
+    let made = (|| through_sync!(Fsync, fs::fsync(file)))();
+    crate::fault::synced(file, made.is_err());
+    made
 }
 
 /// Makes a whole file system durable, and tells whether anything written to it since `file` was opened was lost
@@ -255,7 +269,7 @@ pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn sync_file_system(file: BorrowedFd<'_>) -> io::Result<()> {
-    through!(Syncfs, Ok(fs::syncfs(file)?))
+    through_sync!(Syncfs, fs::syncfs(file))
 }
 
 /// Has the kernel begin to write a file's dirty pages, without waiting for them (sync_file_range(2)). It paces, and

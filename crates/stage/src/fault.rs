@@ -6,6 +6,8 @@
 //!
 //! Nothing in the product makes a plan: no flag, no variable. Without one a call costs one relaxed load.
 
+use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -51,6 +53,11 @@ pub enum Effect {
     Kill,
     /// The process dies right after the call has been made.
     KillAfter,
+    /// A sync is not made and said to have been: what a tool without fsync does. For tests of the tests, which must
+    /// notice it. Other calls are made all the same.
+    Skip,
+    /// [`Plan::meanwhile`] is run before the call, which is then made, or struck by a later fault of the plan.
+    Meanwhile,
 }
 
 /// One planned fault.
@@ -66,6 +73,24 @@ pub struct Fault {
     pub effect: Effect,
 }
 
+/// What somebody else does to the same files between two calls.
+pub struct Meanwhile(pub Box<dyn FnMut() + Send>);
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+/// A sync of one file that was asked for. The descriptor keeps the inode's number from being given to another file.
+#[derive(Debug)]
+pub struct Synced {
+    /// The file or directory.
+    pub file: OwnedFd,
+    /// It failed, by plan or by the kernel.
+    pub failed: bool,
+}
+
 /// What is to happen, and what has.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -74,6 +99,10 @@ pub struct Plan {
     seen: Vec<u64>,
     /// Each call so far, in order, where [`Plan::recording`] was asked for.
     pub calls: Option<Vec<Call>>,
+    /// Each sync of one file so far, in order, where it is some.
+    pub syncs: Option<Vec<Synced>>,
+    /// What [`Effect::Meanwhile`] runs.
+    pub meanwhile: Option<Meanwhile>,
     fired: u64,
 }
 
@@ -82,7 +111,7 @@ impl Plan {
     #[must_use]
     pub fn new(faults: impl IntoIterator<Item = Fault>) -> Self {
         let faults: Vec<Fault> = faults.into_iter().collect();
-        Self { seen: vec![0; faults.len()], faults, calls: None, fired: 0 }
+        Self { seen: vec![0; faults.len()], faults, ..Self::default() }
     }
 
     /// Strikes nothing, and remembers every call.
@@ -91,20 +120,27 @@ impl Plan {
         Self { calls: Some(Vec::new()), ..Self::default() }
     }
 
-    fn strike(&mut self, call: Call) -> Option<Effect> {
+    /// The effect on this call, and whether [`Effect::Meanwhile`] is due before it.
+    fn strike(&mut self, call: Call) -> (bool, Option<Effect>) {
         if let Some(calls) = &mut self.calls {
             calls.push(call);
         }
+        let mut meanwhile = false;
+        let mut struck = None;
         for (fault, seen) in self.faults.iter().zip(&mut self.seen) {
             if fault.call.is_none_or(|wanted| wanted == call) {
                 *seen += 1;
                 if *seen > fault.after && *seen - fault.after <= fault.times {
+                    match fault.effect {
+                        Effect::Meanwhile => meanwhile = true,
+                        effect if struck.is_none() => struck = Some(effect),
+                        _ => continue,
+                    }
                     self.fired += 1;
-                    return Some(fault.effect);
                 }
             }
         }
-        None
+        (meanwhile, struck)
     }
 }
 
@@ -128,6 +164,8 @@ pub fn fired() -> u64 {
 pub struct Verdict {
     /// At most this many bytes.
     pub short: Option<usize>,
+    /// A sync is to be said to have been made, and not to be made.
+    pub skip: bool,
     kill_after: bool,
 }
 
@@ -151,14 +189,37 @@ pub fn before(call: Call) -> Result<Verdict, Errno> {
 
 #[cold]
 fn planned(call: Call) -> Result<Verdict, Errno> {
-    let effect =
-        PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|plan| plan.strike(call));
-    match effect {
-        None => Ok(Verdict::default()),
+    let plan = || PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (due, struck) = plan().as_mut().map_or((false, None), |plan| plan.strike(call));
+    if due {
+        // Not under the lock: it may make calls itself, and others go on making theirs.
+        let taken = plan().as_mut().and_then(|plan| plan.meanwhile.take());
+        if let Some(mut meanwhile) = taken {
+            (meanwhile.0)();
+            if let Some(plan) = plan().as_mut() {
+                plan.meanwhile = Some(meanwhile);
+            }
+        }
+    }
+    match struck {
+        None | Some(Effect::Meanwhile) => Ok(Verdict::default()),
         Some(Effect::Errno(errno)) => Err(Errno::from_raw_os_error(errno)),
-        Some(Effect::Short(most)) => Ok(Verdict { short: Some(most), kill_after: false }),
+        Some(Effect::Short(most)) => Ok(Verdict { short: Some(most), ..Verdict::default() }),
+        Some(Effect::Skip) => Ok(Verdict { skip: true, ..Verdict::default() }),
         Some(Effect::Kill) => die(),
-        Some(Effect::KillAfter) => Ok(Verdict { short: None, kill_after: true }),
+        Some(Effect::KillAfter) => Ok(Verdict { kill_after: true, ..Verdict::default() }),
+    }
+}
+
+/// Tells the plan how the sync of one file ended: [`Plan::syncs`].
+#[inline]
+pub fn synced(file: BorrowedFd<'_>, failed: bool) {
+    if ACTIVE.load(Ordering::Relaxed)
+        && let Some(syncs) =
+            PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|plan| plan.syncs.as_mut())
+        && let Ok(file) = file.try_clone_to_owned()
+    {
+        syncs.push(Synced { file, failed });
     }
 }
 
