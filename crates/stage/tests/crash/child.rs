@@ -1,0 +1,374 @@
+//! The process that is struck: this binary, run again with an order in its environment.
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stage::fault::{self, Call, Effect, Fault, Meanwhile, Plan};
+use stage::{JobSpec, JobStatus, Level, Mover, MoverConfig, State};
+
+const VARIABLE: &str = "FLASHWRIGHT_CRASH_ORDER";
+
+/// All calls, so that they can be named in an order.
+const CALLS: [Call; 22] = [
+    Call::Openat,
+    Call::Mkdirat,
+    Call::Fallocate,
+    Call::Read,
+    Call::Write,
+    Call::Fdatasync,
+    Call::Fsync,
+    Call::Syncfs,
+    Call::SyncFileRange,
+    Call::Ftruncate,
+    Call::Fchown,
+    Call::Fchmod,
+    Call::Utimens,
+    Call::Setxattr,
+    Call::Getxattr,
+    Call::Renameat,
+    Call::Unlinkat,
+    Call::Linkat,
+    Call::Symlinkat,
+    Call::Statx,
+    Call::Getdents,
+    Call::Journal,
+];
+
+/// A call by its name.
+pub fn call(name: &str) -> Call {
+    CALLS.into_iter().find(|call| format!("{call:?}") == name).unwrap_or_else(|| panic!("no call {name}"))
+}
+
+/// [`Effect`], as an order says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hit {
+    Errno(i32),
+    Short(usize),
+    Kill,
+    KillAfter,
+    Skip,
+    Meanwhile,
+}
+
+/// [`Fault`], as an order says it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Strike {
+    /// Any call where it is none.
+    pub call: Option<String>,
+    pub after: u64,
+    pub times: u64,
+    pub hit: Hit,
+}
+
+impl Strike {
+    /// The `n`th of all calls, from 0.
+    pub fn nth(n: u64, hit: Hit) -> Self {
+        Self { call: None, after: n, times: 1, hit }
+    }
+
+    /// The `n`th call of its kind, from 0.
+    pub fn nth_of(call: Call, n: u64, hit: Hit) -> Self {
+        Self { call: Some(format!("{call:?}")), after: n, times: 1, hit }
+    }
+
+    fn fault(&self) -> Fault {
+        let effect = match self.hit {
+            Hit::Errno(errno) => Effect::Errno(errno),
+            Hit::Short(bytes) => Effect::Short(bytes),
+            Hit::Kill => Effect::Kill,
+            Hit::KillAfter => Effect::KillAfter,
+            Hit::Skip => Effect::Skip,
+            Hit::Meanwhile => Effect::Meanwhile,
+        };
+        Fault { call: self.call.as_deref().map(call), after: self.after, times: self.times, effect }
+    }
+}
+
+/// What somebody else does to the files between two calls.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Change {
+    /// Bytes are written over what is there; time of modification is set back to what it was where asked.
+    Write { path: stage::names::PathText, offset: u64, bytes: Vec<u8>, keep_times: bool },
+    /// The length is set.
+    Truncate { path: stage::names::PathText, bytes: u64 },
+    /// A file goes.
+    Remove { path: stage::names::PathText },
+    /// A directory goes with all in it.
+    RemoveAll { path: stage::names::PathText },
+    /// A name is given to something else.
+    Rename { from: stage::names::PathText, to: stage::names::PathText },
+    /// A symbolic link is made.
+    Symlink { path: stage::names::PathText, target: stage::names::PathText },
+    /// A new file is made.
+    Create { path: stage::names::PathText, bytes: Vec<u8> },
+    /// Every file below is held open, and its inode is told in the report.
+    Hold { path: stage::names::PathText },
+}
+
+impl Change {
+    fn make(&self) -> std::io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        match self {
+            Self::Write { path, offset, bytes, keep_times } => {
+                let file = File::options().write(true).open(&path.0)?;
+                let before = file.metadata()?;
+                file.write_all_at(bytes, *offset)?;
+                if *keep_times {
+                    file.set_modified(before.modified()?)?;
+                }
+                Ok(())
+            }
+            Self::Truncate { path, bytes } => File::options().write(true).open(&path.0)?.set_len(*bytes),
+            Self::Remove { path } => fs::remove_file(&path.0),
+            Self::RemoveAll { path } => fs::remove_dir_all(&path.0),
+            Self::Rename { from, to } => fs::rename(&from.0, &to.0),
+            Self::Symlink { path, target } => std::os::unix::fs::symlink(&target.0, &path.0),
+            Self::Create { path, bytes } => fs::write(&path.0, bytes),
+            Self::Hold { path } => hold(&path.0),
+        }
+    }
+}
+
+static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+fn hold(path: &Path) -> std::io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_dir() {
+        for one in fs::read_dir(path)? {
+            hold(&one?.path())?;
+        }
+    } else if metadata.is_file() {
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).push(File::open(path)?);
+    }
+    Ok(())
+}
+
+/// What a child is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    pub state: PathBuf,
+    /// What is submitted, unless there is a job in the journal already.
+    pub spec: Option<JobSpec>,
+    /// Failed jobs are begun again.
+    pub retry: bool,
+    pub threads: usize,
+    pub strikes: Vec<Strike>,
+    pub changes: Vec<Change>,
+    /// Only the jobs' first step towards this level is waited for, and standard output says when it is reached.
+    pub say: Option<Level>,
+    report: PathBuf,
+}
+
+impl Order {
+    /// Submit and carry out, with nothing in the way.
+    pub fn to(state: &Path, spec: &JobSpec) -> Self {
+        Self { spec: Some(spec.clone()), ..Self::go_on(state) }
+    }
+
+    /// Go on with what is in the journal.
+    pub fn go_on(state: &Path) -> Self {
+        Self {
+            state: state.to_owned(),
+            spec: None,
+            retry: false,
+            threads: 1,
+            strikes: Vec::new(),
+            changes: Vec::new(),
+            say: None,
+            report: state.with_extension("report"),
+        }
+    }
+
+    pub fn strike(mut self, strikes: impl IntoIterator<Item = Strike>) -> Self {
+        self.strikes.extend(strikes);
+        self
+    }
+
+    pub fn meanwhile(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
+        self.changes.extend(changes);
+        self
+    }
+}
+
+/// What a child that lived to its end has to tell.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Each call in order, by its name.
+    pub calls: Vec<String>,
+    /// Faults that struck.
+    pub fired: u64,
+    /// Why the mover did not open, or did not take the job.
+    pub refused: Option<stage::job::Why>,
+    pub jobs: Vec<JobStatus>,
+    /// Regular files whose sync failed: device and inode.
+    pub failed_syncs: Vec<(u64, u64)>,
+    /// Those of them that were synced again.
+    pub synced_again: Vec<(u64, u64)>,
+    /// Files of [`Change::Hold`].
+    pub held: Vec<(u64, u64)>,
+    /// A change that could not be made.
+    pub change_failed: Option<String>,
+    /// Most memory that was resident, bytes.
+    pub most_resident: u64,
+}
+
+impl Report {
+    /// The job, of which there is one.
+    pub fn job(&self) -> &JobStatus {
+        match &self.jobs[..] {
+            [job] => job,
+            jobs => panic!("one job expected, not {jobs:?}; refused: {:?}", self.refused),
+        }
+    }
+}
+
+/// How a child ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// By SIGKILL.
+    Killed,
+    /// With a report.
+    Told(Box<Report>),
+}
+
+impl Ended {
+    pub fn told(self) -> Report {
+        match self {
+            Self::Told(report) => *report,
+            Self::Killed => panic!("the child was killed, and no fault was to do that"),
+        }
+    }
+}
+
+/// The command that runs a child.
+pub fn command(order: &Order) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
+    command
+        .args(["child::does_as_it_is_told", "--exact", "--nocapture", "--test-threads=1", "--quiet"])
+        .env(VARIABLE, serde_json::to_string(order).expect("an order is a document"))
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a child to its end.
+pub fn run(order: &Order) -> Ended {
+    finish(command(order), order)
+}
+
+/// Runs a child to its end with somebody else's rights. The binary must be reachable for them.
+pub fn run_as(order: &Order, uid: u32, gid: u32) -> Ended {
+    let mut command = command(order);
+    command.uid(uid).gid(gid);
+    finish(command, order)
+}
+
+fn finish(mut command: Command, order: &Order) -> Ended {
+    let _ = fs::remove_file(&order.report);
+    let output = command.output().expect("this binary runs");
+    if output.status.signal() == Some(9) {
+        return Ended::Killed;
+    }
+    let text = fs::read(&order.report).unwrap_or_else(|error| {
+        panic!(
+            "the child left no report ({error}) and ended with {}:\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )
+    });
+    Ended::Told(Box::new(serde_json::from_slice(&text).expect("a report is a document")))
+}
+
+/// Not a test of its own: what a child does. Without an order there is nothing to do.
+#[test]
+fn does_as_it_is_told() {
+    let Ok(order) = std::env::var(VARIABLE) else { return };
+    let order: Order = serde_json::from_str(&order).expect("an order is a document");
+    let mut plan = Plan::new(order.strikes.iter().map(Strike::fault));
+    plan.calls = Some(Vec::new());
+    plan.syncs = Some(Vec::new());
+    let failure = std::sync::Arc::new(Mutex::new(None));
+    let (changes, failed) = (order.changes.clone(), failure.clone());
+    plan.meanwhile = Some(Meanwhile(Box::new(move || {
+        for change in &changes {
+            if let Err(error) = change.make() {
+                *failed.lock().unwrap() = Some(format!("{change:?}: {error}"));
+            }
+        }
+    })));
+    fault::install(Some(plan));
+    let mut report = Report::default();
+    match carry_out(&order) {
+        Ok(jobs) => report.jobs = jobs,
+        Err(error) => report.refused = Some(stage::job::Why::of(&error)),
+    }
+    report.fired = fault::fired();
+    let plan = fault::install(None).expect("the plan that was installed");
+    report.calls = plan.calls.iter().flatten().map(|call| format!("{call:?}")).collect();
+    tell_syncs(&mut report, plan.syncs.unwrap_or_default());
+    report.held = HELD
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|file| file.metadata().ok())
+        .map(|metadata| (metadata.dev(), metadata.ino()))
+        .collect();
+    report.change_failed = failure.lock().unwrap().take();
+    report.most_resident = most_resident();
+    fs::write(&order.report, serde_json::to_vec(&report).expect("a report is a document")).expect("room for it");
+}
+
+fn carry_out(order: &Order) -> Result<Vec<JobStatus>, stage::StageError> {
+    let mover = Mover::open(&MoverConfig { state: order.state.clone(), jobs: 1, threads: order.threads })?;
+    let before: Vec<_> = mover.status(None)?;
+    if order.retry {
+        for job in before.iter().filter(|job| job.state == State::Failed) {
+            mover.retry(job.id)?;
+        }
+    }
+    if let (Some(spec), true) = (&order.spec, before.is_empty()) {
+        let id = mover.submit(spec.clone())?;
+        if let Some(level) = order.say {
+            let status = mover.wait(id, level, None)?;
+            println!("\ncrash-child: {} {}", status.level.word(), status.state.word());
+        }
+    }
+    loop {
+        let jobs = mover.status(None)?;
+        if jobs.iter().all(|job| job.state.is_final()) {
+            mover.stop();
+            return mover.status(None);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn tell_syncs(report: &mut Report, syncs: Vec<fault::Synced>) {
+    let identity = |file: &OwnedFd| {
+        let metadata = File::from(file.try_clone().ok()?).metadata().ok()?;
+        metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+    };
+    for sync in &syncs {
+        let Some(file) = identity(&sync.file) else { continue };
+        if report.failed_syncs.contains(&file) {
+            report.synced_again.push(file);
+        }
+        if sync.failed {
+            report.failed_syncs.push(file);
+        }
+    }
+}
+
+/// VmHWM of proc(5).
+fn most_resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+    line.trim().split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
