@@ -29,6 +29,7 @@ pub mod pace;
 mod pipeline;
 pub mod runner;
 mod small;
+pub mod qos;
 pub mod spec;
 mod tree;
 pub mod verify;
