@@ -23,8 +23,11 @@ pub mod journal;
 pub mod large;
 pub mod manifest;
 mod metadata;
+pub mod manifest;
 pub mod mover;
 pub mod names;
+#[cfg(feature = "s3")]
+pub mod object;
 pub mod pace;
 mod pipeline;
 pub mod runner;

@@ -1,0 +1,298 @@
+//! Where a set is: URLs, settings, and the store that they lead to.
+//!
+//! `s3://BUCKET/PREFIX/NAME` is Amazon S3 or what speaks its protocol; `file:///DIRECTORY/NAME` is a directory that
+//! stands in for a store, and `memory:///NAME` one within this process, both for tests. Segments of the path are
+//! percent-decoded and then taken as they are. What a store needs to be reached comes from the variables that its
+//! own tools read (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …), and from the URL's query, which wins.
+//! Secrets are taken from variables only: a URL ends up in journals, logs and listings of processes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path as Key;
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+use url::Url;
+
+use super::store::{Local, Remote, Store};
+use crate::error::StageError;
+use crate::names::shown;
+
+/// The whole of one request, connection and body, unless `timeout_s` says otherwise.
+const TIMEOUT_S: u64 = 120;
+/// How often a request is tried again, unless `retries` says otherwise.
+const RETRIES: u64 = 8;
+/// After this long no request is tried again; a request that is under way still has its time-out.
+const RETRY_S: u64 = 180;
+
+/// The variables from which a store's credentials and endpoint are taken.
+///
+/// They are a value so that a process that works for somebody else can hand on that person's, and never its own.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl std::fmt::Debug for Environment {
+    /// Names alone: values are secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Environment {
+    /// This process's own `AWS_*`.
+    #[must_use]
+    pub fn of_process() -> Self {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        Self(variables.into_iter().filter(|(name, _)| name.starts_with("AWS_")).collect())
+    }
+}
+
+/// A URL, taken apart.
+#[derive(Debug, Clone)]
+pub(super) struct Address {
+    scheme: Scheme,
+    /// The last segment is the set's name.
+    pub prefix: Key,
+    query: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Scheme {
+    S3 { bucket: String },
+    File,
+    Memory,
+}
+
+/// What a URL's query may say, and what for.
+const QUERY: [(&str, &str); 9] = [
+    ("endpoint", "the server's URL"),
+    ("region", "its region"),
+    ("allow_http", "true: without TLS"),
+    ("virtual_hosted", "true: the bucket is part of the host's name"),
+    ("checksum", "sha256, crc64nvme or none, which the server checks what it gets against"),
+    ("bulk_delete", "false: one request for each object deleted"),
+    ("conditional_put", "false: the server does not know If-None-Match"),
+    ("timeout_s", "seconds that one request may take"),
+    ("retries", "how often it is tried again"),
+];
+
+fn invalid(url: &str, what: impl std::fmt::Display) -> StageError {
+    StageError::invalid(
+        format!("{}: {what}", shown(url.as_bytes())),
+        "an object store is s3://BUCKET/PREFIX/NAME, with options in the query (docs/s3.md)",
+    )
+}
+
+impl Address {
+    pub fn parse(text: &str) -> Result<Self, StageError> {
+        let url = Url::parse(text).map_err(|error| invalid(text, format!("not a URL: {error}")))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            // The text is not shown: it holds the secret.
+            return Err(StageError::invalid(
+                "a URL of an object store holds a user name or password",
+                "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: URLs are logged",
+            ));
+        }
+        let host = url.host_str().unwrap_or_default();
+        let scheme = match url.scheme() {
+            "s3" if host.is_empty() => return Err(invalid(text, "no bucket is named")),
+            "s3" => Scheme::S3 { bucket: host.to_owned() },
+            "file" if host.is_empty() => Scheme::File,
+            "memory" if host.is_empty() => Scheme::Memory,
+            "file" | "memory" => return Err(invalid(text, "three slashes are expected before the path")),
+            other => return Err(invalid(text, format!("{other}: is none of s3:, file:, memory:"))),
+        };
+        let prefix = Key::from_url_path(url.path()).map_err(|error| invalid(text, error))?;
+        let mut query = BTreeMap::new();
+        for (name, value) in url.query_pairs() {
+            if !QUERY.iter().any(|(known, _)| *known == name) {
+                let known = QUERY.map(|(known, what)| format!("{known} ({what})")).join(", ");
+                return Err(invalid(text, format!("{name:?} is none of {known}")));
+            }
+            if query.insert(name.to_string(), value.into_owned()).is_some() {
+                return Err(invalid(text, format!("{name} is there twice")));
+            }
+        }
+        if scheme != Scheme::File && scheme != Scheme::Memory || query.is_empty() {
+            return Ok(Self { scheme, prefix, query });
+        }
+        Err(invalid(text, "only s3: takes options"))
+    }
+
+    /// The bucket as a person names it, without the prefix: `s3://bucket`.
+    pub fn bucket(&self) -> String {
+        match &self.scheme {
+            Scheme::S3 { bucket } => format!("s3://{bucket}"),
+            Scheme::File => "file://".to_owned(),
+            Scheme::Memory => "memory://".to_owned(),
+        }
+    }
+
+    /// The URL of something else in the same store.
+    pub fn sibling(&self, key: &Key) -> String {
+        let mut url = format!("{}/", self.bucket());
+        for (nth, part) in key.parts().enumerate() {
+            if nth > 0 {
+                url.push('/');
+            }
+            url.push_str(&super::keys::encode(part.as_ref().as_bytes()));
+        }
+        if !self.query.is_empty() {
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            query.extend_pairs(&self.query);
+            url.push('?');
+            url.push_str(&query.finish());
+        }
+        url
+    }
+
+    pub fn open(&self, environment: &Environment) -> Result<Arc<dyn Store>, StageError> {
+        match &self.scheme {
+            Scheme::S3 { bucket } => self.open_s3(bucket, environment),
+            Scheme::File => {
+                Ok(Arc::new(Local::new(LocalFileSystem::new().with_fsync(true).with_automatic_cleanup(true))))
+            }
+            Scheme::Memory => {
+                static MEMORY: OnceLock<Arc<InMemory>> = OnceLock::new();
+                let store = Arc::clone(MEMORY.get_or_init(Arc::default));
+                Ok(Arc::new(Remote::new(store)))
+            }
+        }
+    }
+
+    fn open_s3(&self, bucket: &str, environment: &Environment) -> Result<Arc<dyn Store>, StageError> {
+        let wrong = |what: String| invalid(&format!("s3://{bucket}"), what);
+        let mut builder = AmazonS3Builder::new();
+        for (name, value) in &environment.0 {
+            if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
+                builder = builder.with_config(key, value);
+            }
+        }
+        let timeout = self.number("timeout_s", TIMEOUT_S).map_err(wrong)?.max(1);
+        let retries = self.number("retries", RETRIES).map_err(wrong)?;
+        let plain =
+            environment.0.get("AWS_ALLOW_HTTP").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let client = ClientOptions::new()
+            .with_timeout(Duration::from_secs(timeout))
+            .with_connect_timeout(Duration::from_secs(timeout.min(10)))
+            .with_allow_http(self.flag("allow_http", plain).map_err(wrong)?);
+        builder = builder.with_bucket_name(bucket).with_client_options(client).with_retry(RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: Duration::from_millis(100),
+                max_backoff: Duration::from_secs(10),
+                base: 2.0,
+            },
+            max_retries: retries as usize,
+            retry_timeout: Duration::from_secs(RETRY_S),
+        });
+        let set = |builder: AmazonS3Builder, key: AmazonS3ConfigKey, name: &str, negate: bool| match self
+            .query
+            .get(name)
+        {
+            None => Ok(builder),
+            Some(value) if negate => {
+                self.flag(name, true).map(|on| builder.with_config(key, (!on).to_string())).map_err(|_| value)
+            }
+            Some(value) => Ok(builder.with_config(key, value)),
+        };
+        builder = set(builder, AmazonS3ConfigKey::Endpoint, "endpoint", false)
+            .map_err(|value| wrong(value.clone()))?;
+        builder =
+            set(builder, AmazonS3ConfigKey::Region, "region", false).map_err(|value| wrong(value.clone()))?;
+        if self.flag("virtual_hosted", false).map_err(wrong)? {
+            builder = builder.with_virtual_hosted_style_request(true);
+        }
+        if !self.flag("bulk_delete", true).map_err(wrong)? {
+            builder = builder.with_disable_bulk_delete(true);
+        }
+        if !self.flag("conditional_put", true).map_err(wrong)? {
+            builder = builder.with_conditional_put(object_store::aws::S3ConditionalPut::Disabled);
+        }
+        match self.query.get("checksum").map(String::as_str) {
+            None if environment.0.contains_key("AWS_CHECKSUM_ALGORITHM") => {}
+            None | Some("sha256") => builder = builder.with_checksum_algorithm(Checksum::SHA256),
+            Some("crc64nvme") => builder = builder.with_checksum_algorithm(Checksum::CRC64NVME),
+            Some("none") => {}
+            Some(other) => return Err(wrong(format!("checksum={other} is none of sha256, crc64nvme, none"))),
+        }
+        let store = builder.build().map_err(|error| wrong(error.to_string()))?;
+        Ok(Arc::new(Remote::new(Arc::new(store))))
+    }
+
+    fn number(&self, name: &str, usual: u64) -> Result<u64, String> {
+        match self.query.get(name) {
+            None => Ok(usual),
+            Some(value) => value.parse().map_err(|_| format!("{name}={value} is not a number")),
+        }
+    }
+
+    fn flag(&self, name: &str, usual: bool) -> Result<bool, String> {
+        match self.query.get(name).map(String::as_str) {
+            None => Ok(usual),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(value) => Err(format!("{name}={value} is neither true nor false")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_bucket_prefix_and_options() {
+        let address =
+            Address::parse("s3://ckpts/run%201/step-7?endpoint=http://127.0.0.1:9&allow_http=true").unwrap();
+        assert_eq!(address.bucket(), "s3://ckpts");
+        assert_eq!(address.prefix.as_ref(), "run 1/step-7");
+        let sibling = address.sibling(&Key::from("run 1/step-8"));
+        assert_eq!(sibling, "s3://ckpts/run%201/step-8?allow_http=true&endpoint=http%3A%2F%2F127.0.0.1%3A9");
+        assert_eq!(Address::parse(&sibling).unwrap().prefix.as_ref(), "run 1/step-8");
+        assert!(address.open(&Environment::default()).is_ok());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for url in [
+            "s3:///prefix",
+            "http://host/x",
+            "nothing",
+            "s3://b/x?secret_access_key=1",
+            "s3://b/x?region=a&region=b",
+            "file://host/x",
+            "memory:///x?region=a",
+            "s3://b/a/%2E%2E%2Fb//c",
+        ] {
+            let error = Address::parse(url).map(|_| ()).unwrap_err();
+            assert_eq!(error.class(), crate::ErrorClass::Invalid, "{url}: {error}");
+        }
+        for query in ["checksum=md5", "timeout_s=soon", "allow_http=perhaps", "bulk_delete=2"] {
+            let address = Address::parse(&format!("s3://b/x?{query}")).unwrap();
+            assert!(address.open(&Environment::default()).is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_a_url_is_refused_and_not_repeated() {
+        let error = Address::parse("s3://key:hunter2@bucket/x").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn variables_are_never_shown_with_their_values() {
+        let environment: Environment =
+            [("AWS_SECRET_ACCESS_KEY".to_owned(), "hunter2".to_owned())].into_iter().collect();
+        assert_eq!(format!("{environment:?}"), "{\"AWS_SECRET_ACCESS_KEY\"}");
+    }
+}

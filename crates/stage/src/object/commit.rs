@@ -1,0 +1,187 @@
+//! The commit point: the manifest, put last and only where there is none.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use futures_util::TryStreamExt;
+use object_store::{Error, PutPayload};
+
+use super::lanes::{Halt, over};
+use super::resume::Stored;
+use super::source::Found;
+use super::upload::Work;
+use super::{LANES, Manifest, ObjectSet};
+use crate::calls;
+use crate::digest::{Algorithm, CHUNK_BYTES, Digest};
+use crate::error::StageError;
+use crate::manifest::{Entry, Writer};
+use crate::names::PathText;
+use crate::pace::Stop;
+
+/// An ETag without what only some stores put around it.
+fn bare(e_tag: &str) -> &str {
+    e_tag.trim_start_matches("W/").trim_matches('"')
+}
+
+impl ObjectSet {
+    /// Puts the manifest and reads it back. Returns what tells it from another.
+    pub(super) fn commit(
+        &self,
+        entries: &[Entry],
+        algorithm: Algorithm,
+        created: u64,
+        halt: &Halt<'_>,
+    ) -> Result<Digest, StageError> {
+        let key = self.manifest_key();
+        let text = self.text(entries, algorithm, created)?;
+        halt.check()?;
+        // From here on nobody stops it: the answer to the one request that matters is waited for.
+        let stop = Stop::new();
+        let halt = &Halt::new(&stop);
+        let body = PutPayload::from(text);
+        let put = self.wait(halt, self.store.put(key.clone(), body.clone(), true))?;
+        let lost = match put {
+            Ok(()) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => None,
+            Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                if self.manifest_if_any(halt)?.is_none() {
+                    self.ask(&key, "put the manifest", halt, self.store.put(key.clone(), body, false))?;
+                }
+                None
+            }
+            // Perhaps it is the answer that was lost: what is there tells.
+            Err(error) => Some(self.failed(&key, "put the manifest", &error)),
+        };
+        match self.manifest_if_any(halt) {
+            Ok(Some(there)) => {
+                self.same_or_refused(&there, entries, algorithm)?;
+                Ok(there.digest)
+            }
+            Ok(None) => Err(lost.unwrap_or_else(|| StageError::Peer {
+                peer: self.shown(&key),
+                what: "the manifest was put, and is not there".to_owned(),
+            })),
+            Err(error) => Err(lost.unwrap_or(error)),
+        }
+    }
+
+    fn text(&self, entries: &[Entry], algorithm: Algorithm, created: u64) -> Result<Vec<u8>, StageError> {
+        let written = || -> std::io::Result<Vec<u8>> {
+            let mut writer =
+                Writer::new(Vec::new(), algorithm, Path::new(self.prefix.filename().unwrap_or("")), created)?;
+            for entry in entries {
+                writer.entry(entry)?;
+            }
+            Ok(writer.finish()?.0)
+        };
+        written().map_err(|source| StageError::Io {
+            operation: "write the manifest".to_owned(),
+            path: self.shown(&self.manifest_key()),
+            offset: None,
+            source,
+        })
+    }
+
+    /// Is the manifest that is there that of these entries?
+    pub(super) fn same_or_refused(
+        &self,
+        there: &Manifest,
+        entries: &[Entry],
+        algorithm: Algorithm,
+    ) -> Result<(), StageError> {
+        if there.header.algorithm == algorithm && there.entries == entries {
+            return Ok(());
+        }
+        let mut pairs = there.entries.iter().zip(entries);
+        let how = match pairs.find(|(theirs, ours)| theirs != ours) {
+            Some((theirs, _)) => format!("it differs at {:?}", crate::error::shown(&theirs.path.0)),
+            None => format!("it has {} entries, and the source has {}", there.entries.len(), entries.len()),
+        };
+        Err(StageError::refused(
+            format!("{}: another set is there ({how})", self.shown(&self.prefix)),
+            "give the set another name, or delete the one that is there: nothing is overwritten",
+        ))
+    }
+
+    /// Compares a listing of the store with what was stored: whoever deleted or replaced an object since it was read
+    /// back is found out before the set is committed. Returns how many objects are there that are none of the set's.
+    pub(super) fn check_listing(
+        &self,
+        work: &Work<'_>,
+        found: &[Found],
+        halt: &Halt<'_>,
+    ) -> Result<u64, StageError> {
+        let mut expected: HashMap<String, (u64, Option<String>)> = HashMap::new();
+        for file in found.iter().filter(|found| found.has_bytes()) {
+            let e_tag = work.log.get(&file.path).and_then(|stored| stored.e_tag);
+            expected.insert(self.key(&file.path)?.to_string(), (file.identity.size, e_tag));
+        }
+        let mut strangers = 0;
+        let mut wrong = None;
+        let mut listing = self.store.list(self.prefix.clone());
+        let listed = self.wait(halt, async {
+            while let Some(object) = listing.try_next().await? {
+                match expected.remove(object.location.as_ref()) {
+                    None => strangers += 1,
+                    Some((size, e_tag)) => {
+                        let tags = e_tag.as_deref().zip(object.e_tag.as_deref());
+                        if object.size != size || tags.is_some_and(|(was, is)| bare(was) != bare(is)) {
+                            wrong.get_or_insert(object.location);
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        listed.map_err(|error| self.failed(&self.prefix, "list what was stored", &error))?;
+        if let Some(key) = wrong {
+            let what = "it was replaced after it had been read back".to_owned();
+            return Err(StageError::Peer { peer: self.shown(&key), what });
+        }
+        if let Some(key) = expected.into_keys().min() {
+            let peer = crate::names::shown(format!("{}/{key}", self.address.bucket()).as_bytes());
+            let what = "it is gone after it had been read back".to_owned();
+            return Err(StageError::Peer { peer, what });
+        }
+        Ok(strangers)
+    }
+}
+
+impl Work<'_> {
+    /// Digests files whose digests are not known: a set of this name is there, and may be this one.
+    pub(super) fn digest_what_is_not_stored(&self, found: &[Found], stop: &Stop) -> Result<(), StageError> {
+        let files: Vec<&Found> = found.iter().filter(|found| found.has_bytes()).collect();
+        over(&files, LANES, stop, &|found, halt| {
+            use std::os::fd::AsFd;
+            if self.log.get(&found.path).is_some_and(|stored| stored.identity == found.identity) {
+                return Ok(());
+            }
+            let file = self.source.open(found)?;
+            let size = found.identity.size;
+            let mut chunks = Vec::new();
+            let mut offset = 0;
+            while offset < size || chunks.is_empty() {
+                let bytes = (size - offset).min(CHUNK_BYTES);
+                let _share = self.set.budget.take(bytes, halt)?;
+                self.pace.admit(bytes, 1, halt.stop);
+                halt.check()?;
+                let mut chunk = vec![0; bytes as usize];
+                let read = calls::read_at(file.as_fd(), &mut chunk, offset).map_err(|error| {
+                    StageError::io_at("read", &self.source.path_of(&found.path), offset, error)
+                })?;
+                if (read as u64) < bytes {
+                    return Err(self.source.changed(&found.path, "it became shorter"));
+                }
+                chunks.push(self.algorithm.of(&chunk));
+                offset += bytes;
+            }
+            self.source.check(found, file.as_fd())?;
+            self.log.know(Stored {
+                path: PathText(found.path.clone()),
+                identity: found.identity,
+                e_tag: None,
+                chunks,
+            });
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! From a directory or a file to a set in a store: the order of steps that [the module](super) promises.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::lanes::{Halt, over};
+use super::resume::{Log, Resume};
+use super::source::{Found, Source};
+use super::upload::Work;
+use super::{LANES, ObjectSet};
+use crate::digest::{Algorithm, Digest};
+use crate::error::StageError;
+use crate::manifest::{Entry, Kind};
+use crate::pace::{Pace, Progress, Stop};
+use crate::spec::Preserve;
+
+/// How a set is stored.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DrainOptions {
+    /// How bytes are digested.
+    pub digest: Algorithm,
+    /// Names of one file are stored as such where `links` is set. Modes, owners and times are in the manifest anyway;
+    /// extended attributes and access control lists are not, and count as not preserved where they are asked for.
+    pub preserve: Preserve,
+}
+
+/// A set that is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drained {
+    /// What tells its manifest from another.
+    pub digest: Digest,
+    /// Files whose bytes are stored.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// It was there already, from an earlier run.
+    pub already: bool,
+    /// Objects beneath its prefix that are none of its: what earlier attempts with other files left.
+    pub strangers: u64,
+}
+
+impl ObjectSet {
+    /// Stores a source as this set. When it returns, the set is there for whoever looks, was read back, and the
+    /// source was what it is in the set; the source may be removed. What was stored by an earlier run with the same
+    /// `resume` is not stored again.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] where another set has the name; [`StageError::SourceChanged`]; [`StageError::Corrupt`]
+    /// for what reads back other than it was written; the kernel's and the store's. On an error the set is not there,
+    /// unless it was the answer to the last request that was lost: asking again tells.
+    #[allow(clippy::too_many_arguments, reason = "what every engine is given")]
+    pub fn drain(
+        &self,
+        source: &Source<'_>,
+        options: &DrainOptions,
+        resume: &dyn Resume,
+        pace: &dyn Pace,
+        stop: &Stop,
+        progress: &Progress,
+    ) -> Result<Drained, StageError> {
+        self.name()?;
+        let found = source.walk(&options.preserve)?;
+        count(&found, options, progress);
+        let log = Log::load(resume)?;
+        let work = Work { set: self, source, algorithm: options.digest, resume, log, pace, progress };
+        let halt = Halt::new(stop);
+        let there = self.manifest_if_any(&halt)?;
+        if let Some(there) = &there {
+            work.digest_what_is_not_stored(&found, stop)?;
+            self.same_or_refused(there, &work.entries(&found)?, options.digest)?;
+            source.check_all(&found, &options.preserve)?;
+            let verified = self.verify_manifest(there, stop, &Progress::default())?;
+            if let Some(fault) = verified.faults.into_iter().next() {
+                return Err(fault);
+            }
+            return Ok(work.drained(&found, there.digest, true, 0));
+        }
+        let mut files: Vec<&Found> = found.iter().filter(|found| found.has_bytes()).collect();
+        // The large ones first, so that the end is not one of them alone.
+        files.sort_by_key(|found| std::cmp::Reverse(found.identity.size));
+        let stored = over(&files, LANES, stop, &|found, halt| work.store(found, halt));
+        // What was stored is remembered even if the rest failed.
+        let noted = work.log.flush();
+        stored?;
+        noted?;
+        source.check_all(&found, &options.preserve)?;
+        let strangers = self.check_listing(&work, &found, &halt)?;
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let digest = self.commit(&work.entries(&found)?, options.digest, created, &halt)?;
+        Ok(work.drained(&found, digest, false, strangers))
+    }
+
+    /// Gives a drain that was not committed to its end up: uploads that are under way are aborted, and objects that
+    /// the notes know of are deleted. A set that has its manifest stays.
+    ///
+    /// # Errors
+    /// The store's and the journal's. What is gone already is none.
+    pub fn abandon(&self, source: &Source<'_>, resume: &dyn Resume, stop: &Stop) -> Result<(), StageError> {
+        let halt = Halt::new(stop);
+        if self.manifest_if_any(&halt)?.is_some() {
+            return Ok(());
+        }
+        let log = Log::load(resume)?;
+        let mut keys = Vec::new();
+        // Files that are gone by now had no upload worth finding; their objects are in the log.
+        for found in source.walk(&Preserve::NONE).unwrap_or_default() {
+            if found.has_bytes() {
+                let key = self.key(&found.path)?;
+                self.abandon_upload(&key, resume, &halt)?;
+                keys.push(key);
+            }
+        }
+        for path in log.paths() {
+            keys.push(self.key(&path)?);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        self.ask(&self.prefix, "delete what was stored", &halt, self.store.delete(keys))
+    }
+
+    fn abandon_upload(
+        &self,
+        key: &object_store::path::Path,
+        resume: &dyn Resume,
+        halt: &Halt<'_>,
+    ) -> Result<(), StageError> {
+        let mut notes = super::resume::UploadLog::new(resume, key.as_ref());
+        let Some((upload, _)) = notes.load()? else { return Ok(()) };
+        match self.wait(halt, self.store.abort(key.clone(), upload.id.clone()))? {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => notes.forget(&upload),
+            Err(error) => Err(self.failed(key, "abort the upload", &error)),
+        }
+    }
+}
+
+/// Counts what is to be done, and what cannot be kept.
+fn count(found: &[Found], options: &DrainOptions, progress: &Progress) {
+    let files = found.iter().filter(|found| found.has_bytes());
+    let (mut number, mut bytes) = (0, 0);
+    for file in files {
+        number += 1;
+        bytes += file.identity.size;
+    }
+    progress.files_total.store(number, Relaxed);
+    progress.bytes_total.store(bytes, Relaxed);
+    if options.preserve.xattrs || options.preserve.acls {
+        progress.not_preserved.fetch_add(found.len() as u64, Relaxed);
+    }
+    progress.walked.store(true, Relaxed);
+}
+
+impl Work<'_> {
+    /// The manifest's entries, once every file is in the log.
+    fn entries(&self, found: &[Found]) -> Result<Vec<Entry>, StageError> {
+        found
+            .iter()
+            .map(|found| {
+                let chunks = match found.kind {
+                    Kind::File if found.has_bytes() => self.chunks(&found.path)?,
+                    Kind::File | Kind::Directory | Kind::Symlink => Vec::new(),
+                };
+                Ok(found.entry(self.algorithm, chunks))
+            })
+            .collect()
+    }
+
+    fn chunks(&self, path: &Path) -> Result<Vec<Digest>, StageError> {
+        match self.log.get(path) {
+            Some(stored) => Ok(stored.chunks),
+            None => Err(self.source.changed(path, "it was not stored")),
+        }
+    }
+
+    fn drained(&self, found: &[Found], digest: Digest, already: bool, strangers: u64) -> Drained {
+        let files = found.iter().filter(|found| found.has_bytes());
+        let (number, bytes) =
+            files.fold((0, 0), |(number, bytes), file| (number + 1, bytes + file.identity.size));
+        Drained { digest, files: number, bytes, already, strangers }
+    }
+}

@@ -1,0 +1,212 @@
+//! The few requests that a set needs of a store, so that a store that fails on demand can stand in for a real one.
+//!
+//! Errors are `object_store`'s; whoever asked knows which key and what for, and says it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path as Key;
+use object_store::{
+    Error, GetOptions, GetResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutOptions, PutPayload,
+    Result,
+};
+
+/// What a request comes to.
+pub(super) type Answer<'a, T> = BoxFuture<'a, Result<T>>;
+
+/// A store.
+pub(super) trait Store: Send + Sync + 'static {
+    /// Stores an object whole; with `create`, only where none has its key.
+    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()>;
+    /// Reads an object, or a range of it.
+    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult>;
+    /// Begins an upload by parts, which has the identifier that is returned.
+    fn begin(&self, key: Key) -> Answer<'_, String>;
+    /// Uploads a part, counted from 0; what is returned names it when the upload is completed.
+    fn part(&self, key: Key, upload: String, number: usize, body: PutPayload) -> Answer<'_, String>;
+    /// Makes an object of the parts, in their order.
+    fn complete(&self, key: Key, upload: String, parts: Vec<String>) -> Answer<'_, ()>;
+    /// Gives an upload up, and its parts.
+    fn abort(&self, key: Key, upload: String) -> Answer<'_, ()>;
+    /// All objects beneath a prefix.
+    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>>;
+    /// The prefixes right beneath one.
+    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>>;
+    /// Deletes objects; those that are not there are no error.
+    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()>;
+    /// Must parts come one after another, in their order?
+    fn ordered(&self) -> bool {
+        false
+    }
+}
+
+/// Requests that every store of `object_store` answers alike.
+fn put<'a>(store: &'a dyn ObjectStore, key: Key, body: PutPayload, create: bool) -> Answer<'a, ()> {
+    async move {
+        let mode = if create { PutMode::Create } else { PutMode::Overwrite };
+        store.put_opts(&key, body, PutOptions::from(mode)).await.map(drop)
+    }
+    .boxed()
+}
+
+fn get<'a>(store: &'a dyn ObjectStore, key: Key, range: Option<Range<u64>>) -> Answer<'a, GetResult> {
+    async move { store.get_opts(&key, GetOptions::new().with_range(range)).await }.boxed()
+}
+
+fn children(store: &dyn ObjectStore, prefix: Key) -> Answer<'_, Vec<Key>> {
+    async move {
+        let prefix = (!prefix.is_root()).then_some(prefix);
+        Ok(store.list_with_delimiter(prefix.as_ref()).await?.common_prefixes)
+    }
+    .boxed()
+}
+
+fn list(store: &dyn ObjectStore, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
+    store.list((!prefix.is_root()).then_some(&prefix))
+}
+
+fn delete(store: &dyn ObjectStore, keys: Vec<Key>) -> Answer<'_, ()> {
+    async move {
+        let keys = futures_util::stream::iter(keys.into_iter().map(Ok)).boxed();
+        let mut deleted = store.delete_stream(keys);
+        loop {
+            match deleted.try_next().await {
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    .boxed()
+}
+
+/// A store that keeps uploads by their identifiers: S3, and memory.
+pub(super) struct Remote<S>(Arc<S>);
+
+impl<S: ObjectStore + MultipartStore> Remote<S> {
+    pub fn new(store: Arc<S>) -> Self {
+        Self(store)
+    }
+}
+
+impl<S: ObjectStore + MultipartStore> Store for Remote<S> {
+    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
+        put(&*self.0, key, body, create)
+    }
+
+    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {
+        get(&*self.0, key, range)
+    }
+
+    fn begin(&self, key: Key) -> Answer<'_, String> {
+        async move { self.0.create_multipart(&key).await }.boxed()
+    }
+
+    fn part(&self, key: Key, upload: String, number: usize, body: PutPayload) -> Answer<'_, String> {
+        async move { Ok(self.0.put_part(&key, &upload, number, body).await?.content_id) }.boxed()
+    }
+
+    fn complete(&self, key: Key, upload: String, parts: Vec<String>) -> Answer<'_, ()> {
+        let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+        async move { self.0.complete_multipart(&key, &upload, parts).await.map(drop) }.boxed()
+    }
+
+    fn abort(&self, key: Key, upload: String) -> Answer<'_, ()> {
+        async move { self.0.abort_multipart(&key, &upload).await }.boxed()
+    }
+
+    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
+        list(&*self.0, prefix)
+    }
+
+    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>> {
+        children(&*self.0, prefix)
+    }
+
+    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        delete(&*self.0, keys)
+    }
+}
+
+/// A directory as a store. Uploads live in this process: one that it did not begin is not found, and is begun again.
+pub(super) struct Local {
+    store: LocalFileSystem,
+    uploads: Mutex<HashMap<String, Box<dyn MultipartUpload>>>,
+    count: AtomicU64,
+}
+
+impl Local {
+    pub fn new(store: LocalFileSystem) -> Self {
+        Self { store, uploads: Mutex::default(), count: AtomicU64::new(0) }
+    }
+
+    fn take(&self, upload: &str) -> Result<Box<dyn MultipartUpload>> {
+        let taken = self.uploads.lock().unwrap_or_else(PoisonError::into_inner).remove(upload);
+        taken.ok_or_else(|| Error::NotFound { path: upload.to_owned(), source: "no such upload".into() })
+    }
+}
+
+impl Store for Local {
+    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
+        put(&self.store, key, body, create)
+    }
+
+    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {
+        get(&self.store, key, range)
+    }
+
+    fn begin(&self, key: Key) -> Answer<'_, String> {
+        async move {
+            let upload =
+                self.store.put_multipart_opts(&key, object_store::PutMultipartOptions::default()).await?;
+            let id = format!("{}-{}", std::process::id(), self.count.fetch_add(1, Ordering::Relaxed));
+            self.uploads.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), upload);
+            Ok(id)
+        }
+        .boxed()
+    }
+
+    fn part(&self, _: Key, upload: String, number: usize, body: PutPayload) -> Answer<'_, String> {
+        let written = {
+            let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+            uploads.get_mut(&upload).map(|upload| upload.put_part(body))
+        };
+        async move {
+            let missing = || Error::NotFound { path: upload, source: "no such upload".into() };
+            written.ok_or_else(missing)?.await?;
+            Ok(number.to_string())
+        }
+        .boxed()
+    }
+
+    fn complete(&self, _: Key, upload: String, _: Vec<String>) -> Answer<'_, ()> {
+        async move { self.take(&upload)?.complete().await.map(drop) }.boxed()
+    }
+
+    fn abort(&self, _: Key, upload: String) -> Answer<'_, ()> {
+        async move { self.take(&upload)?.abort().await }.boxed()
+    }
+
+    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
+        list(&self.store, prefix)
+    }
+
+    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>> {
+        children(&self.store, prefix)
+    }
+
+    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        delete(&self.store, keys)
+    }
+
+    fn ordered(&self) -> bool {
+        true
+    }
+}
