@@ -92,6 +92,15 @@ pub enum StageError {
         /// What went wrong.
         what: String,
     },
+    /// What the server said that could not be done.
+    #[error("{}", .0.message)]
+    Answered(Box<crate::job::Why>),
+    /// Nobody listens where a server would.
+    #[error("no server answers at {tried}")]
+    NoServer {
+        /// The sockets that were tried, each with the kernel's word.
+        tried: String,
+    },
     /// Somebody asked to stop.
     #[error("stopped: {what}")]
     Stopped {
@@ -142,11 +151,13 @@ impl StageError {
             Self::Invalid { .. } => ErrorClass::Invalid,
             Self::Refused { .. } => ErrorClass::Refused,
             Self::Stopped { .. } => ErrorClass::Interrupted,
+            Self::Answered(why) => why.class,
             Self::Io { .. }
             | Self::SourceChanged { .. }
             | Self::Corrupt { .. }
             | Self::Journal { .. }
-            | Self::Peer { .. } => ErrorClass::Failed,
+            | Self::Peer { .. }
+            | Self::NoServer { .. } => ErrorClass::Failed,
         }
     }
 
@@ -170,6 +181,11 @@ impl StageError {
                     _ => None,
                 }
             }
+            Self::Answered(why) => why.hint.clone(),
+            Self::NoServer { .. } => Some(
+                "start one: flashwright stage serve; or have it done at once, without one: --foreground"
+                    .to_owned(),
+            ),
             Self::Journal { .. } | Self::Peer { .. } | Self::Stopped { .. } => None,
         }
     }
@@ -179,6 +195,7 @@ impl StageError {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
+            Self::Answered(why) => why.errno,
             _ => None,
         }
     }

@@ -33,6 +33,7 @@ mod pipeline;
 pub mod runner;
 mod small;
 pub mod qos;
+pub mod service;
 pub mod spec;
 mod tree;
 pub mod verify;
