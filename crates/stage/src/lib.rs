@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod desk;
 pub mod digest;
 pub mod error;
 pub mod fault;

@@ -55,6 +55,13 @@ impl Stop {
     }
 }
 
+/// A wish that somebody else makes: a signal's handler.
+impl From<Arc<AtomicBool>> for Stop {
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+}
+
 /// Counters of a move, for those who watch. All of them only grow, but for the totals, which a walk finds.
 #[derive(Debug, Default)]
 pub struct Progress {

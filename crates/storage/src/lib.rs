@@ -18,6 +18,7 @@ pub mod fault;
 pub mod kernel;
 pub mod memory;
 pub mod pages;
+pub mod peer;
 pub mod remote;
 pub mod safety;
 pub mod spec;

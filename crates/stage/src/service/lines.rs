@@ -46,11 +46,6 @@ impl Lines {
         Self { socket, pending: Vec::new(), searched: 0, most }
     }
 
-    /// The socket.
-    pub fn socket(&self) -> &UnixStream {
-        &self.socket
-    }
-
     /// The next line. `idle` is how long nothing may come, `whole` how long a line may take from its first byte on;
     /// `stop` is asked every `look` whether to go on.
     ///

@@ -1,13 +1,27 @@
 //! The mover as a service: a socket in the file system, a line of JSON for a question, a line for its answer.
 //!
-//! - [`protocol`]: what may be said. [`client`]: how programs say it.
-//! - [`place`]: where the socket and the state directory are, for whom nothing is said.
+//! - [`protocol`]: what may be said. [`client`]: how programs say it. [`place`]: where, if nobody says so.
+//! - [`own`]: a user's own server. [`server`] takes connections, a `session` each answers, [`peer`] says whose they are.
+//! - [`listen`]: the socket, made here or handed over by systemd; `notify`: what systemd is told.
+//! - [`metrics`] and [`scrape`]: figures for Prometheus. [`doctor`]: what is stuck, and why.
 
 pub mod client;
 pub mod doctor;
+pub mod listen;
+pub mod metrics;
+pub mod own;
+pub mod peer;
 pub mod place;
 pub mod protocol;
+pub mod scrape;
+pub mod server;
 
 mod lines;
+mod notify;
+mod session;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use client::Client;

@@ -1,0 +1,85 @@
+//! Where jobs are handed in: a mover in this process, or a server on a socket. Who hands them in need not know which.
+
+use std::time::Duration;
+
+use crate::error::StageError;
+use crate::job::{JobId, JobStatus, State};
+use crate::mover::Mover;
+use crate::spec::{JobSpec, Level};
+
+/// Takes jobs and tells what becomes of them. The promises are those of [`Mover`]'s calls of the same names.
+pub trait Desk: Send + Sync {
+    /// Accepts a job, durably.
+    ///
+    /// # Errors
+    /// What makes no sense or is refused; no connection.
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError>;
+
+    /// A job, or all of them, the newest last.
+    ///
+    /// # Errors
+    /// There is no such job; no connection.
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError>;
+
+    /// Waits until a job has come this far, has failed, or the time is up.
+    ///
+    /// # Errors
+    /// There is no such job; no connection.
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError>;
+
+    /// Gives a job up.
+    ///
+    /// # Errors
+    /// There is no such job, it is durable; no connection.
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError>;
+
+    /// Begins a failed job again.
+    ///
+    /// # Errors
+    /// There is no such job, it has not failed; no connection.
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError>;
+}
+
+impl Desk for Mover {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        Self::submit(self, spec)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        Self::status(self, id)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        Self::wait(self, id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        Self::cancel(self, id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        Self::retry(self, id)
+    }
+}
+
+/// Hands a job in; one that failed before, between the same places and in the same way, is begun again with what it has
+/// copied so far instead of being begun anew beside it.
+///
+/// # Errors
+/// Those of [`Desk::submit`] and [`Desk::retry`].
+pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageError> {
+    let failed = desk.status(None)?.into_iter().rev().find(|job| {
+        job.spec.source == spec.source
+            && job.spec.destination == spec.destination
+            && !matches!(job.state, State::Done | State::Cancelled)
+    });
+    match failed {
+        Some(job) if job.state == State::Failed && job.spec == spec => desk.retry(job.id).map(|job| job.id),
+        Some(job) if job.state == State::Failed => {
+            // Asked for in another way: what was copied for the old one is given up first.
+            desk.cancel(job.id)?;
+            desk.submit(spec)
+        }
+        _ => desk.submit(spec),
+    }
+}

@@ -1,0 +1,149 @@
+//! A user's own server: the mover in this process, behind a socket for this user.
+//!
+//! In this order: open the journal (which keeps a second server out, and goes on with what is unfinished), take the
+//! socket, say that it is ready, answer. At the end the other way round: take no more connections, stop between two steps,
+//! let the journal go. What is unfinished then, the next start goes on with, as after a kill.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::StageError;
+use crate::mover::{Mover, MoverConfig};
+use crate::names::PathText;
+use crate::pace::Stop;
+use crate::service::lines::LOOK;
+use crate::service::listen::Listening;
+use crate::service::metrics::Figures;
+use crate::service::notify;
+use crate::service::protocol::{PROTOCOL, ServerFacts};
+use crate::service::scrape::Scraping;
+use crate::service::server::{House, Limits, each_round};
+
+/// How often the journal is looked at, unless looking takes so long that it would be a burden.
+const PULSE: Duration = Duration::from_secs(1);
+/// At most this part of the time goes into looking.
+const PULSE_SHARE: u32 = 20;
+
+/// Serves until `stop` is asked for.
+///
+/// # Errors
+/// The journal's and the socket's. What goes wrong with a client or a job ends neither.
+pub fn serve(
+    config: &MoverConfig,
+    limits: Limits,
+    listening: Listening,
+    scraping: Option<Scraping>,
+    stop: &Stop,
+) -> Result<(), StageError> {
+    let mover = Mover::open(config)?;
+    let house = Arc::new(House::new(Arc::new(mover.clone()), facts(config, false), limits, stop.clone()));
+    let served = attend(&house, &listening, scraping);
+    notify::stopping();
+    // Nobody is to connect to a server that does not answer any more.
+    drop(listening);
+    stop.ask();
+    house.farewell();
+    mover.stop();
+    tracing::info!("stopped");
+    served
+}
+
+/// What this process says of itself.
+pub(super) fn facts(config: &MoverConfig, system: bool) -> ServerFacts {
+    ServerFacts {
+        protocol: PROTOCOL.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        system,
+        state: PathText(config.state.clone()),
+    }
+}
+
+fn attend(house: &Arc<House>, listening: &Listening, scraping: Option<Scraping>) -> Result<(), StageError> {
+    // The first look at the journal: what is counted, is counted from here on.
+    house.figures()?;
+    let pulse = Pulse::start(house, |figures| notify::status(&in_words(figures)))?;
+    if let Some(scraping) = scraping {
+        tracing::info!(at = scraping.shown(), "figures for Prometheus");
+        let (stop, house) = (house.stop.clone(), Arc::clone(house));
+        let figures = Arc::new(move || house.figures().map(|figures| figures.text()));
+        thread("stage-metrics", move || scraping.serve(stop, figures))?;
+    }
+    let at = listening.shown();
+    tracing::info!(at, state = crate::error::shown(&house.facts.state.0), "ready");
+    notify::ready();
+    let mut served = Ok(());
+    while !house.stop.asked() && served.is_ok() {
+        served = each_round(&listening.listener, &mut |socket| house.receive(socket));
+        house.counts.rounds.fetch_add(1, Relaxed);
+    }
+    house.stop.ask();
+    pulse.end();
+    served.map_err(|error| StageError::io("take connections", at.as_ref(), error))
+}
+
+pub(super) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StageError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| StageError::io("start a thread", name.as_ref(), error))
+}
+
+/// How it goes, in a line, for `systemctl status`.
+pub(super) fn in_words(figures: &Figures) -> String {
+    format!(
+        "{} running, {} queued, {} failed; {} MB/s",
+        figures.running + figures.committed,
+        figures.queued,
+        figures.failed,
+        (figures.write_rate / 1e6).round(),
+    )
+}
+
+/// Looks at the journal again and again: counts and logs what happened, and tells systemd that the mover is alive if its
+/// journal answers and connections are taken; otherwise it is silent, and systemd starts it again.
+pub(super) struct Pulse(JoinHandle<()>);
+
+impl Pulse {
+    pub fn start(house: &Arc<House>, each: impl Fn(&Figures) + Send + 'static) -> Result<Self, StageError> {
+        let house = Arc::clone(house);
+        thread("stage-pulse", move || beat(&house, &each)).map(Self)
+    }
+
+    /// Waits for the last beat.
+    pub fn end(self) {
+        let _ = self.0.join();
+    }
+}
+
+fn beat(house: &House, each: &dyn Fn(&Figures)) {
+    let watched = notify::interval();
+    let mut rounds = 0;
+    while !house.stop.asked() {
+        let began = Instant::now();
+        let looked = house.figures();
+        let took = began.elapsed();
+        let now = house.counts.rounds.load(Relaxed);
+        match &looked {
+            Ok(figures) => {
+                each(figures);
+                if now != rounds {
+                    notify::alive();
+                }
+            }
+            Err(error) => tracing::error!(%error, "the journal does not answer"),
+        }
+        rounds = now;
+        let pause = PULSE.max(took * PULSE_SHARE);
+        let pause = watched.map_or(pause, |watched| pause.min(watched));
+        while !house.stop.asked() && began.elapsed() < pause {
+            std::thread::sleep(LOOK.min(pause));
+        }
+    }
+    // What ended since, so that the log has it.
+    let _ = house.figures().map(|figures| each(&figures));
+}
