@@ -101,6 +101,14 @@ pub enum StageError {
         /// The sockets that were tried, each with the kernel's word.
         tried: String,
     },
+    /// A job failed, whose failure the journal has kept.
+    #[error("{what}: {}", why.as_ref().map_or("it was cancelled", |why| &why.message))]
+    Job {
+        /// What is not done for it.
+        what: String,
+        /// Why; nothing where somebody cancelled it.
+        why: Option<Box<crate::job::Why>>,
+    },
     /// Somebody asked to stop.
     #[error("stopped: {what}")]
     Stopped {
@@ -150,7 +158,8 @@ impl StageError {
         match self {
             Self::Invalid { .. } => ErrorClass::Invalid,
             Self::Refused { .. } => ErrorClass::Refused,
-            Self::Stopped { .. } => ErrorClass::Interrupted,
+            Self::Stopped { .. } | Self::Job { why: None, .. } => ErrorClass::Interrupted,
+            Self::Job { why: Some(why), .. } => why.class,
             Self::Answered(why) => why.class,
             Self::Io { .. }
             | Self::SourceChanged { .. }
@@ -186,6 +195,7 @@ impl StageError {
                 "start one: flashwright stage serve; or have it done at once, without one: --foreground"
                     .to_owned(),
             ),
+            Self::Job { why, .. } => why.as_ref().and_then(|why| why.hint.clone()),
             Self::Journal { .. } | Self::Peer { .. } | Self::Stopped { .. } => None,
         }
     }
@@ -196,6 +206,7 @@ impl StageError {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
             Self::Answered(why) => why.errno,
+            Self::Job { why, .. } => why.as_ref().and_then(|why| why.errno),
             _ => None,
         }
     }

@@ -24,7 +24,6 @@ pub mod journal;
 pub mod large;
 pub mod manifest;
 mod metadata;
-pub mod manifest;
 pub mod mover;
 pub mod names;
 #[cfg(feature = "s3")]
@@ -38,6 +37,9 @@ pub mod service;
 pub mod spec;
 mod tree;
 pub mod verify;
+pub mod retention;
+pub mod set;
+pub mod store;
 
 pub use digest::{Algorithm, Digest};
 pub use error::{ErrorClass, StageError};

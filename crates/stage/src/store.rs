@@ -1,0 +1,950 @@
+//! Checkpoints of one program on two tiers: written to the fast one, drained to the slow one behind its back.
+//!
+//! A checkpoint has a number, its step, and is a directory:
+//!
+//! 1. [`Store::begin`] makes a hidden one on the fast tier, which the program fills.
+//! 2. [`Store::commit`] makes every file and directory in it durable, gives it its name, `step-00000100`, makes that
+//!    durable, and has a [`Mover`] copy it to the slow tier: verified, whole, with its manifest. From then on the program
+//!    may die: whoever opens the store next goes on draining.
+//! 3. What retention allows goes, as [`crate::retention`] has it.
+//!
+//! One process at a time writes to a store: it holds an exclusive flock(2) on `store.lock` in the state directory.
+//! What a process that died had begun and not committed is removed by the next that gets the lock; its parts bear a
+//! mark in their names ([`crate::retention`] has its own), so that nobody else's are touched. A drain that fails is
+//! told at the next call, once, and to everyone who waits for it; opening the store again, or [`Store::retry`], tries
+//! it again.
+//!
+//! **fork(2)**: the threads that drain are not there in a child, and its copy of the lock is the parent's. Every call
+//! of a child is refused, and dropping the store there does nothing. A child that outlives its parent keeps the store
+//! locked until it ends or executes another program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::calls;
+use crate::error::{StageError, shown};
+use crate::job::{JobId, JobStatus, State};
+use crate::mover::{Mover, MoverConfig};
+use crate::names::{PathText, is_part, part_name};
+use crate::retention::{self, is_marked, marked_uuid, pin, remove_tree};
+use crate::set::{MANIFEST, Manifest, Times};
+use crate::spec::{JobSpec, Level, Options, Place, Preserve, Verb};
+
+/// The state directory, where none is named: in the fast directory.
+pub const STATE: &str = ".flashwright";
+const LOCK: &str = "store.lock";
+/// In a part's name: begun and not committed ([`marked_uuid`]).
+const BEGUN: u8 = 0x5e;
+/// Between two looks at whether somebody wants to stop.
+const SLICE: Duration = Duration::from_millis(50);
+/// More files than this are first written back together: one commit of the file system's journal for many.
+const MANY_FILES: usize = 32;
+
+/// Where a store is and how it works.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// The directory on the fast tier; made if its parent is there.
+    pub fast: PathBuf,
+    /// The directory on the slow tier; made if its parent is there.
+    pub slow: PathBuf,
+    /// Where the journal is; `.flashwright` in the fast directory where none is named.
+    pub state: Option<PathBuf>,
+    /// So many stay on the fast tier once they are durable; all where there is no number.
+    pub keep_fast: Option<u32>,
+    /// So many stay on the slow tier, one at the least; all where there is no number.
+    pub keep_slow: Option<u32>,
+    /// How checkpoints are drained: limits, digest, priority. What concerns retention is set by the store.
+    pub options: Options,
+    /// Look, and restore what is on the fast tier; several may at once, beside one that writes.
+    pub read_only: bool,
+    /// Checkpoints drained at once.
+    pub jobs: usize,
+    /// Threads for each.
+    pub threads: usize,
+}
+
+impl StoreConfig {
+    /// A store that keeps everything and drains in the background, without a limit.
+    #[must_use]
+    pub fn new(fast: impl Into<PathBuf>, slow: impl Into<PathBuf>) -> Self {
+        Self {
+            fast: fast.into(),
+            slow: slow.into(),
+            state: None,
+            keep_fast: None,
+            keep_slow: None,
+            options: Options { background: true, ..Options::default() },
+            read_only: false,
+            jobs: 1,
+            threads: 2,
+        }
+    }
+}
+
+/// A checkpoint, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    /// Its number.
+    pub step: u64,
+    /// It is on the fast tier under its name.
+    pub fast: bool,
+    /// It is on the slow tier under its name, with a manifest that is whole.
+    pub slow: bool,
+}
+
+/// Asked now and then by what takes long; an error ends it.
+pub type GoOn<'a> = &'a dyn Fn() -> Result<(), StageError>;
+
+/// Nobody wants to stop.
+///
+/// # Errors
+/// None.
+pub fn always() -> Result<(), StageError> {
+    Ok(())
+}
+
+/// Checkpoints on two tiers. See the module.
+#[derive(Debug)]
+pub struct Store {
+    config: StoreConfig,
+    fast: OwnedFd,
+    slow: OwnedFd,
+    /// The process that opened it; a child of fork(2) has another number.
+    process: u32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// None where it is read-only or closed.
+    mover: Option<Mover>,
+    lock: Option<File>,
+    /// The newest job of each step.
+    jobs: BTreeMap<u64, JobId>,
+    /// Begun and not committed: the part's name.
+    begun: BTreeMap<u64, OsString>,
+    /// Jobs whose failure has been told.
+    told: BTreeSet<JobId>,
+    /// What was restored, and is not to be evicted while this store is open.
+    pins: BTreeMap<u64, OwnedFd>,
+    closed: bool,
+}
+
+/// `step-00000100`.
+#[must_use]
+pub fn step_name(step: u64) -> OsString {
+    format!("step-{step:08}").into()
+}
+
+/// The step of a name that [`step_name`] makes.
+#[must_use]
+pub fn step_of(name: &OsStr) -> Option<u64> {
+    let step = name.to_str()?.strip_prefix("step-")?.parse().ok()?;
+    (step_name(step) == name).then_some(step)
+}
+
+/// Where a step is staged in before its bytes are known to be right.
+fn staged_name(step: u64) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(step_name(step));
+    name.push(".staged");
+    name
+}
+
+fn step_staged(name: &OsStr) -> Option<u64> {
+    step_of(OsStr::from_bytes(name.as_bytes().strip_prefix(b".")?.strip_suffix(b".staged")?))
+}
+
+impl Store {
+    /// Opens a store, makes its directories, removes what a process that died had begun, and goes on draining.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] for directories and numbers that make no sense, [`StageError::Refused`] if another
+    /// process writes to it; the kernel's and the journal's.
+    pub fn open(mut config: StoreConfig) -> Result<Self, StageError> {
+        for path in
+            [Some(&mut config.fast), Some(&mut config.slow), config.state.as_mut()].into_iter().flatten()
+        {
+            *path = std::path::absolute(&*path)
+                .map_err(|error| StageError::io("find the current directory for", path, error))?;
+        }
+        if config.keep_slow == Some(0) {
+            return Err(StageError::invalid(
+                "keep_slow 0: the last durable checkpoint is never removed",
+                "1 or more; none at all to keep all",
+            ));
+        }
+        let fast = tier("fast", &config.fast, config.read_only)?;
+        let slow = tier("slow", &config.slow, config.read_only)?;
+        if same(&fast, &slow).map_err(|error| StageError::io("stat", &config.fast, error))? {
+            return Err(StageError::invalid(
+                format!("fast and slow are one directory: {}", shown(&config.fast)),
+                "name two, on different devices",
+            ));
+        }
+        let inner = Mutex::default();
+        let store = Self { config, fast, slow, process: std::process::id(), inner };
+        if !store.config.read_only {
+            store.begin_draining()?;
+        }
+        Ok(store)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.config.state.clone().unwrap_or_else(|| self.config.fast.join(STATE))
+    }
+
+    fn begin_draining(&self) -> Result<(), StageError> {
+        let state = self.state();
+        let lock = take_lock(&state)?;
+        let mover = Mover::open(&MoverConfig {
+            state,
+            jobs: self.config.jobs.max(1),
+            threads: self.config.threads.max(1),
+        })?;
+        let jobs = mover.status(None)?;
+        self.remove_leftovers(&jobs)?;
+        let mut inner = self.locked();
+        for job in &jobs {
+            if let Some(step) = self.drained_by(job) {
+                inner.jobs.insert(step, job.id);
+            }
+        }
+        inner.lock = Some(lock);
+        inner.mover = Some(mover.clone());
+        let known = inner.jobs.clone();
+        drop(inner);
+        for step in self.steps_in(&self.fast, &self.config.fast)? {
+            let job = known.get(&step).and_then(|id| jobs.iter().find(|job| job.id == *id));
+            match job {
+                Some(job) if job.state == State::Failed => {
+                    mover.retry(job.id)?;
+                }
+                Some(job) if !job.state.is_final() => {}
+                _ if self.is_there(&self.slow, step) => {}
+                _ => self.drain(&mover, step)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The step that a job drains.
+    fn drained_by(&self, job: &JobStatus) -> Option<u64> {
+        let (source, destination) = (job.spec.source.path()?, job.spec.destination.path()?);
+        let drains =
+            source.parent() == Some(&*self.config.fast) && destination.parent() == Some(&*self.config.slow);
+        if drains { step_of(destination.file_name()?) } else { None }
+    }
+
+    /// What was begun by a process that is gone, and what was staged in and is wanted by nobody any more.
+    fn remove_leftovers(&self, jobs: &[JobStatus]) -> Result<(), StageError> {
+        let wanted = |name: &OsStr| {
+            jobs.iter().any(|job| {
+                !job.state.is_final() && job.spec.destination.path() == Some(&self.config.fast.join(name))
+            })
+        };
+        for (name, _) in self.names(&self.fast, &self.config.fast)? {
+            if is_marked(&name, BEGUN) || (step_staged(&name).is_some() && !wanted(&name)) {
+                remove_tree(self.fast.as_fd(), &name, &self.config.fast)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint: a new, empty, hidden directory on the fast tier, for the program to fill.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] where there is one of this step; a drain that has failed since the last call; the kernel's.
+    pub fn begin(&self, step: u64) -> Result<PathBuf, StageError> {
+        self.mover()?;
+        self.tell_failures()?;
+        let name = step_name(step);
+        if self.is_there(&self.fast, step) || self.is_there(&self.slow, step) {
+            return Err(StageError::refused(
+                format!("step {step}: there is a checkpoint of this step, and it is not written over"),
+                "go on counting, or remove that one from both tiers first",
+            ));
+        }
+        let part = part_name(&name, marked_uuid(BEGUN, &self.config.fast)?);
+        {
+            let mut inner = self.locked();
+            if inner.begun.contains_key(&step) {
+                return Err(StageError::refused(
+                    format!("step {step} is begun already"),
+                    "commit or abandon that one first",
+                ));
+            }
+            inner.begun.insert(step, part.clone());
+        }
+        let path = self.config.fast.join(&part);
+        calls::make_directory(self.fast.as_fd(), &part, Mode::from_raw_mode(0o777)).map_err(|error| {
+            self.locked().begun.remove(&step);
+            StageError::io("make the directory", &path, error)
+        })?;
+        Ok(path)
+    }
+
+    /// Where the files of a checkpoint that is begun are to be written.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if none of this step is begun.
+    pub fn path(&self, step: u64) -> Result<PathBuf, StageError> {
+        self.own_process()?;
+        Ok(self.config.fast.join(self.part_of(step)?))
+    }
+
+    fn part_of(&self, step: u64) -> Result<OsString, StageError> {
+        self.locked().begun.get(&step).cloned().ok_or_else(|| {
+            StageError::invalid(
+                format!("step {step} is not begun"),
+                "begin it first; once committed it is done",
+            )
+        })
+    }
+
+    /// Makes a checkpoint durable on the fast tier, gives it its name, and has it drained. When this returns it
+    /// survives a power cut, if the fast tier does.
+    ///
+    /// # Errors
+    /// What it must not hold, a sync that failed: the part is gone then, because nobody knows what of it is stored.
+    /// [`StageError::Refused`] where the name was taken meanwhile. Once it has its name, only the journal can fail; the
+    /// checkpoint is there all the same, and is drained when the store is opened next.
+    pub fn commit(&self, step: u64) -> Result<PathBuf, StageError> {
+        let mover = self.mover()?;
+        let part = self.part_of(step)?;
+        let path = self.config.fast.join(step_name(step));
+        let published = self.publish(step, &part);
+        self.locked().begun.remove(&step);
+        if let Err(error) = published {
+            // A second failure adds nothing; what stays is removed when the store is opened next.
+            let _ = remove_tree(self.fast.as_fd(), &part, &self.config.fast);
+            return Err(error);
+        }
+        calls::sync(self.fast.as_fd()).map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
+        self.drain(&mover, step)?;
+        Ok(path)
+    }
+
+    fn publish(&self, step: u64, part: &OsStr) -> Result<(), StageError> {
+        let (path, name) = (self.config.fast.join(part), step_name(step));
+        let directory = open_directory(self.fast.as_fd(), part, &path)?;
+        if look_at(directory.as_fd(), &path, true)? > MANY_FILES {
+            // It only hastens: each file's own fsync vouches for it.
+            let _ = calls::sync_file_system(directory.as_fd());
+        }
+        sync_tree(directory.as_fd(), &path)?;
+        calls::publish(self.fast.as_fd(), part, &name).map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                StageError::refused(
+                    format!("step {step}: somebody else has made {}", shown(&self.config.fast.join(&name))),
+                    "one program at a time writes to a store's directories",
+                )
+            } else {
+                StageError::io(format!("rename to {}", shown(Path::new(&name))), &path, error)
+            }
+        })
+    }
+
+    /// Gives up a checkpoint that is begun.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if none of this step is begun; the kernel's.
+    pub fn abandon(&self, step: u64) -> Result<(), StageError> {
+        self.mover()?;
+        let part = self.part_of(step)?;
+        self.locked().begun.remove(&step);
+        remove_tree(self.fast.as_fd(), &part, &self.config.fast)
+    }
+
+    fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
+        let name = step_name(step);
+        let place = |tier: &Path| Place::Path(PathText(tier.join(&name)));
+        let id = mover.submit(JobSpec {
+            verb: Verb::Copy,
+            source: place(&self.config.fast),
+            destination: place(&self.config.slow),
+            options: Options {
+                latest: true,
+                keep_fast: self.config.keep_fast,
+                keep_slow: self.config.keep_slow,
+                ..self.config.options.clone()
+            },
+        })?;
+        self.locked().jobs.insert(step, id);
+        Ok(())
+    }
+
+    /// Waits until a checkpoint, or all that are committed, have come this far. False if the time is up before.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if there is no such checkpoint; the failure of its drain; what `go_on` says.
+    pub fn wait(
+        &self,
+        step: Option<u64>,
+        level: Level,
+        most: Option<Duration>,
+        go_on: GoOn<'_>,
+    ) -> Result<bool, StageError> {
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        let steps = match step {
+            Some(step) => vec![step],
+            None => self.steps_in(&self.fast, &self.config.fast)?,
+        };
+        for step in steps {
+            if !self.wait_for(step, level, until, go_on)? {
+                return Ok(false);
+            }
+        }
+        self.tell_failures()?;
+        Ok(true)
+    }
+
+    fn wait_for(
+        &self,
+        step: u64,
+        level: Level,
+        until: Option<Instant>,
+        go_on: GoOn<'_>,
+    ) -> Result<bool, StageError> {
+        let mover = self.mover()?;
+        let Some(id) = self.locked().jobs.get(&step).copied() else {
+            if self.is_there(&self.slow, step) || (level < Level::Durable && self.is_there(&self.fast, step))
+            {
+                return Ok(true);
+            }
+            return Err(self.no_such(step));
+        };
+        // Only what is committed has a job: it is in the journal, and durable on the fast tier.
+        if level < Level::Durable {
+            return Ok(true);
+        }
+        self.wait_job(&mover, id, until, go_on, &format!("step {step} is not drained"))
+    }
+
+    fn wait_job(
+        &self,
+        mover: &Mover,
+        id: JobId,
+        until: Option<Instant>,
+        go_on: GoOn<'_>,
+        what: &str,
+    ) -> Result<bool, StageError> {
+        loop {
+            go_on()?;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let job = mover.wait(id, Level::Durable, Some(left.map_or(SLICE, |left| left.min(SLICE))))?;
+            if job.level >= Level::Durable {
+                return Ok(true);
+            }
+            if job.state.is_final() {
+                self.locked().told.insert(id);
+                return Err(failure(&job, what));
+            }
+            if left == Some(Duration::ZERO) {
+                return Ok(false);
+            }
+            self.mover()?;
+        }
+    }
+
+    /// The newest checkpoint that has come this far; at `local` and below, on either tier.
+    ///
+    /// # Errors
+    /// A drain that has failed since the last call; the kernel's.
+    pub fn latest(&self, level: Level) -> Result<Option<u64>, StageError> {
+        self.tell_failures()?;
+        let newest =
+            self.list()?.into_iter().rev().find(|step| step.slow || (step.fast && level < Level::Durable));
+        Ok(newest.map(|step| step.step))
+    }
+
+    /// Every checkpoint that has a name, oldest first.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn list(&self) -> Result<Vec<Step>, StageError> {
+        self.own_process()?;
+        let mut steps = BTreeMap::new();
+        for step in self.steps_in(&self.fast, &self.config.fast)? {
+            steps.insert(step, Step { step, fast: true, slow: false });
+        }
+        for step in self.steps_in(&self.slow, &self.config.slow)? {
+            let whole = self.manifest(&self.slow, &self.config.slow, step)?.is_some();
+            if whole || steps.contains_key(&step) {
+                steps.entry(step).or_insert(Step { step, fast: false, slow: false }).slow = whole;
+            }
+        }
+        Ok(steps.into_values().collect())
+    }
+
+    /// How far each drain is that this journal knows, oldest first.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn progress(&self) -> Result<Vec<(u64, JobStatus)>, StageError> {
+        let mover = self.mover()?;
+        let jobs = self.locked().jobs.clone();
+        let mut all = Vec::new();
+        for (step, id) in jobs {
+            all.extend(mover.status(Some(id))?.into_iter().map(|job| (step, job)));
+        }
+        Ok(all)
+    }
+
+    /// Tries every drain again that has failed; how many.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn retry(&self) -> Result<usize, StageError> {
+        let mover = self.mover()?;
+        let mut again = 0;
+        for (_, job) in self.progress()? {
+            if job.state == State::Failed {
+                mover.retry(job.id)?;
+                self.locked().told.remove(&job.id);
+                again += 1;
+            }
+        }
+        Ok(again)
+    }
+
+    /// Where a checkpoint can be read on the fast tier: where it is, or, if it has gone from there, staged in from the
+    /// slow tier. It stays there until the store is closed. `verify` reads what is there and compares it with its
+    /// manifest, its own or the slow copy's, before it is handed out; what is staged in is always verified. A fast copy
+    /// whose bytes have rotted is replaced by the durable one.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if there is no such checkpoint; [`StageError::Refused`] if the fast copy is not what was
+    /// committed; [`StageError::Corrupt`] if no copy is right; what `go_on` says; the kernel's and the journal's.
+    pub fn restore(&self, step: u64, verify: bool, go_on: GoOn<'_>) -> Result<PathBuf, StageError> {
+        self.own_process()?;
+        let path = self.config.fast.join(step_name(step));
+        if self.is_there(&self.fast, step) {
+            match self.restore_here(step, &path, verify, go_on) {
+                Err(StageError::Corrupt { .. }) if self.can_stage_in(step)? => self.discard(step)?,
+                Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                restored => return restored.map(|()| path),
+            }
+        }
+        if self.manifest(&self.slow, &self.config.slow, step)?.is_none() {
+            return Err(self.no_such(step));
+        }
+        if self.config.read_only {
+            return Err(StageError::refused(
+                format!("step {step} is on the slow tier alone, and this store is open to be read only"),
+                format!("read it where it is: {}", shown(&self.config.slow.join(step_name(step)))),
+            ));
+        }
+        self.stage_in(step, go_on)?;
+        Ok(path)
+    }
+
+    fn can_stage_in(&self, step: u64) -> Result<bool, StageError> {
+        Ok(!self.config.read_only && self.manifest(&self.slow, &self.config.slow, step)?.is_some())
+    }
+
+    fn restore_here(&self, step: u64, path: &Path, verify: bool, go_on: GoOn<'_>) -> Result<(), StageError> {
+        let directory = open_directory(self.fast.as_fd(), &step_name(step), path)?;
+        let pinned = pin(directory.as_fd()).map_err(|error| StageError::io("lock", path, error))?;
+        // It may have been evicted between the two: what is under the name must be what is held.
+        let named = open_directory(self.fast.as_fd(), &step_name(step), path)?;
+        if !same(&directory, &named).map_err(|error| StageError::io("stat", path, error))? {
+            return Err(StageError::io("keep", path, io::Error::from(io::ErrorKind::NotFound)));
+        }
+        let manifest = match Manifest::read(directory.as_fd(), path)? {
+            Some(manifest) => Some((manifest, Times::Ignored)),
+            None => self
+                .manifest(&self.slow, &self.config.slow, step)?
+                .map(|manifest| (manifest, Times::Compared)),
+        };
+        if let Some((manifest, times)) = manifest.filter(|_| verify) {
+            if let Some(how) = manifest.differs_from(directory.as_fd(), path, times)? {
+                return Err(StageError::refused(
+                    format!("{} is not what was committed: {how}", shown(path)),
+                    "rename it; the next restore takes the durable copy",
+                ));
+            }
+            manifest.verify(directory.as_fd(), path, go_on)?;
+        }
+        if let Some(pinned) = pinned {
+            self.locked().pins.insert(step, pinned);
+        }
+        Ok(())
+    }
+
+    /// A fast copy that has rotted, of which there is a durable one.
+    fn discard(&self, step: u64) -> Result<(), StageError> {
+        self.locked().pins.remove(&step);
+        let name = step_name(step);
+        let part = part_name(&name, marked_uuid(BEGUN, &self.config.fast)?);
+        let failed = |error| StageError::io("rename, to remove it,", &self.config.fast.join(&name), error);
+        calls::publish(self.fast.as_fd(), &name, &part).map_err(failed)?;
+        remove_tree(self.fast.as_fd(), &part, &self.config.fast)
+    }
+
+    fn stage_in(&self, step: u64, go_on: GoOn<'_>) -> Result<(), StageError> {
+        let mover = self.mover()?;
+        let (name, staged) = (step_name(step), staged_name(step));
+        let (source, path) = (self.config.slow.join(&name), self.config.fast.join(&staged));
+        let manifest =
+            self.manifest(&self.slow, &self.config.slow, step)?.ok_or_else(|| self.no_such(step))?;
+        let spec = JobSpec {
+            verb: Verb::Copy,
+            source: Place::Path(PathText(source.clone())),
+            destination: Place::Path(PathText(path.clone())),
+            options: Options {
+                digest: manifest.algorithm(),
+                preserve: Preserve { xattrs: self.config.options.preserve.xattrs, ..Preserve::USUAL },
+                ..Options::default()
+            },
+        };
+        let under_way = |job: &JobStatus| !job.state.is_final() && job.spec == spec;
+        if !mover.status(None)?.iter().any(under_way) {
+            remove_tree(self.fast.as_fd(), &staged, &self.config.fast)?;
+        }
+        let id = mover.submit(spec)?;
+        self.wait_job(&mover, id, None, go_on, &format!("step {step} is not staged in"))?;
+        // The job has read back what it wrote; that it wrote what was once drained, the two manifests say.
+        let directory = open_directory(self.fast.as_fd(), &staged, &path)?;
+        let copied = Manifest::read(directory.as_fd(), &path)?;
+        let right = copied.map(|copied| copied.same_bytes(&manifest)).transpose()?;
+        if right != Some(true) {
+            remove_tree(self.fast.as_fd(), &staged, &self.config.fast)?;
+            let slow = open_directory(self.slow.as_fd(), &name, &source)?;
+            // Says which file it is.
+            manifest.verify(slow.as_fd(), &source, go_on)?;
+            let how = "names, or bytes that were right when they were read again".to_owned();
+            return Err(StageError::SourceChanged { path: shown(&source), how });
+        }
+        let pinned = pin(directory.as_fd()).map_err(|error| StageError::io("lock", &path, error))?;
+        calls::publish(self.fast.as_fd(), &staged, &name).map_err(|error| {
+            StageError::io(format!("rename to {}", shown(Path::new(&name))), &path, error)
+        })?;
+        calls::sync(self.fast.as_fd()).map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
+        if let Some(pinned) = pinned {
+            self.locked().pins.insert(step, pinned);
+        }
+        Ok(())
+    }
+
+    /// Lets a restored checkpoint be evicted again.
+    pub fn release(&self, step: u64) {
+        if self.own_process().is_ok() {
+            self.locked().pins.remove(&step);
+        }
+    }
+
+    /// Removes a fast copy, if its slow copy is durable and nobody has restored it. Where the journal does not vouch
+    /// for the slow copy it is read.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] if it may not go, and why; the kernel's.
+    pub fn evict(&self, step: u64) -> Result<(), StageError> {
+        let mover = self.mover()?;
+        retention::evict(&self.config.fast, &self.config.slow, &step_name(step), &JournalOf { mover: &mover })
+    }
+
+    /// Stops draining, between two steps, and lets others have the store. What is not drained is gone on with by the
+    /// next who opens it; what is begun and not committed is gone.
+    ///
+    /// # Errors
+    /// A drain that has failed and that nobody has been told of.
+    pub fn close(&self) -> Result<(), StageError> {
+        self.own_process()?;
+        if self.locked().closed {
+            return Ok(());
+        }
+        let told = self.tell_failures();
+        self.end();
+        told
+    }
+
+    fn end(&self) {
+        let (mover, begun) = {
+            let mut inner = self.locked();
+            inner.closed = true;
+            inner.pins.clear();
+            (inner.mover.take(), std::mem::take(&mut inner.begun))
+        };
+        for part in begun.values() {
+            let _ = remove_tree(self.fast.as_fd(), part, &self.config.fast);
+        }
+        if let Some(mover) = mover {
+            mover.stop();
+        }
+        self.locked().lock = None;
+    }
+
+    /// The first failure of a drain that nobody has been told of.
+    fn tell_failures(&self) -> Result<(), StageError> {
+        self.own_process()?;
+        let Some((mover, jobs)) = ({
+            let inner = self.locked();
+            inner.mover.clone().map(|mover| (mover, inner.jobs.clone()))
+        }) else {
+            return Ok(());
+        };
+        for (step, id) in jobs {
+            if self.locked().told.contains(&id) {
+                continue;
+            }
+            for job in mover.status(Some(id))? {
+                // What is done and has nothing to tell is not asked about again.
+                if job.state.is_final() {
+                    self.locked().told.insert(id);
+                }
+                if job.state == State::Failed {
+                    return Err(failure(&job, &format!("step {step} is not drained")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn own_process(&self) -> Result<(), StageError> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(StageError::refused(
+            format!("this store was opened by process {}, of which this one is a fork", self.process),
+            "open a store of its own, to be read only, in each process; or start processes without fork",
+        ))
+    }
+
+    fn mover(&self) -> Result<Mover, StageError> {
+        self.own_process()?;
+        let inner = self.locked();
+        inner.mover.clone().ok_or_else(|| {
+            let (what, hint) = if inner.closed {
+                ("this store is closed", "open it again")
+            } else {
+                ("this store is open to be read only", "open it without read_only")
+            };
+            StageError::refused(what, hint)
+        })
+    }
+
+    fn no_such(&self, step: u64) -> StageError {
+        let there = self.list().unwrap_or_default();
+        let there: Vec<String> = there.iter().rev().take(5).map(|step| step.step.to_string()).collect();
+        let hint = if there.is_empty() {
+            "there is none at all".to_owned()
+        } else {
+            format!("the newest are {}", there.join(", "))
+        };
+        StageError::invalid(format!("step {step}: there is no such checkpoint"), hint)
+    }
+
+    /// Only ever called by the process that opened it: a child of fork(2) may find it locked for ever.
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self, tier: &OwnedFd, path: &Path) -> Result<Vec<(OsString, FileType)>, StageError> {
+        calls::list(tier.as_fd()).map_err(|error| StageError::io("read the directory", path, error))
+    }
+
+    fn steps_in(&self, tier: &OwnedFd, path: &Path) -> Result<Vec<u64>, StageError> {
+        let names = self.names(tier, path)?;
+        let mut steps: Vec<u64> = names
+            .iter()
+            .filter_map(|(name, _)| step_of(name))
+            .filter(|step| self.is_there(tier, *step))
+            .collect();
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
+    fn is_there(&self, tier: &OwnedFd, step: u64) -> bool {
+        calls::stat_at(tier.as_fd(), &step_name(step))
+            .is_ok_and(|found| FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory)
+    }
+
+    fn manifest(&self, tier: &OwnedFd, path: &Path, step: u64) -> Result<Option<Manifest>, StageError> {
+        if !self.is_there(tier, step) {
+            return Ok(None);
+        }
+        let path = path.join(step_name(step));
+        Manifest::read(open_directory(tier.as_fd(), &step_name(step), &path)?.as_fd(), &path)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            self.end();
+        } else {
+            // A child of fork(2): the mover's threads are not here, and waiting for them would never end.
+            std::mem::forget(std::mem::take(&mut self.inner));
+        }
+    }
+}
+
+/// The journal as witness; what it does not know may be read.
+struct JournalOf<'a> {
+    mover: &'a Mover,
+}
+
+impl retention::Witness for JournalOf<'_> {
+    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
+        Ok(self.mover.status(None)?.iter().any(|job| {
+            job.level >= Level::Durable
+                && job.spec.source.path() == Some(fast)
+                && job.spec.destination.path() == Some(slow)
+        }))
+    }
+
+    fn may_read(&self) -> bool {
+        true
+    }
+}
+
+/// A job's failure, and how to go on.
+fn failure(job: &JobStatus, what: &str) -> StageError {
+    StageError::Job { what: what.to_owned(), why: job.error.clone().map(Box::new) }
+}
+
+fn same(a: &OwnedFd, b: &OwnedFd) -> io::Result<bool> {
+    let identity = |fd: &OwnedFd| {
+        calls::stat(fd.as_fd()).map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+    };
+    Ok(identity(a)? == identity(b)?)
+}
+
+fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<OwnedFd, StageError> {
+    calls::open_at(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        .map_err(|error| StageError::io("open the directory", path, error))
+}
+
+/// Opens a tier's directory, and makes it if its parent is there: a longer way that is missing is a tier that is not
+/// mounted, more often than not.
+fn tier(which: &str, path: &Path, read_only: bool) -> Result<OwnedFd, StageError> {
+    if !read_only && let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+        make_durably(which, parent, name, 0o777)?;
+    }
+    calls::open_directory(path).map_err(|error| absent(which, path, error))
+}
+
+fn absent(which: &str, path: &Path, error: io::Error) -> StageError {
+    if is_absent(&error) {
+        StageError::invalid(
+            format!("{which} {}: there is no such directory", shown(path)),
+            "make it first; is the tier mounted?",
+        )
+    } else {
+        StageError::io("open the directory", path, error)
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn make_durably(which: &str, parent: &Path, name: &OsStr, mode: u32) -> Result<(), StageError> {
+    let directory = calls::open_directory(parent).map_err(|error| absent(which, parent, error))?;
+    match calls::make_directory(directory.as_fd(), name, Mode::from_raw_mode(mode)) {
+        Ok(()) => calls::sync(directory.as_fd()).map_err(|error| StageError::io("fsync", parent, error)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // A directory that may not be written to, with ours in it already, is enough.
+        Err(_) if calls::stat_at(directory.as_fd(), name).is_ok() => Ok(()),
+        Err(error) => Err(StageError::io("make the directory", &parent.join(name), error)),
+    }
+}
+
+/// Takes the right to write to a store.
+fn take_lock(state: &Path) -> Result<File, StageError> {
+    if let (Some(parent), Some(name)) = (state.parent(), state.file_name()) {
+        make_durably("state", parent, name, 0o700)?;
+    }
+    let path = state.join(LOCK);
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| StageError::io("open", &path, error))?;
+    match file.try_lock() {
+        Ok(()) => {
+            // Who it is, for the message that others get. A courtesy: on a full disk the lock holds without it.
+            let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder =
+                holder.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+            Err(StageError::refused(
+                format!("{}: another program writes to this store{holder}", shown(state)),
+                "wait until it closes it, or open it to be read only; a fork of that program keeps it open, too",
+            ))
+        }
+        Err(TryLockError::Error(error)) => Err(StageError::io("lock", &path, error)),
+    }
+}
+
+/// Finds what a checkpoint must not hold, before anything is made durable; returns how many files there are.
+fn look_at(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Result<usize, StageError> {
+    let mut files = 0;
+    for (name, _) in
+        calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
+    {
+        let below = path.join(&name);
+        if is_part(&name) || (top && name == MANIFEST) {
+            return Err(StageError::invalid(
+                format!("{}: this name is taken for something else, and would not be drained", shown(&below)),
+                "give it another",
+            ));
+        }
+        let found =
+            calls::stat_at(directory, &name).map_err(|error| StageError::io("stat", &below, error))?;
+        match FileType::from_raw_mode(u32::from(found.stx_mode)) {
+            FileType::RegularFile => files += 1,
+            FileType::Symlink => {}
+            FileType::Directory => {
+                let inner = open_directory(directory, &name, &below)?;
+                files += look_at(inner.as_fd(), &below, false)?;
+            }
+            _ => {
+                return Err(StageError::invalid(
+                    format!("{}: neither file, directory nor symbolic link", shown(&below)),
+                    "a checkpoint holds what can be stored; remove it before the commit",
+                ));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Makes everything below a directory durable, and then the directory.
+fn sync_tree(directory: BorrowedFd<'_>, path: &Path) -> Result<(), StageError> {
+    for (name, _) in
+        calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
+    {
+        let below = path.join(&name);
+        let found =
+            calls::stat_at(directory, &name).map_err(|error| StageError::io("stat", &below, error))?;
+        match FileType::from_raw_mode(u32::from(found.stx_mode)) {
+            FileType::RegularFile => {
+                let file = calls::open_at(directory, &name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
+                    .map_err(|error| StageError::io("open", &below, error))?;
+                calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", &below, error))?;
+            }
+            FileType::Directory => {
+                sync_tree(open_directory(directory, &name, &below)?.as_fd(), &below)?;
+            }
+            _ => {}
+        }
+    }
+    calls::sync(directory).map_err(|error| StageError::io("fsync", path, error))
+}
