@@ -1,13 +1,228 @@
-//! The native half of the Python package.
+//! The native half of the Python package `flashwright`: `flashwright._native`.
+//!
+//! It turns Python's values into `stage`'s and back, and nothing else; what a user sees is in `python/flashwright`.
+//! **The GIL is released around everything that may touch a disk or wait** ([`Python::detach`]). What takes long asks
+//! for pending signals twenty times a second, so that Ctrl-C ends it: its handler's exception, KeyboardInterrupt as a
+//! rule, is what the call then raises.
 #![deny(unsafe_code)]
-use pyo3::prelude::*;
 
-/// doc
+mod errors;
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stage::store::{Store, StoreConfig};
+use stage::{JobStatus, Level, StageError};
+
+use crate::errors::{invalid, raise};
+
+/// Between two questions whether a signal came.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// The module that Python imports.
 #[pymodule]
 mod _native {
-    use super::*;
-    #[pyfunction]
-    fn hello() -> usize {
-        1
+    #[pymodule_export]
+    use super::NativeStore;
+    #[pymodule_export]
+    use crate::errors::NativeError;
+}
+
+/// A store (`stage::store`).
+#[pyclass(frozen, name = "Store", module = "flashwright._native")]
+struct NativeStore {
+    store: Arc<Store>,
+}
+
+/// Runs what takes long without the GIL; `work` asks the closure it is given whether to go on.
+fn patiently<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&dyn Fn() -> Result<(), StageError>) -> Result<T, StageError> + Send,
+) -> PyResult<T> {
+    let (result, raised) = py.detach(|| {
+        let raised = RefCell::new(None);
+        let asked = Cell::new(Instant::now());
+        let go_on = || {
+            if asked.get().elapsed() < SIGNALS {
+                return Ok(());
+            }
+            let signals = Python::attach(|py| py.check_signals());
+            asked.set(Instant::now());
+            signals.map_err(|error| {
+                *raised.borrow_mut() = Some(error);
+                StageError::Stopped { what: "by a signal".to_owned() }
+            })
+        };
+        let result = work(&go_on);
+        (result, raised.into_inner())
+    });
+    match (result, raised) {
+        (Err(StageError::Stopped { .. }), Some(error)) => Err(error),
+        (result, _) => result.map_err(|error| raise(py, &error)),
     }
+}
+
+fn level(word: &str) -> Result<Level, StageError> {
+    word.parse().map_err(|()| {
+        StageError::invalid(
+            format!("level {word:?}: there is no such level"),
+            "staged, local or durable".to_owned(),
+        )
+    })
+}
+
+/// Bytes a second as a person writes them: `2GB/s`, `500m`.
+fn rate(text: &str) -> Result<u64, StageError> {
+    let number = text.trim().strip_suffix("/s").unwrap_or(text);
+    match units::size(number) {
+        Ok(0) => {
+            Err(StageError::invalid("bwlimit 0: nothing would ever be drained", "leave it out for no limit"))
+        }
+        Ok(rate) => Ok(rate),
+        Err(error) => Err(StageError::invalid(
+            format!("bwlimit {text:?}: {error}"),
+            "for example 2GB/s, or 500m".to_owned(),
+        )),
+    }
+}
+
+#[pymethods]
+impl NativeStore {
+    #[new]
+    #[pyo3(signature = (fast, slow, *, state, keep_fast, keep_slow, bwlimit, iops_limit, priority, digest, preserve,
+        read_only, jobs, threads))]
+    #[allow(clippy::too_many_arguments, reason = "Python's half names each of them")]
+    fn open(
+        py: Python<'_>,
+        fast: PathBuf,
+        slow: PathBuf,
+        state: Option<PathBuf>,
+        keep_fast: Option<u32>,
+        keep_slow: Option<u32>,
+        bwlimit: Option<String>,
+        iops_limit: Option<u64>,
+        priority: i32,
+        digest: &str,
+        preserve: Option<String>,
+        read_only: bool,
+        jobs: usize,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let mut config = StoreConfig {
+            state,
+            keep_fast,
+            keep_slow,
+            read_only,
+            jobs,
+            threads,
+            ..StoreConfig::new(fast, slow)
+        };
+        let options = &mut config.options;
+        options.bwlimit = bwlimit.as_deref().map(rate).transpose().map_err(|error| raise(py, &error))?;
+        options.iops_limit = iops_limit;
+        options.priority = priority;
+        options.digest = digest.parse().map_err(|()| {
+            invalid(py, format!("digest {digest:?}: there is no such digest"), "xxh3 or blake3")
+        })?;
+        if let Some(words) = preserve {
+            options.preserve = words.parse().map_err(|why: String| {
+                invalid(py, format!("preserve {words:?}: {why}"), "for example mode,times,xattrs")
+            })?;
+        }
+        let store = py.detach(|| Store::open(config)).map_err(|error| raise(py, &error))?;
+        Ok(Self { store: Arc::new(store) })
+    }
+
+    fn begin(&self, py: Python<'_>, step: u64) -> PyResult<PathBuf> {
+        self.quickly(py, |store| store.begin(step))
+    }
+
+    fn commit(&self, py: Python<'_>, step: u64) -> PyResult<PathBuf> {
+        self.quickly(py, |store| store.commit(step))
+    }
+
+    fn abandon(&self, py: Python<'_>, step: u64) -> PyResult<()> {
+        self.quickly(py, |store| store.abandon(step))
+    }
+
+    /// False if the time was up.
+    fn wait(&self, py: Python<'_>, step: Option<u64>, level: &str, seconds: Option<f64>) -> PyResult<bool> {
+        let level = self::level(level).map_err(|error| raise(py, &error))?;
+        let most = match seconds {
+            None => None,
+            Some(seconds) => Some(Duration::try_from_secs_f64(seconds.max(0.0)).map_err(|error| {
+                invalid(py, format!("timeout {seconds}: {error}"), "seconds, or None for as long as it takes")
+            })?),
+        };
+        let store = &self.store;
+        patiently(py, |go_on| store.wait(step, level, most, go_on))
+    }
+
+    fn latest(&self, py: Python<'_>, level: &str) -> PyResult<Option<u64>> {
+        let level = self::level(level).map_err(|error| raise(py, &error))?;
+        self.quickly(py, |store| store.latest(level))
+    }
+
+    /// `(step, on the fast tier, durable on the slow tier)`, oldest first.
+    fn steps(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, bool)>> {
+        let steps = self.quickly(py, Store::list)?;
+        Ok(steps.into_iter().map(|step| (step.step, step.fast, step.slow)).collect())
+    }
+
+    fn restore(&self, py: Python<'_>, step: u64, verify: bool) -> PyResult<PathBuf> {
+        let store = &self.store;
+        patiently(py, |go_on| store.restore(step, verify, go_on))
+    }
+
+    fn release(&self, py: Python<'_>, step: u64) {
+        py.detach(|| self.store.release(step));
+    }
+
+    fn evict(&self, py: Python<'_>, step: u64) -> PyResult<()> {
+        self.quickly(py, |store| store.evict(step))
+    }
+
+    fn retry(&self, py: Python<'_>) -> PyResult<usize> {
+        self.quickly(py, Store::retry)
+    }
+
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let all = self.quickly(py, Store::progress)?;
+        all.iter().map(|(step, job)| progress_of(py, *step, job)).collect()
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.quickly(py, Store::close)
+    }
+}
+
+impl NativeStore {
+    fn quickly<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Store) -> Result<T, StageError> + Send,
+    ) -> PyResult<T> {
+        let store = &self.store;
+        py.detach(|| work(store)).map_err(|error| raise(py, &error))
+    }
+}
+
+fn progress_of<'py>(py: Python<'py>, step: u64, job: &JobStatus) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("step", step)?;
+    fields.set_item("state", job.state.word())?;
+    fields.set_item("level", job.level.word())?;
+    fields.set_item("bytes_total", job.walked.then_some(job.bytes_total))?;
+    fields.set_item("bytes_written", job.bytes_written)?;
+    fields.set_item("bytes_verified", job.bytes_verified)?;
+    fields.set_item("files_total", job.walked.then_some(job.files_total))?;
+    fields.set_item("files_done", job.files_done)?;
+    fields.set_item("bytes_per_s", job.bytes_per_s)?;
+    fields.set_item("held_back_by", job.held_back_by.as_deref())?;
+    fields.set_item("error", job.error.as_ref().map(|why| why.message.as_str()))?;
+    Ok(fields)
 }

@@ -149,21 +149,15 @@ impl Hasher {
         }
     }
 
-    /// The digest of all of them so far.
+    /// The digest of all of them.
     #[must_use]
-    pub fn so_far(&self) -> Digest {
+    pub fn finish(self) -> Digest {
         let mut digest = [0; 32];
-        match &self.0 {
+        match self.0 {
             State::Xxh3(state) => digest[..16].copy_from_slice(&state.digest128().to_be_bytes()),
             State::Blake3(state) => digest.copy_from_slice(state.finalize().as_bytes()),
         }
         Digest(digest)
-    }
-
-    /// The digest of all of them.
-    #[must_use]
-    pub fn finish(self) -> Digest {
-        self.so_far()
     }
 }
 

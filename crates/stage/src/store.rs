@@ -33,10 +33,11 @@ use rustix::fs::{FileType, Mode, OFlags};
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::job::{JobId, JobStatus, State};
+use crate::manifest;
 use crate::mover::{Mover, MoverConfig};
 use crate::names::{PathText, is_part, part_name};
 use crate::retention::{self, is_marked, marked_uuid, pin, remove_tree};
-use crate::set::{MANIFEST, Manifest, Times};
+use crate::set::{Manifest, Times};
 use crate::spec::{JobSpec, Level, Options, Place, Preserve, Verb};
 
 /// The state directory, where none is named: in the fast directory.
@@ -900,7 +901,7 @@ fn look_at(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Result<usize, S
         calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
     {
         let below = path.join(&name);
-        if is_part(&name) || (top && name == MANIFEST) {
+        if is_part(&name) || (top && name == manifest::NAME) {
             return Err(StageError::invalid(
                 format!("{}: this name is taken for something else, and would not be drained", shown(&below)),
                 "give it another",

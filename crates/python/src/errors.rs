@@ -1,0 +1,46 @@
+//! Errors on their way to Python.
+//!
+//! One exception crosses the border, `NativeError`, with everything that an error carries; `python/flashwright` makes
+//! the exception of its class of it, so that the classes stand in one readable place.
+
+use pyo3::prelude::*;
+use pyo3::{PyErr, create_exception};
+use stage::{ErrorClass, StageError};
+
+create_exception!(
+    flashwright._native,
+    NativeError,
+    pyo3::exceptions::PyException,
+    "What went wrong: (kind, message, hint, errno)."
+);
+
+/// The word by which Python's half finds the class.
+fn kind(error: &StageError) -> &'static str {
+    match error {
+        StageError::Corrupt { .. } => "corrupt",
+        StageError::SourceChanged { .. } => "source-changed",
+        StageError::Job { .. } => "drain-failed",
+        other => match other.class() {
+            ErrorClass::Invalid => "invalid",
+            ErrorClass::Refused => "refused",
+            ErrorClass::Failed => "failed",
+            ErrorClass::Interrupted => "interrupted",
+        },
+    }
+}
+
+/// The exception for an error.
+pub(crate) fn raise(_: Python<'_>, error: &StageError) -> PyErr {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        message.push_str(&format!(": {source}"));
+        cause = source.source();
+    }
+    NativeError::new_err((kind(error), message, error.hint(), error.errno()))
+}
+
+/// The exception for an argument that makes no sense.
+pub(crate) fn invalid(py: Python<'_>, what: String, hint: &str) -> PyErr {
+    raise(py, &StageError::invalid(what, hint))
+}
