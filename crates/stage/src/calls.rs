@@ -154,6 +154,19 @@ impl List {
     }
 }
 
+/// All the names in a directory that is known to be small, with their kinds.
+///
+/// # Errors
+/// The kernel's.
+pub fn list(directory: BorrowedFd<'_>) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
+    let mut list = List::of(directory)?;
+    let mut names = Vec::new();
+    while let Some(name) = list.next()? {
+        names.push(name);
+    }
+    Ok(names)
+}
+
 /// What an open file is.
 ///
 /// # Errors

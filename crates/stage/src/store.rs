@@ -208,9 +208,9 @@ impl Store {
         let state = self.state();
         let lock = take_lock(&state)?;
         let mover = Mover::open(&MoverConfig {
-            state,
             jobs: self.config.jobs.max(1),
             threads: self.config.threads.max(1),
+            ..MoverConfig::new(state)
         })?;
         let jobs = mover.status(None)?;
         self.remove_leftovers(&jobs)?;

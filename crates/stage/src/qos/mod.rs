@@ -261,8 +261,7 @@ impl Pace for JobPace {
                 return;
             }
             let patience = shared.clock.patience(passed.again.min(STOP_LOOK));
-            state =
-                shared.moved.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            state = shared.moved.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -293,8 +292,11 @@ fn govern(
     })?;
     #[allow(clippy::unnecessary_cast, reason = "its type differs from one architecture to another")]
     let key = found.st_dev as TierKey;
-    let tier =
-        state.scheduler.tiers.entry(key).or_insert_with(|| Tier::new(Governor::new(config, seed(), now.steady)));
+    let tier = state
+        .scheduler
+        .tiers
+        .entry(key)
+        .or_insert_with(|| Tier::new(Governor::new(config, seed(), now.steady)));
     tier.jobs += 1;
     let probing = state.probing.entry(key).or_insert_with(|| Probing {
         directory: directory.to_owned(),

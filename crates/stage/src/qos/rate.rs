@@ -157,7 +157,9 @@ fn optional_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u6
 
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     match u64::deserialize(deserializer)? {
-        0 => Err(serde::de::Error::custom("0 would stop it for ever; leave it out where there is to be no limit")),
+        0 => Err(serde::de::Error::custom(
+            "0 would stop it for ever; leave it out where there is to be no limit",
+        )),
         limit => Ok(Some(limit)),
     }
 }

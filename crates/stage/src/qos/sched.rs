@@ -79,8 +79,7 @@ impl Job {
         progress: Arc<Progress>,
         now: Now,
     ) -> Self {
-        let deadline =
-            deadline.map(|at| (Deadline::new(at, now), Bucket::of_bytes(1.0, now.steady)));
+        let deadline = deadline.map(|at| (Deadline::new(at, now), Bucket::of_bytes(1.0, now.steady)));
         Self { priority, limits, tier, deadline, progress, start: 0.0, held: None, pressed: None }
     }
 
@@ -266,7 +265,8 @@ impl Scheduler {
         let mut order: Vec<usize> = (0..self.tickets.len()).collect();
         let key = |at: &usize| {
             let ticket = &self.tickets[*at];
-            let (priority, start) = self.jobs.get(&ticket.job).map_or((0, 0.0), |job| (job.priority, job.start));
+            let (priority, start) =
+                self.jobs.get(&ticket.job).map_or((0, 0.0), |job| (job.priority, job.start));
             (Reverse(priority), start)
         };
         // The sort is stable: at equal shares the older one.
@@ -291,7 +291,8 @@ impl Scheduler {
         else {
             return;
         };
-        let lower = order.iter().enumerate().filter(|(_, at)| job_of(**at).is_some_and(|job| job.priority < highest));
+        let lower =
+            order.iter().enumerate().filter(|(_, at)| job_of(**at).is_some_and(|job| job.priority < highest));
         // Tickets lie in the order in which they came.
         if let Some((oldest, _)) = lower.min_by_key(|(_, at)| **at) {
             order[first..=oldest].rotate_right(1);

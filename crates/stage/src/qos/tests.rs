@@ -168,10 +168,8 @@ fn about(found: u64, expected: u64, share: f64) {
 #[test]
 fn a_job_keeps_its_own_limit_and_all_jobs_together_keep_the_movers() {
     let mut world = World::new(Some(300 * MB), None);
-    let slow = world.add(Wants {
-        options: Options { bwlimit: Some(50 * MB), ..Options::default() },
-        ..Wants::default()
-    });
+    let slow = world
+        .add(Wants { options: Options { bwlimit: Some(50 * MB), ..Options::default() }, ..Wants::default() });
     let free = world.add(Wants { threads: 4, ..Wants::default() });
     world.run(Duration::from_secs(100));
     about(world.moved(slow), 5_000 * MB, 0.01);
@@ -213,8 +211,11 @@ fn equal_jobs_get_equal_shares_whatever_their_requests_and_threads() {
 #[test]
 fn the_higher_priority_goes_first_and_the_lower_gets_an_eighth() {
     let mut world = World::new(Some(200 * MB), None);
-    let high =
-        world.add(Wants { options: Options { priority: 5, ..Options::default() }, threads: 3, ..Wants::default() });
+    let high = world.add(Wants {
+        options: Options { priority: 5, ..Options::default() },
+        threads: 3,
+        ..Wants::default()
+    });
     let low = world.add(Wants { threads: 3, ..Wants::default() });
     world.run(Duration::from_secs(200));
     about(world.moved(low), 200 * MB * 200 / 8, 0.05);
@@ -499,12 +500,7 @@ fn a_thread_that_would_wait_for_days_is_woken_by_a_stop_and_by_new_limits() {
         qos.configure(QosConfig::default());
         waiting.join().unwrap();
     });
-    let own = JobPace::new(
-        &Options { bwlimit: Some(1), ..Options::default() },
-        &qos,
-        &Arc::default(),
-        None,
-    );
+    let own = JobPace::new(&Options { bwlimit: Some(1), ..Options::default() }, &qos, &Arc::default(), None);
     own.admit(CHUNK_BYTES as u64, 1, &Stop::new());
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| own.admit(CHUNK_BYTES as u64, 1, &Stop::new()));

@@ -23,9 +23,8 @@ pub(super) fn held_back_by(scheduler: &mut Scheduler, key: JobKey, now: Now) -> 
     let held = hold.and_then(|hold| match hold {
         Hold::Own(which) => limit("", own, which),
         Hold::Mover(which) => limit("the mover's ", &scheduler.mover, which),
-        Hold::Turn(which) => {
-            limit("the mover's ", &scheduler.mover, which).map(|limit| format!("{limit}, at which others are first"))
-        }
+        Hold::Turn(which) => limit("the mover's ", &scheduler.mover, which)
+            .map(|limit| format!("{limit}, at which others are first")),
         Hold::Governor => governor(),
         Hold::Rest => Some("the fast tier is left alone for a moment, to see its latency at rest".to_owned()),
     });

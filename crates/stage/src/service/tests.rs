@@ -31,7 +31,7 @@ impl Running {
     fn with(limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let desk = Arc::new(Still::default());
-        let config = MoverConfig { state: directory.path().to_owned(), jobs: 1, threads: 1 };
+        let config = MoverConfig { jobs: 1, threads: 1, ..MoverConfig::new(directory.path()) };
         let facts: ServerFacts = super::own::facts(&config, false);
         let house = Arc::new(House::new(desk.clone(), facts, limits, Stop::new()));
         let listening = Listening::bind(&directory.path().join("s"), Access::Own).unwrap();

@@ -322,7 +322,8 @@ fn does_as_it_is_told() {
         .collect();
     report.change_failed = failure.lock().unwrap().take();
     report.most_resident = most_resident();
-    fs::write(&order.report, serde_json::to_vec(&report).expect("a report is a document")).expect("room for it");
+    fs::write(&order.report, serde_json::to_vec(&report).expect("a report is a document"))
+        .expect("room for it");
 }
 
 fn carry_out(order: &Order) -> Result<Vec<JobStatus>, stage::StageError> {

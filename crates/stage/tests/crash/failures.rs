@@ -9,8 +9,7 @@ use crate::kills::{chosen, go_on, record};
 use crate::sample::{self, Random};
 use crate::world::{Scenario, World};
 
-const ERRORS: [Errno; 6] =
-    [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::INTR, Errno::STALE, Errno::ACCESS];
+const ERRORS: [Errno; 6] = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::INTR, Errno::STALE, Errno::ACCESS];
 
 /// A job that a fault met: done right, or failed with everything that a person needs to know and nothing lost.
 pub fn check_outcome(world: &World, done: &str, report: &Report, errno: Option<Errno>) -> bool {
@@ -150,7 +149,11 @@ fn a_failed_sync_of_a_file_is_final_and_its_copy_is_discarded() {
                 let fault = Strike::nth_of(kind, n, Hit::Errno(Errno::IO.raw_os_error()));
                 let report = run(&Order::to(&world.state, &world.spec).strike([fault])).told();
                 assert_eq!(report.fired, 1, "{done}");
-                assert_eq!(report.synced_again, [], "{done}: a file was synced again after its sync had failed");
+                assert_eq!(
+                    report.synced_again,
+                    [],
+                    "{done}: a file was synced again after its sync had failed"
+                );
                 if check_outcome(&world, &done, &report, Some(Errno::IO)) {
                     none_survive(&world, &done, &report.failed_syncs);
                 } else {

@@ -70,11 +70,7 @@ fn take(
     };
     let entry = Entry {
         kind: if kind.is_file() {
-            Kind::File {
-                size: metadata.size(),
-                digest: digest(path)?,
-                allocated: metadata.blocks() * 512,
-            }
+            Kind::File { size: metadata.size(), digest: digest(path)?, allocated: metadata.blocks() * 512 }
         } else if kind.is_dir() {
             Kind::Directory
         } else if kind.is_symlink() {
@@ -95,7 +91,8 @@ fn take(
     let is_directory = entry.kind == Kind::Directory;
     tree.insert(name.clone(), entry);
     if is_directory {
-        let mut names = fs::read_dir(path)?.map(|one| Ok(one?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        let mut names =
+            fs::read_dir(path)?.map(|one| Ok(one?.file_name())).collect::<io::Result<Vec<_>>>()?;
         names.sort();
         for child in names {
             let below = path.join(&child);

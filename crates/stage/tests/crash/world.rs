@@ -256,7 +256,8 @@ pub fn names(directory: &Path) -> Vec<OsString> {
 fn manifest_faults(path: &Path, expected: &Tree) -> Vec<String> {
     let mut wrong = Vec::new();
     let text = fs::read(path).unwrap_or_default();
-    let body_bytes = text[..text.len().saturating_sub(1)].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let body_bytes =
+        text[..text.len().saturating_sub(1)].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines: Vec<serde_json::Value> = text
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
@@ -291,7 +292,9 @@ fn manifest_faults(path: &Path, expected: &Tree) -> Vec<String> {
             wrong.push(format!("{line} stands in the manifest for {size} bytes of {digest:?}"));
         }
     }
-    wrong.extend(listed.keys().map(|name| format!("{:?} is in the manifest alone", stage::names::shown(name))));
+    wrong.extend(
+        listed.keys().map(|name| format!("{:?} is in the manifest alone", stage::names::shown(name))),
+    );
     wrong
 }
 
