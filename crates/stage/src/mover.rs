@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use crate::error::StageError;
 use crate::job::{JobId, JobStatus, State, Why};
 use crate::journal::{JobRow, Journal};
-use crate::pace::{Pace, Progress, Stop, Unlimited};
+use crate::pace::{Progress, Stop};
+use crate::qos::{JobPace, Qos, QosConfig};
 use crate::runner::{self, Notes, Run, now};
 use crate::spec::{JobSpec, Level};
 
@@ -21,28 +22,6 @@ use crate::spec::{JobSpec, Level};
 const ATTEMPTS: u32 = 3;
 /// Rates are means over about this long.
 const LATELY: Duration = Duration::from_secs(4);
-
-/// Gives each job what holds it back.
-pub trait Pacing: Send + Sync {
-    /// For a job that begins.
-    fn pace(&self, id: JobId, spec: &JobSpec, progress: &Arc<Progress>) -> Arc<dyn Pace>;
-    /// What holds a job back now, in a person's words.
-    fn held_back_by(&self, _id: JobId) -> Option<String> {
-        None
-    }
-    /// A job has ended.
-    fn ended(&self, _id: JobId) {}
-}
-
-/// No limits for anybody.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Free;
-
-impl Pacing for Free {
-    fn pace(&self, _: JobId, _: &JobSpec, _: &Arc<Progress>) -> Arc<dyn Pace> {
-        Arc::new(Unlimited)
-    }
-}
 
 /// How a mover works.
 #[derive(Clone)]
@@ -54,7 +33,7 @@ pub struct MoverConfig {
     /// Threads that copy, for each job.
     pub threads: usize,
     /// What holds jobs back.
-    pub pacing: Arc<dyn Pacing>,
+    pub qos: Arc<Qos>,
 }
 
 impl MoverConfig {
@@ -62,7 +41,7 @@ impl MoverConfig {
     #[must_use]
     pub fn new(state: impl Into<PathBuf>) -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-        Self { state: state.into(), jobs: 2, threads, pacing: Arc::new(Free) }
+        Self { state: state.into(), jobs: 2, threads, qos: Qos::new(QosConfig::default()) }
     }
 }
 
@@ -112,6 +91,7 @@ struct Live {
     stop: Stop,
     cancelled: Arc<AtomicBool>,
     lately: Arc<Mutex<Lately>>,
+    pace: Arc<OnceLock<JobPace>>,
 }
 
 /// Bytes written at two moments, the older one a few seconds ago.
@@ -355,7 +335,7 @@ impl Inner {
             bytes_verified,
             walked,
             bytes_per_s: live.as_ref().map(|live| live.rate(bytes_written)),
-            held_back_by: live.as_ref().and_then(|_| self.config.pacing.held_back_by(row.id)),
+            held_back_by: live.as_ref().and_then(|live| live.pace.get()?.held_back_by()),
             spec: row.spec,
         }
     }
@@ -392,7 +372,6 @@ impl Inner {
     /// Runs a job and journals what became of it.
     fn carry_out(&self, id: JobId, live: &Live) {
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempts(id, live)));
-        self.config.pacing.ended(id);
         let ended = ended.unwrap_or_else(|_| {
             Err(StageError::Peer {
                 peer: format!("job {id}"),
@@ -420,12 +399,15 @@ impl Inner {
 
     fn attempts(&self, id: JobId, live: &Live) -> Result<Notes, StageError> {
         let row = self.row(id)?;
-        let pace = self.config.pacing.pace(id, &row.spec, &live.progress);
+        // Where the source is a directory of objects there is no tier here to look after.
+        let fast = row.spec.source.path().and_then(Path::parent);
+        let pace =
+            live.pace.get_or_init(|| JobPace::new(&row.spec.options, &self.config.qos, &live.progress, fast));
         let run = Run {
             journal: &self.journal,
             id,
             spec: &row.spec,
-            pace: &*pace,
+            pace,
             stop: &live.stop,
             progress: &live.progress,
             threads: self.config.threads,
@@ -439,7 +421,11 @@ impl Inner {
                     tracing::info!(job = id, attempt, error = %error, "begun again");
                     attempt += 1;
                 }
-                ended => return ended,
+                Ok(mut notes) => {
+                    notes.extend(pace.notes());
+                    return Ok(notes);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -454,6 +440,10 @@ impl Inner {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(StageError::io("open the directory", parent, error)),
             }
+        }
+        #[cfg(feature = "s3")]
+        if let crate::spec::Place::Object(url) = &row.spec.destination {
+            runner::abandon(&self.journal, row, url)?;
         }
         self.journal.settle(row.id, State::Cancelled, now(), None, &row.notes)
     }
@@ -487,6 +477,7 @@ impl Default for Live {
             stop: Stop::new(),
             cancelled: Arc::default(),
             lately: Arc::new(Mutex::new(Lately { then: begun, now: begun })),
+            pace: Arc::default(),
         }
     }
 }

@@ -23,6 +23,8 @@
 mod adopt;
 mod discard;
 mod find;
+#[cfg(feature = "s3")]
+mod objects;
 mod publish;
 mod remove;
 
@@ -43,11 +45,14 @@ use crate::large::LaneConfig;
 use crate::names;
 use crate::pace::{Pace, Progress, Stop};
 use crate::pipeline::Pipeline;
+use crate::retention;
 use crate::small::Terms;
-use crate::spec::{JobSpec, Level, Verb};
+use crate::spec::{JobSpec, Level, Place, Verb};
 
 pub use discard::discard;
 use find::{Destination, Source};
+#[cfg(feature = "s3")]
+pub use objects::abandon;
 
 /// What a job is run with.
 pub struct Run<'a> {
@@ -83,15 +88,34 @@ impl Run<'_> {
     /// What keeps it from being done. The source is whole then, unless the job was committed.
     pub fn run(&self) -> Result<Notes, StageError> {
         let row = self.row()?;
-        let (Some(source), Some(destination)) = (self.spec.source.path(), self.spec.destination.path())
-        else {
-            return Err(StageError::invalid(
-                "object stores are not built into this program",
-                "build it with the feature s3",
-            ));
-        };
-        let destination = Destination::of(destination)?;
         let mut notes = Notes::new();
+        let (source, destination) = match (&self.spec.source, &self.spec.destination) {
+            (Place::Path(source), Place::Path(destination)) => (&source.0, Destination::of(&destination.0)?),
+            #[cfg(feature = "s3")]
+            (Place::Path(source), Place::Object(url)) => {
+                self.to_object(&row, &source.0, url, &mut notes)?;
+                return Ok(notes);
+            }
+            #[cfg(feature = "s3")]
+            (Place::Object(url), Place::Path(destination)) => {
+                self.from_object(&row, url, &destination.0, &mut notes)?;
+                return Ok(notes);
+            }
+            #[cfg(feature = "s3")]
+            _ => {
+                return Err(StageError::invalid(
+                    format!("{}: from one object store to another", self.spec.destination.shown()),
+                    "one of the two has to be a file or a directory",
+                ));
+            }
+            #[cfg(not(feature = "s3"))]
+            _ => {
+                return Err(StageError::invalid(
+                    "this program is built without object stores",
+                    "build it with the feature s3",
+                ));
+            }
+        };
         if row.state != State::Committed {
             self.to_destination(&row, source, &destination, &mut notes)?;
         }
@@ -212,11 +236,21 @@ impl Run<'_> {
             }
             discard(parent, name, &destination.parent)?;
         }
+        self.new_part(parent, destination, source.is_directory)
+    }
+
+    /// Step 2: a name that is journalled, then, for a directory, what has it.
+    fn new_part(
+        &self,
+        parent: &OwnedFd,
+        destination: &Destination,
+        directory: bool,
+    ) -> Result<Part, StageError> {
         let uuid = Uuid::random()
             .map_err(|error| StageError::io("get a UUID", Path::new("/proc/sys/kernel/random"), error))?;
         let name = names::part_name(&destination.name, uuid);
         self.journal.name_part(self.id, &name)?;
-        if source.is_directory {
+        if directory {
             let shown = destination.parent.join(&name);
             calls::make_directory(parent.as_fd(), &name, Mode::RWXU)
                 .map_err(|error| StageError::io("make the directory", &shown, error))?;
@@ -289,10 +323,31 @@ impl Run<'_> {
         if self.spec.verb == Verb::Move {
             remove::remove(self, source, notes)?;
         }
-        if let Some(semaphore) = &self.spec.options.semaphore {
-            remove::semaphore(&semaphore.0)?;
-        }
+        self.semaphore()?;
+        let outcome = retention::after_commit(self.spec, &Vouching { journal: self.journal })?;
+        notes.extend(outcome.notes());
         Ok(())
+    }
+
+    /// Removes the semaphore that asked for the job.
+    fn semaphore(&self) -> Result<(), StageError> {
+        self.spec.options.semaphore.as_ref().map_or(Ok(()), |semaphore| remove::semaphore(&semaphore.0))
+    }
+}
+
+/// The journal's word that a copy was read back.
+struct Vouching<'a> {
+    journal: &'a Journal,
+}
+
+impl retention::Witness for Vouching<'_> {
+    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
+        let of = |row: &JobRow| {
+            row.level == Level::Durable
+                && row.spec.source.path() == Some(fast)
+                && row.spec.destination.path() == Some(slow)
+        };
+        Ok(self.journal.jobs()?.iter().any(of))
     }
 }
 

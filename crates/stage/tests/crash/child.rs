@@ -327,7 +327,8 @@ fn does_as_it_is_told() {
 }
 
 fn carry_out(order: &Order) -> Result<Vec<JobStatus>, stage::StageError> {
-    let mover = Mover::open(&MoverConfig { state: order.state.clone(), jobs: 1, threads: order.threads })?;
+    let mover =
+        Mover::open(&MoverConfig { jobs: 1, threads: order.threads, ..MoverConfig::new(&order.state) })?;
     let before: Vec<_> = mover.status(None)?;
     if order.retry {
         for job in before.iter().filter(|job| job.state == State::Failed) {
