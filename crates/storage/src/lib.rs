@@ -24,6 +24,7 @@ pub mod safety;
 pub mod spec;
 pub mod survey;
 pub mod sysfs;
+pub mod transfer;
 mod uring_abi;
 pub mod usage;
 pub mod uuid;

@@ -26,7 +26,7 @@ mod nbd;
 mod parts;
 mod psync;
 mod slots;
-mod uring;
+pub(crate) mod uring;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

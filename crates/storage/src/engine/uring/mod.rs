@@ -18,8 +18,8 @@
 
 mod polling;
 mod register;
-mod ring;
-mod setup;
+pub(crate) mod ring;
+pub(crate) mod setup;
 
 use std::collections::VecDeque;
 use std::io;

@@ -12,7 +12,7 @@ use crate::uring_abi::{self as abi, Cqe, Params, Sqe};
 
 /// The mapped rings. Indices run freely and are masked on access.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     // The maps are dropped before the descriptor; either order is sound.
     sq_map: FileMap,
     _cq_map: Option<FileMap>,

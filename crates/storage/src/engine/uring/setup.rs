@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 use crate::uring_abi::{self as abi, Params};
 
 /// Sets a ring of `entries` entries, a power of two, up with the most that this kernel takes.
-pub(super) fn setup<K: Kernel>(
+pub(crate) fn setup<K: Kernel>(
     kernel: &K,
     config: &EngineConfig,
     entries: u32,
