@@ -38,6 +38,9 @@ pub enum Call {
     Symlinkat,
     Statx,
     Getdents,
+    Lseek,
+    /// ioctl_ficlone(2).
+    Ficlone,
     /// A durable step of the journal; not one system call, but a step between which a crash may fall.
     Journal,
 }
