@@ -2,10 +2,10 @@
 //! clock, so that its behaviour is tested against simulated tiers in virtual time.
 //!
 //! **At rest.** Once a minute, and before anything else, the drain is held for a moment and [`BLOCK`] probes are taken;
-//! their median is one block. The latency at rest is the lower quartile of the last [`HISTORY`] blocks. An application
-//! that is busy whenever the drain is held for a quarter of an hour does not pass for the tier at rest; a tier that
-//! really has become slower for good does after three quarters of the history (24 minutes), and one that has become
-//! faster after a quarter of it.
+//! their median is one block. The latency at rest is the lowest of the last [`HISTORY`] blocks but one (the lowest of all
+//! while there are few). An application that is busy whenever the drain is held does not pass for the tier at rest, if
+//! it pauses twice in half an hour; a tier that really has become slower does after that time, and one that has become
+//! faster with the second block.
 //!
 //! **At work.** Probes are judged in windows of [`WINDOW`]. A window is *over* as soon as most of its probes could be no
 //! more than `factor` times the latency at rest only if all others were: four of seven, which is when the median is
@@ -40,8 +40,11 @@ const REST_MOST: Duration = Duration::from_secs(2);
 const BLOCK_LEAST: usize = 5;
 /// From one rest to the next.
 const RENEW: Duration = Duration::from_secs(60);
-/// Blocks that are remembered, and for how long if there are newer ones.
+/// Blocks that are remembered.
 const HISTORY: usize = 32;
+/// With fewer than this the lowest counts: one moment at rest may be all that there was before the application came.
+const FEW: usize = HISTORY / 2;
+/// And for how long, if there are newer ones.
 const HISTORY_AGE: Duration = Duration::from_secs(3600);
 /// Probes that are judged together.
 const WINDOW: usize = 7;
@@ -197,7 +200,7 @@ impl Governor {
     pub(super) fn baseline(&self) -> Option<u64> {
         let mut blocks: Vec<u64> = self.blocks.iter().map(|(_, block)| *block).collect();
         blocks.sort_unstable();
-        blocks.get(blocks.len().saturating_sub(1) / 4).copied()
+        blocks.get(usize::from(blocks.len() >= FEW)).copied()
     }
 
     /// What it sees and does.

@@ -155,6 +155,7 @@ fn an_application_that_starts_is_made_room_for_within_seven_probes() {
 fn it_settles_near_the_factor_and_does_not_saw() {
     for (seed, wanted) in [(3, 1.5), (5, 2.0), (7, 3.0), (11, 5.0)] {
         let mut world = World::new(NVME, 2900.0 * MB, factor(wanted), seed);
+        world.run(5);
         world.app = 800.0 * MB;
         world.run(120);
         let (slower, rate) = world.watch(300);
