@@ -1,16 +1,25 @@
-//! The commit point: the manifest, put last and only where there is none.
+//! The claim, which keeps two drains from one name, and the commit point: the manifest, put last and only where there
+//! is none.
+//!
+//! A claim is an object, `.flashwright-claim`, put only where there is none, with a number that the drain's notes hold.
+//! Whoever finds another's leaves the name alone: its objects would be overwritten, file by file, by those of a set
+//! that is refused in the end. It goes after the commit; one that a drain which never came back has left goes with
+//! [`ObjectSet::delete`].
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::TryStreamExt;
+use object_store::path::Path as Key;
 use object_store::{Error, PutPayload};
+use serde::{Deserialize, Serialize};
 
 use super::lanes::{Halt, over};
-use super::resume::Stored;
+use super::resume::{Resume, Stored};
 use super::source::Found;
 use super::upload::Work;
-use super::{LANES, Manifest, ObjectSet};
+use super::{LANES, Manifest, ObjectSet, keys};
 use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest};
 use crate::error::StageError;
@@ -23,7 +32,106 @@ fn bare(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
 }
 
+/// What a claim consists of.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Claim {
+    format: String,
+    /// The drain's own.
+    id: String,
+    /// When it began, seconds since 1970.
+    since: u64,
+}
+
+/// The word in a claim.
+const CLAIM_FORMAT: &str = "flashwright.claim/1";
+/// Where a drain's notes have its claim.
+const CLAIM_NOTE: &str = "object/claim";
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
 impl ObjectSet {
+    pub(super) fn claim_key(&self) -> Key {
+        self.below(keys::CLAIM)
+    }
+
+    /// The claim of whoever has these notes; a new one where they have none.
+    fn own_claim(&self, resume: &dyn Resume) -> Result<Claim, StageError> {
+        let noted = resume.load(CLAIM_NOTE)?;
+        if let Some(claim) = noted.and_then(|noted| serde_json::from_slice(&noted).ok()) {
+            return Ok(claim);
+        }
+        let id = storage::uuid::Uuid::random().map_err(|source| StageError::Io {
+            operation: "get a number that nobody has".to_owned(),
+            path: self.shown(&self.prefix),
+            offset: None,
+            source,
+        })?;
+        let claim = Claim { format: CLAIM_FORMAT.to_owned(), id: crate::names::hex(&id.0), since: now() };
+        // Before it is put: a drain that dies in between must know it again.
+        resume.save(CLAIM_NOTE, &serde_json::to_vec(&claim).unwrap_or_default())?;
+        Ok(claim)
+    }
+
+    /// Claims the name. None where it is this drain's now; otherwise the refusal, for those whom another's claim
+    /// concerns.
+    pub(super) fn claim(
+        &self,
+        resume: &dyn Resume,
+        halt: &Halt<'_>,
+    ) -> Result<Option<StageError>, StageError> {
+        let claim = self.own_claim(resume)?;
+        let key = self.claim_key();
+        let body = PutPayload::from(serde_json::to_vec(&claim).unwrap_or_default());
+        match self.wait(halt, self.store.put(key.clone(), body.clone(), true))? {
+            Ok(()) => return Ok(None),
+            Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                if self.claim_there(&key, halt)?.is_none() {
+                    self.ask(&key, "claim the name", halt, self.store.put(key.clone(), body, false))?;
+                }
+            }
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
+            // The answer may have been lost.
+            Err(error) => match self.claim_there(&key, halt) {
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return Err(self.failed(&key, "claim the name", &error)),
+            },
+        }
+        let since = match self.claim_there(&key, halt)? {
+            Some(there) if there.id == claim.id => return Ok(None),
+            Some(there) => format!("begun {} s after 1970", there.since),
+            None => "just ended".to_owned(),
+        };
+        Ok(Some(StageError::refused(
+            format!("{}: another drain has claimed this name ({since})", self.shown(&self.prefix)),
+            "let it finish; if nothing is at work there any more, delete what it left, claim and all",
+        )))
+    }
+
+    fn claim_there(&self, key: &Key, halt: &Halt<'_>) -> Result<Option<Claim>, StageError> {
+        let read =
+            self.wait(halt, async { self.store.get(key.clone(), Some(0..4096)).await?.bytes().await })?;
+        match read {
+            Ok(text) => {
+                let unknown = || Claim { format: String::new(), id: String::new(), since: 0 };
+                Ok(Some(serde_json::from_slice(&text).unwrap_or_else(|_| unknown())))
+            }
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(key, "read the claim", &error)),
+        }
+    }
+
+    /// Gives the name back. A claim that stays is in nobody's way once the set is there.
+    pub(super) fn unclaim(&self) {
+        let stop = Stop::new();
+        let key = self.claim_key();
+        if let Ok(Err(error)) = self.wait(&Halt::new(&stop), self.store.delete(vec![key.clone()])) {
+            tracing::warn!(key = %self.shown(&key), %error, "a claim could not be deleted");
+        }
+    }
+
     /// Puts the manifest and reads it back. Returns what tells it from another.
     pub(super) fn commit(
         &self,
@@ -115,13 +223,14 @@ impl ObjectSet {
             let e_tag = work.log.get(&file.path).and_then(|stored| stored.e_tag);
             expected.insert(self.key(&file.path)?.to_string(), (file.identity.size, e_tag));
         }
+        let claim = self.claim_key();
         let mut strangers = 0;
         let mut wrong = None;
         let mut listing = self.store.list(self.prefix.clone());
         let listed = self.wait(halt, async {
             while let Some(object) = listing.try_next().await? {
                 match expected.remove(object.location.as_ref()) {
-                    None => strangers += 1,
+                    None => strangers += u64::from(object.location != claim),
                     Some((size, e_tag)) => {
                         let tags = e_tag.as_deref().zip(object.e_tag.as_deref());
                         if object.size != size || tags.is_some_and(|(was, is)| bare(was) != bare(is)) {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::commit::now;
 use super::lanes::{Halt, over};
 use super::resume::{Log, Resume};
 use super::source::{Found, Source};
@@ -65,8 +65,12 @@ impl ObjectSet {
         let log = Log::load(resume)?;
         let work = Work { set: self, source, algorithm: options.digest, resume, log, pace, progress };
         let halt = Halt::new(stop);
-        let there = self.manifest_if_any(&halt)?;
-        if let Some(there) = &there {
+        // In this order: whoever commits gives its claim back only afterwards.
+        let refusal = self.claim(resume, &halt)?;
+        if let Some(there) = &self.manifest_if_any(&halt)? {
+            if refusal.is_none() {
+                self.unclaim();
+            }
             work.digest_what_is_not_stored(&found, stop)?;
             self.same_or_refused(there, &work.entries(&found)?, options.digest)?;
             source.check_all(&found, &options.preserve)?;
@@ -75,6 +79,9 @@ impl ObjectSet {
                 return Err(fault);
             }
             return Ok(work.drained(&found, there.digest, true, 0));
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         let mut files: Vec<&Found> = found.iter().filter(|found| found.has_bytes()).collect();
         // The large ones first, so that the end is not one of them alone.
@@ -86,8 +93,8 @@ impl ObjectSet {
         noted?;
         source.check_all(&found, &options.preserve)?;
         let strangers = self.check_listing(&work, &found, &halt)?;
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let digest = self.commit(&work.entries(&found)?, options.digest, created, &halt)?;
+        let digest = self.commit(&work.entries(&found)?, options.digest, now(), &halt)?;
+        self.unclaim();
         Ok(work.drained(&found, digest, false, strangers))
     }
 
@@ -99,6 +106,10 @@ impl ObjectSet {
     pub fn abandon(&self, source: &Source<'_>, resume: &dyn Resume, stop: &Stop) -> Result<(), StageError> {
         let halt = Halt::new(stop);
         if self.manifest_if_any(&halt)?.is_some() {
+            return Ok(());
+        }
+        // Nothing of ours can be there beneath another's claim, and nothing of theirs may go.
+        if self.claim(resume, &halt)?.is_some() {
             return Ok(());
         }
         let log = Log::load(resume)?;
@@ -116,7 +127,9 @@ impl ObjectSet {
         }
         keys.sort_unstable();
         keys.dedup();
-        self.ask(&self.prefix, "delete what was stored", &halt, self.store.delete(keys))
+        self.ask(&self.prefix, "delete what was stored", &halt, self.store.delete(keys))?;
+        self.unclaim();
+        Ok(())
     }
 
     fn abandon_upload(

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// The object that makes a set exist: beneath the set's own name.
 pub const MANIFEST: &str = ".flashwright-manifest";
 
+/// The object that a drain keeps others from a name with, while it is at work.
+pub const CLAIM: &str = ".flashwright-claim";
+
 /// Bytes that a key may have (Amazon S3 User Guide, "Naming Amazon S3 objects").
 pub const KEY_BYTES_MAX: usize = 1024;
 

@@ -137,8 +137,9 @@ impl ObjectSet {
                     "{shown:?} does not fit what is before it: a set is a file or a directory"
                 )));
             }
-            if keys::of_path(&entry.path.0) == keys::MANIFEST {
-                return Err(wrong(format!("{shown:?} is the manifest itself")));
+            let key = keys::of_path(&entry.path.0);
+            if key == keys::MANIFEST || key == keys::CLAIM {
+                return Err(wrong(format!("{shown:?} is the name of what makes a set a set")));
             }
             if let Some(first) = &entry.link_to {
                 let at = entries.binary_search_by(|other| other.path.0.as_os_str().cmp(first.0.as_os_str()));
@@ -264,8 +265,9 @@ impl ObjectSet {
             }
             None => self.leftovers(&halt)?,
         };
-        let count = keys.len() as u64;
+        let count = keys.iter().filter(|key| **key != self.claim_key()).count() as u64;
         self.ask(&self.prefix, "delete", &halt, self.store.delete(keys))?;
+        self.unclaim();
         Ok(count)
     }
 

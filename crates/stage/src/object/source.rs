@@ -169,7 +169,8 @@ impl<'a> Source<'a> {
         };
         for (name, _) in calls::list(fd).map_err(|error| self.gone("list", directory, error))? {
             let skipped = crate::names::is_part(&name)
-                || directory.as_os_str().is_empty() && name == OsStr::new(crate::manifest::NAME);
+                || directory.as_os_str().is_empty()
+                    && (name == OsStr::new(crate::manifest::NAME) || name == OsStr::new(super::keys::CLAIM));
             if skipped {
                 continue;
             }

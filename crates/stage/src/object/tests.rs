@@ -38,7 +38,7 @@ enum Op {
     Delete,
 }
 
-const OPS: [Op; 6] = [Op::Put, Op::Get, Op::Begin, Op::Part, Op::Complete, Op::List];
+const OPS: [Op; 7] = [Op::Put, Op::Get, Op::Begin, Op::Part, Op::Complete, Op::List, Op::Delete];
 
 #[derive(Clone)]
 enum Effect {
@@ -208,7 +208,7 @@ impl Scene {
         fs::write(root.join("a-b"), b"between").unwrap();
         fs::write(root.join("nothing"), b"").unwrap();
         fs::write(root.join(OsStr::from_bytes(b"new\nline \xff%")), b"named").unwrap();
-        fs::write(root.join("large"), pattern(2 * CHUNK_BYTES + 12345, 3)).unwrap();
+        fs::write(root.join("large"), pattern(CHUNK_BYTES + 12345, 3)).unwrap();
         fs::hard_link(root.join("a/b/deep"), root.join("z")).unwrap();
         std::os::unix::fs::symlink("../nowhere", root.join("a/link")).unwrap();
         fs::set_permissions(root.join("a-b"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -264,14 +264,13 @@ impl Scene {
 
 fn pattern(bytes: u64, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..bytes)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as u8
-        })
-        .collect()
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.take(bytes as usize).collect()
 }
 
 /// Everything about a tree that a set keeps.
@@ -369,16 +368,16 @@ fn bytes_that_read_back_other_than_written_are_never_committed() {
         scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
         assert_same(&scene.source, scene.fetched().path());
     }
-    // Three small files with bytes, and three chunks of the large one.
-    assert!(corrupt >= 6, "{corrupt}");
+    // Three small files with bytes, and two chunks of the large one.
+    assert!(corrupt >= 5, "{corrupt}");
 }
 
 #[test]
 fn parts_and_files_that_the_store_has_are_not_uploaded_again() {
     let scene = Scene::new();
-    fs::write(scene.source.join("large"), pattern(20 * CHUNK_BYTES, 5)).unwrap();
+    fs::write(scene.source.join("large"), pattern(12 * CHUNK_BYTES, 5)).unwrap();
     fs::write(scene.source.join("small"), b"small").unwrap();
-    let first = Faulty::new(&scene.memory, vec![(Op::Part, 17, Effect::Fail)]);
+    let first = Faulty::new(&scene.memory, vec![(Op::Part, 9, Effect::Fail)]);
     let error = scene.drain(&first).unwrap_err();
     assert!(error.to_string().contains("run/step-7/large"), "{error}");
     assert!(!error.to_string().contains('\n'), "{error}");
@@ -389,8 +388,8 @@ fn parts_and_files_that_the_store_has_are_not_uploaded_again() {
         log.iter().filter(|(op, _)| *op == Op::Part).map(|(_, key)| key.clone()).collect::<Vec<_>>()
     };
     let sent = parts(&first);
-    assert!(sent.len() >= 18);
-    assert_eq!(parts(&second).len(), 20 - (sent.len() - 1), "{sent:?} then {:?}", parts(&second));
+    assert!(sent.len() >= 10);
+    assert_eq!(parts(&second).len(), 12 - (sent.len() - 1), "{sent:?} then {:?}", parts(&second));
     assert_eq!(second.count(Op::Begin), 0);
     let small = |faulty: &Faulty| {
         faulty.log.lock().unwrap().iter().filter(|(op, key)| *op == Op::Put && key.ends_with("small")).count()
@@ -435,7 +434,7 @@ fn a_source_that_changes_on_the_way_is_never_committed() {
     ];
     for (name, change) in changes {
         // While the first object is put, the second part is under way, and before what is stored is listed.
-        for (op, nth) in [(Op::Put, 0), (Op::Part, 1), (Op::Complete, 0)] {
+        for (op, nth) in [(Op::Put, 1), (Op::Part, 1), (Op::Complete, 0)] {
             let scene = Scene::usual();
             let root = scene.source.clone();
             let hook = Effect::Hook(Arc::new(move || change(&root)));
@@ -490,7 +489,9 @@ fn the_same_set_again_is_a_success_and_another_is_refused() {
         let faulty = Faulty::new(&scene.memory, vec![]);
         let again = scene.drain(&faulty).unwrap();
         assert!(again.already);
-        assert_eq!((again.digest, faulty.count(Op::Put)), (first.digest, 0));
+        assert_eq!(again.digest, first.digest);
+        let log = faulty.log.lock().unwrap();
+        assert!(log.iter().all(|(op, key)| *op != Op::Put || key.ends_with(".flashwright-claim")), "{log:?}");
     }
     fs::write(scene.source.join("a-b"), b"other").unwrap();
     let error = scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err();
@@ -610,6 +611,36 @@ fn sets_are_listed_and_half_a_deletion_leaves_no_set() {
     assert_eq!(scene.plain().delete(&Stop::new()).unwrap(), 0);
     let left = store().list(Key::ROOT).collect::<Vec<_>>().now_or_never().unwrap();
     assert_eq!(left.len(), 1, "what is not the set's stays");
+}
+
+#[test]
+fn a_name_that_another_drain_has_claimed_is_left_alone() {
+    let scene = Scene::usual();
+    scene.drain(&Faulty::new(&scene.memory, vec![(Op::Part, 0, Effect::Fail)])).unwrap_err();
+    let rival = Scene { memory: Arc::clone(&scene.memory), ..Scene::usual() };
+    fs::write(rival.source.join("a-b"), b"other").unwrap();
+    let faulty = Faulty::new(&rival.memory, vec![]);
+    let error = rival.drain(&faulty).unwrap_err();
+    assert_eq!(error.class(), crate::ErrorClass::Refused, "{error}");
+    assert_eq!(faulty.count(Op::Put), 1, "the claim alone was tried");
+    let root = fs::File::open(&rival.source).unwrap();
+    rival
+        .plain()
+        .abandon(&Source::directory(root.as_fd(), &rival.source), &rival.notes, &Stop::new())
+        .unwrap();
+    scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    assert_same(&scene.source, scene.fetched().path());
+}
+
+#[test]
+fn a_claim_that_nobody_comes_back_to_goes_with_what_was_left() {
+    let scene = Scene::usual();
+    scene.drain(&Faulty::new(&scene.memory, vec![(Op::Part, 0, Effect::Fail)])).unwrap_err();
+    let later = Scene { notes: Forgetful::default(), ..scene };
+    assert_eq!(later.drain_to(&later.plain(), &Stop::new()).unwrap_err().class(), crate::ErrorClass::Refused);
+    later.plain().delete(&Stop::new()).unwrap();
+    later.drain_to(&later.plain(), &Stop::new()).unwrap();
+    assert_same(&later.source, later.fetched().path());
 }
 
 #[test]
