@@ -110,6 +110,11 @@ impl ObjectSet {
         )))
     }
 
+    /// Is a drain at work under this name, or was?
+    pub(super) fn is_claimed(&self, halt: &Halt<'_>) -> Result<bool, StageError> {
+        Ok(self.claim_there(&self.claim_key(), halt)?.is_some())
+    }
+
     fn claim_there(&self, key: &Key, halt: &Halt<'_>) -> Result<Option<Claim>, StageError> {
         let read =
             self.wait(halt, async { self.store.get(key.clone(), Some(0..4096)).await?.bytes().await })?;

@@ -255,18 +255,42 @@ impl ObjectSet {
     pub fn delete(&self, stop: &Stop) -> Result<u64, StageError> {
         self.name()?;
         let halt = Halt::new(stop);
-        let keys = match self.manifest_if_any(&halt)? {
+        self.delete_found(self.manifest_if_any(&halt)?, &halt)
+    }
+
+    /// [`Self::delete`] of a set that was fetched, and of no other that may have its name by now: `digest` is its
+    /// manifest's. A set that is half deleted already is deleted to its end.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] where another set has the name; the store's.
+    pub fn delete_only(&self, digest: Digest, stop: &Stop) -> Result<u64, StageError> {
+        self.name()?;
+        let halt = Halt::new(stop);
+        let there = self.manifest_if_any(&halt)?;
+        if there.as_ref().is_some_and(|there| there.digest != digest) {
+            let what = format!("{}: it is not the set that was fetched, and stays", self.shown(&self.prefix));
+            return Err(StageError::Refused { what, hint: None });
+        }
+        // Without a manifest, what is there may be the half of a set that somebody stores now.
+        if there.is_none() && self.is_claimed(&halt)? {
+            return Ok(0);
+        }
+        self.delete_found(there, &halt)
+    }
+
+    fn delete_found(&self, there: Option<Manifest>, halt: &Halt<'_>) -> Result<u64, StageError> {
+        let keys = match there {
             Some(manifest) => {
                 let keys: Result<Vec<Key>, StageError> =
                     manifest.files().map(|file| self.key(&file.path.0)).collect();
                 let key = self.manifest_key();
-                self.ask(&key, "delete the manifest", &halt, self.store.delete(vec![key.clone()]))?;
+                self.ask(&key, "delete the manifest", halt, self.store.delete(vec![key.clone()]))?;
                 keys?
             }
-            None => self.leftovers(&halt)?,
+            None => self.leftovers(halt)?,
         };
         let count = keys.iter().filter(|key| **key != self.claim_key()).count() as u64;
-        self.ask(&self.prefix, "delete", &halt, self.store.delete(keys))?;
+        self.ask(&self.prefix, "delete", halt, self.store.delete(keys))?;
         self.unclaim();
         Ok(count)
     }

@@ -169,12 +169,18 @@ impl<'a> Source<'a> {
         };
         for (name, _) in calls::list(fd).map_err(|error| self.gone("list", directory, error))? {
             let skipped = crate::names::is_part(&name)
-                || directory.as_os_str().is_empty()
-                    && (name == OsStr::new(crate::manifest::NAME) || name == OsStr::new(super::keys::CLAIM));
+                || directory.as_os_str().is_empty() && name == OsStr::new(crate::manifest::NAME);
             if skipped {
                 continue;
             }
             let path = directory.join(&name);
+            if path == Path::new(super::keys::CLAIM) {
+                let hint = "rename it: an object of this name says that a drain is at work";
+                return Err(StageError::refused(
+                    format!("{}: its name is taken", shown(&self.path_of(&path))),
+                    hint,
+                ));
+            }
             let stat = calls::stat_at(fd, &name).map_err(|error| self.gone("stat", &path, error))?;
             let mut entry = self.found(path, &stat)?;
             match entry.kind {

@@ -731,6 +731,33 @@ fn what_no_object_can_hold_is_refused_before_anything_is_stored() {
 }
 
 #[test]
+fn only_the_set_that_was_fetched_is_deleted() {
+    let scene = Scene::usual();
+    let drained = scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    let other = Algorithm::Xxh3.of(b"another");
+    assert_eq!(
+        scene.plain().delete_only(other, &Stop::new()).unwrap_err().class(),
+        crate::ErrorClass::Refused
+    );
+    assert_same(&scene.source, scene.fetched().path());
+    assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 5);
+    assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 0);
+    // Somebody stores another set there.
+    let scene = Scene { notes: Forgetful::default(), ..scene };
+    scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 0, Effect::Fail)])).unwrap_err();
+    assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 0);
+    scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    assert_same(&scene.source, scene.fetched().path());
+}
+
+#[test]
+fn a_file_that_has_the_name_of_the_claim_is_refused() {
+    let scene = Scene::usual();
+    fs::write(scene.source.join(".flashwright-claim"), b"").unwrap();
+    assert_eq!(scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err().class(), crate::ErrorClass::Refused);
+}
+
+#[test]
 fn pace_is_asked_for_every_byte_once_in_each_direction() {
     #[derive(Default)]
     struct Counting(std::sync::atomic::AtomicU64);
