@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
 use crate::probe::ladder::LadderArgs;
+use crate::stage::StageArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
 use crate::usage;
@@ -53,6 +54,8 @@ pub enum Command {
     Memory(Box<MemoryArgs>),
     /// Make, list, check, take apart and serve volumes over many devices
     Volume(VolumeArgs),
+    /// Move checkpoints between a fast and a slow tier, crash-safe, in the background
+    Stage(Box<StageArgs>),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes

@@ -22,6 +22,7 @@ mod report;
 mod schema;
 mod serve;
 mod signals;
+mod stage;
 mod sweep;
 mod tune;
 mod usage;
@@ -53,6 +54,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Tune(args) => tune::tune(&args),
         Command::Memory(args) => memory::memory(&args),
         Command::Volume(args) => volume::volume(&args),
+        Command::Stage(args) => stage::stage(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),
     }

@@ -3,9 +3,11 @@
 //! - [`protocol`]: what may be said. [`client`]: how programs say it. [`place`]: where, if nobody says so.
 //! - [`own`]: a user's own server. [`server`] takes connections, a `session` each answers, [`peer`] says whose they are.
 //! - [`listen`]: the socket, made here or handed over by systemd; `notify`: what systemd is told.
+//! - [`system`]: one door for all users, and a process for each.
 //! - [`metrics`] and [`scrape`]: figures for Prometheus. [`doctor`]: what is stuck, and why.
 
 pub mod client;
+pub mod config;
 pub mod doctor;
 pub mod listen;
 pub mod metrics;
@@ -15,6 +17,7 @@ pub mod place;
 pub mod protocol;
 pub mod scrape;
 pub mod server;
+pub mod system;
 
 mod lines;
 mod notify;

@@ -66,7 +66,7 @@ pub(super) fn facts(config: &MoverConfig, system: bool) -> ServerFacts {
 fn attend(house: &Arc<House>, listening: &Listening, scraping: Option<Scraping>) -> Result<(), StageError> {
     // The first look at the journal: what is counted, is counted from here on.
     house.figures()?;
-    let pulse = Pulse::start(house, |figures| notify::status(&in_words(figures)))?;
+    let pulse = Pulse::start(house, |figures, _| notify::status(&in_words(figures)))?;
     if let Some(scraping) = scraping {
         tracing::info!(at = scraping.shown(), "figures for Prometheus");
         let (stop, house) = (house.stop.clone(), Arc::clone(house));
@@ -104,12 +104,15 @@ pub(super) fn in_words(figures: &Figures) -> String {
     )
 }
 
-/// Looks at the journal again and again: counts and logs what happened, and tells systemd that the mover is alive if its
+/// Looks at the journal again and again, and hands on the figures with the rounds that had been made before: counts and logs what happened, and tells systemd that the mover is alive if its
 /// journal answers and connections are taken; otherwise it is silent, and systemd starts it again.
 pub(super) struct Pulse(JoinHandle<()>);
 
 impl Pulse {
-    pub fn start(house: &Arc<House>, each: impl Fn(&Figures) + Send + 'static) -> Result<Self, StageError> {
+    pub fn start(
+        house: &Arc<House>,
+        each: impl Fn(&Figures, u64) + Send + 'static,
+    ) -> Result<Self, StageError> {
         let house = Arc::clone(house);
         thread("stage-pulse", move || beat(&house, &each)).map(Self)
     }
@@ -120,17 +123,18 @@ impl Pulse {
     }
 }
 
-fn beat(house: &House, each: &dyn Fn(&Figures)) {
+fn beat(house: &House, each: &dyn Fn(&Figures, u64)) {
     let watched = notify::interval();
     let mut rounds = 0;
     while !house.stop.asked() {
         let began = Instant::now();
+        // Before the figures: what has come by now is in them.
+        let now = house.counts.rounds.load(Relaxed);
         let looked = house.figures();
         let took = began.elapsed();
-        let now = house.counts.rounds.load(Relaxed);
         match &looked {
             Ok(figures) => {
-                each(figures);
+                each(figures, now);
                 if now != rounds {
                     notify::alive();
                 }
@@ -145,5 +149,6 @@ fn beat(house: &House, each: &dyn Fn(&Figures)) {
         }
     }
     // What ended since, so that the log has it.
-    let _ = house.figures().map(|figures| each(&figures));
+    let now = house.counts.rounds.load(Relaxed);
+    let _ = house.figures().map(|figures| each(&figures, now));
 }
