@@ -108,7 +108,7 @@ pub enum Change {
     Symlink { path: stage::names::PathText, target: stage::names::PathText },
     /// A new file is made.
     Create { path: stage::names::PathText, bytes: Vec<u8> },
-    /// Every file below is held open, and its inode is told in the report.
+    /// Every file below that is copied with others in a batch is held open, and its inode is told in the report.
     Hold { path: stage::names::PathText },
 }
 
@@ -144,7 +144,7 @@ fn hold(path: &Path) -> std::io::Result<()> {
         for one in fs::read_dir(path)? {
             hold(&one?.path())?;
         }
-    } else if metadata.is_file() {
+    } else if metadata.is_file() && metadata.len() < 4 << 20 {
         HELD.lock().unwrap_or_else(PoisonError::into_inner).push(File::open(path)?);
     }
     Ok(())

@@ -18,8 +18,10 @@
 #![forbid(unsafe_code)]
 
 mod child;
+mod device;
 mod failures;
 mod kills;
+mod power;
 mod sample;
 mod tree;
 mod world;

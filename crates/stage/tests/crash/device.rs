@@ -1,0 +1,288 @@
+//! A drive with a volatile cache that can lose its power at any moment of its past.
+//!
+//! It is an NBD server in this process, shown by `nbdfuse` as a file, attached as a loop device: a block device to the
+//! kernel, with writes and flushes that arrive here one by one and are written down. An image of any moment is then made
+//! of what it is bound to keep, all that was written before the last flush, and of as much of the rest as a drive
+//! might have kept: nothing, or each sector as chance has it. Drives of one [`Host`] share the clock, so that they
+//! lose their power together.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nbd::server::{Exports, Policy, negotiate};
+use nbd::stream::Stream;
+use nbd::wire::{Request, SimpleReply, TransmissionFlags, reply, request};
+
+use crate::sample::Random;
+
+const SECTOR: usize = 512;
+
+/// What happened to a drive.
+enum Event {
+    Write { offset: usize, bytes: Vec<u8> },
+    Flush,
+}
+
+/// Drives, and all that happened to them in one order.
+#[derive(Default)]
+pub struct Host {
+    log: Mutex<Vec<(usize, Event)>>,
+}
+
+impl Host {
+    /// The present, as a number that [`Host::image`] takes.
+    pub fn now(&self) -> usize {
+        self.log.lock().unwrap().len()
+    }
+
+    /// Moments in `from..to` right before and after a flush of `drive`.
+    pub fn flushes(&self, drive: usize, from: usize, to: usize) -> Vec<usize> {
+        let log = self.log.lock().unwrap();
+        let of_it = |at: &usize| log[*at].0 == drive && matches!(log[*at].1, Event::Flush);
+        (from..to).filter(of_it).flat_map(|at| [at, at + 1]).collect()
+    }
+
+    /// What is on `drive` after a power cut at `moment`; of what it was not bound to keep, what `luck` has, or nothing.
+    pub fn image(&self, drive: usize, bytes: usize, moment: usize, luck: Option<&mut Random>) -> Vec<u8> {
+        let log = self.log.lock().unwrap();
+        let its = || log[..moment].iter().enumerate().filter(|(_, (of, _))| *of == drive);
+        let flushed = its().filter(|(_, (_, event))| matches!(event, Event::Flush)).map(|(at, _)| at).last();
+        let mut image = vec![0; bytes];
+        let mut luck = luck;
+        for (at, (_, event)) in its() {
+            let Event::Write { offset, bytes } = event else { continue };
+            if flushed.is_some_and(|flushed| at < flushed) {
+                image[*offset..offset + bytes.len()].copy_from_slice(bytes);
+            } else if let Some(luck) = &mut luck {
+                // Kept, lost, or torn between sectors.
+                let fate = luck.below(3);
+                for (n, sector) in bytes.chunks(SECTOR).enumerate() {
+                    if fate == 0 || fate == 1 && luck.below(2) == 0 {
+                        let start = offset + n * SECTOR;
+                        image[start..start + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+        }
+        image
+    }
+}
+
+/// A drive with a file system on it, mounted.
+pub struct Drive {
+    pub bytes: usize,
+    pub point: PathBuf,
+    directory: tempfile::TempDir,
+    loop_device: Option<String>,
+    nbdfuse: Option<Child>,
+}
+
+/// Why there can be no drives here, if there can be none.
+pub fn lacking() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("it takes root to attach a loop device".to_owned());
+    }
+    if !Path::new("/dev/fuse").exists() || !Path::new("/dev/loop-control").exists() {
+        return Some("there is no /dev/fuse or no /dev/loop-control".to_owned());
+    }
+    let tools = ["nbdfuse", "losetup", "mkfs.ext4", "mkfs.xfs", "mount", "umount"];
+    let missing = tools.iter().find(|tool| {
+        let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+        !places.iter().any(|place| Path::new(place).join(tool).exists())
+    });
+    missing.map(|tool| format!("{tool} is not installed"))
+}
+
+fn ran(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(arguments)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+impl Drive {
+    /// Attaches drive number `drive` of a host, makes a file system on it and mounts it.
+    pub fn make(host: &Arc<Host>, drive: usize, bytes: usize, file_system: &str) -> Self {
+        let directory = tempfile::Builder::new().prefix("flashwright-drive").tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let (shown, point) = (directory.path().join("shown"), directory.path().join("mounted"));
+        fs::create_dir(&shown).unwrap();
+        fs::create_dir(&point).unwrap();
+        serve(UnixListener::bind(&socket).unwrap(), host.clone(), drive, bytes);
+        let nbdfuse = Command::new("nbdfuse")
+            .arg(&shown)
+            .arg(format!("nbd+unix:///?socket={}", socket.display()))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut this = Self { bytes, point, directory, loop_device: None, nbdfuse: Some(nbdfuse) };
+        let file = shown.join("nbd");
+        let mut waited = 0;
+        while !file.exists() {
+            waited += 1;
+            assert!(waited < 6000, "nbdfuse shows no file");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let device = ran("losetup", &["--find", "--show", &file.to_string_lossy()]);
+        this.loop_device = Some(device.clone());
+        if file_system == "xfs" {
+            ran("mkfs.xfs", &["-q", "-K", &device]);
+        } else {
+            ran("mkfs.ext4", &["-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &device]);
+        }
+        ran("mount", &[&device, &this.point.to_string_lossy()]);
+        this
+    }
+
+    /// Takes the drive away. What it had is in the host's log.
+    pub fn unplug(&mut self) {
+        if Command::new("umount").arg(&self.point).output().is_ok_and(|output| !output.status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.point).output();
+        }
+        if let Some(device) = self.loop_device.take() {
+            let _ = Command::new("losetup").args(["-d", &device]).output();
+        }
+        if let Some(mut nbdfuse) = self.nbdfuse.take() {
+            let shown = self.directory.path().join("shown");
+            let _ = Command::new("umount").arg(&shown).output();
+            let _ = nbdfuse.kill();
+            let _ = nbdfuse.wait();
+            let _ = Command::new("umount").arg("-l").arg(&shown).output();
+        }
+    }
+
+    /// Mounts an image where the drive was mounted.
+    pub fn power_up(&self, image: &[u8]) -> Mounted {
+        let path = self.directory.path().join("image");
+        let _ = fs::remove_file(&path);
+        let file = File::create(&path).unwrap();
+        file.set_len(image.len() as u64).unwrap();
+        for (n, block) in image.chunks(1 << 20).enumerate() {
+            if block.iter().any(|byte| *byte != 0) {
+                file.write_all_at(block, (n << 20) as u64).unwrap();
+            }
+        }
+        ran("mount", &["-o", "loop", &path.to_string_lossy(), &self.point.to_string_lossy()]);
+        Mounted(self.point.clone())
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        self.unplug();
+    }
+}
+
+/// An image that is mounted; until this goes.
+pub struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if Command::new("umount").arg(&self.0).output().is_ok_and(|output| !output.status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+        }
+    }
+}
+
+struct One(usize);
+
+impl Exports for One {
+    fn list(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn find(&self, name: &str) -> Option<nbd::ExportInfo> {
+        let flags = TransmissionFlags::of(TransmissionFlags::HAS_FLAGS | TransmissionFlags::FLUSH);
+        Some(nbd::ExportInfo::new(name, self.0 as u64, flags))
+    }
+}
+
+/// Serves whoever connects, until nobody can any more.
+fn serve(listener: UnixListener, host: Arc<Host>, drive: usize, bytes: usize) {
+    let contents = Arc::new(Mutex::new(vec![0_u8; bytes]));
+    std::thread::spawn(move || {
+        // The socket goes with its directory; this thread waits for nobody then, and ends with the process.
+        for connection in listener.incoming().map_while(Result::ok) {
+            let (host, contents) = (host.clone(), contents.clone());
+            std::thread::spawn(move || converse(connection, &host, drive, &contents));
+        }
+    });
+}
+
+fn converse(connection: UnixStream, host: &Host, drive: usize, contents: &Mutex<Vec<u8>>) {
+    let size = contents.lock().unwrap().len();
+    let Ok(agreed) = negotiate(Stream::unix(connection), &Policy::default(), &One(size)) else { return };
+    let (mut stream, structured) = (agreed.stream, agreed.structured);
+    let mut head = [0; request::BYTES];
+    while stream.read_exact(&mut head).is_ok() {
+        let Ok(asked) = Request::parse(&head) else { return };
+        let (from, length) = (asked.offset as usize, asked.length as usize);
+        let mut answer = SimpleReply { cookie: asked.cookie, error: 0 }.encode().to_vec();
+        match asked.command {
+            request::READ => {
+                let contents = contents.lock().unwrap();
+                if structured {
+                    answer = reply::data_head(asked.cookie, asked.offset, asked.length, true).to_vec();
+                }
+                answer.extend_from_slice(&contents[from..from + length]);
+            }
+            request::WRITE => {
+                let mut bytes = vec![0; length];
+                if stream.read_exact(&mut bytes).is_err() {
+                    return;
+                }
+                let mut contents = contents.lock().unwrap();
+                contents[from..from + length].copy_from_slice(&bytes);
+                host.log.lock().unwrap().push((drive, Event::Write { offset: from, bytes }));
+            }
+            // Everything that was answered before is in the log before this.
+            request::FLUSH => host.log.lock().unwrap().push((drive, Event::Flush)),
+            _ => return,
+        }
+        if stream.write_all(&answer).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_drive_keeps_what_was_synced_and_loses_what_was_not() {
+    if let Some(why) = lacking() {
+        println!("SKIP drives that lose their power: {why}");
+        return;
+    }
+    for file_system in ["ext4", "xfs"] {
+        let host = Arc::new(Host::default());
+        let mut drive = Drive::make(&host, 0, 320 << 20, file_system);
+        fs::write(drive.point.join("synced"), [1; 100_000]).unwrap();
+        File::open(drive.point.join("synced")).unwrap().sync_all().unwrap();
+        File::open(&drive.point).unwrap().sync_all().unwrap();
+        let synced = host.now();
+        fs::write(drive.point.join("not synced"), [2; 100_000]).unwrap();
+        let written = host.now();
+        drive.unplug();
+        for moment in [synced, written] {
+            let image = host.image(0, drive.bytes, moment, None);
+            let _mounted = drive.power_up(&image);
+            assert_eq!(fs::read(drive.point.join("synced")).unwrap(), [1; 100_000], "{file_system} {moment}");
+            let other = fs::read(drive.point.join("not synced")).unwrap_or_default();
+            assert_ne!(other, [2; 100_000], "{file_system} {moment}: nothing had asked for it to be kept");
+        }
+        // And unplugged in order, everything is there.
+        let _mounted = drive.power_up(&host.image(0, drive.bytes, host.now(), None));
+        assert_eq!(fs::read(drive.point.join("not synced")).unwrap(), [2; 100_000], "{file_system}");
+    }
+}

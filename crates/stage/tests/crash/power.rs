@@ -1,0 +1,144 @@
+//! Power cuts: what was said to be durable is there, whatever drives lose that they were not told to keep.
+//!
+//! The fast tier, with the journal, and the slow tier are file systems on drives with volatile caches (`device`). A job
+//! runs; then the power fails at moments of its past, the file systems recover, what is on them is judged, and a mover
+//! goes on. That the method can fail is shown by a mover whose syncs are left out.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use stage::fault::Call;
+use stage::{Level, State, Verb};
+
+use crate::child::{Hit, Order, Strike, command, run};
+use crate::device::{Drive, Host, lacking};
+use crate::sample::{self, Random};
+use crate::world::{Scenario, World};
+
+const BYTES: usize = 320 << 20;
+const FAST: usize = 0;
+const SLOW: usize = 1;
+
+/// A job that has run, on drives that are unplugged now.
+struct Past {
+    host: Arc<Host>,
+    fast: Drive,
+    slow: Drive,
+    world: World,
+    /// When the job was about to be submitted.
+    begin: usize,
+    /// When a process had been told that the job is durable.
+    durable: usize,
+    end: usize,
+}
+
+fn live(scenario: Scenario, verb: Verb, file_systems: (&str, &str), strikes: &[Strike]) -> Past {
+    let host = Arc::new(Host::default());
+    let mut fast = Drive::make(&host, FAST, BYTES, file_systems.0);
+    let mut slow = Drive::make(&host, SLOW, BYTES, file_systems.1);
+    let world = World::at(scenario, verb, &fast.point, &slow.point);
+    std::fs::create_dir_all(&world.state).unwrap();
+    for point in [&fast.point, &slow.point] {
+        rustix::fs::syncfs(std::fs::File::open(point).unwrap()).unwrap();
+    }
+    let begin = host.now();
+    for drive in [FAST, SLOW] {
+        assert!(!host.flushes(drive, 0, begin).is_empty(), "syncfs has not flushed drive {drive}");
+    }
+    let mut order = Order::to(&world.state, &world.spec).strike(strikes.iter().cloned());
+    order.say = Some(Level::Durable);
+    let mut child = command(&order).stdout(Stdio::piped()).spawn().unwrap();
+    let mut durable = None;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        if line.starts_with("crash-child: durable") {
+            durable = Some(host.now());
+        }
+    }
+    let status = child.wait().unwrap();
+    assert!(status.success(), "the child ended with {status}");
+    let durable = durable.expect("the job was durable at some time");
+    let end = host.now();
+    fast.unplug();
+    slow.unplug();
+    Past { host, fast, slow, world, begin, durable, end }
+}
+
+/// What does not hold after a power cut at `moment`, before anything is gone on with and after.
+fn cut(past: &Past, moment: usize, luck: Option<Random>, go_on: bool) -> Vec<String> {
+    let mut luck = luck;
+    let image = |drive, luck: Option<&mut Random>| past.host.image(drive, BYTES, moment, luck);
+    let _fast = past.fast.power_up(&image(FAST, luck.as_mut()));
+    let _slow = past.slow.power_up(&image(SLOW, luck.as_mut()));
+    let mut wrong = past.world.check_between();
+    if moment >= past.durable && !past.world.destination.exists() {
+        wrong.push("it was said to be durable and is not there".to_owned());
+    }
+    if go_on && wrong.is_empty() {
+        let report = run(&Order::to(&past.world.state, &past.world.spec)).told();
+        let job = report.job();
+        if job.state != State::Done || job.error.is_some() {
+            wrong.push(format!("gone on with, it came to {job:?}"));
+        }
+        wrong.extend(past.world.check_end().into_iter().map(|line| format!("gone on with: {line}")));
+    }
+    wrong
+}
+
+fn survives(scenario: Scenario, verb: Verb, file_systems: (&str, &str), most: usize) {
+    if let Some(why) = lacking() {
+        println!("SKIP a power cut: {why}");
+        return;
+    }
+    let past = live(scenario, verb, file_systems, &[]);
+    let name = format!("power {scenario:?} {verb:?} {file_systems:?}");
+    let mut random = Random::of(&name);
+    // The cruellest: right when it was said to be durable, with nothing kept that need not be.
+    let mut moments = vec![past.durable];
+    let span = (past.end - past.begin) as u64;
+    let flushes = past.host.flushes(SLOW, past.begin, past.end);
+    if sample::full() {
+        moments.extend(past.begin..past.end);
+    } else {
+        for _ in 0..most / 2 {
+            moments.push(past.begin + random.below(span) as usize);
+            moments.push(flushes[random.below(flushes.len() as u64) as usize]);
+        }
+    }
+    for (n, moment) in moments.into_iter().enumerate() {
+        // Every other time as chance has it.
+        let luck = (n % 2 == 1).then(|| Random::of(&format!("{name} {moment}")));
+        let done = format!("{name}: cut at {moment} of {}..{}, luck {}", past.begin, past.end, luck.is_some());
+        past.world.must(&done, cut(&past, moment, luck, true));
+    }
+}
+
+#[test]
+fn a_move_of_everything_from_ext4_to_xfs_survives_a_power_cut() {
+    survives(Scenario::Tree, Verb::Move, ("ext4", "xfs"), 6);
+}
+
+#[test]
+fn a_checkpoint_from_xfs_to_ext4_and_latest_survive_a_power_cut() {
+    survives(Scenario::Checkpoint, Verb::Move, ("xfs", "ext4"), 6);
+}
+
+#[test]
+fn a_file_of_chunks_survives_a_power_cut() {
+    survives(Scenario::Chunked, Verb::Move, ("ext4", "ext4"), 4);
+}
+
+#[test]
+fn a_mover_that_leaves_its_syncs_out_is_found_out_by_a_power_cut() {
+    if let Some(why) = lacking() {
+        println!("SKIP the control of power cuts: {why}");
+        return;
+    }
+    let skip = |call| Strike { times: u64::MAX, ..Strike::nth_of(call, 0, Hit::Skip) };
+    let all = [Call::Fsync, Call::Fdatasync, Call::Syncfs].map(skip);
+    for (scenario, to) in [(Scenario::Checkpoint, "ext4"), (Scenario::Chunked, "xfs")] {
+        let past = live(scenario, Verb::Move, ("ext4", to), &all);
+        let wrong = cut(&past, past.durable, None, false);
+        assert!(!wrong.is_empty(), "{scenario:?}: nothing was lost without a sync, so the test cannot fail");
+    }
+}
