@@ -8,11 +8,11 @@ BINARY = target/release/flashwright
 QUICK := $(shell pkg-config --exists openssl 2>/dev/null && echo OPENSSL_NO_VENDOR=1)
 # Debian packages that tests use beside cargo: peers to compare with and to talk to, and file systems to make.
 PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3 \
-  nbdkit libnbd-bin qemu-utils gnutls-bin
+  nbdkit libnbd-bin nbdfuse strace qemu-utils gnutls-bin
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: run build test test-tools test-cargo test-lab lint deny bench install clean help
+.PHONY: run build test test-tools test-cargo test-crash test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -29,7 +29,7 @@ test: test-tools test-cargo ## Run all tests; as root on Debian, install what th
 test-tools:
 	@missing=""; \
 	for tool in fio mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.f2fs mkfs.vfat losetup setpriv dmsetup python3 \
-	    nbdkit nbdinfo nbdcopy qemu-img psktool certtool; do \
+	    nbdkit nbdinfo nbdcopy nbdfuse strace qemu-img psktool certtool; do \
 	  command -v $$tool >/dev/null 2>&1 || [ -x /usr/sbin/$$tool ] || [ -x /sbin/$$tool ] || missing="$$missing $$tool"; \
 	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
@@ -45,6 +45,12 @@ test-tools:
 test-cargo:
 	$(QUICK) $(CARGO) build --workspace --examples --locked
 	$(QUICK) $(CARGO) test --workspace --locked --no-fail-fast
+
+# The same tests as in `make test`, which takes a sample; and strace as a second opinion.
+test-crash: ## Kill and fail a move at every call it makes, and cut the power at every write: an hour or more
+	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage --test crash --locked --no-fail-fast
+	$(QUICK) $(CARGO) build -p flashwright-stage --example move --locked
+	python3 tools/crash/inject.py --full
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	python3 tools/lab

@@ -105,11 +105,7 @@ fn ran(program: &str, arguments: &[&str]) -> String {
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 

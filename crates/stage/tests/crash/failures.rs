@@ -223,3 +223,26 @@ fn a_kill_right_after_a_failed_sync_leaves_nothing_that_is_trusted() {
         }
     }
 }
+
+#[test]
+fn a_full_disk_that_shows_only_when_data_is_synced_fails_the_move() {
+    // Lustre and NFS reserve late: write(2) succeeds, and ENOSPC comes with fsync(2).
+    for (scenario, kind) in [
+        (Scenario::Chunked, Call::Fdatasync),
+        (Scenario::Chunked, Call::Fsync),
+        (Scenario::Small, Call::Fsync),
+        (Scenario::Checkpoint, Call::Syncfs),
+    ] {
+        let world = World::new(scenario, Verb::Move);
+        let done = format!("ENOSPC from every {kind:?}, {scenario:?}");
+        let errno = Errno::NOSPC;
+        let always = Strike { times: u64::MAX, ..Strike::nth_of(kind, 0, Hit::Errno(errno.raw_os_error())) };
+        let report = run(&Order::to(&world.state, &world.spec).strike([always])).told();
+        if report.fired == 0 {
+            // This mover syncs by another call here; `any_call_…_may_fail` strikes that one.
+            continue;
+        }
+        assert!(!check_outcome(&world, &done, &report, Some(errno)), "{done}: and yet it is done");
+        retry(&world, &done);
+    }
+}

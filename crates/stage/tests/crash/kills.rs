@@ -137,3 +137,38 @@ fn a_move_survives_being_killed_again_while_it_recovers() {
 fn a_file_of_chunks_survives_being_killed_again_while_it_recovers() {
     kill_again_and_again(Scenario::Large, Verb::Move, if sample::full() { 60 } else { 3 });
 }
+
+#[test]
+fn a_part_as_long_as_its_source_is_not_taken_for_a_copy() {
+    // AXL goes on at the length of what is there; preallocation and other writers make lengths lie.
+    use std::os::unix::fs::FileExt;
+    let calls = record(Scenario::Large, Verb::Move).calls;
+    let writes: Vec<u64> = (0..)
+        .zip(&calls)
+        .filter(|(_, name)| *name == "Write" || *name == "Fdatasync")
+        .map(|(n, _)| n)
+        .collect();
+    for at in points("lying lengths", writes.len() as u64, 4) {
+        let world = World::new(Scenario::Large, Verb::Move);
+        let done = format!("killed at call {}, and the part filled up", writes[at as usize]);
+        let fault = Strike::nth(writes[at as usize], Hit::Kill);
+        let Ended::Killed = run(&Order::to(&world.state, &world.spec).strike([fault])) else { continue };
+        let size = std::fs::metadata(&world.source).unwrap().len();
+        for name in crate::world::names(world.slow()) {
+            let part =
+                std::fs::File::options().read(true).write(true).open(world.slow().join(&name)).unwrap();
+            part.set_len(size).unwrap();
+            // What was not written yet reads as zeros; now it reads as something else. What is recorded is left alone.
+            let chunk = stage::digest::CHUNK_BYTES;
+            let mut bytes = vec![0; chunk as usize];
+            for offset in (0..size).step_by(chunk as usize) {
+                let length = chunk.min(size - offset) as usize;
+                part.read_exact_at(&mut bytes[..length], offset).unwrap();
+                if bytes[..length].iter().all(|byte| *byte == 0) {
+                    part.write_all_at(&vec![0x55; length], offset).unwrap();
+                }
+            }
+        }
+        go_on(&world, &done);
+    }
+}

@@ -17,11 +17,15 @@
 //! test-crash`) takes all of them, `FLASHWRIGHT_CRASH_SEED` draws another sample.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod child;
 mod device;
 mod failures;
 mod kills;
+mod places;
 mod power;
+mod rot;
 mod sample;
+mod scale;
 mod tree;
 mod world;

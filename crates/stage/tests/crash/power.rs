@@ -108,7 +108,8 @@ fn survives(scenario: Scenario, verb: Verb, file_systems: (&str, &str), most: us
     for (n, moment) in moments.into_iter().enumerate() {
         // Every other time as chance has it.
         let luck = (n % 2 == 1).then(|| Random::of(&format!("{name} {moment}")));
-        let done = format!("{name}: cut at {moment} of {}..{}, luck {}", past.begin, past.end, luck.is_some());
+        let done =
+            format!("{name}: cut at {moment} of {}..{}, luck {}", past.begin, past.end, luck.is_some());
         past.world.must(&done, cut(&past, moment, luck, true));
     }
 }

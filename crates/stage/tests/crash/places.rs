@@ -1,0 +1,302 @@
+//! Destinations that are full, read-only, taken or the source itself, and trees with things in them that do not go.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stage::{ErrorClass, JobStatus, Place, State, Verb};
+
+use crate::child::{Order, Report, run, run_as};
+use crate::failures::check_outcome;
+use crate::tree::{differences, snapshot};
+use crate::world::{Scenario, World, file};
+
+/// A file system of a few megabytes, until this goes; none where there can be none.
+struct Small(PathBuf, tempfile::TempDir);
+
+impl Small {
+    fn mount(options: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIP a file system of its own: it takes root to mount one");
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("flashwright-small").tempdir().unwrap();
+        let point = directory.path().join("mounted");
+        fs::create_dir(&point).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&point).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(point, directory)),
+            other => {
+                println!("SKIP a file system of its own: {other:?}");
+                None
+            }
+        }
+    }
+
+    fn remount(&self, options: &str) {
+        let status =
+            Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status().unwrap();
+        assert!(status.success(), "remount with {options}");
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+        let _ = &self.1;
+    }
+}
+
+fn retried(world: &World) -> Report {
+    let mut order = Order::to(&world.state, &world.spec);
+    order.retry = true;
+    run(&order).told()
+}
+
+/// What became of a request that is refused, at once or as a job.
+fn refusal(report: &Report) -> (String, ErrorClass) {
+    match (&report.refused, &report.jobs[..]) {
+        (Some(why), _) => (why.message.clone(), why.class),
+        (None, [JobStatus { state: State::Failed, error: Some(why), .. }]) => {
+            (why.message.clone(), why.class)
+        }
+        (None, jobs) => panic!("it was not refused: {jobs:?}"),
+    }
+}
+
+#[test]
+fn a_full_destination_fails_the_move_and_room_lets_it_be_retried() {
+    for scenario in [Scenario::Tree, Scenario::Chunked] {
+        let Some(small) = Small::mount("size=4m") else { return };
+        let world = World::at(scenario, Verb::Move, &crate::world::memory(), &small.0);
+        let report = run(&Order::to(&world.state, &world.spec)).told();
+        let done = format!("a destination that is full, {scenario:?}");
+        assert!(!check_outcome(&world, &done, &report, Some(rustix::io::Errno::NOSPC)), "{done}");
+        let why = report.job().error.clone().unwrap();
+        assert!(why.hint.is_some(), "{done}: there is no hint: {why:?}");
+        small.remount("size=64m");
+        let job = retried(&world).job().clone();
+        assert_eq!((job.state, &job.error), (State::Done, &None), "{done}, with room: {job:?}");
+        world.must(&done, world.check_end());
+    }
+}
+
+#[test]
+fn a_destination_without_inodes_fails_the_move_and_keeps_the_source() {
+    let Some(small) = Small::mount("size=64m,nr_inodes=12") else { return };
+    let world = World::at(Scenario::Tree, Verb::Move, &crate::world::memory(), &small.0);
+    let report = run(&Order::to(&world.state, &world.spec)).told();
+    assert!(!check_outcome(&world, "no inodes left", &report, Some(rustix::io::Errno::NOSPC)));
+    small.remount("nr_inodes=10000");
+    let job = retried(&world).job().clone();
+    assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
+    world.must("with inodes", world.check_end());
+}
+
+#[test]
+fn a_read_only_destination_fails_the_move_and_keeps_the_source() {
+    let Some(small) = Small::mount("size=64m") else { return };
+    let world = World::at(Scenario::Checkpoint, Verb::Move, &crate::world::memory(), &small.0);
+    small.remount("ro");
+    let report = run(&Order::to(&world.state, &world.spec)).told();
+    assert!(!check_outcome(&world, "read-only", &report, Some(rustix::io::Errno::ROFS)));
+    small.remount("rw");
+    let job = retried(&world).job().clone();
+    assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
+    world.must("writable again", world.check_end());
+}
+
+#[test]
+fn a_destination_that_is_there_is_adopted_if_it_is_the_same_and_never_written_over() {
+    // Slurm runs a job's stage-out again when its controller restarts: the second time must do no harm.
+    for scenario in [Scenario::Small, Scenario::Checkpoint] {
+        let world = World::new(scenario, Verb::Copy);
+        let first = run(&Order::to(&world.state, &world.spec)).told();
+        assert_eq!(first.job().state, State::Done);
+        let again = run(&Order::to(&world.fast().join("another journal"), &world.spec)).told();
+        assert_eq!((again.job().state, &again.job().error), (State::Done, &None), "{again:?}");
+        world.must("copied twice", world.check_end());
+
+        let victim = if scenario == Scenario::Small {
+            world.destination.clone()
+        } else {
+            world.destination.join("rank-1")
+        };
+        let mut bytes = fs::read(&victim).unwrap();
+        bytes[7] ^= 1;
+        fs::write(&victim, &bytes).unwrap();
+        let third = run(&Order::to(&world.fast().join("a third journal"), &world.spec)).told();
+        let (message, class) = refusal(&third);
+        assert_eq!(class, ErrorClass::Refused, "{message}");
+        assert_eq!(fs::read(&victim).unwrap(), bytes, "what is at the destination was written over");
+        let source = snapshot(&world.source).unwrap().expect("the source is there");
+        world.must("refused", differences(&world.before, &source));
+    }
+}
+
+#[test]
+fn a_destination_that_is_the_source_is_refused_by_whatever_name() {
+    // rsync --remove-source-files destroys data where source and destination are one.
+    let by = |name: &str, make: &dyn Fn(&World) -> PathBuf, scenario| {
+        for verb in [Verb::Copy, Verb::Move] {
+            let mut world = World::new(scenario, verb);
+            world.spec.options.latest = false;
+            let destination = make(&world);
+            world.spec.destination = Place::of_path(&destination).unwrap();
+            let report = run(&Order::to(&world.state, &world.spec)).told();
+            let (message, class) = refusal(&report);
+            assert!(
+                matches!(class, ErrorClass::Refused | ErrorClass::Invalid),
+                "{name}: {class:?} {message}"
+            );
+            let source = snapshot(&world.source).unwrap().expect("the source is there");
+            world.must(name, differences(&world.before, &source));
+        }
+    };
+    by("its own name", &|world| world.source.clone(), Scenario::Small);
+    by("its own name", &|world| world.source.clone(), Scenario::Checkpoint);
+    by(
+        "another way to it",
+        &|world| {
+            let link = world.slow().join("way");
+            std::os::unix::fs::symlink(world.fast(), &link).unwrap();
+            link.join("ckpt-7")
+        },
+        Scenario::Checkpoint,
+    );
+    by("a directory in it", &|world| world.source.join("copy"), Scenario::Checkpoint);
+    by("a directory deep in it", &|world| world.source.join("sub/deeper/copy"), Scenario::Tree);
+}
+
+#[test]
+fn a_hard_link_to_the_source_is_the_source() {
+    let mut world = World::new(Scenario::Small, Verb::Move);
+    let other = world.fast().join("other name");
+    fs::hard_link(&world.source, &other).unwrap();
+    world.spec.destination = Place::of_path(&other).unwrap();
+    let report = run(&Order::to(&world.state, &world.spec)).told();
+    let (_, class) = refusal(&report);
+    assert_eq!(class, ErrorClass::Refused);
+    assert_eq!(fs::metadata(&world.source).unwrap().ino(), fs::metadata(&other).unwrap().ino());
+}
+
+#[test]
+fn a_file_system_mounted_in_a_tree_is_not_moved_away() {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    let Some(small) = Small::mount("size=1m") else { return };
+    fs::write(small.0.join("theirs"), b"on another file system").unwrap();
+    let point = world.source.join("mounted");
+    fs::create_dir(&point).unwrap();
+    let bound = Command::new("mount").arg("--bind").arg(&small.0).arg(&point).status().unwrap();
+    assert!(bound.success());
+    let report = run(&Order::to(&world.state, &world.spec)).told();
+    let kept = fs::read(point.join("theirs")).ok();
+    let unbound = Command::new("umount").arg(&point).status().unwrap();
+    assert!(unbound.success());
+    assert_eq!(kept.as_deref(), Some(&b"on another file system"[..]), "{:?}", report.jobs);
+    assert_eq!(refusal(&report).1, ErrorClass::Refused, "{:?}", report.jobs);
+    for rank in ["rank-0", "rank-1", "rank-2"] {
+        assert!(world.source.join(rank).exists(), "{rank} is gone: {:?}", report.jobs);
+    }
+}
+
+#[test]
+fn what_is_neither_file_nor_directory_nor_link_ends_the_move_with_its_name() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let root = rustix::process::geteuid().is_root();
+    for kind in [FileType::Fifo, FileType::Socket, FileType::CharacterDevice] {
+        if kind == FileType::CharacterDevice && !root {
+            println!("SKIP a device in a tree: it takes root to make one");
+            continue;
+        }
+        let world = World::new(Scenario::Tree, Verb::Move);
+        let odd = world.source.join("sub/odd one");
+        // /dev/null of null(4).
+        mknodat(CWD, &odd, kind, Mode::RUSR, rustix::fs::makedev(1, 3)).unwrap();
+        let report = run(&Order::to(&world.state, &world.spec)).told();
+        let (message, _) = refusal(&report);
+        assert!(message.contains("odd one"), "{kind:?}: {message}");
+        assert!(odd.symlink_metadata().is_ok() && world.source.join("a").exists(), "{kind:?}: {message}");
+        assert!(!world.destination.exists(), "{kind:?}: {message}");
+    }
+}
+
+#[test]
+fn a_file_that_the_caller_may_not_read_ends_the_move_with_its_name_and_the_source_whole() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP another user's files: it takes root to be somebody else");
+        return;
+    }
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    // The rest of the world is theirs, and one file is not.
+    for path in [world.fast(), world.slow(), &world.source, &world.source.join("rank-0")] {
+        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+    }
+    let state = world.fast().join("state");
+    fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(65_534), Some(65_534)).unwrap();
+    fs::set_permissions(world.source.join("rank-1"), fs::Permissions::from_mode(0o600)).unwrap();
+    let Some(report) = as_nobody(&Order::to(&world.state, &world.spec)) else { return };
+    let (message, _) = refusal(&report);
+    assert!(message.contains("rank-1") && message.contains("denied"), "{message}");
+    assert!(["rank-0", "rank-1", "rank-2"].iter().all(|rank| world.source.join(rank).exists()), "{message}");
+    assert!(!world.destination.exists());
+}
+
+#[test]
+fn directories_that_their_owner_may_not_write_to_are_copied_by_who_is_not_root() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP the rights of somebody else: it takes root to be somebody else");
+        return;
+    }
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.latest = false;
+    let locked = world.source.join("locked");
+    fs::create_dir(&locked).unwrap();
+    file(&locked.join("kept"), 1000, 9);
+    for path in [
+        world.fast(),
+        world.slow(),
+        &world.source,
+        &locked,
+        &locked.join("kept"),
+        &world.source.join("rank-0"),
+        &world.source.join("rank-1"),
+        &world.source.join("rank-2"),
+    ] {
+        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+    }
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
+    world.before = snapshot(&world.source).unwrap().unwrap();
+    let Some(report) = as_nobody(&Order::to(&world.state, &world.spec)) else { return };
+    let job = report.job();
+    assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
+    world.must("copied by nobody", world.check_end());
+}
+
+/// Runs a child as nobody, from a place where nobody may execute it.
+fn as_nobody(order: &Order) -> Option<Report> {
+    let nobody = run_as(order, 65_534, 65_534);
+    match nobody {
+        Ok(ended) => Some(ended.told()),
+        Err(error) => {
+            println!("SKIP the rights of nobody: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_file_that_looks_like_a_part_is_not_lost_by_a_move() {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    let odd = world.source.join(format!(".mine.{}.part", "a1".repeat(16)));
+    fs::write(&odd, b"mine").unwrap();
+    let report = run(&Order::to(&world.state, &world.spec)).told();
+    let there = |root: &Path| fs::read(root.join(odd.file_name().unwrap())).ok();
+    assert!(
+        there(&world.source).is_some() || there(&world.destination).is_some(),
+        "it is lost: {:?}",
+        report.jobs
+    );
+}
