@@ -24,7 +24,6 @@ pub mod journal;
 pub mod large;
 pub mod manifest;
 mod metadata;
-pub mod manifest;
 pub mod mover;
 pub mod names;
 #[cfg(feature = "s3")]

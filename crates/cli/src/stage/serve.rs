@@ -134,8 +134,11 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
     let around = Surroundings::here();
     let named = args.state.clone().or(file.state);
-    let config =
-        MoverConfig { state: state(named.as_deref(), &around)?, jobs: work.jobs, threads: work.threads };
+    let config = MoverConfig {
+        jobs: work.jobs,
+        threads: work.threads,
+        ..MoverConfig::new(state(named.as_deref(), &around)?)
+    };
     let listening = match (handed_over, args.socket.clone().or(file.socket)) {
         (Some(listening), _) => Ok(listening),
         (None, Some(socket)) => Listening::bind(&socket, Access::Own),

@@ -55,7 +55,7 @@ pub fn work(args: &WorkerArgs) -> Result<(), Failure> {
     let channel = worker::become_user(&credentials).map_err(failure)?;
     log(args.log_format);
     let stop = signals::stop_flag()?.into();
-    let config = MoverConfig { state: args.state.clone(), jobs: args.jobs, threads: args.threads };
+    let config = MoverConfig { jobs: args.jobs, threads: args.threads, ..MoverConfig::new(&args.state) };
     let limits = Limits { connections: args.max_connections, jobs: args.max_jobs, ..Limits::default() };
     worker::run(&config, limits, channel, &stop).map_err(failure)
 }
