@@ -24,6 +24,9 @@ use crate::manifest::{Entry, Kind};
 use crate::names::PathText;
 use crate::spec::{JobSpec, Level};
 
+/// Jobs that are remembered after they have ended.
+const KEPT: i64 = 10_000;
+
 /// The version of the tables. A journal of a later one is refused, never guessed at.
 const VERSION: i64 = 1;
 
@@ -198,6 +201,14 @@ impl Journal {
         let lock = lock(state)?;
         let path = state.join("journal.db");
         let journal = Self { connection: Mutex::new(connect(&path)?), path, _lock: lock };
+        // SQLite syncs what is in its files; that they have names is for us to see to.
+        for directory in [Some(state), state.parent()].into_iter().flatten() {
+            if let Ok(open) = crate::calls::open_directory(directory) {
+                crate::calls::sync(std::os::fd::AsFd::as_fd(&open))
+                    .map_err(|error| StageError::io("fsync", directory, error))?;
+            }
+        }
+        journal.prune()?;
         Ok(journal)
     }
 
@@ -258,6 +269,22 @@ impl Journal {
 
     fn failed(&self, what: String, source: rusqlite::Error) -> StageError {
         StageError::Journal { path: self.path.clone(), what, source }
+    }
+
+    /// Forgets what ended long ago, so that a journal does not grow with the years.
+    fn prune(&self) -> Result<(), StageError> {
+        self.step("old jobs are forgotten", |step| {
+            let oldest: Option<JobId> = step
+                .query_row("SELECT id FROM jobs ORDER BY id DESC LIMIT 1 OFFSET ?1", [KEPT], |row| row.get(0))
+                .optional()?;
+            let Some(oldest) = oldest else { return Ok(()) };
+            const ENDED: &str = "SELECT id FROM jobs WHERE id < ?1 AND state IN ('done', 'cancelled')";
+            for table in ["entries", "chunks", "begun", "notes"] {
+                step.execute(&format!("DELETE FROM {table} WHERE job IN ({ENDED})"), [oldest])?;
+            }
+            step.execute(&format!("DELETE FROM jobs WHERE id IN ({ENDED})"), [oldest])?;
+            Ok(())
+        })
     }
 
     /// INTENT: a job is accepted. The same request, while one is under way, is that one.
@@ -401,9 +428,9 @@ impl Journal {
                 for table in ["chunks", "begun", "notes"] {
                     step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
                 }
-                if state == State::Cancelled {
-                    step.execute("DELETE FROM entries WHERE job = ?1", [id])?;
-                }
+                // A set's manifest says from now on what it consists of; of a file there is only this.
+                let kept = if state == State::Done { "AND path <> x''" } else { "" };
+                step.execute(&format!("DELETE FROM entries WHERE job = ?1 {kept}"), [id])?;
             }
             Ok(())
         })
