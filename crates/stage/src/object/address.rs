@@ -42,13 +42,68 @@ impl std::fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// This process's own `AWS_*`.
+    /// This process's own `AWS_*`, and what they leave open from the files that Amazon's own tools keep in the home
+    /// directory (`~/.aws/credentials` and `~/.aws/config`, the profile `AWS_PROFILE` or `default`).
     #[must_use]
     pub fn of_process() -> Self {
-        std::env::vars_os()
+        let variables = std::env::vars_os();
+        let own: Self = variables
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()
+            .collect();
+        own.with_files_of(std::env::home_dir().as_deref())
     }
+
+    fn with_files_of(mut self, home: Option<&std::path::Path>) -> Self {
+        let path = |variable: &str, name: &str| match self.0.get(variable) {
+            Some(path) => Some(std::path::PathBuf::from(path)),
+            None => home.map(|home| home.join(".aws").join(name)),
+        };
+        let read = |path: Option<std::path::PathBuf>| {
+            path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+        };
+        let credentials = read(path("AWS_SHARED_CREDENTIALS_FILE", "credentials"));
+        let config = read(path("AWS_CONFIG_FILE", "config"));
+        let profile = self.0.get("AWS_PROFILE").map_or("default", String::as_str).to_owned();
+        let known = |name: &str| self.0.contains_key(name);
+        let identity = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"];
+        let identified =
+            identity.into_iter().any(known) || self.0.keys().any(|name| name.starts_with("AWS_CONTAINER_"));
+        let mut more = BTreeMap::new();
+        if !identified {
+            let names = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
+            more.extend(settings(&credentials, &profile).filter(|(name, _)| names.contains(&name.as_str())));
+        }
+        let region = known("AWS_REGION") || known("AWS_DEFAULT_REGION");
+        for (name, value) in settings(&config, &profile) {
+            if name == "region" && !region
+                || name == "endpoint_url" && !known("AWS_ENDPOINT_URL") && !known("AWS_ENDPOINT")
+            {
+                more.insert(format!("aws_{name}"), value);
+            }
+        }
+        self.0.extend(more.into_iter().map(|(name, value)| (name.to_ascii_uppercase(), value)));
+        self
+    }
+}
+
+/// The settings of a profile in one of the files of Amazon's tools: `[name]` or `[profile name]`, then `key = value`.
+fn settings(text: &str, profile: &str) -> impl Iterator<Item = (String, String)> {
+    let mut within = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let bare = line.trim();
+        if let Some(section) = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let section = section.trim();
+            within = section == profile
+                || section.strip_prefix("profile ").is_some_and(|name| name.trim() == profile);
+        } else if let Some((name, value)) = bare.split_once('=')
+            // What is indented belongs to the setting above it; what begins so is a comment.
+            && within && line.starts_with(|first: char| !first.is_whitespace() && first != '#' && first != ';')
+        {
+            found.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+    found.into_iter()
 }
 
 impl FromIterator<(String, String)> for Environment {
@@ -287,6 +342,33 @@ mod tests {
     fn a_secret_in_a_url_is_refused_and_not_repeated() {
         let error = Address::parse("s3://key:hunter2@bucket/x").unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn files_of_the_home_directory_fill_in_what_variables_leave_open() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".aws")).unwrap();
+        let credentials = "[other]\naws_access_key_id = wrong\n# c = d\n[default]\naws_access_key_id=mine\naws_secret_access_key = s=/+\n";
+        let config = "[default]\nregion = here\ns3 =\n  endpoint_url = http://nested\n[profile other]\nregion = there\n";
+        std::fs::write(home.path().join(".aws/credentials"), credentials).unwrap();
+        std::fs::write(home.path().join(".aws/config"), config).unwrap();
+        let with = |variables: &[(&str, &str)]| {
+            let own = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            own.collect::<Environment>().with_files_of(Some(home.path()))
+        };
+        let get = |environment: &Environment, name: &str| environment.0.get(name).cloned();
+        let usual = with(&[]);
+        assert_eq!(get(&usual, "AWS_ACCESS_KEY_ID").as_deref(), Some("mine"));
+        assert_eq!(get(&usual, "AWS_SECRET_ACCESS_KEY").as_deref(), Some("s=/+"));
+        assert_eq!(get(&usual, "AWS_REGION").as_deref(), Some("here"));
+        assert_eq!(get(&usual, "AWS_ENDPOINT_URL"), None);
+        let other = with(&[("AWS_PROFILE", "other")]);
+        assert_eq!(get(&other, "AWS_ACCESS_KEY_ID").as_deref(), Some("wrong"));
+        assert_eq!(get(&other, "AWS_REGION").as_deref(), Some("there"));
+        let own = with(&[("AWS_ACCESS_KEY_ID", "own"), ("AWS_REGION", "elsewhere")]);
+        assert_eq!(get(&own, "AWS_ACCESS_KEY_ID").as_deref(), Some("own"));
+        assert_eq!(get(&own, "AWS_SECRET_ACCESS_KEY"), None, "a key and a secret of two people are nobody's");
+        assert_eq!(get(&own, "AWS_REGION").as_deref(), Some("elsewhere"));
     }
 
     #[test]

@@ -177,9 +177,18 @@ impl ObjectSet {
 
     /// What a request that failed for good is to those who asked for the set.
     fn failed(&self, key: &Key, operation: &str, error: &object_store::Error) -> StageError {
-        // The text has its causes in it already.
         let mut text = error.to_string();
-        if let Some((end, _)) = text.char_indices().nth(800) {
+        // Texts of this library have most of their causes in them; "timed out" is one that they leave out.
+        let mut cause = std::error::Error::source(error);
+        while let Some(below) = cause {
+            let told = below.to_string();
+            if !text.contains(&told) {
+                text.push_str(": ");
+                text.push_str(&told);
+            }
+            cause = below.source();
+        }
+        if let Some((end, _)) = text.char_indices().nth(1000) {
             text.truncate(end);
             text.push('…');
         }

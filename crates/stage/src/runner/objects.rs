@@ -11,6 +11,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use super::find::{Destination, Source, inode};
 use super::{Notes, Run, now};
 use crate::calls;
+use crate::digest::Digest;
 use crate::error::StageError;
 use crate::job::{JobId, State};
 use crate::journal::{Done, Identity, JobRow, Journal};
@@ -20,6 +21,8 @@ use crate::small::{create, joined};
 use crate::spec::Verb;
 use crate::tree::entry_of;
 
+/// The note of which set was fetched: its manifest's digest.
+const FETCHED: &str = "object/fetched";
 /// Entries in one step of the journal.
 const STEP: usize = 4096;
 
@@ -99,7 +102,18 @@ impl Run<'_> {
             if row_part(self)?.is_some_and(|ino| {
                 inode(&parent, &destination.name, &destination.parent).ok().flatten() == Some(ino)
             }) {
-                set.delete(self.stop)?;
+                // Another set may have the name by now: only the one that was fetched goes.
+                match self.journal.note(self.id, FETCHED)?.and_then(|noted| Digest::from_slice(&noted)) {
+                    Some(digest) => set.delete_only(digest, self.stop)?,
+                    None => {
+                        return Err(StageError::Refused {
+                            what: format!(
+                                "{url}: which set was fetched from there is not in the journal; it stays"
+                            ),
+                            hint: None,
+                        });
+                    }
+                };
             } else {
                 notes.push("the destination is not there any more as it was committed; the set was left in the store".to_owned());
             }
@@ -151,6 +165,7 @@ impl Run<'_> {
             }
         }
         self.record_fetched(&found)?;
+        self.journal.keep_note(self.id, FETCHED, &found.digest.0)?;
         self.stop.check()?;
         destination.publish(&parent, &part.name)?;
         self.committed(&parent, destination)
@@ -222,7 +237,8 @@ impl Run<'_> {
             let mut list = calls::List::of(directory.as_fd()).map_err(failed(&path))?;
             while let Some((name, _)) = list.next().map_err(failed(&path))? {
                 let below = path.join(&name);
-                if below == Path::new(manifest::NAME) {
+                // As the drain does: what it does not store must not be removed.
+                if below == Path::new(manifest::NAME) || crate::names::is_part(&name) {
                     continue;
                 }
                 let stat = calls::stat_at(directory.as_fd(), &name).map_err(failed(&below))?;
