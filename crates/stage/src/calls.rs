@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
     self, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
@@ -261,7 +261,7 @@ pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<
 /// # Errors
 /// The kernel's, `EINTR` included.
 pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
-    let made = (|| through_sync!(Fdatasync, fs::fdatasync(file)))();
+    let made = counted((|| through_sync!(Fdatasync, fs::fdatasync(file)))());
     crate::fault::synced(file, made.is_err());
     made
 }
@@ -271,7 +271,7 @@ pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's, `EINTR` included.
 pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
-    let made = (|| through_sync!(Fsync, fs::fsync(file)))();
+    let made = counted((|| through_sync!(Fsync, fs::fsync(file)))());
     crate::fault::synced(file, made.is_err());
     made
 }
@@ -282,7 +282,21 @@ pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn sync_file_system(file: BorrowedFd<'_>) -> io::Result<()> {
-    through_sync!(Syncfs, fs::syncfs(file))
+    counted((|| through_sync!(Syncfs, fs::syncfs(file)))())
+}
+
+static FAILED_SYNCS: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls that make things durable have failed in this process, for metrics.
+#[must_use]
+pub fn failed_syncs() -> u64 {
+    FAILED_SYNCS.load(Ordering::Relaxed)
+}
+
+fn counted(made: io::Result<()>) -> io::Result<()> {
+    made.inspect_err(|_| {
+        FAILED_SYNCS.fetch_add(1, Ordering::Relaxed);
+    })
 }
 
 /// Has the kernel begin to write a file's dirty pages, without waiting for them (sync_file_range(2)). It paces, and

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use stage::qos::{Qos, QosConfig};
 use stage::service::config::FileConfig;
 use stage::service::listen::{Access, Listening};
 use stage::service::own;
@@ -67,6 +68,12 @@ pub struct ServeArgs {
     /// Threads for each job [4]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub threads: Option<usize>,
+    /// Move at most so many bytes a second, all jobs together; with --system of each user
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub bwlimit: Option<u64>,
+    /// Make at most so many reads and writes a second, all jobs together; with --system of each user
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    pub iops_limit: Option<u64>,
     /// Figures for Prometheus at unix:PATH or 127.0.0.1:PORT
     #[arg(long, value_name = "WHERE", value_parser = endpoint)]
     pub metrics: Option<Endpoint>,
@@ -103,6 +110,10 @@ pub fn positive(text: &str) -> Result<usize, BadValue> {
     }
 }
 
+fn rate(text: &str) -> Result<u64, BadValue> {
+    stage::qos::rate(text).map_err(|error| BadValue::new(error.to_string(), error.hint()))
+}
+
 fn endpoint(text: &str) -> Result<Endpoint, BadValue> {
     text.parse::<Endpoint>().map_err(|what| BadValue::new(what, "for instance 127.0.0.1:9750"))
 }
@@ -134,11 +145,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
     let around = Surroundings::here();
     let named = args.state.clone().or(file.state);
-    let config = MoverConfig {
-        jobs: work.jobs,
-        threads: work.threads,
-        ..MoverConfig::new(state(named.as_deref(), &around)?)
-    };
+    let config = work.mover(state(named.as_deref(), &around)?);
     let listening = match (handed_over, args.socket.clone().or(file.socket)) {
         (Some(listening), _) => Ok(listening),
         (None, Some(socket)) => Listening::bind(&socket, Access::Own),
@@ -152,12 +159,13 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// How a mover works and what clients may take up: flags, else the file, else what is usual.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Work {
     jobs: usize,
     threads: usize,
     max_jobs: usize,
     max_connections: usize,
+    qos: QosConfig,
 }
 
 impl Work {
@@ -169,6 +177,11 @@ impl Work {
             threads: pick(args.threads, file.threads, THREADS),
             max_jobs: pick(args.max_jobs, file.max_jobs, usual.jobs),
             max_connections: pick(args.max_connections, file.max_connections, usual.connections),
+            qos: QosConfig {
+                bwlimit: args.bwlimit.or(file.qos.bwlimit),
+                iops_limit: args.iops_limit.or(file.qos.iops_limit),
+                governor: file.qos.governor.clone(),
+            },
         };
         if [work.jobs, work.threads, work.max_jobs, work.max_connections].contains(&0) {
             return Err(Failure::invalid(
@@ -178,12 +191,16 @@ impl Work {
         Ok(work)
     }
 
-    fn limits(self) -> Limits {
+    fn limits(&self) -> Limits {
         Limits { connections: self.max_connections, jobs: self.max_jobs, ..Limits::default() }
     }
 
+    fn mover(&self, state: PathBuf) -> MoverConfig {
+        MoverConfig { state, jobs: self.jobs, threads: self.threads, qos: Qos::new(self.qos.clone()) }
+    }
+
     /// As flags of a worker.
-    fn flags(self, format: LogFormat) -> Vec<OsString> {
+    fn flags(&self, format: LogFormat) -> Vec<OsString> {
         let format = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         [
             ("jobs", self.jobs.to_string()),
@@ -191,6 +208,7 @@ impl Work {
             ("max-jobs", self.max_jobs.to_string()),
             ("max-connections", self.max_connections.to_string()),
             ("log-format", format),
+            ("qos", serde_json::to_string(&self.qos).unwrap_or_default()),
         ]
         .map(|(name, value)| format!("--{name}={value}").into())
         .into()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stage::MoverConfig;
+use stage::qos::Qos;
 use stage::service::server::Limits;
 use stage::service::system::credentials::Credentials;
 use stage::service::system::worker;
@@ -39,6 +40,9 @@ pub struct WorkerArgs {
     /// Connections at a time
     #[arg(long, value_name = "N", value_parser = positive)]
     max_connections: usize,
+    /// What holds jobs back, as JSON
+    #[arg(long, value_name = "JSON")]
+    qos: String,
     /// How the log is written
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: LogFormat,
@@ -55,7 +59,9 @@ pub fn work(args: &WorkerArgs) -> Result<(), Failure> {
     let channel = worker::become_user(&credentials).map_err(failure)?;
     log(args.log_format);
     let stop = signals::stop_flag()?.into();
-    let config = MoverConfig { jobs: args.jobs, threads: args.threads, ..MoverConfig::new(&args.state) };
+    let qos = serde_json::from_str(&args.qos).map_err(|error| Failure::invalid(format!("--qos: {error}")))?;
+    let config =
+        MoverConfig { state: args.state.clone(), jobs: args.jobs, threads: args.threads, qos: Qos::new(qos) };
     let limits = Limits { connections: args.max_connections, jobs: args.max_jobs, ..Limits::default() };
     worker::run(&config, limits, channel, &stop).map_err(failure)
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::error::StageError;
 use crate::job::{JobId, JobStatus};
 use crate::service::doctor::Finding;
+use crate::service::has_reached;
 use crate::service::lines::{Line, Lines};
 use crate::service::place::Surroundings;
 use crate::service::protocol::{ANSWER_BYTES, Answer, PROTOCOL, Reply, Request, ServerFacts};
@@ -129,7 +130,7 @@ impl Client {
                 Err(error) => return Err(error),
             };
             let up = until.is_some_and(|until| Instant::now() >= until);
-            if status.level >= level || status.state.is_final() || up {
+            if has_reached(&status, level) || up {
                 return Ok(*status);
             }
         }

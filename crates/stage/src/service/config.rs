@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{StageError, shown};
+use crate::qos::QosConfig;
 use crate::service::scrape::Endpoint;
 
 /// What the file says; nothing where it says nothing.
@@ -21,11 +22,8 @@ pub struct FileConfig {
     pub jobs: Option<usize>,
     /// Threads for each.
     pub threads: Option<usize>,
-    /// Most bytes a second, of all jobs together.
-    #[serde(deserialize_with = "rate")]
-    pub bwlimit: Option<u64>,
-    /// Most reads and writes a second, of all jobs together.
-    pub iops_limit: Option<u64>,
+    /// What holds jobs back: a table `[qos]`. Of the system's service, each user's process by itself.
+    pub qos: QosConfig,
     /// Where figures can be had.
     #[serde(deserialize_with = "endpoint")]
     pub metrics: Option<Endpoint>,
@@ -60,20 +58,6 @@ impl FileConfig {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Amount {
-    Number(u64),
-    Text(String),
-}
-
-fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Ok(Some(match Amount::deserialize(deserializer)? {
-        Amount::Number(bytes) => bytes,
-        Amount::Text(text) => units::size(&text).map_err(serde::de::Error::custom)?,
-    }))
-}
-
 fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Endpoint>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
@@ -86,10 +70,13 @@ mod tests {
     #[test]
     fn keys_are_the_names_of_flags() {
         let config = FileConfig::parse(
-            "jobs = 3\nmax-connections = 7\nbwlimit = '2g'\nmetrics = 'unix:/run/m'\nstate = '/s'\n",
+            "jobs = 3\nmax-connections = 7\nmetrics = 'unix:/run/m'\nstate = '/s'\n[qos]\nbwlimit = '2GB/s'\n",
         )
         .unwrap();
-        assert_eq!((config.jobs, config.max_connections, config.bwlimit), (Some(3), Some(7), Some(2 << 30)));
+        assert_eq!(
+            (config.jobs, config.max_connections, config.qos.bwlimit),
+            (Some(3), Some(7), Some(2_000_000_000))
+        );
         assert_eq!(config.metrics, Some(Endpoint::Unix("/run/m".into())));
         assert_eq!(FileConfig::parse("").unwrap(), FileConfig::default());
     }
@@ -100,7 +87,7 @@ mod tests {
             ("jobs = 3\nthreds = 4\n", "line 2: "),
             ("metrics = '0.0.0.0:9'", "line 1: "),
             ("\n\njobs = -1", "line 3: "),
-            ("bwlimit = 'fast'", "line 1: "),
+            ("[qos]\nbwlimit = 'fast'", "line 2: "),
             ("jobs", "line 1: "),
         ] {
             let error = FileConfig::parse(text).unwrap_err();

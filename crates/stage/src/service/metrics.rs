@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use crate::job::{JobId, JobStatus, State};
+use crate::qos::QosStatus;
 use crate::service::doctor::Cause;
 
 /// The type of what is served, as Prometheus' exposition format names itself.
@@ -94,6 +95,11 @@ figures! {
     write_rate "flashwright_stage_write_bytes_per_second" "" Gauge "Bytes a second written lately by all running jobs.";
     oldest_waiting "flashwright_stage_oldest_queued_seconds" "" Largest "Age of the oldest job that nobody has begun.";
     oldest_open "flashwright_stage_oldest_open_seconds" "" Largest "Age of the oldest job that is not durable, has not failed and was not cancelled.";
+    governed_tiers "flashwright_stage_governed_tiers" "" Gauge "Fast tiers whose latency a governor watches.";
+    governor_slower "flashwright_stage_governor_latency_ratio" "" Largest "Latency of a fast tier as the governor's probes see it, by its latency at rest; the worst tier's.";
+    governor_latency "flashwright_stage_governor_latency_seconds" "" Largest "Median latency of the governor's last probes; the worst tier's.";
+    governor_backoffs "flashwright_stage_governor_backoffs_total" "" Counter "How often a governor lowered its rate.";
+    fsync_failures "flashwright_stage_fsync_failures_total" "" Counter "Calls of fsync, fdatasync and syncfs that failed.";
     requests "flashwright_stage_requests_total" "" Counter "Requests that clients made over the socket.";
     request_errors "flashwright_stage_request_errors_total" "" Counter "Requests that were answered by an error.";
     connections "flashwright_stage_connections" "" Gauge "Connections of clients that are open.";
@@ -121,6 +127,17 @@ impl Figures {
             Kind::Counter => values[index],
             Kind::Gauge | Kind::Largest => 0.0,
         }))
+    }
+
+    /// With what the governors see.
+    pub fn govern(&mut self, qos: &QosStatus) {
+        for governor in qos.tiers.iter().filter_map(|tier| tier.governor.as_ref()) {
+            self.governed_tiers += 1.0;
+            self.governor_slower = self.governor_slower.max(governor.slower.unwrap_or_default());
+            let latency = governor.latency_ns_p50.unwrap_or_default() as f64 / 1e9;
+            self.governor_latency = self.governor_latency.max(latency);
+            self.governor_backoffs += governor.backoffs as f64;
+        }
     }
 
     /// Jobs that have not ended.

@@ -28,3 +28,9 @@ mod testing;
 mod tests;
 
 pub use client::Client;
+
+/// Has a job come as far as somebody waits for? As [`crate::Mover::wait`] has it: of a job that is to be durable, the
+/// source of a move has gone as well.
+fn has_reached(job: &crate::JobStatus, level: crate::Level) -> bool {
+    job.state.is_final() || (level < crate::Level::Durable && job.level >= level)
+}

@@ -38,7 +38,8 @@ pub fn serve(
     stop: &Stop,
 ) -> Result<(), StageError> {
     let mover = Mover::open(config)?;
-    let house = Arc::new(House::new(Arc::new(mover.clone()), facts(config, false), limits, stop.clone()));
+    let house = House::new(Arc::new(mover.clone()), facts(config, false), limits, stop.clone());
+    let house = Arc::new(house.governed_by(&config.qos));
     let served = attend(&house, &listening, scraping);
     notify::stopping();
     // Nobody is to connect to a server that does not answer any more.

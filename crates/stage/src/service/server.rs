@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::desk::Desk;
 use crate::error::StageError;
 use crate::pace::Stop;
+use crate::qos::Qos;
 use crate::service::doctor::{self, Finding};
 use crate::service::lines::{LOOK, readable};
 use crate::service::metrics::{Figures, Ledger};
@@ -65,13 +66,20 @@ pub struct House {
     pub(super) stop: Stop,
     pub(super) counts: Counts,
     pub(super) ledger: Ledger,
+    qos: Option<Arc<Qos>>,
 }
 
 impl House {
     /// With a desk that takes jobs, until `stop` is asked for.
     #[must_use]
     pub fn new(desk: Arc<dyn Desk>, facts: ServerFacts, limits: Limits, stop: Stop) -> Self {
-        Self { desk, facts, limits, stop, counts: Counts::default(), ledger: Ledger::default() }
+        Self { desk, facts, limits, stop, counts: Counts::default(), ledger: Ledger::default(), qos: None }
+    }
+
+    /// With the figures of what holds jobs back.
+    #[must_use]
+    pub fn governed_by(self, qos: &Arc<Qos>) -> Self {
+        Self { qos: Some(Arc::clone(qos)), ..self }
     }
 
     /// What is stuck, as this process sees it.
@@ -86,6 +94,10 @@ impl House {
         let now = crate::service::metrics::now();
         let mut figures = self.ledger.take_in(&jobs, now);
         self.counts.open_jobs.store(jobs.iter().filter(|job| !job.state.is_final()).count(), Relaxed);
+        if let Some(qos) = &self.qos {
+            figures.govern(&qos.status());
+        }
+        figures.fsync_failures = crate::calls::failed_syncs() as f64;
         figures.requests = self.counts.requests.load(Relaxed) as f64;
         figures.request_errors = self.counts.request_errors.load(Relaxed) as f64;
         figures.connections_refused = self.counts.refused.load(Relaxed) as f64;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::error::StageError;
 use crate::job::{JobId, JobStatus, Why};
 use crate::names::shown;
+use crate::service::has_reached;
 use crate::service::lines::{LOOK, Line, Lines};
 use crate::service::protocol::{Answer, JOBS, LINE_BYTES, PROTOCOL, Reply, Request};
 use crate::service::server::House;
@@ -153,10 +154,7 @@ impl<'a> Session<'a> {
             let slice = left.map_or(LOOK, |left| left.min(LOOK));
             match self.house.desk.wait(id, level, Some(slice)) {
                 Ok(status) => {
-                    if status.level >= level
-                        || status.state.is_final()
-                        || left.is_some_and(|left| left <= slice)
-                    {
+                    if has_reached(&status, level) || left.is_some_and(|left| left <= slice) {
                         return Next::Say(Answer::Ok(Reply::Job(Box::new(status))));
                     }
                 }

@@ -53,7 +53,8 @@ pub fn run(config: &MoverConfig, limits: Limits, channel: OwnedFd, stop: &Stop) 
         }
     };
     let channel = Arc::new(channel);
-    let house = Arc::new(House::new(Arc::new(mover.clone()), facts(config, true), limits, stop.clone()));
+    let house = House::new(Arc::new(mover.clone()), facts(config, true), limits, stop.clone());
+    let house = Arc::new(house.governed_by(&config.qos));
     house.figures()?;
     let pulse = {
         let (channel, counted) = (Arc::clone(&channel), Arc::clone(&house));
