@@ -470,10 +470,18 @@ impl Tier {
             let newer = place(&current)
                 .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
             if current == name || (newer && self.has(&current)) {
+                // Who moved it may have died before the name was durable.
+                self.sync()?;
                 return Ok(None);
             }
         }
         let directory = self.directory.as_fd();
+        // Nobody else is at it (`lock`): what has such a name is of somebody who died before the rename.
+        for (name, kind) in self.names()? {
+            if kind == FileType::Symlink && is_doomed(&name) && name.as_bytes().starts_with(b".latest.") {
+                calls::remove_file(directory, &name).map_err(self.failed("remove", &name))?;
+            }
+        }
         let part = part_name(OsStr::new(LATEST), doomed_uuid(&self.path)?);
         calls::symlink(name, directory, &part).map_err(self.failed("make the link", &part))?;
         calls::replace(directory, &part, OsStr::new(LATEST))
