@@ -8,7 +8,7 @@ BINARY = target/release/flashwright
 QUICK := $(shell pkg-config --exists openssl 2>/dev/null && echo OPENSSL_NO_VENDOR=1)
 # Debian packages that tests use beside cargo: peers to compare with and to talk to, and file systems to make.
 PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3 \
-  nbdkit libnbd-bin nbdfuse strace qemu-utils gnutls-bin
+  nbdkit libnbd-bin strace qemu-utils gnutls-bin
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
@@ -47,7 +47,7 @@ test-cargo:
 	$(QUICK) $(CARGO) test --workspace --locked --no-fail-fast
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
-test-crash: ## Kill and fail a move at every call it makes, and cut the power at every write: an hour or more
+test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
 	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage --test crash --locked --no-fail-fast
 	$(QUICK) $(CARGO) build -p flashwright-stage --example move --locked
 	python3 tools/crash/inject.py --full

@@ -97,13 +97,9 @@ fn survives(scenario: Scenario, verb: Verb, file_systems: (&str, &str), most: us
     let mut moments = vec![past.durable];
     let span = (past.end - past.begin) as u64;
     let flushes = past.host.flushes(SLOW, past.begin, past.end);
-    if sample::full() {
-        moments.extend(past.begin..past.end);
-    } else {
-        for _ in 0..most / 2 {
-            moments.push(past.begin + random.below(span) as usize);
-            moments.push(flushes[random.below(flushes.len() as u64) as usize]);
-        }
+    for _ in 0..if sample::full() { 150 } else { most / 2 } {
+        moments.push(past.begin + random.below(span) as usize);
+        moments.push(flushes[random.below(flushes.len() as u64) as usize]);
     }
     for (n, moment) in moments.into_iter().enumerate() {
         // Every other time as chance has it.
