@@ -7,7 +7,7 @@ import os
 import sqlite3
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Optional, Union, cast
+from typing import Any, Literal, Optional, Union
 
 from ._errors import Failed, InvalidRequest
 
@@ -34,9 +34,10 @@ def load(path: Union[str, os.PathLike[str]], engine: Optional[Literal["pandas", 
     rows = _rows(_database(Path(path)))
     if engine is not None:
         return _frame(engine, rows)
-    for name in ("pandas", "polars"):
+    installed: tuple[Literal["pandas", "polars"], ...] = ("pandas", "polars")
+    for name in installed:
         try:
-            return _frame(cast(Literal["pandas", "polars"], name), rows)
+            return _frame(name, rows)
         except InvalidRequest:
             continue
     return rows

@@ -73,7 +73,7 @@ class Store:
     ``fast`` and ``slow`` are directories, made if their parents are there. ``keep_fast`` and ``keep_slow`` say how many
     checkpoints stay on each tier once they are durable; None keeps all. The last durable one is never removed, and a
     fast copy only when its slow copy is durable and verified. ``bwlimit`` holds the drain back, for example
-    ``"2GB/s"`` or a number of bytes a second; prefixes are powers of 1024 throughout flashwright.
+    ``"2GB/s"`` or ``"1GiB/s"``, or a number of bytes a second.
 
     One process at a time writes to a store; with ``read_only=True`` others look, and restore what is on the fast tier.
     All methods may be called from several threads; none holds the GIL while it waits or does I/O. What the process

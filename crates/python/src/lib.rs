@@ -77,17 +77,8 @@ fn level(word: &str) -> Result<Level, StageError> {
 
 /// Bytes a second as a person writes them: `2GB/s`, `500m`.
 fn rate(text: &str) -> Result<u64, StageError> {
-    let number = text.trim().strip_suffix("/s").unwrap_or(text);
-    match units::size(number) {
-        Ok(0) => {
-            Err(StageError::invalid("bwlimit 0: nothing would ever be drained", "leave it out for no limit"))
-        }
-        Ok(rate) => Ok(rate),
-        Err(error) => Err(StageError::invalid(
-            format!("bwlimit {text:?}: {error}"),
-            "for example 2GB/s, or 500m".to_owned(),
-        )),
-    }
+    stage::qos::rate(text)
+        .map_err(|error| StageError::invalid(format!("bwlimit {text:?}: {error}"), error.hint()))
 }
 
 #[pymethods]

@@ -34,9 +34,11 @@ use storage::uuid::Uuid;
 
 use crate::calls;
 use crate::error::{StageError, shown};
+use crate::journal::Journal;
 use crate::names::{is_part, part_name};
+use crate::runner::discard;
 use crate::set::Manifest;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, Level};
 
 /// The link beside a series that points to its newest durable member.
 pub const LATEST: &str = "latest";
@@ -102,6 +104,16 @@ pub trait Witness {
     /// May it be read now, where nobody vouches for it?
     fn may_read(&self) -> bool {
         false
+    }
+}
+
+impl Witness for Journal {
+    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
+        Ok(self.jobs()?.iter().any(|job| {
+            job.level >= Level::Durable
+                && job.spec.source.path() == Some(fast)
+                && job.spec.destination.path() == Some(slow)
+        }))
     }
 }
 
@@ -517,7 +529,7 @@ impl Tier {
     fn sweep(&self) -> Result<(), StageError> {
         for (name, _) in self.names()? {
             if is_doomed(&name) {
-                remove_tree(self.directory.as_fd(), &name, &self.path)?;
+                discard(&self.directory, &name, &self.path)?;
             }
         }
         Ok(())
@@ -549,36 +561,4 @@ pub(crate) fn is_marked(name: &OsStr, mark: u8) -> bool {
 
 fn is_doomed(name: &OsStr) -> bool {
     is_marked(name, DOOMED)
-}
-
-/// Removes a name with all below it, through no symbolic link. What is gone already is no failure.
-///
-/// # Errors
-/// The kernel's.
-pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<(), StageError> {
-    let path = path.join(name);
-    let gone = |made: io::Result<()>, operation: &str| match made {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StageError::io(operation, &path, error)),
-        _ => Ok(()),
-    };
-    match calls::open_at(parent, name, DIRECTORY, Mode::empty()) {
-        Ok(directory) => {
-            let names = calls::list(directory.as_fd())
-                .map_err(|error| StageError::io("read the directory", &path, error))?;
-            for (below, _) in names {
-                remove_tree(directory.as_fd(), &below, &path)?;
-            }
-            gone(calls::remove_directory(parent, name), "remove the directory")
-        }
-        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(()),
-        // No directory (ENOTDIR), a symbolic link (ELOOP or ENOTDIR): a name that can be unlinked.
-        Err(error)
-            if [Errno::NOTDIR, Errno::LOOP]
-                .iter()
-                .any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) =>
-        {
-            gone(calls::remove_file(parent, name), "remove")
-        }
-        Err(error) => Err(StageError::io("open", &path, error)),
-    }
 }

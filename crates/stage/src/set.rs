@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Statx};
 
 use crate::calls;
-use crate::digest::{Algorithm, Digest, Hasher};
+use crate::digest::{Algorithm, Digest};
 use crate::error::{StageError, shown};
 use crate::manifest::{Entry, Header, Kind, NAME, Reader};
 use crate::names::is_part;
+use crate::verify;
 
 /// Are times of modification compared?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,74 +140,40 @@ impl Manifest {
         Ok((names != listed).then(|| format!("it holds {names} names where the manifest has {listed}")))
     }
 
-    /// Reads every file, from its medium where the page cache can be told to let go of it, and compares digests.
+    /// Reads every file, around the page cache where that can be, and compares digests.
     ///
     /// # Errors
     /// [`StageError::Corrupt`] for the first that is not what it should be; what `go_on` says, which is asked at every
-    /// mebibyte; the kernel's.
+    /// chunk; the kernel's.
     pub fn verify(
         &self,
         set: BorrowedFd<'_>,
         set_path: &Path,
         go_on: &dyn Fn() -> Result<(), StageError>,
     ) -> Result<(), StageError> {
-        let mut buffer = Vec::new();
-        let failure = self.each::<()>(|entry| {
-            let (Kind::File, Some(wanted)) = (entry.kind, entry.digest) else {
+        let mut reader = verify::Reader::new(self.header.chunk_bytes);
+        let algorithm = self.header.algorithm;
+        self.each::<()>(|entry| {
+            let (Kind::File, Some(whole)) = (entry.kind, entry.digest) else {
                 return Ok(ControlFlow::Continue(()));
             };
-            let path = set_path.join(&entry.path.0);
-            let file =
-                calls::open_beneath(set, &entry.path.0, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
-                    .map_err(|error| StageError::io("open", &path, error))?;
-            let found = self.digest_of(file.as_fd(), &path, &mut buffer, go_on)?;
-            if found != wanted {
-                return Err(StageError::Corrupt {
-                    path: shown(&path),
-                    offset: 0,
-                    expected: wanted.text(self.algorithm()),
-                    found: found.text(self.algorithm()),
-                });
-            }
+            let (path, shown_path) = (&entry.path.0, set_path.join(&entry.path.0));
+            let wanted = if entry.chunks.is_empty() { vec![whole] } else { entry.chunks.clone() };
+            reader.chunks(set, path, &shown_path, entry.size, algorithm, &mut |chunk, found| {
+                go_on()?;
+                match wanted.get(chunk as usize) {
+                    Some(wanted) if *wanted == found => Ok(()),
+                    wanted => Err(StageError::Corrupt {
+                        path: shown(&shown_path),
+                        offset: chunk * self.header.chunk_bytes,
+                        expected: wanted.map_or_else(String::new, |wanted| wanted.text(algorithm)),
+                        found: found.text(algorithm),
+                    }),
+                }
+            })?;
             Ok(ControlFlow::Continue(()))
         })?;
-        debug_assert!(failure.is_none());
         Ok(())
-    }
-
-    fn digest_of(
-        &self,
-        file: BorrowedFd<'_>,
-        path: &Path,
-        buffer: &mut Vec<u8>,
-        go_on: &dyn Fn() -> Result<(), StageError>,
-    ) -> Result<Digest, StageError> {
-        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
-        let mut chunks = Vec::new();
-        let mut offset = 0;
-        loop {
-            let mut chunk = Hasher::new(self.algorithm());
-            let mut bytes = 0;
-            while bytes < self.header.chunk_bytes {
-                go_on()?;
-                let most = (self.header.chunk_bytes - bytes).min(READ_BYTES);
-                buffer.resize(most as usize, 0);
-                let read = calls::read_at(file, buffer, offset)
-                    .map_err(|error| StageError::io_at("read", path, offset, error))?;
-                chunk.update(&buffer[..read]);
-                bytes += read as u64;
-                offset += read as u64;
-                if (read as u64) < most {
-                    break;
-                }
-            }
-            if bytes > 0 {
-                chunks.push(chunk.finish());
-            }
-            if bytes < self.header.chunk_bytes {
-                return Ok(self.header.algorithm.of_chunks(&chunks));
-            }
-        }
     }
 
     /// Do two manifests say the same of their sets' names and bytes? Times may differ.
@@ -235,9 +202,6 @@ fn entries<'a>(file: &'a OwnedFd, path: &Path) -> Result<Entries<'a>, StageError
     let reader = BufReader::with_capacity(64 << 10, At { file: file.as_fd(), offset: 0 });
     Reader::new(reader, shown(path))
 }
-
-/// Bytes of one read.
-const READ_BYTES: u64 = 1 << 20;
 
 /// Is the file not the one that the manifest was written for?
 fn is_newer(entry: &Entry, found: &Statx) -> bool {

@@ -18,31 +18,35 @@
 //! of a child is refused, and dropping the store there does nothing. A child that outlives its parent keeps the store
 //! locked until it ends or executes another program.
 
+mod files;
+mod restore;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode};
 
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::job::{JobId, JobStatus, State};
-use crate::manifest;
 use crate::mover::{Mover, MoverConfig};
-use crate::names::{PathText, is_part, part_name};
-use crate::retention::{self, is_marked, marked_uuid, pin, remove_tree};
-use crate::set::{Manifest, Times};
-use crate::spec::{JobSpec, Level, Options, Place, Preserve, Verb};
+use crate::names::{PathText, part_name};
+use crate::retention::{self, is_marked, marked_uuid};
+use crate::runner::discard;
+use crate::set::Manifest;
+use crate::spec::{JobSpec, Level, Options, Place, Verb};
+
+use files::{look_at, open_directory, same, sync_tree, take_lock, tier};
 
 /// The state directory, where none is named: in the fast directory.
 pub const STATE: &str = ".flashwright";
-const LOCK: &str = "store.lock";
 /// In a part's name: begun and not committed ([`marked_uuid`]).
 const BEGUN: u8 = 0x5e;
 /// Between two looks at whether somebody wants to stop.
@@ -255,7 +259,7 @@ impl Store {
         };
         for (name, _) in self.names(&self.fast, &self.config.fast)? {
             if is_marked(&name, BEGUN) || (step_staged(&name).is_some() && !wanted(&name)) {
-                remove_tree(self.fast.as_fd(), &name, &self.config.fast)?;
+                discard(&self.fast, &name, &self.config.fast)?;
             }
         }
         Ok(())
@@ -327,7 +331,7 @@ impl Store {
         self.locked().begun.remove(&step);
         if let Err(error) = published {
             // A second failure adds nothing; what stays is removed when the store is opened next.
-            let _ = remove_tree(self.fast.as_fd(), &part, &self.config.fast);
+            let _ = discard(&self.fast, &part, &self.config.fast);
             return Err(error);
         }
         calls::sync(self.fast.as_fd()).map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
@@ -363,7 +367,7 @@ impl Store {
         self.mover()?;
         let part = self.part_of(step)?;
         self.locked().begun.remove(&step);
-        remove_tree(self.fast.as_fd(), &part, &self.config.fast)
+        discard(&self.fast, &part, &self.config.fast)
     }
 
     fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
@@ -443,15 +447,14 @@ impl Store {
             go_on()?;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let job = mover.wait(id, Level::Durable, Some(left.map_or(SLICE, |left| left.min(SLICE))))?;
-            if job.level >= Level::Durable {
-                return Ok(true);
-            }
-            if job.state.is_final() {
+            let durable = job.level >= Level::Durable;
+            // A job that is durable still has to evict and to move `latest`.
+            if job.state.is_final() || left == Some(Duration::ZERO) {
+                if durable || !job.state.is_final() {
+                    return Ok(durable);
+                }
                 self.locked().told.insert(id);
                 return Err(failure(&job, what));
-            }
-            if left == Some(Duration::ZERO) {
-                return Ok(false);
             }
             self.mover()?;
         }
@@ -518,125 +521,6 @@ impl Store {
         Ok(again)
     }
 
-    /// Where a checkpoint can be read on the fast tier: where it is, or, if it has gone from there, staged in from the
-    /// slow tier. It stays there until the store is closed. `verify` reads what is there and compares it with its
-    /// manifest, its own or the slow copy's, before it is handed out; what is staged in is always verified. A fast copy
-    /// whose bytes have rotted is replaced by the durable one.
-    ///
-    /// # Errors
-    /// [`StageError::Invalid`] if there is no such checkpoint; [`StageError::Refused`] if the fast copy is not what was
-    /// committed; [`StageError::Corrupt`] if no copy is right; what `go_on` says; the kernel's and the journal's.
-    pub fn restore(&self, step: u64, verify: bool, go_on: GoOn<'_>) -> Result<PathBuf, StageError> {
-        self.own_process()?;
-        let path = self.config.fast.join(step_name(step));
-        if self.is_there(&self.fast, step) {
-            match self.restore_here(step, &path, verify, go_on) {
-                Err(StageError::Corrupt { .. }) if self.can_stage_in(step)? => self.discard(step)?,
-                Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                restored => return restored.map(|()| path),
-            }
-        }
-        if self.manifest(&self.slow, &self.config.slow, step)?.is_none() {
-            return Err(self.no_such(step));
-        }
-        if self.config.read_only {
-            return Err(StageError::refused(
-                format!("step {step} is on the slow tier alone, and this store is open to be read only"),
-                format!("read it where it is: {}", shown(&self.config.slow.join(step_name(step)))),
-            ));
-        }
-        self.stage_in(step, go_on)?;
-        Ok(path)
-    }
-
-    fn can_stage_in(&self, step: u64) -> Result<bool, StageError> {
-        Ok(!self.config.read_only && self.manifest(&self.slow, &self.config.slow, step)?.is_some())
-    }
-
-    fn restore_here(&self, step: u64, path: &Path, verify: bool, go_on: GoOn<'_>) -> Result<(), StageError> {
-        let directory = open_directory(self.fast.as_fd(), &step_name(step), path)?;
-        let pinned = pin(directory.as_fd()).map_err(|error| StageError::io("lock", path, error))?;
-        // It may have been evicted between the two: what is under the name must be what is held.
-        let named = open_directory(self.fast.as_fd(), &step_name(step), path)?;
-        if !same(&directory, &named).map_err(|error| StageError::io("stat", path, error))? {
-            return Err(StageError::io("keep", path, io::Error::from(io::ErrorKind::NotFound)));
-        }
-        let manifest = match Manifest::read(directory.as_fd(), path)? {
-            Some(manifest) => Some((manifest, Times::Ignored)),
-            None => self
-                .manifest(&self.slow, &self.config.slow, step)?
-                .map(|manifest| (manifest, Times::Compared)),
-        };
-        if let Some((manifest, times)) = manifest.filter(|_| verify) {
-            if let Some(how) = manifest.differs_from(directory.as_fd(), path, times)? {
-                return Err(StageError::refused(
-                    format!("{} is not what was committed: {how}", shown(path)),
-                    "rename it; the next restore takes the durable copy",
-                ));
-            }
-            manifest.verify(directory.as_fd(), path, go_on)?;
-        }
-        if let Some(pinned) = pinned {
-            self.locked().pins.insert(step, pinned);
-        }
-        Ok(())
-    }
-
-    /// A fast copy that has rotted, of which there is a durable one.
-    fn discard(&self, step: u64) -> Result<(), StageError> {
-        self.locked().pins.remove(&step);
-        let name = step_name(step);
-        let part = part_name(&name, marked_uuid(BEGUN, &self.config.fast)?);
-        let failed = |error| StageError::io("rename, to remove it,", &self.config.fast.join(&name), error);
-        calls::publish(self.fast.as_fd(), &name, &part).map_err(failed)?;
-        remove_tree(self.fast.as_fd(), &part, &self.config.fast)
-    }
-
-    fn stage_in(&self, step: u64, go_on: GoOn<'_>) -> Result<(), StageError> {
-        let mover = self.mover()?;
-        let (name, staged) = (step_name(step), staged_name(step));
-        let (source, path) = (self.config.slow.join(&name), self.config.fast.join(&staged));
-        let manifest =
-            self.manifest(&self.slow, &self.config.slow, step)?.ok_or_else(|| self.no_such(step))?;
-        let spec = JobSpec {
-            verb: Verb::Copy,
-            source: Place::Path(PathText(source.clone())),
-            destination: Place::Path(PathText(path.clone())),
-            options: Options {
-                digest: manifest.algorithm(),
-                preserve: Preserve { xattrs: self.config.options.preserve.xattrs, ..Preserve::USUAL },
-                ..Options::default()
-            },
-        };
-        let under_way = |job: &JobStatus| !job.state.is_final() && job.spec == spec;
-        if !mover.status(None)?.iter().any(under_way) {
-            remove_tree(self.fast.as_fd(), &staged, &self.config.fast)?;
-        }
-        let id = mover.submit(spec)?;
-        self.wait_job(&mover, id, None, go_on, &format!("step {step} is not staged in"))?;
-        // The job has read back what it wrote; that it wrote what was once drained, the two manifests say.
-        let directory = open_directory(self.fast.as_fd(), &staged, &path)?;
-        let copied = Manifest::read(directory.as_fd(), &path)?;
-        let right = copied.map(|copied| copied.same_bytes(&manifest)).transpose()?;
-        if right != Some(true) {
-            remove_tree(self.fast.as_fd(), &staged, &self.config.fast)?;
-            let slow = open_directory(self.slow.as_fd(), &name, &source)?;
-            // Says which file it is.
-            manifest.verify(slow.as_fd(), &source, go_on)?;
-            let how = "names, or bytes that were right when they were read again".to_owned();
-            return Err(StageError::SourceChanged { path: shown(&source), how });
-        }
-        let pinned = pin(directory.as_fd()).map_err(|error| StageError::io("lock", &path, error))?;
-        calls::publish(self.fast.as_fd(), &staged, &name).map_err(|error| {
-            StageError::io(format!("rename to {}", shown(Path::new(&name))), &path, error)
-        })?;
-        calls::sync(self.fast.as_fd()).map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
-        if let Some(pinned) = pinned {
-            self.locked().pins.insert(step, pinned);
-        }
-        Ok(())
-    }
-
     /// Lets a restored checkpoint be evicted again.
     pub fn release(&self, step: u64) {
         if self.own_process().is_ok() {
@@ -651,7 +535,7 @@ impl Store {
     /// [`StageError::Refused`] if it may not go, and why; the kernel's.
     pub fn evict(&self, step: u64) -> Result<(), StageError> {
         let mover = self.mover()?;
-        retention::evict(&self.config.fast, &self.config.slow, &step_name(step), &JournalOf { mover: &mover })
+        retention::evict(&self.config.fast, &self.config.slow, &step_name(step), &OrReading(mover.journal()))
     }
 
     /// Stops draining, between two steps, and lets others have the store. What is not drained is gone on with by the
@@ -677,7 +561,7 @@ impl Store {
             (inner.mover.take(), std::mem::take(&mut inner.begun))
         };
         for part in begun.values() {
-            let _ = remove_tree(self.fast.as_fd(), part, &self.config.fast);
+            let _ = discard(&self.fast, part, &self.config.fast);
         }
         if let Some(mover) = mover {
             mover.stop();
@@ -704,7 +588,11 @@ impl Store {
                     self.locked().told.insert(id);
                 }
                 if job.state == State::Failed {
-                    return Err(failure(&job, &format!("step {step} is not drained")));
+                    let what = match job.level {
+                        Level::Durable => "is drained, but what follows is not done",
+                        _ => "is not drained",
+                    };
+                    return Err(failure(&job, &format!("step {step} {what}")));
                 }
             }
         }
@@ -791,17 +679,11 @@ impl Drop for Store {
 }
 
 /// The journal as witness; what it does not know may be read.
-struct JournalOf<'a> {
-    mover: &'a Mover,
-}
+struct OrReading<'a>(&'a crate::journal::Journal);
 
-impl retention::Witness for JournalOf<'_> {
+impl retention::Witness for OrReading<'_> {
     fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
-        Ok(self.mover.status(None)?.iter().any(|job| {
-            job.level >= Level::Durable
-                && job.spec.source.path() == Some(fast)
-                && job.spec.destination.path() == Some(slow)
-        }))
+        self.0.vouches(fast, slow)
     }
 
     fn may_read(&self) -> bool {
@@ -812,140 +694,4 @@ impl retention::Witness for JournalOf<'_> {
 /// A job's failure, and how to go on.
 fn failure(job: &JobStatus, what: &str) -> StageError {
     StageError::Job { what: what.to_owned(), why: job.error.clone().map(Box::new) }
-}
-
-fn same(a: &OwnedFd, b: &OwnedFd) -> io::Result<bool> {
-    let identity = |fd: &OwnedFd| {
-        calls::stat(fd.as_fd()).map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
-    };
-    Ok(identity(a)? == identity(b)?)
-}
-
-fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<OwnedFd, StageError> {
-    calls::open_at(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-        .map_err(|error| StageError::io("open the directory", path, error))
-}
-
-/// Opens a tier's directory, and makes it if its parent is there: a longer way that is missing is a tier that is not
-/// mounted, more often than not.
-fn tier(which: &str, path: &Path, read_only: bool) -> Result<OwnedFd, StageError> {
-    if !read_only && let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-        make_durably(which, parent, name, 0o777)?;
-    }
-    calls::open_directory(path).map_err(|error| absent(which, path, error))
-}
-
-fn absent(which: &str, path: &Path, error: io::Error) -> StageError {
-    if is_absent(&error) {
-        StageError::invalid(
-            format!("{which} {}: there is no such directory", shown(path)),
-            "make it first; is the tier mounted?",
-        )
-    } else {
-        StageError::io("open the directory", path, error)
-    }
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-fn make_durably(which: &str, parent: &Path, name: &OsStr, mode: u32) -> Result<(), StageError> {
-    let directory = calls::open_directory(parent).map_err(|error| absent(which, parent, error))?;
-    match calls::make_directory(directory.as_fd(), name, Mode::from_raw_mode(mode)) {
-        Ok(()) => calls::sync(directory.as_fd()).map_err(|error| StageError::io("fsync", parent, error)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // A directory that may not be written to, with ours in it already, is enough.
-        Err(_) if calls::stat_at(directory.as_fd(), name).is_ok() => Ok(()),
-        Err(error) => Err(StageError::io("make the directory", &parent.join(name), error)),
-    }
-}
-
-/// Takes the right to write to a store.
-fn take_lock(state: &Path) -> Result<File, StageError> {
-    if let (Some(parent), Some(name)) = (state.parent(), state.file_name()) {
-        make_durably("state", parent, name, 0o700)?;
-    }
-    let path = state.join(LOCK);
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|error| StageError::io("open", &path, error))?;
-    match file.try_lock() {
-        Ok(()) => {
-            // Who it is, for the message that others get. A courtesy: on a full disk the lock holds without it.
-            let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-            Ok(file)
-        }
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            let holder =
-                holder.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
-            Err(StageError::refused(
-                format!("{}: another program writes to this store{holder}", shown(state)),
-                "wait until it closes it, or open it to be read only; a fork of that program keeps it open, too",
-            ))
-        }
-        Err(TryLockError::Error(error)) => Err(StageError::io("lock", &path, error)),
-    }
-}
-
-/// Finds what a checkpoint must not hold, before anything is made durable; returns how many files there are.
-fn look_at(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Result<usize, StageError> {
-    let mut files = 0;
-    for (name, _) in
-        calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
-    {
-        let below = path.join(&name);
-        if is_part(&name) || (top && name == manifest::NAME) {
-            return Err(StageError::invalid(
-                format!("{}: this name is taken for something else, and would not be drained", shown(&below)),
-                "give it another",
-            ));
-        }
-        let found =
-            calls::stat_at(directory, &name).map_err(|error| StageError::io("stat", &below, error))?;
-        match FileType::from_raw_mode(u32::from(found.stx_mode)) {
-            FileType::RegularFile => files += 1,
-            FileType::Symlink => {}
-            FileType::Directory => {
-                let inner = open_directory(directory, &name, &below)?;
-                files += look_at(inner.as_fd(), &below, false)?;
-            }
-            _ => {
-                return Err(StageError::invalid(
-                    format!("{}: neither file, directory nor symbolic link", shown(&below)),
-                    "a checkpoint holds what can be stored; remove it before the commit",
-                ));
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// Makes everything below a directory durable, and then the directory.
-fn sync_tree(directory: BorrowedFd<'_>, path: &Path) -> Result<(), StageError> {
-    for (name, _) in
-        calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
-    {
-        let below = path.join(&name);
-        let found =
-            calls::stat_at(directory, &name).map_err(|error| StageError::io("stat", &below, error))?;
-        match FileType::from_raw_mode(u32::from(found.stx_mode)) {
-            FileType::RegularFile => {
-                let file = calls::open_at(directory, &name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
-                    .map_err(|error| StageError::io("open", &below, error))?;
-                calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", &below, error))?;
-            }
-            FileType::Directory => {
-                sync_tree(open_directory(directory, &name, &below)?.as_fd(), &below)?;
-            }
-            _ => {}
-        }
-    }
-    calls::sync(directory).map_err(|error| StageError::io("fsync", path, error))
 }

@@ -1,0 +1,157 @@
+//! The directories of a store: made, locked, looked through, made durable.
+
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::calls;
+use crate::error::{StageError, shown};
+use crate::manifest;
+use crate::names::is_part;
+
+const LOCK: &str = "store.lock";
+
+/// Are these one directory?
+pub(super) fn same(a: &OwnedFd, b: &OwnedFd) -> io::Result<bool> {
+    let identity = |fd: &OwnedFd| {
+        calls::stat(fd.as_fd()).map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+    };
+    Ok(identity(a)? == identity(b)?)
+}
+
+pub(super) fn open_directory(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    path: &Path,
+) -> Result<OwnedFd, StageError> {
+    calls::open_at(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        .map_err(|error| StageError::io("open the directory", path, error))
+}
+
+/// Opens a tier's directory, and makes it if its parent is there: a longer way that is missing is a tier that is not
+/// mounted, more often than not.
+pub(super) fn tier(which: &str, path: &Path, read_only: bool) -> Result<OwnedFd, StageError> {
+    if !read_only && let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+        make_durably(which, parent, name, 0o777)?;
+    }
+    calls::open_directory(path).map_err(|error| absent(which, path, error))
+}
+
+fn absent(which: &str, path: &Path, error: io::Error) -> StageError {
+    if is_absent(&error) {
+        StageError::invalid(
+            format!("{which} {}: there is no such directory", shown(path)),
+            "make it first; is the tier mounted?",
+        )
+    } else {
+        StageError::io("open the directory", path, error)
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn make_durably(which: &str, parent: &Path, name: &OsStr, mode: u32) -> Result<(), StageError> {
+    let directory = calls::open_directory(parent).map_err(|error| absent(which, parent, error))?;
+    match calls::make_directory(directory.as_fd(), name, Mode::from_raw_mode(mode)) {
+        Ok(()) => calls::sync(directory.as_fd()).map_err(|error| StageError::io("fsync", parent, error)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // A directory that may not be written to, with ours in it already, is enough.
+        Err(_) if calls::stat_at(directory.as_fd(), name).is_ok() => Ok(()),
+        Err(error) => Err(StageError::io("make the directory", &parent.join(name), error)),
+    }
+}
+
+/// Takes the right to write to a store.
+pub(super) fn take_lock(state: &Path) -> Result<File, StageError> {
+    if let (Some(parent), Some(name)) = (state.parent(), state.file_name()) {
+        make_durably("state", parent, name, 0o700)?;
+    }
+    let path = state.join(LOCK);
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| StageError::io("open", &path, error))?;
+    match file.try_lock() {
+        Ok(()) => {
+            // Who it is, for the message that others get. A courtesy: on a full disk the lock holds without it.
+            let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder =
+                holder.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+            Err(StageError::refused(
+                format!("{}: another program writes to this store{holder}", shown(state)),
+                "wait until it closes it, or open it to be read only; a fork of that program keeps it open, too",
+            ))
+        }
+        Err(TryLockError::Error(error)) => Err(StageError::io("lock", &path, error)),
+    }
+}
+
+/// Finds what a checkpoint must not hold, before anything is made durable; returns how many files there are.
+pub(super) fn look_at(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Result<usize, StageError> {
+    let mut files = 0;
+    for (name, _) in
+        calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
+    {
+        let below = path.join(&name);
+        if is_part(&name) || (top && name == manifest::NAME) {
+            return Err(StageError::invalid(
+                format!("{}: this name is taken for something else, and would not be drained", shown(&below)),
+                "give it another",
+            ));
+        }
+        let found =
+            calls::stat_at(directory, &name).map_err(|error| StageError::io("stat", &below, error))?;
+        match FileType::from_raw_mode(u32::from(found.stx_mode)) {
+            FileType::RegularFile => files += 1,
+            FileType::Symlink => {}
+            FileType::Directory => {
+                let inner = open_directory(directory, &name, &below)?;
+                files += look_at(inner.as_fd(), &below, false)?;
+            }
+            _ => {
+                return Err(StageError::invalid(
+                    format!("{}: neither file, directory nor symbolic link", shown(&below)),
+                    "a checkpoint holds what can be stored; remove it before the commit",
+                ));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Makes everything below a directory durable, and then the directory.
+pub(super) fn sync_tree(directory: BorrowedFd<'_>, path: &Path) -> Result<(), StageError> {
+    for (name, _) in
+        calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
+    {
+        let below = path.join(&name);
+        let found =
+            calls::stat_at(directory, &name).map_err(|error| StageError::io("stat", &below, error))?;
+        match FileType::from_raw_mode(u32::from(found.stx_mode)) {
+            FileType::RegularFile => {
+                let file = calls::open_at(directory, &name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
+                    .map_err(|error| StageError::io("open", &below, error))?;
+                calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", &below, error))?;
+            }
+            FileType::Directory => {
+                sync_tree(open_directory(directory, &name, &below)?.as_fd(), &below)?;
+            }
+            _ => {}
+        }
+    }
+    calls::sync(directory).map_err(|error| StageError::io("fsync", path, error))
+}
