@@ -8,11 +8,11 @@ BINARY = target/release/flashwright
 QUICK := $(shell pkg-config --exists openssl 2>/dev/null && echo OPENSSL_NO_VENDOR=1)
 # Debian packages that tests use beside cargo: peers to compare with and to talk to, and file systems to make.
 PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3 \
-  nbdkit libnbd-bin strace qemu-utils gnutls-bin
+  nbdkit libnbd-bin strace qemu-utils gnutls-bin gfortran python3-venv
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: run build test test-tools test-cargo test-crash test-lab lint deny bench install clean help
+.PHONY: run build test test-tools test-cargo test-crash test-python test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -23,13 +23,13 @@ run: build ## Build the release binary and measure this directory's flash: three
 build: ## Build the release binary
 	$(CARGO) build --release --locked -p flashwright
 
-test: test-tools test-cargo ## Run all tests; as root on Debian, install what they use first
+test: test-tools test-cargo test-python ## Run all tests; as root on Debian, install what they use first
 
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
 test-tools:
 	@missing=""; \
 	for tool in fio mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.f2fs mkfs.vfat losetup setpriv dmsetup python3 \
-	    nbdkit nbdinfo nbdcopy nbdfuse strace qemu-img psktool certtool; do \
+	    nbdkit nbdinfo nbdcopy nbdfuse strace qemu-img psktool certtool gfortran; do \
 	  command -v $$tool >/dev/null 2>&1 || [ -x /usr/sbin/$$tool ] || [ -x /sbin/$$tool ] || missing="$$missing $$tool"; \
 	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
@@ -51,6 +51,20 @@ test-crash: ## Kill and fail a move at every call it makes, and cut the power at
 	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage --test crash --locked --no-fail-fast
 	$(QUICK) $(CARGO) build -p flashwright-stage --example move --locked
 	python3 tools/crash/inject.py --full
+
+# The wheel as a user gets it, but for its profile, in an environment of its own. What cargo has built is used again.
+PYTHON ?= python3
+WHEEL = $(or $(CARGO_TARGET_DIR),target)/python
+
+test-python: ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
+	rm -rf $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)/build
+	$(PYTHON) -m venv $(WHEEL)/clean
+	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
+	$(QUICK) $(WHEEL)/build/bin/maturin build --profile dev --out $(WHEEL)/wheels
+	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions $(WHEEL)/wheels/*.whl
+	cd python/tests && ../../$(WHEEL)/clean/bin/mypy --strict --config-file= -p flashwright
+	$(WHEEL)/clean/bin/pytest -q -p no:cacheprovider --import-mode=importlib python/tests
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	python3 tools/lab

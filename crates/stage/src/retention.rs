@@ -184,7 +184,7 @@ pub fn tidy(
         outcome.latest = slow.move_latest(name, &place)?;
     }
     if keep.fast.is_none() && keep.slow.is_none() {
-        return Ok(outcome);
+        return slow.sweep().map(|()| outcome);
     }
     let fast = match Tier::open(fast) {
         Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
@@ -301,11 +301,15 @@ fn remove_surplus(
             vouched = vouched || vouches(fast, slow, name, &durable, witness)?;
             continue;
         }
+        let beside = match fast {
+            Some(fast) => fast.has(name)?,
+            None => false,
+        };
         let why = if !vouched {
             Some("nobody vouches for any of the newer ones".to_owned())
         } else if latest.as_deref() == Some(name) {
             Some("latest points to it".to_owned())
-        } else if fast.is_some_and(|fast| fast.has(name)) {
+        } else if beside {
             Some("its fast copy is still there".to_owned())
         } else {
             None
@@ -423,7 +427,7 @@ impl Tier {
         let mut members = Vec::new();
         for (name, _) in self.names()? {
             let beside = place(&name).is_some_and(|place| place.is_beside(series));
-            if beside && !is_part(&name) && self.has(&name) {
+            if beside && !is_part(&name) && self.has(&name)? {
                 members.push(name);
             }
         }
@@ -434,15 +438,19 @@ impl Tier {
         Ok(members)
     }
 
-    /// Is a directory of this name here? File systems need not tell kinds when they list names.
-    fn has(&self, name: &OsStr) -> bool {
-        calls::stat_at(self.directory.as_fd(), name)
-            .is_ok_and(|found| FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory)
+    /// Is a directory of this name here? File systems need not tell kinds when they list names. What cannot be told is
+    /// an error: a copy that is overlooked is one that the rules do not protect.
+    fn has(&self, name: &OsStr) -> Result<bool, StageError> {
+        match calls::stat_at(self.directory.as_fd(), name) {
+            Ok(found) => Ok(FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.failed("stat", name)(error)),
+        }
     }
 
     /// The manifest of a set that is durable here.
     fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
-        if !self.has(name) {
+        if !self.has(name)? {
             return Ok(None);
         }
         let directory = self.directory(name)?;
@@ -481,7 +489,7 @@ impl Tier {
         if let Some(current) = current {
             let newer = place(&current)
                 .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
-            if current == name || (newer && self.has(&current)) {
+            if current == name || (newer && self.has(&current)?) {
                 // Who moved it may have died before the name was durable.
                 self.sync()?;
                 return Ok(None);
