@@ -9,6 +9,7 @@
 //! a group is told of when its last chunk was right.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -182,7 +183,8 @@ impl<'c, 'a> Copying<'c, 'a> {
             self.progress.bytes_written.fetch_add(range.end - range.start, Relaxed);
             self.progress.bytes_verified.fetch_add(range.end - range.start, Relaxed);
         }
-        self.clear_holes()
+        // A file that was empty has nothing but holes, whether or not its file system tells of them.
+        if size > 0 { self.clear_holes() } else { Ok(()) }
     }
 
     /// Takes away what an earlier attempt may have left where the source has holes.
@@ -244,8 +246,8 @@ impl<'c, 'a> Copying<'c, 'a> {
         }
         let size = calls::stat(fd).map_err(|error| StageError::io("stat", path, error))?.stx_size;
         if size != self.file.bytes {
-            let what = format!("{}: {size} bytes long, and {} were copied", shown(path), self.file.bytes);
-            return Err(StageError::Invalid { what, hint: Some("something else writes to it".to_owned()) });
+            let why = format!("it is {size} bytes long, and {} were copied", self.file.bytes);
+            return Err(StageError::io("keep the length of", path, io::Error::other(why)));
         }
         Ok(self.digests.iter().map(|digest| digest.expect("every chunk was copied")).collect())
     }

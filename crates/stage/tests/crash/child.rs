@@ -16,7 +16,7 @@ use stage::{JobSpec, JobStatus, Level, Mover, MoverConfig, State};
 const VARIABLE: &str = "FLASHWRIGHT_CRASH_ORDER";
 
 /// All calls, so that they can be named in an order.
-const CALLS: [Call; 22] = [
+const CALLS: [Call; 24] = [
     Call::Openat,
     Call::Mkdirat,
     Call::Fallocate,
@@ -38,6 +38,8 @@ const CALLS: [Call; 22] = [
     Call::Symlinkat,
     Call::Statx,
     Call::Getdents,
+    Call::Lseek,
+    Call::Ficlone,
     Call::Journal,
 ];
 
