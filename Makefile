@@ -83,11 +83,12 @@ deny:
 	  echo "make lint: cargo-deny is not installed; licences are not checked (cargo install cargo-deny)"; \
 	fi
 
-bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy), of volumes and of hosts, with the machine they were measured on
+bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp), of volumes and of hosts, with the machine they were measured on
 	python3 tools/ratios.py
 	$(CARGO) build --release --locked -p flashwright-volume --examples
 	python3 tools/volume_ratios.py
 	python3 tools/ratios_hosts.py
+	python3 tools/ratios_stage.py
 
 install: build ## Install the binary under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright
