@@ -31,6 +31,7 @@ pub mod object;
 pub mod pace;
 mod pipeline;
 pub mod qos;
+pub mod reads;
 pub mod retention;
 pub mod runner;
 pub mod service;

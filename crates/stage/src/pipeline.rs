@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -37,8 +38,13 @@ use crate::tree::{Batch, Directory, Found, Walk, entry_of};
 /// Files that one sync makes durable at most, and their bytes: what is lost of the work when one fails.
 const GROUP_FILES: usize = 16384;
 const GROUP_BYTES: u64 = 512 << 20;
+/// What a sync is worth waiting for, as each costs a commit of the file system's journal and a flush of the drive; and
+/// how long, so that what comes slowly is durable soon as well.
+const GROUP_LEAST_FILES: usize = 1024;
+const GROUP_LEAST_BYTES: u64 = 64 << 20;
+const GROUP_WAIT: Duration = Duration::from_millis(200);
 /// Files that one reader takes at a time.
-const READ_BACK: usize = 64;
+const READ_BACK: usize = 128;
 /// Entries in one transaction of the journal at most.
 const RECORD: usize = 8192;
 
@@ -454,33 +460,35 @@ fn copy_batches(
     let pipeline = shared.of;
     let mut copier = Copier::default();
     while let Some(Batch { directory, names }) = take(batches) {
+        if shared.gone() {
+            return Ok(());
+        }
+        pipeline.terms.stop.check()?;
         let (mut written, mut done) = (Vec::with_capacity(names.len()), Vec::new());
+        let mut wanted = Vec::with_capacity(names.len());
         for name in names {
-            if shared.gone() {
-                return Ok(());
+            let earlier = pipeline.is_done(&directory, &name, &directory.path.join(&name))?;
+            match earlier.filter(|earlier| earlier.source.nlink <= 1) {
+                Some(earlier) => done.push(earlier),
+                None => wanted.push(name),
             }
-            pipeline.terms.stop.check()?;
-            let path = directory.path.join(&name);
-            if let Some(earlier) = pipeline.is_done(&directory, &name, &path)?
-                && earlier.source.nlink <= 1
-            {
-                done.push(earlier);
-                continue;
-            }
-            match copier.copy(&directory, &name, pipeline.terms.preserve.links, &pipeline.terms)? {
+        }
+        let mut became = |name: &std::ffi::OsStr, copied| {
+            match copied {
                 Copied::Written(one) => written.push(one),
                 Copied::Linked { inode } => {
                     let mut links = shared.links.lock().unwrap_or_else(PoisonError::into_inner);
-                    links.entry(inode).or_default().push(path);
+                    links.entry(inode).or_default().push(directory.path.join(name));
                 }
                 Copied::Large => {
-                    let item = LargeItem { directory: Arc::clone(&directory), name };
-                    if put(large_in, item).is_err() {
-                        return Ok(());
-                    }
+                    let item = LargeItem { directory: Arc::clone(&directory), name: name.to_owned() };
+                    // Where nobody takes it, somebody has failed and said why.
+                    let _ = put(large_in, item);
                 }
             }
-        }
+            Ok(())
+        };
+        copier.copy_many(&directory, wanted, pipeline.terms.preserve.links, &pipeline.terms, &mut became)?;
         if !done.is_empty() {
             let _ = verified_in.send(done);
         }
@@ -500,8 +508,12 @@ fn sync_groups(
 ) -> Result<(), StageError> {
     while let Ok(mut group) = written.recv() {
         let mut bytes: u64 = group.iter().map(|written| written.done.entry.size).sum();
+        let until = Instant::now() + GROUP_WAIT;
         while group.len() < GROUP_FILES && bytes < GROUP_BYTES {
-            let Ok(more) = written.try_recv() else { break };
+            let worth_it = group.len() >= GROUP_LEAST_FILES || bytes >= GROUP_LEAST_BYTES;
+            let patience =
+                if worth_it { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let Ok(more) = written.recv_timeout(patience) else { break };
             bytes += more.iter().map(|written| written.done.entry.size).sum::<u64>();
             group.extend(more);
         }
@@ -533,14 +545,11 @@ fn read_back(
 ) -> Result<(), StageError> {
     let mut copier = Copier::default();
     while let Some(group) = take(synced) {
-        let mut done = Vec::with_capacity(group.len());
-        for written in group {
-            if shared.gone() {
-                return Ok(());
-            }
-            copier.verify(&written, &shared.of.terms)?;
-            done.push(written.done);
+        if shared.gone() {
+            return Ok(());
         }
+        copier.verify_many(&group, &shared.of.terms)?;
+        let done: Vec<Done> = group.into_iter().map(|written| written.done).collect();
         shared.of.terms.progress.files_done.fetch_add(done.len() as u64, Relaxed);
         if put(verified, done).is_err() {
             return Ok(());

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{Advice, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 use storage::device::AlignedBuffer;
+use storage::transfer::RequestError;
 
 use crate::calls;
 use crate::digest::{Algorithm, Digest};
@@ -19,6 +20,7 @@ use crate::manifest::Kind;
 use crate::metadata;
 use crate::names::PathText;
 use crate::pace::{Pace, Progress, Stop};
+use crate::reads::{Over, Reads};
 use crate::spec::Preserve;
 use crate::tree::{Directory, entry_of};
 
@@ -75,16 +77,37 @@ pub enum Copied {
     },
 }
 
-/// Bytes of one file at a time, aligned for direct I/O.
+/// Bytes of one file, or of several at once, aligned for direct I/O: for one thread.
 pub struct Copier {
     buffer: AlignedBuffer,
+    /// Made when the first file comes that can be read beside others.
+    reads: Option<Reads>,
+    /// Sources are opened with O_DIRECT, which spares them the page cache, until a file system refuses it.
+    direct: bool,
 }
 
 impl Default for Copier {
     fn default() -> Self {
         // One byte more than the largest small file shows that a file has grown; direct reads take whole blocks.
-        Self { buffer: AlignedBuffer::zeroed(LARGE as usize + BLOCK, BLOCK) }
+        Self { buffer: AlignedBuffer::zeroed(LARGE as usize + BLOCK, BLOCK), reads: None, direct: true }
     }
+}
+
+/// A source that is open and was looked at.
+struct Opened {
+    file: Arc<OwnedFd>,
+    stat: Statx,
+    direct: bool,
+    name: std::ffi::OsString,
+    path: PathBuf,
+}
+
+/// What a name is.
+enum Looked {
+    /// A file to be copied here.
+    File(Opened),
+    /// Something else, or a file for others.
+    Otherwise(Copied),
 }
 
 impl Copier {
@@ -117,89 +140,172 @@ impl Copier {
         links: bool,
         terms: &Terms<'_>,
     ) -> Result<Copied, StageError> {
+        match self.look(directory, name, path, links, terms)? {
+            Looked::Otherwise(copied) => Ok(copied),
+            Looked::File(opened) => {
+                admit(&opened, terms)?;
+                self.copy_alone(directory, opened, copy_name, terms)
+            }
+        }
+    }
+
+    /// Copies names of one directory, small files among them read side by side. `each` is told what became of every
+    /// one, in no particular order.
+    ///
+    /// # Errors
+    /// As [`Self::copy`], and those of `each`; some of the others may have been copied then.
+    pub fn copy_many(
+        &mut self,
+        directory: &Arc<Directory>,
+        names: Vec<std::ffi::OsString>,
+        links: bool,
+        terms: &Terms<'_>,
+        each: &mut dyn FnMut(&OsStr, Copied) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        let mut reads = self.reads()?;
+        let mut under_way: Vec<Option<Opened>> = Vec::with_capacity(names.len());
+        for name in names {
+            let path = directory.path.join(&name);
+            let opened = match self.look(directory, &name, path, links, terms)? {
+                Looked::Otherwise(copied) => {
+                    each(&name, copied)?;
+                    continue;
+                }
+                Looked::File(opened) => opened,
+            };
+            admit(&opened, terms)?;
+            if !Reads::takes(opened.stat.stx_size) {
+                let copied = self.copy_alone(directory, opened, None, terms)?;
+                each(&name, copied)?;
+                continue;
+            }
+            if reads.is_full() {
+                self.arrive(directory, &mut reads, &mut under_way, terms, each)?;
+            }
+            reads
+                .start(&opened.file, opened.stat.stx_size, opened.direct, under_way.len())
+                .map_err(|errno| StageError::io_at("read", &joined(terms.source, &opened.path), 0, errno))?;
+            under_way.push(Some(opened));
+        }
+        while self.arrive(directory, &mut reads, &mut under_way, terms, each)? {}
+        self.reads = Some(reads);
+        Ok(())
+    }
+
+    /// Takes the window, with nothing under way.
+    fn reads(&mut self) -> Result<Reads, StageError> {
+        match self.reads.take() {
+            Some(reads) => Ok(reads),
+            None => {
+                Reads::new().map_err(|error| StageError::io("set up reads", Path::new("io_uring"), error))
+            }
+        }
+    }
+
+    /// Copies the next file whose read is over; false where none is under way.
+    fn arrive(
+        &mut self,
+        directory: &Arc<Directory>,
+        reads: &mut Reads,
+        under_way: &mut [Option<Opened>],
+        terms: &Terms<'_>,
+        each: &mut dyn FnMut(&OsStr, Copied) -> Result<(), StageError>,
+    ) -> Result<bool, StageError> {
+        let over = reads.next().map_err(|error| StageError::io("read", terms.source, error))?;
+        let Some(Over { tag, slot, result }) = over else { return Ok(false) };
+        let opened = under_way[tag].take().expect("a read is over once");
+        let name = opened.name.clone();
+        let copied = match result {
+            Ok(read) => write(directory, opened, None, read, reads.buffer(slot), terms)?,
+            Err(RequestError::Short { .. }) => return Err(changed(&opened, "it became shorter", terms)),
+            Err(RequestError::Os(error)) if refuses_direct(&error) && opened.direct => {
+                self.direct = false;
+                self.copy_alone(directory, opened, None, terms)?
+            }
+            Err(RequestError::Os(error)) => {
+                return Err(StageError::io_at("read", &joined(terms.source, &opened.path), 0, error));
+            }
+        };
+        reads.release(slot);
+        each(&name, copied)?;
+        Ok(true)
+    }
+
+    /// Opens a name and tells what it is.
+    fn look(
+        &mut self,
+        directory: &Arc<Directory>,
+        name: &OsStr,
+        path: PathBuf,
+        links: bool,
+        terms: &Terms<'_>,
+    ) -> Result<Looked, StageError> {
         let shown = || joined(terms.source, &path);
-        // O_NONBLOCK, because a FIFO without a writer would hold the open for ever; it means nothing to a file.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let source = match calls::open_at(directory.source.as_fd(), name, flags, Mode::empty()) {
-            Ok(source) => source,
+        let file = match self.open(directory, name) {
+            Ok(file) => file,
             Err(error) => {
                 return match Errno::from_io_error(&error) {
-                    Some(Errno::LOOP) => self.link(directory, name, path, terms),
+                    Some(Errno::LOOP) => self.link(directory, name, path, terms).map(Looked::Otherwise),
                     Some(Errno::NXIO) => Err(special(&shown())),
                     _ => Err(StageError::io("open", &shown(), error)),
                 };
             }
         };
-        let stat = calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &shown(), error))?;
+        let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", &shown(), error))?;
         if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile {
             return Err(special(&shown()));
         }
         if links && stat.stx_nlink > 1 {
-            return Ok(Copied::Linked { inode: (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino) });
+            let inode = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+            return Ok(Looked::Otherwise(Copied::Linked { inode }));
         }
         if stat.stx_size >= LARGE || terms.preserve.sparse && has_holes(&stat) {
-            return Ok(Copied::Large);
+            return Ok(Looked::Otherwise(Copied::Large));
         }
-        let destination = create(directory.copy.as_fd(), copy_name.unwrap_or(name), OFlags::WRONLY)
-            .map_err(|error| StageError::io("create", &joined(terms.part, &path), error))?;
-        let done = self.file(&source, &stat, &destination, &path, terms)?;
-        let copy_name = copy_name.map(OsStr::to_owned);
-        Ok(Copied::Written(Written {
-            directory: Arc::clone(directory),
+        Ok(Looked::File(Opened {
+            file: Arc::new(file),
+            stat,
+            direct: self.direct,
             name: name.to_owned(),
-            copy_name,
-            done,
+            path,
         }))
     }
 
-    /// Copies a small file between two open ones: bytes, then what goes with them.
-    ///
-    /// # Errors
-    /// The kernel's; a source that changes.
-    pub fn file(
+    fn open(&mut self, directory: &Directory, name: &OsStr) -> io::Result<OwnedFd> {
+        // O_NONBLOCK, because a FIFO without a writer would hold the open for ever; it means nothing to a file.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        if self.direct {
+            match calls::open_at(directory.source.as_fd(), name, flags | OFlags::DIRECT, Mode::empty()) {
+                Err(error) if refuses_direct(&error) => self.direct = false,
+                opened => return opened,
+            }
+        }
+        calls::open_at(directory.source.as_fd(), name, flags, Mode::empty())
+    }
+
+    /// Copies a small file while nothing else is read.
+    fn copy_alone(
         &mut self,
-        source: &OwnedFd,
-        stat: &Statx,
-        destination: &OwnedFd,
-        path: &Path,
+        directory: &Arc<Directory>,
+        mut opened: Opened,
+        copy_name: Option<&OsStr>,
         terms: &Terms<'_>,
-    ) -> Result<Done, StageError> {
-        let size = stat.stx_size as usize;
-        terms.progress.files_total.fetch_add(1, Relaxed);
-        terms.progress.bytes_total.fetch_add(size as u64, Relaxed);
-        terms.pace.admit(size as u64, 2, terms.stop);
-        terms.stop.check()?;
-        let from = || joined(terms.source, path);
-        let to = || joined(terms.part, path);
-        let read = calls::read_at(source.as_fd(), &mut self.buffer[..size + 1], 0)
-            .map_err(|error| StageError::io_at("read", &from(), 0, error))?;
-        if read != size {
-            let how = if read < size { "it became shorter" } else { "it became longer" };
-            return Err(StageError::SourceChanged {
-                path: crate::error::shown(&from()),
-                how: how.to_owned(),
+    ) -> Result<Copied, StageError> {
+        // A whole number of blocks, and at least a byte more than there should be.
+        let room = (opened.stat.stx_size as usize + 1).next_multiple_of(BLOCK);
+        let mut read = calls::read_at(opened.file.as_fd(), &mut self.buffer[..room], 0);
+        if opened.direct && read.as_ref().is_err_and(refuses_direct) {
+            self.direct = false;
+            let again = self.open(directory, &opened.name);
+            opened.direct = false;
+            read = again.and_then(|file| {
+                opened.file = Arc::new(file);
+                calls::read_at(opened.file.as_fd(), &mut self.buffer[..room], 0)
             });
         }
-        let bytes = &self.buffer[..size];
-        let mut entry = entry_of(path, Kind::File, stat);
-        entry.digest = Some(terms.algorithm.of(bytes));
-        calls::write_at(destination.as_fd(), bytes, 0)
-            .map_err(|error| StageError::io_at("write", &to(), 0, error))?;
-        terms.progress.bytes_written.fetch_add(size as u64, Relaxed);
-        metadata::apply(
-            Some(source.as_fd()),
-            destination.as_fd(),
-            &entry,
-            terms.preserve,
-            &to(),
-            terms.progress,
-        )?;
-        if terms.sync_each {
-            calls::sync(destination.as_fd()).map_err(|error| StageError::io("fsync", &to(), error))?;
-        } else {
-            calls::begin_writeback(destination.as_fd());
-        }
-        Ok(Done { entry, source: Identity::of(stat) })
+        let read =
+            read.map_err(|error| StageError::io_at("read", &joined(terms.source, &opened.path), 0, error))?;
+        write(directory, opened, copy_name, read, &self.buffer, terms)
     }
 
     /// Copies a symbolic link: what it says, wherever that leads.
@@ -247,47 +353,81 @@ impl Copier {
         }))
     }
 
+    /// Reads copies back around the cache, after they were synced, side by side, and looks whether their sources are
+    /// still what was read.
+    ///
+    /// # Errors
+    /// As [`Self::verify`].
+    pub fn verify_many(&mut self, group: &[Written], terms: &Terms<'_>) -> Result<(), StageError> {
+        let mut reads = self.reads()?;
+        for (tag, written) in group.iter().enumerate() {
+            let file = match open_back(written) {
+                Some(Ok(file)) => file,
+                Some(Err(error)) if !refuses_direct(&error) => {
+                    return Err(StageError::io("open", &written.shown(terms), error));
+                }
+                _ => {
+                    self.verify(written, terms)?;
+                    continue;
+                }
+            };
+            if reads.is_full() {
+                self.come_back(&mut reads, group, terms)?;
+            }
+            reads
+                .start(&Arc::new(file), written.done.entry.size, true, tag)
+                .map_err(|errno| StageError::io("read back", &written.shown(terms), errno))?;
+        }
+        while self.come_back(&mut reads, group, terms)? {}
+        self.reads = Some(reads);
+        Ok(())
+    }
+
+    /// Judges the next copy whose read is over; false where none is under way.
+    fn come_back(
+        &mut self,
+        reads: &mut Reads,
+        group: &[Written],
+        terms: &Terms<'_>,
+    ) -> Result<bool, StageError> {
+        let over = reads.next().map_err(|error| StageError::io("read back", terms.part, error))?;
+        let Some(Over { tag, slot, result }) = over else { return Ok(false) };
+        let written = &group[tag];
+        match result {
+            Ok(read) => {
+                let found = whole(&reads.buffer(slot)[..read], written.done.entry.size, terms.algorithm)
+                    .map_err(|error| StageError::io("read back", &written.shown(terms), error))?;
+                written.judge(found, terms)?;
+                written.unchanged(terms)?;
+            }
+            // One after another, as far as that goes: through the cache, after its pages were dropped.
+            Err(RequestError::Os(error)) if refuses_direct(&error) => self.verify(written, terms)?,
+            Err(RequestError::Os(error)) => {
+                return Err(StageError::io("read back", &written.shown(terms), error));
+            }
+            Err(short @ RequestError::Short { .. }) => {
+                return Err(StageError::io("read back", &written.shown(terms), io::Error::other(short)));
+            }
+        }
+        reads.release(slot);
+        Ok(true)
+    }
+
     /// Reads a copy back around the cache, after it was synced, and looks whether the source is still what was read.
     ///
     /// # Errors
     /// The kernel's; what was read back is something else; the source changed.
     pub fn verify(&mut self, written: &Written, terms: &Terms<'_>) -> Result<(), StageError> {
-        let Written { directory, name, copy_name, done } = written;
-        let copy_name = copy_name.as_deref().unwrap_or(name);
-        let path = &done.entry.path.0;
-        let to = || joined(terms.part, path);
-        match (done.entry.kind, done.entry.digest) {
-            (Kind::File, Some(expected)) => {
-                let found = self
-                    .read_back(directory.copy.as_fd(), copy_name, done.entry.size, terms.algorithm)
-                    .map_err(|error| StageError::io("read back", &to(), error))?;
-                if found != expected {
-                    return Err(StageError::Corrupt {
-                        path: crate::error::shown(&to()),
-                        offset: 0,
-                        expected: expected.text(terms.algorithm),
-                        found: found.text(terms.algorithm),
-                    });
-                }
-                terms.progress.bytes_verified.fetch_add(done.entry.size, Relaxed);
-            }
-            _ => {
-                let target = calls::read_link(directory.copy.as_fd(), copy_name)
-                    .map_err(|error| StageError::io("read the link", &to(), error))?;
-                let wanted = done.entry.target.as_ref().map(|target| target.0.as_os_str());
-                if wanted != Some(&target) {
-                    return Err(StageError::Corrupt {
-                        path: crate::error::shown(&to()),
-                        offset: 0,
-                        expected: wanted
-                            .map(|wanted| crate::error::shown(Path::new(wanted)))
-                            .unwrap_or_default(),
-                        found: crate::error::shown(Path::new(&target)),
-                    });
-                }
-            }
+        let entry = &written.done.entry;
+        if (entry.kind, entry.digest.is_some()) == (Kind::File, true) {
+            let found = self
+                .read_back(written.directory.copy.as_fd(), written.copied_to(), entry.size, terms.algorithm)
+                .map_err(|error| StageError::io("read back", &written.shown(terms), error))?;
+            written.judge(found, terms)?;
+        } else {
+            written.same_target(terms)?;
         }
-        unchanged(directory.source.as_fd(), name, &done.source, &joined(terms.source, path))
+        written.unchanged(terms)
     }
 
     /// The digest of a small file as the medium has it. Direct I/O goes around the cache; where a file system does it
@@ -314,11 +454,134 @@ impl Copier {
             }
             read => read?,
         };
-        if read != size {
-            return Err(io::Error::other(format!("{read} bytes are there, and {size} were written")));
-        }
-        Ok(algorithm.of(&self.buffer[..size]))
+        whole(&self.buffer[..read], size as u64, algorithm)
     }
+}
+
+impl Written {
+    /// The name of the copy.
+    fn copied_to(&self) -> &OsStr {
+        self.copy_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The copy as a person reads it.
+    fn shown(&self, terms: &Terms<'_>) -> PathBuf {
+        joined(terms.part, &self.done.entry.path.0)
+    }
+
+    /// Is what the medium has what was written?
+    fn judge(&self, found: Digest, terms: &Terms<'_>) -> Result<(), StageError> {
+        match self.done.entry.digest {
+            Some(expected) if expected != found => Err(StageError::Corrupt {
+                path: crate::error::shown(&self.shown(terms)),
+                offset: 0,
+                expected: expected.text(terms.algorithm),
+                found: found.text(terms.algorithm),
+            }),
+            _ => {
+                terms.progress.bytes_verified.fetch_add(self.done.entry.size, Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does the copy of a symbolic link lead where it should?
+    fn same_target(&self, terms: &Terms<'_>) -> Result<(), StageError> {
+        let target = calls::read_link(self.directory.copy.as_fd(), self.copied_to())
+            .map_err(|error| StageError::io("read the link", &self.shown(terms), error))?;
+        let wanted = self.done.entry.target.as_ref().map(|target| target.0.as_os_str());
+        if wanted == Some(&target) {
+            return Ok(());
+        }
+        Err(StageError::Corrupt {
+            path: crate::error::shown(&self.shown(terms)),
+            offset: 0,
+            expected: wanted.map(|wanted| crate::error::shown(Path::new(wanted))).unwrap_or_default(),
+            found: crate::error::shown(Path::new(&target)),
+        })
+    }
+
+    /// Is the source still what was read?
+    fn unchanged(&self, terms: &Terms<'_>) -> Result<(), StageError> {
+        let shown = joined(terms.source, &self.done.entry.path.0);
+        unchanged(self.directory.source.as_fd(), &self.name, &self.done.source, &shown)
+    }
+}
+
+/// The copy, open for direct reads and out of the page cache; none where it is not read beside others.
+fn open_back(written: &Written) -> Option<io::Result<OwnedFd>> {
+    let entry = &written.done.entry;
+    if entry.kind != Kind::File || !Reads::takes(entry.size) {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECT;
+    let opened = calls::open_at(written.directory.copy.as_fd(), written.copied_to(), flags, Mode::empty());
+    Some(opened.inspect(|file| {
+        // Some file systems read through the cache all the same; and it is the application's.
+        let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+    }))
+}
+
+/// The digest of all of a file's bytes, if these are all of them.
+fn whole(bytes: &[u8], size: u64, algorithm: Algorithm) -> io::Result<Digest> {
+    if bytes.len() as u64 != size {
+        return Err(io::Error::other(format!("{} bytes are there, and {size} were written", bytes.len())));
+    }
+    Ok(algorithm.of(bytes))
+}
+
+/// Counts a file in, and waits until it may be moved.
+fn admit(opened: &Opened, terms: &Terms<'_>) -> Result<(), StageError> {
+    terms.progress.files_total.fetch_add(1, Relaxed);
+    terms.progress.bytes_total.fetch_add(opened.stat.stx_size, Relaxed);
+    terms.pace.admit(opened.stat.stx_size, 2, terms.stop);
+    terms.stop.check()
+}
+
+/// Writes a copy of what was read, `read` bytes of `buffer`: bytes, then what goes with them.
+fn write(
+    directory: &Arc<Directory>,
+    opened: Opened,
+    copy_name: Option<&OsStr>,
+    read: usize,
+    buffer: &[u8],
+    terms: &Terms<'_>,
+) -> Result<Copied, StageError> {
+    let size = opened.stat.stx_size as usize;
+    if read != size {
+        let how = if read < size { "it became shorter" } else { "it became longer" };
+        return Err(changed(&opened, how, terms));
+    }
+    let Opened { file, stat, name, path, .. } = opened;
+    let to = || joined(terms.part, &path);
+    let destination = create(directory.copy.as_fd(), copy_name.unwrap_or(&name), OFlags::WRONLY)
+        .map_err(|error| StageError::io("create", &to(), error))?;
+    let bytes = &buffer[..size];
+    let mut entry = entry_of(&path, Kind::File, &stat);
+    entry.digest = Some(terms.algorithm.of(bytes));
+    // All of it in one call, and no write-back begun: the sync of the group allocates and writes many files together,
+    // which costs less than the same done for one after another.
+    calls::write_at(destination.as_fd(), bytes, 0)
+        .map_err(|error| StageError::io_at("write", &to(), 0, error))?;
+    terms.progress.bytes_written.fetch_add(size as u64, Relaxed);
+    let source = Some(file.as_fd());
+    metadata::apply(source, destination.as_fd(), &entry, terms.preserve, &to(), terms.progress)?;
+    if terms.sync_each {
+        calls::sync(destination.as_fd()).map_err(|error| StageError::io("fsync", &to(), error))?;
+    }
+    let done = Done { entry, source: Identity::of(&stat) };
+    let copy_name = copy_name.map(OsStr::to_owned);
+    Ok(Copied::Written(Written { directory: Arc::clone(directory), name, copy_name, done }))
+}
+
+fn changed(opened: &Opened, how: &str, terms: &Terms<'_>) -> StageError {
+    let path = crate::error::shown(&joined(terms.source, &opened.path));
+    StageError::SourceChanged { path, how: how.to_owned() }
+}
+
+/// Is it the error of a file system that has no direct I/O, or none like this?
+fn refuses_direct(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::INVAL)
 }
 
 /// Is the name still the file that was read?
