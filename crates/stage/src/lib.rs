@@ -30,6 +30,7 @@ pub mod names;
 pub mod object;
 pub mod pace;
 mod pipeline;
+pub mod pools;
 pub mod qos;
 pub mod reads;
 pub mod retention;

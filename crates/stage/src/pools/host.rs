@@ -1,0 +1,52 @@
+//! What pools ask of the machine, behind a trait, so that random tests may fill file systems and kill holders.
+
+use std::fmt;
+use std::fs;
+use std::os::fd::BorrowedFd;
+
+use super::ledger::Process;
+
+pub(super) trait Host: Send + Sync + fmt::Debug {
+    /// Bytes that may still be written to the file system, by others than root.
+    fn free(&self, directory: BorrowedFd<'_>) -> std::io::Result<u64>;
+
+    /// Is this process still there?
+    fn lives(&self, process: &Process) -> bool;
+}
+
+/// This machine.
+#[derive(Debug)]
+pub(super) struct Machine;
+
+impl Host for Machine {
+    fn free(&self, directory: BorrowedFd<'_>) -> std::io::Result<u64> {
+        let found = rustix::fs::fstatvfs(directory)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    fn lives(&self, process: &Process) -> bool {
+        // A process in another PID namespace, or hidden by hidepid, is not seen; the rest of what identifies it then
+        // differs or is missing as well, and its reservation goes. What it has written counts all the same.
+        Process::of(process.pid).is_some_and(|found| found == *process)
+    }
+}
+
+impl Process {
+    /// A process by its number, if it is there and no zombie.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command, in parentheses, may hold anything; what follows the last one is fields 3 and on.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        let started = fields.nth(18)?.parse().ok()?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        (!matches!(state, "Z" | "X")).then_some(Self { pid, started, boot })
+    }
+
+    /// This one.
+    #[must_use]
+    pub fn own() -> Option<Self> {
+        Self::of(std::process::id())
+    }
+}
