@@ -14,7 +14,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path as Key;
-use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, RetryConfig};
 use url::Url;
 
 use super::store::{Local, Remote, Store};
@@ -23,6 +23,8 @@ use crate::names::shown;
 
 /// The whole of one request, connection and body, unless `timeout_s` says otherwise.
 const TIMEOUT_S: u64 = 120;
+/// Until a server accepts a connection, or `timeout_s` if that is less.
+const CONNECT_S: u64 = 10;
 /// How often a request is tried again, unless `retries` says otherwise.
 const RETRIES: u64 = 8;
 /// After this long no request is tried again; a request that is under way still has its time-out.
@@ -227,21 +229,31 @@ impl Address {
 
     fn open_s3(&self, bucket: &str, environment: &Environment) -> Result<Arc<dyn Store>, StageError> {
         let wrong = |what: String| invalid(&format!("s3://{bucket}"), what);
-        let mut builder = AmazonS3Builder::new();
+        // The URL wins over the variables, and these over what is usual here.
+        let mut builder = AmazonS3Builder::new().with_client_options(
+            ClientOptions::new()
+                .with_timeout(Duration::from_secs(TIMEOUT_S))
+                .with_connect_timeout(Duration::from_secs(CONNECT_S)),
+        );
         for (name, value) in &environment.0 {
             if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
                 builder = builder.with_config(key, value);
             }
         }
-        let timeout = self.number("timeout_s", TIMEOUT_S).map_err(wrong)?.max(1);
+        if self.query.contains_key("timeout_s") {
+            let timeout = self.number("timeout_s", TIMEOUT_S).map_err(wrong)?.max(1);
+            builder = builder
+                .with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), format!("{timeout} s"))
+                .with_config(
+                    AmazonS3ConfigKey::Client(ClientConfigKey::ConnectTimeout),
+                    format!("{} s", timeout.min(CONNECT_S)),
+                );
+        }
+        if self.query.contains_key("allow_http") {
+            builder = builder.with_allow_http(self.flag("allow_http", false).map_err(wrong)?);
+        }
         let retries = self.number("retries", RETRIES).map_err(wrong)?;
-        let plain =
-            environment.0.get("AWS_ALLOW_HTTP").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let client = ClientOptions::new()
-            .with_timeout(Duration::from_secs(timeout))
-            .with_connect_timeout(Duration::from_secs(timeout.min(10)))
-            .with_allow_http(self.flag("allow_http", plain).map_err(wrong)?);
-        builder = builder.with_bucket_name(bucket).with_client_options(client).with_retry(RetryConfig {
+        builder = builder.with_bucket_name(bucket).with_retry(RetryConfig {
             backoff: BackoffConfig {
                 init_backoff: Duration::from_millis(100),
                 max_backoff: Duration::from_secs(10),
@@ -250,20 +262,12 @@ impl Address {
             max_retries: retries as usize,
             retry_timeout: Duration::from_secs(RETRY_S),
         });
-        let set = |builder: AmazonS3Builder, key: AmazonS3ConfigKey, name: &str, negate: bool| match self
-            .query
-            .get(name)
+        for (name, key) in [("endpoint", AmazonS3ConfigKey::Endpoint), ("region", AmazonS3ConfigKey::Region)]
         {
-            None => Ok(builder),
-            Some(value) if negate => {
-                self.flag(name, true).map(|on| builder.with_config(key, (!on).to_string())).map_err(|_| value)
+            if let Some(value) = self.query.get(name) {
+                builder = builder.with_config(key, value);
             }
-            Some(value) => Ok(builder.with_config(key, value)),
-        };
-        builder = set(builder, AmazonS3ConfigKey::Endpoint, "endpoint", false)
-            .map_err(|value| wrong(value.clone()))?;
-        builder =
-            set(builder, AmazonS3ConfigKey::Region, "region", false).map_err(|value| wrong(value.clone()))?;
+        }
         if self.flag("virtual_hosted", false).map_err(wrong)? {
             builder = builder.with_virtual_hosted_style_request(true);
         }

@@ -6,7 +6,7 @@
 //! that is refused in the end. It goes after the commit; one that a drain which never came back has left goes with
 //! [`ObjectSet::delete`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -73,6 +73,46 @@ impl ObjectSet {
         // Before it is put: a drain that dies in between must know it again.
         resume.save(CLAIM_NOTE, &serde_json::to_vec(&claim).unwrap_or_default())?;
         Ok(claim)
+    }
+
+    /// Refuses a name beneath which objects are that this drain would overwrite and has not put: somebody's, who knows
+    /// nothing of sets. A drain that was here before has its claim in its notes, and put what is there.
+    pub(super) fn check_free(
+        &self,
+        found: &[Found],
+        resume: &dyn Resume,
+        halt: &Halt<'_>,
+    ) -> Result<(), StageError> {
+        if resume.load(CLAIM_NOTE)?.is_some() || self.manifest_if_any(halt)?.is_some() {
+            return Ok(());
+        }
+        let keys: Result<HashSet<Key>, StageError> =
+            found.iter().filter(|found| found.has_bytes()).map(|found| self.key(&found.path)).collect();
+        let (keys, claim) = (keys?, self.claim_key());
+        let mut listing = self.store.list(self.prefix.clone());
+        let there = self.ask(&self.prefix, "list what is there", halt, async {
+            let mut there = None;
+            while let Some(object) = listing.try_next().await? {
+                if object.location == claim {
+                    // Whose it is will be told.
+                    return Ok(None);
+                }
+                if keys.contains(&object.location) {
+                    there.get_or_insert(object.location);
+                }
+            }
+            Ok(there)
+        })?;
+        match there {
+            None => Ok(()),
+            Some(key) => Err(StageError::refused(
+                format!(
+                    "{}: an object is there that belongs to no set, and would be overwritten",
+                    self.shown(&key)
+                ),
+                "give the set another name, or delete what is there",
+            )),
+        }
     }
 
     /// Claims the name. None where it is this drain's now; otherwise the refusal, for those whom another's claim

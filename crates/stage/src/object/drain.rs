@@ -65,6 +65,7 @@ impl ObjectSet {
         let log = Log::load(resume)?;
         let work = Work { set: self, source, algorithm: options.digest, resume, log, pace, progress };
         let halt = Halt::new(stop);
+        self.check_free(&found, resume, &halt)?;
         // In this order: whoever commits gives its claim back only afterwards.
         let refusal = self.claim(resume, &halt)?;
         if let Some(there) = &self.manifest_if_any(&halt)? {

@@ -139,11 +139,13 @@ mod tests {
                 return Err(StageError::Refused { what: "seventeen".to_owned(), hint: None });
             }
             // The others wait until they are told to stop, or have nothing to do with it.
-            while *item > 17 {
+            if *item < 17 {
+                return Ok(());
+            }
+            loop {
                 halt.check()?;
                 std::thread::yield_now();
             }
-            Ok(())
         });
         assert_eq!(error.unwrap_err().to_string(), "seventeen");
     }

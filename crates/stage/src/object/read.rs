@@ -20,6 +20,9 @@ pub(super) struct Read {
     pub e_tag: Option<String>,
 }
 
+/// What takes a chunk: its offset, its bytes' number, and the bytes in pieces.
+pub(super) type Sink<'a> = dyn FnMut(u64, u64, &[Bytes]) -> Result<(), StageError> + 'a;
+
 /// An object, and what of it is to be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
@@ -49,7 +52,21 @@ struct Piece {
 }
 
 /// Tasks that are ended when nobody waits for them any more.
-pub(super) struct Tasks(pub Vec<tokio::task::AbortHandle>);
+pub(super) struct Tasks(Vec<tokio::task::AbortHandle>);
+
+impl Tasks {
+    pub fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// One more. Those that have ended are let go of, for a handle keeps its task's memory.
+    pub fn push(&mut self, task: tokio::task::AbortHandle) {
+        if self.0.len() >= 2 * WINDOW {
+            self.0.retain(|task| !task.is_finished());
+        }
+        self.0.push(task);
+    }
+}
 
 impl Drop for Tasks {
     fn drop(&mut self) {
@@ -124,13 +141,13 @@ impl ObjectSet {
         expected: Option<&[Digest]>,
         halt: &Halt<'_>,
         sink_pace: Option<&dyn crate::pace::Pace>,
-        sink: &mut dyn FnMut(u64, u64, &[Bytes]) -> Result<(), StageError>,
+        sink: &mut Sink<'_>,
     ) -> Result<Read, StageError> {
         let count = wanted.size.div_ceil(wanted.chunk_bytes).max(1) as usize;
         let mut chunks = vec![Digest([0; 32]); count];
         let mut e_tag: Option<Option<String>> = None;
         let (send, receive_from) = channel();
-        let mut tasks = Tasks(Vec::new());
+        let mut tasks = Tasks::new();
         let (mut next, mut under_way) = (0, 0);
         while next < count || under_way > 0 {
             if next < count && under_way < WINDOW {
@@ -148,7 +165,7 @@ impl ObjectSet {
                         pace.admit(bytes, 1, halt.stop);
                         halt.check()?;
                     }
-                    tasks.0.push(self.request(wanted, next as u64, share, &send));
+                    tasks.push(self.request(wanted, next as u64, share, &send));
                     next += 1;
                     under_way += 1;
                     continue;

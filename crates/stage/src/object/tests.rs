@@ -273,8 +273,11 @@ fn pattern(bytes: u64, seed: u64) -> Vec<u8> {
     words.take(bytes as usize).collect()
 }
 
+/// Path, mode, times, content and number of names.
+type Node = (PathBuf, u32, (i64, i64), Vec<u8>, u64);
+
 /// Everything about a tree that a set keeps.
-fn tree(root: &Path) -> Vec<(PathBuf, u32, (i64, i64), Vec<u8>, u64)> {
+fn tree(root: &Path) -> Vec<Node> {
     let mut all = Vec::new();
     let mut left = vec![root.to_owned()];
     while let Some(path) = left.pop() {
@@ -371,7 +374,12 @@ fn bytes_that_read_back_other_than_written_are_never_committed() {
             // The manifest's own reading back; or an object without a byte to change.
             Err(StageError::Peer { what, .. }) => assert!(what.contains("manifest"), "{what}"),
             Err(error) => panic!("get {nth}: {error}"),
-            Ok(_) => assert!(faulty.log.lock().unwrap().iter().any(|(_, key)| key.ends_with("nothing"))),
+            Ok(_) => {
+                let log = faulty.log.lock().unwrap();
+                let struck = log.iter().filter(|(op, _)| *op == Op::Get).nth(nth).unwrap();
+                let bare = ["nothing", ".flashwright-manifest"].iter().any(|name| struck.1.ends_with(name));
+                assert!(bare, "{struck:?} went unnoticed");
+            }
         }
         scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
         assert_same(&scene.source, scene.fetched().path());
@@ -481,7 +489,7 @@ fn an_object_that_goes_or_is_replaced_before_the_commit_is_found_out() {
             };
             futures_util::FutureExt::now_or_never(done).unwrap().unwrap();
         }));
-        let error = scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 0, hook)])).unwrap_err();
+        let error = scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 1, hook)])).unwrap_err();
         assert!(error.to_string().contains("run/step-7/a-b"), "{error}");
         assert!(scene.manifest().is_none());
     }
@@ -752,9 +760,29 @@ fn only_the_set_that_was_fetched_is_deleted() {
     assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 0);
     // Somebody stores another set there.
     let scene = Scene { notes: Forgetful::default(), ..scene };
-    scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 0, Effect::Fail)])).unwrap_err();
+    scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 1, Effect::Fail)])).unwrap_err();
     assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 0);
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    assert_same(&scene.source, scene.fetched().path());
+}
+
+#[test]
+fn objects_that_belong_to_no_set_are_not_overwritten() {
+    let scene = Scene::usual();
+    let store = Remote::new(Arc::clone(&scene.memory));
+    let put = |key: &str| {
+        store.put(Key::from(key), PutPayload::from_static(b"theirs"), false).now_or_never().unwrap().unwrap()
+    };
+    put("run/step-7/elsewhere");
+    put("run/step-7/a-b");
+    for _ in 0..2 {
+        let error = scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err();
+        assert_eq!(error.class(), crate::ErrorClass::Refused, "{error}");
+        assert!(error.to_string().contains("a-b"), "{error}");
+    }
+    assert_eq!(store.list(Key::ROOT).collect::<Vec<_>>().now_or_never().unwrap().len(), 2);
+    store.delete(vec![Key::from("run/step-7/a-b")]).now_or_never().unwrap().unwrap();
+    assert_eq!(scene.drain_to(&scene.plain(), &Stop::new()).unwrap().strangers, 1);
     assert_same(&scene.source, scene.fetched().path());
 }
 

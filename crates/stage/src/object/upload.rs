@@ -245,7 +245,7 @@ impl Work<'_> {
     ) -> Result<(), Failure> {
         let window = if self.set.store.ordered() { 1 } else { WINDOW };
         let (send, answers) = channel();
-        let mut tasks = Tasks(Vec::new());
+        let mut tasks = Tasks::new();
         let mut waiting = Waiting { parts: Vec::new(), since: Instant::now() };
         let mut missing =
             slots.iter().enumerate().filter(|(_, slot)| slot.get().is_none()).map(|(number, _)| number);
@@ -258,7 +258,7 @@ impl Work<'_> {
             {
                 match self.begin_part(found, key, upload, file, number, &send, halt) {
                     Ok(task) => {
-                        tasks.0.push(task);
+                        tasks.push(task);
                         under_way += 1;
                         next = missing.next();
                     }
