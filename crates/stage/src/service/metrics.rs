@@ -361,4 +361,47 @@ mod tests {
             )
         );
     }
+
+    /// Names of metrics in a text, with what stands between the braces behind each.
+    fn named(text: &str) -> Vec<(&str, &str)> {
+        let starts = text.match_indices("flashwright_stage_").map(|(at, _)| &text[at..]);
+        starts
+            .map(|rest| {
+                let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(rest.len());
+                let labels = rest[end..].strip_prefix('{').and_then(|rest| rest.split_once('}'));
+                (&rest[..end], labels.map_or("", |(labels, _)| labels))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_dashboard_asks_for_all_figures_and_for_no_others() {
+        let dashboard = include_str!("../../../../examples/grafana/flashwright-stage.json");
+        let document: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let mut expressions = Vec::new();
+        for panel in document["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                expressions.push(target["expr"].as_str().unwrap());
+            }
+        }
+        let text = Figures::default().text();
+        let asked: Vec<(&str, &str)> = expressions.iter().flat_map(|expression| named(expression)).collect();
+        for (family, labels) in &asked {
+            assert!(text.contains(&format!("# TYPE {family} ")), "{family} is no figure");
+            for wanted in labels.split(',').filter(|label| !label.starts_with("instance")) {
+                let (label, values) = wanted.split_once(['=', '!']).unwrap();
+                for value in values.trim_start_matches(['~', '=']).trim_matches('"').split('|') {
+                    let series = format!("{family}{{{label}=\"{value}\"}} ");
+                    assert!(text.contains(&series), "there is no {series}");
+                }
+            }
+        }
+        for series in SERIES {
+            assert!(
+                asked.iter().any(|(family, _)| *family == series.family),
+                "nobody looks at {}",
+                series.family
+            );
+        }
+    }
 }

@@ -1,0 +1,336 @@
+//! What the system's service must not do for anybody: more than they could do themselves.
+//!
+//! Users are played by threads: on Linux identity belongs to a thread, and what a thread connects, makes and reads is
+//! done with its own. Needs root.
+
+mod common;
+mod stage_server;
+
+use std::collections::HashMap;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{is_root, skipped, tool, wait_until};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use stage::service::Client;
+use stage::{ErrorClass, JobStatus, Level, StageError, State, Verb};
+use stage_server::{Server, spec};
+
+const ALICE: u32 = 12345;
+const BOB: u32 = 65534;
+const STAFF: u32 = 23456;
+
+/// Does something as somebody else, in a thread that is nobody else afterwards.
+fn by<T: Send>(uid: u32, groups: &[u32], work: impl FnOnce() -> T + Send) -> T {
+    let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+            set_thread_groups(&groups).expect("setgroups");
+            set_thread_res_gid(group, group, group).expect("setresgid");
+            set_thread_res_uid(user, user, user).expect("setresuid");
+            work()
+        });
+        thread.join().expect("no panic")
+    })
+}
+
+/// A place that all users can reach, and the system's service.
+struct World {
+    folder: tempfile::TempDir,
+    server: Option<Server>,
+}
+
+impl World {
+    /// None, having said so, where the tests may not play other users.
+    fn new() -> Option<Self> {
+        if !is_root() {
+            skipped("SKIP rights of other users: not root");
+            return None;
+        }
+        // Directories above the build may be closed to others.
+        let folder = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("chmod");
+        let mut world = Self { folder, server: None };
+        for (name, uid) in [("alice", ALICE), ("bob", BOB), ("root", 0)] {
+            let home = world.at(name);
+            std::fs::create_dir(&home).expect("mkdir");
+            chown(&home, Some(uid), Some(uid)).expect("chown");
+        }
+        world.start();
+        Some(world)
+    }
+
+    fn start(&mut self) {
+        let flags = ["--system", "--state", "state", "--socket", "run/stage.sock", "--worker-idle", "1s"];
+        let command = Server::command(self.folder.path(), &flags);
+        self.server = Some(Server::spawn_at(self.at("run/stage.sock"), command));
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("it runs")
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn client(&self) -> Client {
+        self.server().client()
+    }
+
+    /// A file of root's.
+    fn secret(&self, name: &str, mode: u32) -> PathBuf {
+        let path = self.at(name);
+        std::fs::write(&path, "the secret").expect("writes");
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+        path
+    }
+
+    /// Asks for a move and waits for its end. A request that is refused at once has ended as well.
+    fn ends(&self, verb: Verb, from: &str, to: &str) -> Result<JobStatus, StageError> {
+        let mut client = self.client();
+        let id = client.submit(&spec(verb, self.folder.path(), from, to))?;
+        client.wait(id, Level::Durable, None)
+    }
+
+    /// It was not done, by whatever way.
+    fn is_denied(&self, verb: Verb, from: &str, to: &str) {
+        match self.ends(verb, from, to) {
+            Ok(job) => assert_eq!(job.state, State::Failed, "{from} to {to}: {job:?}"),
+            Err(error) => assert!(matches!(error, StageError::Answered(_)), "{from} to {to}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn nobody_reads_through_the_server_what_they_could_not_read() {
+    let Some(world) = World::new() else { return };
+    world.secret("root/file", 0o600);
+    std::fs::create_dir(world.at("root/closed")).expect("mkdir");
+    world.secret("root/closed/file", 0o644);
+    std::fs::set_permissions(world.at("root/closed"), Permissions::from_mode(0o700)).expect("chmod");
+    by(BOB, &[], || std::fs::write(world.at("bob/mail"), "private").expect("writes"));
+    std::fs::set_permissions(world.at("bob/mail"), Permissions::from_mode(0o600)).expect("chmod");
+
+    by(ALICE, &[], || {
+        // By their names, through a link in a tree, and through a link on the way.
+        for (name, target) in [("link", "root/file"), ("way", "root/closed")] {
+            symlink(world.at(target), world.at(&format!("alice/{name}"))).expect("links");
+        }
+        std::fs::create_dir(world.at("alice/tree")).expect("mkdir");
+        symlink(world.at("root/file"), world.at("alice/tree/link")).expect("links");
+        for from in ["root/file", "root/closed", "root/closed/file", "bob/mail", "alice/way/file"] {
+            world.is_denied(Verb::Copy, from, "alice/stolen");
+            assert!(!world.at("alice/stolen").exists(), "{from}");
+        }
+        // A link in a tree is copied as a link, whatever it leads to.
+        let job = world.ends(Verb::Copy, "alice/tree", "alice/copy").expect("is answered");
+        assert_eq!(job.state, State::Done, "{job:?}");
+        let copied = std::fs::symlink_metadata(world.at("alice/copy/link")).expect("is there");
+        assert!(copied.file_type().is_symlink());
+    });
+    let stolen = tool("grep", &["-rl", "the secret", &world.at("alice").display().to_string()]);
+    assert_eq!(stolen, None, "grep as root follows links on the command line alone");
+}
+
+#[test]
+fn nobody_writes_or_removes_through_the_server_what_they_could_not() {
+    let Some(world) = World::new() else { return };
+    world.secret("root/readable", 0o644);
+    by(BOB, &[], || std::fs::write(world.at("bob/readable"), "bob's").expect("writes"));
+    by(ALICE, &[], || {
+        std::fs::write(world.at("alice/file"), "mine").expect("writes");
+        symlink(world.at("bob"), world.at("alice/to-bob")).expect("links");
+        for to in ["root/planted", "bob/planted", "alice/to-bob/planted", "planted", "state/users/planted"] {
+            world.is_denied(Verb::Copy, "alice/file", to);
+            assert!(!world.at(to).exists(), "{to}");
+        }
+        // What may be read and not removed is copied, and stays: a move is told so.
+        for (from, to) in [("root/readable", "alice/one"), ("bob/readable", "alice/two")] {
+            if let Ok(job) = world.ends(Verb::Move, from, to) {
+                assert!(job.error.is_some(), "{from}: {job:?}");
+            }
+            assert!(world.at(from).exists(), "{from} was removed");
+        }
+    });
+    let names = |of: &str| std::fs::read_dir(world.at(of)).expect("lists").count();
+    assert_eq!((names("root"), names("bob")), (1, 1), "no part is left there either");
+}
+
+#[test]
+fn nobody_sees_or_ends_the_jobs_of_others() {
+    let Some(world) = World::new() else { return };
+    let id = by(ALICE, &[], || {
+        std::fs::write(world.at("alice/a"), "mine").expect("writes");
+        world.ends(Verb::Copy, "alice/a", "alice/b").expect("is answered").id
+    });
+    for uid in [BOB, 0] {
+        by(uid, &[], || {
+            let mut client = world.client();
+            assert_eq!(client.server().uid, uid);
+            assert_eq!(client.status(None).expect("is answered"), []);
+            for error in [client.cancel(id), client.retry(id)] {
+                assert_eq!(error.expect_err("is refused").class(), ErrorClass::Invalid);
+            }
+            assert!(client.metrics().expect("is answered").contains("jobs{state=\"done\"} 0\n"));
+        });
+    }
+    // Nor do they get at the journal by its path.
+    let journals: Vec<_> = std::fs::read_dir(world.at("state/users")).expect("lists").flatten().collect();
+    assert_eq!(journals.len(), 3);
+    for journal in journals {
+        let facts = journal.metadata().expect("stat");
+        assert_eq!(facts.mode() & 0o777, 0o700);
+        let others = if facts.uid() == ALICE { BOB } else { ALICE };
+        by(others, &[], || assert!(std::fs::read_dir(journal.path()).is_err()));
+    }
+    by(ALICE, &[], || assert_eq!(world.client().status(None).expect("is answered").len(), 1));
+}
+
+#[test]
+fn a_worker_has_its_users_rights_and_nothing_else() {
+    let Some(world) = World::new() else { return };
+    let (pid, home) = by(ALICE, &[STAFF, 77], || {
+        let client = world.client();
+        (client.server().pid, client.server().state.0.clone())
+    });
+    assert_ne!(pid, world.server().child.id());
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let fields: HashMap<&str, String> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name, value.split_whitespace().collect::<Vec<_>>().join(" ")))
+        .collect();
+    let nothing = "0000000000000000";
+    for (name, value) in [
+        ("Uid", "12345 12345 12345 12345"),
+        ("Gid", "12345 12345 12345 12345"),
+        ("Groups", "77 23456"),
+        ("CapEff", nothing),
+        ("CapPrm", nothing),
+        ("CapInh", nothing),
+        ("CapAmb", nothing),
+        ("NoNewPrivs", "1"),
+    ] {
+        assert_eq!(fields[name], value, "{name}");
+    }
+    // All threads of it, and nothing of the service's environment.
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).expect("lists").flatten() {
+        let text = std::fs::read_to_string(task.path().join("status")).expect("it runs");
+        assert!(text.contains("Uid:\t12345\t12345\t12345\t12345\n"), "{text}");
+    }
+    let variables = std::fs::read(format!("/proc/{pid}/environ")).expect("root may read it");
+    assert!(!String::from_utf8_lossy(&variables).contains("PATH="));
+    // Its user may not look into it: not dumpable, so that its files in /proc are root's.
+    by(ALICE, &[], || assert!(std::fs::read(format!("/proc/{pid}/environ")).is_err()));
+    assert!(home.starts_with(world.at("state/users")));
+}
+
+#[test]
+fn groups_count_as_they_were_when_the_user_connected() {
+    let Some(world) = World::new() else { return };
+    let shared = world.secret("root/shared", 0o640);
+    chown(&shared, Some(0), Some(STAFF)).expect("chown");
+    by(ALICE, &[], || world.is_denied(Verb::Copy, "root/shared", "alice/without"));
+    by(ALICE, &[STAFF], || {
+        let job = world.ends(Verb::Copy, "root/shared", "alice/with").expect("is answered");
+        assert_eq!(job.state, State::Done, "{job:?}");
+    });
+    let facts = std::fs::metadata(world.at("alice/with")).expect("is there");
+    assert_eq!((facts.uid(), facts.gid()), (ALICE, ALICE));
+}
+
+#[test]
+fn a_worker_that_is_killed_is_followed_by_another_and_idle_ones_go() {
+    let Some(world) = World::new() else { return };
+    let pid =
+        || by(ALICE, &[], || Client::connect(Some(&world.server().socket)).map(|client| client.server().pid));
+    let first = pid().expect("is answered");
+    tool("kill", &["-KILL", &first.to_string()]).expect("kill works");
+    // Whoever asks in the moment in which it dies may be cut off; whoever asks again is answered.
+    wait_until("another worker", || pid().is_ok_and(|pid| pid != first));
+    let second = pid().expect("is answered");
+    wait_until("the worker to be retired", || !Path::new(&format!("/proc/{second}")).exists());
+    wait_until("the register to forget", || {
+        std::fs::read_dir(world.at("state/register")).expect("lists").count() == 0
+    });
+    pid().expect("is answered all the same");
+}
+
+#[test]
+fn jobs_are_gone_on_with_after_a_restart_without_being_asked_for() {
+    let Some(mut world) = World::new() else { return };
+    by(ALICE, &[], || {
+        std::fs::create_dir(world.at("alice/set")).expect("mkdir");
+        for file in 0..300 {
+            std::fs::write(world.at(&format!("alice/set/{file}")), vec![file as u8; 5000]).expect("writes");
+        }
+        world
+            .client()
+            .submit(&spec(Verb::Move, world.folder.path(), "alice/set", "alice/there"))
+            .expect("accepted");
+    });
+    world.server.take().expect("it runs").kill();
+    world.start();
+    // The last thing that a move does is to remove its source.
+    wait_until("the move to be finished", || !world.at("alice/set").exists());
+    for file in 0..300 {
+        let bytes = std::fs::read(world.at(&format!("alice/there/{file}"))).expect("is there");
+        assert_eq!(bytes, vec![file as u8; 5000]);
+    }
+    let (code, log) = world.server.take().expect("it runs").end();
+    assert_eq!(code, 0, "{log}");
+}
+
+#[test]
+fn a_users_own_server_answers_nobody_else() {
+    let Some(world) = World::new() else { return };
+    // It runs as its user from the start, so it needs a binary that the user may run.
+    let binary = world.at("flashwright");
+    std::fs::copy(env!("CARGO_BIN_EXE_flashwright"), &binary).expect("copies");
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={ALICE}"), &format!("--regid={ALICE}"), "--clear-groups", "--"]);
+    command.arg(&binary).args(["stage", "serve", "--state", "alice/state"]).current_dir(world.folder.path());
+    command.stderr(std::process::Stdio::piped());
+    let socket = world.at("alice/state/stage.sock");
+    let server = Server::spawn_at(socket.clone(), command);
+    by(ALICE, &[], || assert_eq!(Client::connect(Some(&socket)).expect("is answered").server().uid, ALICE));
+    let ask = || Client::connect(Some(&socket)).expect_err("is refused");
+    by(BOB, &[], || assert!(matches!(ask(), StageError::NoServer { .. }), "the directory is closed"));
+    // Even with the directory and the socket opened by mistake, the kernel says who asks.
+    std::fs::set_permissions(world.at("alice/state"), Permissions::from_mode(0o755)).expect("chmod");
+    std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("chmod");
+    by(BOB, &[], || {
+        let error = ask();
+        assert_eq!(error.class(), ErrorClass::Refused, "{error}");
+    });
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn whoever_sees_other_files_under_the_same_paths_is_refused() {
+    let Some(world) = World::new() else { return };
+    if tool("unshare", &["--mount", "true"]).is_none() {
+        return skipped("SKIP mount namespaces: unshare(1) cannot make one here");
+    }
+    let mut command = Command::new("unshare");
+    command.arg("--mount").arg(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "child_asks_from_where_it_is", "--nocapture"]);
+    let output = command.env("ASK_AT", world.at("run/stage.sock")).output().expect("runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("ANSWER: the caller's paths are not the server's"), "{said}");
+}
+
+/// No test by itself: what the one above runs elsewhere.
+#[test]
+fn child_asks_from_where_it_is() {
+    let Some(socket) = std::env::var_os("ASK_AT") else { return };
+    match Client::connect(Some(Path::new(&socket))) {
+        Ok(_) => println!("ANSWER: let in"),
+        Err(error) => println!("ANSWER: {error}"),
+    }
+}
