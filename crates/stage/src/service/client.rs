@@ -1,7 +1,7 @@
 //! The other end of the socket, for programs.
 //!
 //! A client trusts the server that it connects to with the names of its files, and no more: the server works with
-//! the rights that the kernel says the client has. Answers are bounded nevertheless. A wait survives the server: if it
+//! the rights that the kernel says the client has. It connects to servers of its own user and of root alone. Answers are bounded nevertheless. A wait survives the server: if it
 //! dies and comes back, the client asks again, since the job is in the journal under the same number.
 
 use std::io;
@@ -55,6 +55,7 @@ impl Client {
     }
 
     fn greet(path: &Path, stream: UnixStream) -> Result<Self, StageError> {
+        check_server(path, &stream)?;
         let set = stream.set_write_timeout(Some(ANSWER_TIME));
         set.map_err(|error| StageError::io("set a time for writing", path, error))?;
         let nobody = ServerFacts {
@@ -259,4 +260,19 @@ impl Client {
         let begun: String = answer.chars().take(60).collect();
         self.lost(&format!("an answer to another question: {begun}"))
     }
+}
+
+/// A job's answer is believed, so it must come from this user's server or from root's: anybody may listen at a path in a
+/// directory of theirs. Of a socket the kernel says who began to listen (SO_PEERCRED).
+fn check_server(path: &Path, stream: &UnixStream) -> Result<(), StageError> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream)
+        .map_err(|error| StageError::io("ask whose it is", path, error))?;
+    let me = rustix::process::geteuid();
+    if me.is_root() || credentials.uid == me || credentials.uid.is_root() {
+        return Ok(());
+    }
+    Err(StageError::refused(
+        format!("{}: uid {} listens there", crate::error::shown(path), credentials.uid.as_raw()),
+        "name your own server's socket, or the system's",
+    ))
 }
