@@ -1,4 +1,5 @@
 /* Checkpoints written, drained, restored, and refused where they should be. argv: fast, slow. */
+#define _POSIX_C_SOURCE 200809L
 #include <flashwright.h>
 #include <limits.h>
 #include <stdio.h>
