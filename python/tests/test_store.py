@@ -274,7 +274,8 @@ import flashwright, os, sys
 store = flashwright.Store(sys.argv[1], sys.argv[2], bwlimit=sys.argv[3] or None)
 with store.checkpoint(1) as directory:
     (directory / "large").write_bytes(os.urandom(12 << 20))
-store.checkpoint(2).__enter__().joinpath("half").write_text("half")
+pending = store.checkpoint(2)
+pending.__enter__().joinpath("half").write_text("half")
 print("waiting", flush=True)
 try:
     store.wait(1)
