@@ -20,6 +20,10 @@ use crate::spec::{JobSpec, Level};
 
 /// How often a job is begun again by itself after an error that may not come again.
 const ATTEMPTS: u32 = 3;
+/// How often the end of a job is journalled in vain before those who wait for it are told so, and how long is waited
+/// between two times.
+const SETTLE_QUIETLY: u32 = 3;
+const SETTLE_AGAIN: Duration = Duration::from_millis(300);
 /// Rates are means over about this long.
 const LATELY: Duration = Duration::from_secs(4);
 
@@ -92,6 +96,8 @@ struct Live {
     cancelled: Arc<AtomicBool>,
     lately: Arc<Mutex<Lately>>,
     pace: Arc<OnceLock<JobPace>>,
+    /// It has ended, and why the journal could not be told.
+    unsettled: Arc<Mutex<Option<Why>>>,
 }
 
 /// Bytes written at two moments, the older one a few seconds ago.
@@ -191,6 +197,7 @@ impl Mover {
                 Level::Durable => row.state.is_final(),
                 level => row.state.is_final() || row.level >= level,
             };
+            let reached = reached || desk.live.get(&id).is_some_and(|live| live.unsettled().is_some());
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if reached || left == Some(Duration::ZERO) || inner.stopping.load(Relaxed) {
                 drop(desk);
@@ -222,7 +229,7 @@ impl Mover {
                 Some(live) => {
                     live.cancelled.store(true, Relaxed);
                     live.stop.ask();
-                    while desk.live.contains_key(&id) {
+                    while desk.live.get(&id).is_some_and(|live| live.unsettled().is_none()) {
                         desk = inner.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
                     }
                 }
@@ -317,12 +324,18 @@ impl Inner {
             walked = live.progress.walked.load(Relaxed);
         }
         let [files_total, files_done, bytes_total, bytes_written, bytes_verified] = counts;
+        let unsettled = live.as_ref().and_then(Live::unsettled);
+        let state = match row.state {
+            _ if unsettled.is_some() => State::Failed,
+            // A row says `running` until it is settled; after a crash nobody runs it yet.
+            State::Running if live.is_none() => State::Queued,
+            state => state,
+        };
         JobStatus {
             id: row.id,
-            // A row says `running` until it is settled; after a crash nobody runs it yet.
-            state: if row.state == State::Running && live.is_none() { State::Queued } else { row.state },
+            state,
             level: row.level,
-            error: row.error,
+            error: unsettled.or(row.error),
             notes: row.notes,
             attempts: row.attempts,
             created: row.times.0,
@@ -379,21 +392,42 @@ impl Inner {
             })
         });
         let _ = self.journal.count(id, counts_of(&live.progress));
-        let settled = match ended {
-            Ok(notes) => self.journal.settle(id, State::Done, now(), None, &notes),
+        if let Err(error) = &ended
+            && !matches!(error, StageError::Stopped { .. })
+        {
+            tracing::warn!(job = id, error = %error, "a job has failed");
+        }
+        let mut tries = 0;
+        while let Err(error) = self.settle(id, live, &ended) {
+            tries += 1;
+            tracing::error!(job = id, error = %error, "what became of a job could not be journalled; that is tried again, and gone on with at the next start");
+            if tries == SETTLE_QUIETLY {
+                // Nobody is to wait for ever for a journal that cannot be written to.
+                *live.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Why::of(&error));
+                self.changed.notify_all();
+            }
+            let desk = self.desk();
+            let nap = self.changed.wait_timeout_while(desk, SETTLE_AGAIN, |_| !self.stopping.load(Relaxed));
+            drop(nap);
+            if self.stopping.load(Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// Journals what became of a job.
+    fn settle(&self, id: JobId, live: &Live, ended: &Result<Notes, StageError>) -> Result<(), StageError> {
+        match ended {
+            Ok(notes) => self.journal.settle(id, State::Done, now(), None, notes),
             Err(StageError::Stopped { .. }) if live.cancelled.load(Relaxed) => {
                 self.row(id).and_then(|row| self.give_up(&row))
             }
             // Stopped with the mover: the next one goes on with it.
             Err(StageError::Stopped { .. }) => Ok(()),
             Err(error) => {
-                tracing::warn!(job = id, error = %error, "a job has failed");
                 let notes = self.row(id).map(|row| row.notes).unwrap_or_default();
-                self.journal.settle(id, State::Failed, now(), Some(&Why::of(&error)), &notes)
+                self.journal.settle(id, State::Failed, now(), Some(&Why::of(error)), &notes)
             }
-        };
-        if let Err(error) = settled {
-            tracing::error!(job = id, error = %error, "what became of a job could not be journalled; it is gone on with at the next start");
         }
     }
 
@@ -453,6 +487,8 @@ impl Inner {
 /// no rights or a wrong request are not.
 fn may_pass(error: &StageError) -> bool {
     match error {
+        // The kernel has dropped what it could not write of the source, and the next sync would say that all is well.
+        StageError::Io { operation, .. } if operation == runner::SYNC_SOURCE => false,
         StageError::Io { source, .. } => {
             matches!(
                 Errno::from_io_error(source),
@@ -478,11 +514,16 @@ impl Default for Live {
             cancelled: Arc::default(),
             lately: Arc::new(Mutex::new(Lately { then: begun, now: begun })),
             pace: Arc::default(),
+            unsettled: Arc::default(),
         }
     }
 }
 
 impl Live {
+    fn unsettled(&self) -> Option<Why> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Bytes a second over the last few seconds. Who asks moves the window.
     fn rate(&self, written: u64) -> f64 {
         let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);

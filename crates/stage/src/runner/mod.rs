@@ -72,6 +72,9 @@ pub struct Run<'a> {
     pub threads: usize,
 }
 
+/// The operation that failed where a source could not be made durable: nothing to try again without being asked.
+pub(crate) const SYNC_SOURCE: &str = "sync the source";
+
 /// What is worth knowing about a job that is done.
 pub type Notes = Vec<String>;
 
@@ -213,7 +216,7 @@ impl Run<'_> {
     /// Of a directory on a file system whose own sync is not known to tell of errors, it is not said to be: the job
     /// goes from staged to durable there.
     fn local(&self, source: &Source) -> Result<(), StageError> {
-        let failed = |error| StageError::io("sync", &source.path, error);
+        let failed = |error| StageError::io(SYNC_SOURCE, &source.path, error);
         let root = source.open_root()?;
         if fs_kind::sync_vouches(&source.parent).map_err(failed)? {
             calls::sync_file_system(root.as_fd()).map_err(failed)?;
