@@ -18,8 +18,9 @@
 //! - Well below (under [`CALM`] of the factor): the limit rises by a step, a sixteenth of what it fell to. While it is
 //!   below half of what was last too much, and the latency is nearer to rest than to the factor, each step is twice the
 //!   last, so that full speed is back within seconds once the application is done.
-//! - In between: nothing changes. That gap is wider than what one step does to a tier that is not at its knee, and is
-//!   why the limit settles instead of sawing.
+//! - In between: one step in [`PATIENCE`] windows. That is why the limit settles instead of sawing: just above the factor it
+//!   falls by a tenth, and takes seconds to come back. It may not stay for good, because an application that alone
+//!   keeps the tier there would pin the drain to wherever it happened to be.
 //! - A limit that has not been what holds the drain back for three windows is dropped.
 
 use std::collections::VecDeque;
@@ -50,6 +51,8 @@ const HISTORY_AGE: Duration = Duration::from_secs(3600);
 const WINDOW: usize = 7;
 /// Below this share of the factor the limit rises.
 const CALM: f64 = 0.85;
+/// Windows for a step where the latency is close to the factor.
+const PATIENCE: u32 = 3;
 /// Windows after which a limit that held nobody back is dropped.
 const UNUSED_WINDOWS: u32 = 3;
 
@@ -95,6 +98,8 @@ pub(super) struct Governor {
     step: f64,
     /// Calm windows in a row.
     calm: u32,
+    /// Windows since the last step in which the latency was close to the factor.
+    close: u32,
     /// The limit at which it was last too much.
     too_much: Option<f64>,
     /// The limit has held somebody back since the last verdict.
@@ -123,6 +128,7 @@ impl Governor {
             limit: None,
             step: 0.0,
             calm: 0,
+            close: 0,
             too_much: None,
             binding: false,
             unused: 0,
@@ -292,10 +298,8 @@ impl Governor {
         let binding = std::mem::take(&mut self.binding);
         if settled {
             self.back_off(slower, binding);
-        } else if slower < self.config.factor * CALM {
-            self.recover(slower, binding);
         } else {
-            self.calm = 0;
+            self.recover(slower, binding);
         }
     }
 
@@ -320,6 +324,7 @@ impl Governor {
         self.too_much = Some(from.max(floor));
         self.step = to / 16.0;
         self.calm = 0;
+        self.close = 0;
         self.unused = 0;
         self.skip = 2;
         self.limit = Some(to);
@@ -336,6 +341,14 @@ impl Governor {
             return;
         }
         self.unused = 0;
+        if slower >= self.config.factor * CALM {
+            self.calm = 0;
+            self.close += 1;
+            if self.close < PATIENCE {
+                return;
+            }
+        }
+        self.close = 0;
         if self.too_much.is_some_and(|too_much| limit > too_much * 1.2) {
             // It was too much then, and is not now.
             self.too_much = None;

@@ -191,6 +191,19 @@ fn a_drain_keeps_moving_at_the_floor_when_the_application_alone_is_too_much() {
 }
 
 #[test]
+fn an_application_that_alone_comes_close_to_the_factor_does_not_pin_the_drain_to_the_floor() {
+    let mut world = World::new(NVME, 150.0 * MB, factor(2.0), 27);
+    world.run(10);
+    world.app = 2800.0 * MB;
+    world.run(20);
+    assert_eq!(world.drain(), 16.0 * MB);
+    world.app = NVME.load_at(1.8);
+    world.run(180);
+    let (_, rate) = world.watch(120);
+    assert!(rate[1] > 100.0 * MB, "{rate:?}");
+}
+
+#[test]
 fn an_application_that_is_busy_for_a_while_does_not_pass_for_the_tier_at_rest() {
     let mut world = World::new(NVME, 1200.0 * MB, factor(2.0), 29);
     world.run(300);
