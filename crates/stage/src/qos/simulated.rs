@@ -10,6 +10,9 @@ use super::rate::GovernorConfig;
 
 const MB: f64 = 1e6;
 
+/// How long what is in flight takes when the drain is held.
+const IN_FLIGHT: Duration = Duration::from_millis(30);
+
 /// A tier whose latency grows as that of a queue does: `at_rest · (1 + bend · u / (1 − u))` at utilisation `u`.
 #[derive(Debug, Clone, Copy)]
 struct Device {
@@ -64,7 +67,7 @@ impl World {
         if self.governor.resting() {
             // What is in flight when the drain is held still goes through.
             let since = *self.resting_since.get_or_insert(self.now);
-            return if self.now < since + Duration::from_millis(30) { self.demand } else { 0.0 };
+            return if self.now < since + IN_FLIGHT { self.demand } else { 0.0 };
         }
         self.resting_since = None;
         self.governor.limit().map_or(self.demand, |limit| limit.min(self.demand))
@@ -81,6 +84,10 @@ impl World {
             * self.device.slower(self.app + drain)
             * (1.0 + self.device.noise * bell)
             * outlier;
+        // A probe behind what is in flight when the drain is held is answered when that is through.
+        let behind = IN_FLIGHT.as_nanos() as f64
+            + self.device.at_rest_ns * self.device.slower(self.app) * (1.0 + self.device.noise) * outlier;
+        let latency = if self.governor.resting() { latency.min(behind) } else { latency };
         let passed = pause + Duration::from_nanos(latency as u64);
         self.now += passed;
         self.moved += drain * passed.as_secs_f64();
