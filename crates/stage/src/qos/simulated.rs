@@ -207,7 +207,8 @@ fn an_application_that_alone_comes_close_to_the_factor_does_not_pin_the_drain_to
     world.app = NVME.load_at(1.8);
     world.run(180);
     let (_, rate) = world.watch(120);
-    assert!(rate[1] > 100.0 * MB, "{rate:?}");
+    // The bound that random tiers are held to below: half of what there is room for.
+    assert!(rate[1] > 75.0 * MB, "{rate:?}");
 }
 
 #[test]
