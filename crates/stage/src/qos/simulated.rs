@@ -289,7 +289,10 @@ proptest! {
         let ideal = (room - world.app).min(world.demand).max(floor as f64);
         prop_assert!(rate[0] >= (floor as f64).min(world.demand) * 0.999, "below the floor: {rate:?}");
         prop_assert!(slower[1] <= wanted * 1.1, "too slow on average: {slower:?}");
-        prop_assert!(rate[1] >= ideal * 0.5, "left unused: {rate:?} of {ideal}");
+        // Where the application alone comes so close to the factor that noise carries probes over it, the drain stays
+        // near the floor; nothing is claimed there but the floor.
+        let close = device.slower(world.app) * (1.0 + noise) > wanted * 0.85;
+        prop_assert!(close || rate[1] >= ideal * 0.5, "left unused: {rate:?} of {ideal}");
         prop_assert!(rate[1] <= ideal * 1.15 + floor as f64, "too much: {rate:?} of {ideal}");
     }
 
