@@ -105,6 +105,7 @@ fn seek(file: BorrowedFd<'_>, to: SeekFrom) -> Result<u64, Errno> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a stretch of data is a range")]
 mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
