@@ -26,6 +26,7 @@ const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS;
 macro_rules! through {
     ($call:ident, $made:expr) => {{
         let verdict = before(Call::$call)?;
+        #[allow(clippy::redundant_closure_call, reason = "what returns early within it returns to here")]
         let made = (|| -> io::Result<_> { $made })();
         verdict.made();
         made

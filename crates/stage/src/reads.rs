@@ -103,6 +103,7 @@ impl Reads {
     ///
     /// # Errors
     /// The kernel gives back nothing any more.
+    #[allow(clippy::should_implement_trait, reason = "it is no iterator: reads are asked for in between")]
     pub fn next(&mut self) -> io::Result<Option<Over>> {
         let Some(done) = self.transfer.next()? else { return Ok(None) };
         let Ticket::Slot(slot) = done.ticket else { unreachable!("nothing is synced here") };

@@ -65,6 +65,7 @@ pub struct Written {
 
 /// What became of a name.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 pub enum Copied {
     /// It was written.
     Written(Written),

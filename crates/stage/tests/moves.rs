@@ -61,8 +61,11 @@ impl Bench {
     }
 }
 
-/// Paths, kinds, modes, times, sizes and bytes of all below a directory.
-fn snapshot(root: &Path) -> Vec<(PathBuf, u32, (i64, i64), Vec<u8>)> {
+/// A path with its kind and mode, its time of modification, and its bytes.
+type Seen = (PathBuf, u32, (i64, i64), Vec<u8>);
+
+/// All below a directory.
+fn snapshot(root: &Path) -> Vec<Seen> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(path) = waiting.pop() {

@@ -62,10 +62,10 @@ pub struct ServeArgs {
     /// Read flags from this file; those on the command line go before it
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// Jobs at once [4]
+    /// Jobs at once (4)
     #[arg(long, value_name = "N", value_parser = positive)]
     pub jobs: Option<usize>,
-    /// Threads for each job [4]
+    /// Threads for each job (4)
     #[arg(long, value_name = "N", value_parser = positive)]
     pub threads: Option<usize>,
     /// Move at most so many bytes a second, all jobs together; with --system of each user
@@ -77,16 +77,16 @@ pub struct ServeArgs {
     /// Figures for Prometheus at unix:PATH or 127.0.0.1:PORT
     #[arg(long, value_name = "WHERE", value_parser = endpoint)]
     pub metrics: Option<Endpoint>,
-    /// With --system: users (and sets of their groups) with work at a time [64]
+    /// With --system: users (and sets of their groups) with work at a time (64)
     #[arg(long, value_name = "N", value_parser = positive, requires = "system")]
     pub max_workers: Option<usize>,
-    /// With --system: how long a user's process may have nothing to do [60s]
+    /// With --system: how long a user's process may have nothing to do (60s)
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "system")]
     pub worker_idle: Option<Duration>,
-    /// Jobs that have not ended, at most, with --system of each user [100000]
+    /// Jobs that have not ended, at most, with --system of each user (100000)
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_jobs: Option<usize>,
-    /// Connections at a time, at most, with --system of each user [128]
+    /// Connections at a time, at most, with --system of each user (128)
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<usize>,
     /// How the log on standard error is written; FLASHWRIGHT_LOG says how much (error, warn, info, debug)

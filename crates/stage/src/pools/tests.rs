@@ -403,7 +403,7 @@ proptest! {
         // By its number, a set's slow copy is durable or not.
         let durable = |set: &Path| {
             let number: u64 = set.file_name().unwrap().to_str().unwrap()[1..].parse().unwrap();
-            number % durable_each == 0
+            number.is_multiple_of(durable_each)
         };
         for act in acts {
             match act {

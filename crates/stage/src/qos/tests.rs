@@ -57,7 +57,7 @@ impl Default for Wants {
     fn default() -> Self {
         Self {
             options: Options::default(),
-            bytes: CHUNK_BYTES as u64,
+            bytes: CHUNK_BYTES,
             ios: 8,
             threads: 1,
             total: u64::MAX,
@@ -240,7 +240,7 @@ fn limits_may_change_while_jobs_wait() {
     let mut world = World::new(Some(10 * MB), None);
     let job = world.add(Wants::default());
     world.run(Duration::from_secs(10));
-    about(world.moved(job), 100 * MB + CHUNK_BYTES as u64, 0.1);
+    about(world.moved(job), 100 * MB + CHUNK_BYTES, 0.1);
     let before = world.moved(job);
     world.scheduler.mover.set(Some(1000 * MB), None, world.now.steady);
     world.run(Duration::from_secs(10));
@@ -374,7 +374,7 @@ proptest! {
         }
         world.run(Duration::from_secs(seconds));
         let allowed = |rate: u64, largest: u64| {
-            let burst = (rate / 10).max(CHUNK_BYTES as u64);
+            let burst = (rate / 10).max(CHUNK_BYTES);
             rate * seconds + burst + largest.saturating_sub(burst) + 4096
         };
         let largest = jobs.iter().map(|job| 1 << job.2).max().unwrap();
@@ -470,10 +470,10 @@ fn who_is_asked_to_stop_does_not_wait_and_takes_nothing() {
     let qos = Qos::with_clock(QosConfig { bwlimit: Some(1), ..QosConfig::default() }, clock.clone());
     let pace = JobPace::new(&Options::default(), &qos, &Arc::default(), None);
     let stop = Stop::new();
-    pace.admit(CHUNK_BYTES as u64, 1, &stop);
+    pace.admit(CHUNK_BYTES, 1, &stop);
     stop.ask();
     for _ in 0..100 {
-        pace.admit(CHUNK_BYTES as u64, 1, &stop);
+        pace.admit(CHUNK_BYTES, 1, &stop);
     }
     assert_eq!(qos.shared.lock().scheduler.waiting(), 0);
     assert!(clock.now().steady < Duration::from_secs(10));
@@ -484,26 +484,26 @@ fn a_thread_that_would_wait_for_days_is_woken_by_a_stop_and_by_new_limits() {
     let qos = Qos::new(QosConfig { bwlimit: Some(1), ..QosConfig::default() });
     let pace = JobPace::new(&Options::default(), &qos, &Arc::default(), None);
     let stop = Stop::new();
-    pace.admit(CHUNK_BYTES as u64, 1, &stop);
+    pace.admit(CHUNK_BYTES, 1, &stop);
     let waits = |n: usize| {
         while qos.shared.lock().scheduler.waiting() != n {
             std::thread::yield_now();
         }
     };
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| pace.admit(CHUNK_BYTES as u64, 1, &stop));
+        let waiting = scope.spawn(|| pace.admit(CHUNK_BYTES, 1, &stop));
         waits(1);
         stop.ask();
         waiting.join().unwrap();
-        let waiting = scope.spawn(|| pace.admit(CHUNK_BYTES as u64, 1, &Stop::new()));
+        let waiting = scope.spawn(|| pace.admit(CHUNK_BYTES, 1, &Stop::new()));
         waits(1);
         qos.configure(QosConfig::default());
         waiting.join().unwrap();
     });
     let own = JobPace::new(&Options { bwlimit: Some(1), ..Options::default() }, &qos, &Arc::default(), None);
-    own.admit(CHUNK_BYTES as u64, 1, &Stop::new());
+    own.admit(CHUNK_BYTES, 1, &Stop::new());
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| own.admit(CHUNK_BYTES as u64, 1, &Stop::new()));
+        let waiting = scope.spawn(|| own.admit(CHUNK_BYTES, 1, &Stop::new()));
         waits(1);
         own.set_limits(None, None);
         waiting.join().unwrap();

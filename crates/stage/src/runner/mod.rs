@@ -101,7 +101,7 @@ impl Run<'_> {
             }
             #[cfg(feature = "s3")]
             (Place::Object(url), Place::Path(destination)) => {
-                self.from_object(&row, url, &destination.0, &mut notes)?;
+                self.out_of_object(&row, url, &destination.0, &mut notes)?;
                 return Ok(notes);
             }
             #[cfg(feature = "s3")]

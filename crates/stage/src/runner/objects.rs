@@ -85,7 +85,7 @@ impl Run<'_> {
     }
 
     /// From objects to files.
-    pub(super) fn from_object(
+    pub(super) fn out_of_object(
         &self,
         row: &JobRow,
         url: &str,
