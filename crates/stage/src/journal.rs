@@ -19,10 +19,10 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::fault::{self, Call};
-use crate::job::{JobId, State, Why};
+use crate::job::{JobId, JobStatus, State, Why};
 use crate::manifest::{Entry, Kind};
 use crate::names::PathText;
-use crate::spec::{JobSpec, Level};
+use crate::spec::{JobSpec, Level, Options};
 
 /// Jobs that are remembered after they have ended.
 const KEPT: i64 = 10_000;
@@ -228,6 +228,25 @@ impl Journal {
         rows(&connection, None).map_err(failed("cannot be read"))
     }
 
+    /// Entries of a job in the journal of such a state directory, as [`Journal::entries_after`] has them.
+    ///
+    /// # Errors
+    /// There is none; it cannot be read.
+    pub fn peek_entries(
+        state: &Path,
+        id: JobId,
+        after: Option<&Path>,
+        most: usize,
+    ) -> Result<Vec<Done>, StageError> {
+        let path = state.join("journal.db");
+        let failed =
+            |source| StageError::Journal { path: path.clone(), what: "cannot be read".to_owned(), source };
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
+        let connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
+        connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(failed)?;
+        page_after(&connection, id, after, most).map_err(failed)
+    }
+
     /// Where the database is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -330,6 +349,22 @@ impl Journal {
     /// The journal's.
     pub fn jobs(&self) -> Result<Vec<JobRow>, StageError> {
         self.look("which jobs there are", |connection| rows(connection, None))
+    }
+
+    /// Has a job that nobody is at work with go as fast as these options say; what is moved, and how, stays.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn hurry(&self, id: JobId, options: &Options) -> Result<(), StageError> {
+        let Some(row) = self.job(id)? else { return Ok(()) };
+        let Options { bwlimit, iops_limit, priority, deadline, background, .. } = *options;
+        let options =
+            Options { bwlimit, iops_limit, priority, deadline, background, ..row.spec.options.clone() };
+        let spec = JobSpec { options, ..row.spec };
+        self.step("a job is hurried", |step| {
+            step.execute("UPDATE jobs SET spec = ?2 WHERE id = ?1", params![id, text(&spec)])?;
+            Ok(())
+        })
     }
 
     /// A job is begun, or begun again.
@@ -521,13 +556,7 @@ impl Journal {
         after: Option<&Path>,
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
-        self.look("which files are done", |connection| {
-            let mut query = connection.prepare_cached(
-                "SELECT * FROM entries WHERE job = ?1 AND (?2 IS NULL OR path > ?2) ORDER BY path LIMIT ?3",
-            )?;
-            let after = after.map(|path| path.as_os_str().as_bytes());
-            query.query_map(params![id, after, most as i64], done_of)?.collect()
-        })
+        self.look("which files are done", |connection| page_after(connection, id, after, most))
     }
 
     /// Up to `most` entries whose paths sort before `before`, the last first.
@@ -682,6 +711,46 @@ fn lock(state: &Path) -> Result<OwnedFd, StageError> {
             "talk to the server that has it (leave out --foreground), or give another --state",
         )),
         Err(errno) => Err(StageError::io("lock the journal", &path, errno)),
+    }
+}
+
+fn page_after(
+    connection: &Connection,
+    id: JobId,
+    after: Option<&Path>,
+    most: usize,
+) -> rusqlite::Result<Vec<Done>> {
+    let mut query = connection.prepare_cached(
+        "SELECT * FROM entries WHERE job = ?1 AND (?2 IS NULL OR path > ?2) ORDER BY path LIMIT ?3",
+    )?;
+    let after = after.map(|path| path.as_os_str().as_bytes());
+    query.query_map(params![id, after, most as i64], done_of)?.collect()
+}
+
+/// A job of which no more is known than the journal has.
+impl From<JobRow> for JobStatus {
+    fn from(row: JobRow) -> Self {
+        let [files_total, files_done, bytes_total, bytes_written, bytes_verified] = row.counts;
+        Self {
+            id: row.id,
+            spec: row.spec,
+            state: row.state,
+            level: row.level,
+            error: row.error,
+            notes: row.notes,
+            attempts: row.attempts,
+            created: row.times.0,
+            durable: row.times.1,
+            finished: row.times.2,
+            files_total,
+            files_done,
+            bytes_total,
+            bytes_written,
+            bytes_verified,
+            walked: matches!(row.state, State::Committed | State::Done),
+            bytes_per_s: None,
+            held_back_by: None,
+        }
     }
 }
 

@@ -42,6 +42,7 @@ pub mod spec;
 pub mod store;
 mod tree;
 pub mod verify;
+pub mod watch;
 
 pub use digest::{Algorithm, Digest};
 pub use error::{ErrorClass, StageError};
