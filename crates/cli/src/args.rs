@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
 use crate::probe::ladder::LadderArgs;
-use crate::stage::StageArgs;
+use crate::stage::args::StageArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
 use crate::usage;
@@ -167,6 +167,20 @@ pub enum Document {
     Volumes,
     /// `volume check --json` (flashwright.volume-check/1)
     VolumeCheck,
+    /// `stage status --json`, and of all verbs of stage that hand jobs in (flashwright.stage-status/1)
+    StageStatus,
+    /// `stage watch --json`, a line (flashwright.stage-watch/1)
+    StageWatch,
+    /// `stage verify --json` (flashwright.stage-verify/1)
+    StageVerify,
+    /// `stage evict --json` (flashwright.stage-evict/1)
+    StageEvict,
+    /// `stage doctor --json` (flashwright.stage-doctor/1)
+    StageDoctor,
+    /// `stage pools list --json` (flashwright.stage-pools/1)
+    StagePools,
+    /// `stage pools reserve --json` (flashwright.stage-reservation/1)
+    StageReservation,
 }
 
 /// What the command line came to.

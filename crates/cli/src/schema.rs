@@ -10,6 +10,7 @@ use crate::bench::wsat::WsatReport;
 use crate::failure::Failure;
 use crate::layout::documents as layout;
 use crate::output;
+use crate::stage::documents as staging;
 use crate::sweep::plan::PlanDocument;
 
 /// Prints one schema, or all of them by name.
@@ -46,6 +47,13 @@ fn of(document: Document) -> Value {
         Document::LayoutStanding => schema_for!(layout::Show),
         Document::LayoutSurvey => schema_for!(layout::Survey),
         Document::VolumeCheck => schema_for!(volume::survey::Check),
+        Document::StageStatus => schema_for!(staging::StageStatus),
+        Document::StageWatch => schema_for!(staging::StageWatch),
+        Document::StageVerify => schema_for!(staging::StageVerify),
+        Document::StageEvict => schema_for!(staging::StageEvict),
+        Document::StageDoctor => schema_for!(staging::StageDoctor),
+        Document::StagePools => schema_for!(staging::StagePools),
+        Document::StageReservation => schema_for!(staging::StageReservation),
     };
     schema.to_value()
 }

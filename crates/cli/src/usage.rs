@@ -136,10 +136,11 @@ fn possible(error: &Error) -> Option<String> {
 
 /// The command as far as it was typed: `flashwright sweep plan`.
 fn command() -> String {
-    const VERBS: [&str; 23] = [
+    const VERBS: [&str; 35] = [
         "probe", "bench", "sweep", "report", "schema", "run", "plan", "resume", "status", "diff", "layout",
         "up", "down", "undo", "show", "survey", "memory", "serve", "volume", "export", "create", "check",
-        "destroy",
+        "destroy", "stage", "mv", "cp", "get", "watch", "wait", "cancel", "retry", "verify", "evict",
+        "doctor", "pools",
     ];
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let verbs = typed.take_while(|word| VERBS.contains(&word.as_str()));

@@ -1,34 +1,67 @@
 //! `flashwright stage`: crash-safe moves between a fast and a slow tier.
+//!
+//! A verb becomes jobs (`request`), which are handed in at a desk (`desk`): a server's, or that of a mover in this
+//! process. What becomes of them is told by `words`, in lines, on a screen that is redrawn (`screen`), or in documents.
 
+pub mod args;
+pub mod documents;
 pub mod serve;
 pub mod worker;
 
-use clap::{Args, Subcommand};
+mod control;
+mod desk;
+mod doctor;
+mod evict;
+mod foreground;
+mod pools;
+mod request;
+mod screen;
+mod status;
+mod transfer;
+mod values;
+mod verify;
+mod wait;
+mod watch;
+mod words;
 
+use ::stage::{ErrorClass, StageError, Verb};
+use sweep::error::Class;
+
+use self::args::{StageArgs, StageCommand};
 use crate::failure::Failure;
-
-/// `flashwright stage`.
-#[derive(Debug, Args)]
-pub struct StageArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: StageCommand,
-}
-
-/// The verbs below `stage`.
-#[derive(Debug, Subcommand)]
-pub enum StageCommand {
-    /// Take jobs over a socket and carry them out, until a signal comes
-    Serve(Box<serve::ServeArgs>),
-    /// Work for one user of the system's service, which starts this itself
-    #[command(hide = true)]
-    Worker(worker::WorkerArgs),
-}
 
 /// Does what is asked.
 pub fn stage(args: &StageArgs) -> Result<(), Failure> {
     match &args.command {
+        StageCommand::Mv(args) => transfer::transfer(Verb::Move, args),
+        StageCommand::Cp(args) => transfer::transfer(Verb::Copy, args),
+        StageCommand::Get(args) => transfer::get(args),
+        StageCommand::Watch(args) => watch::watch(args),
+        StageCommand::Wait(args) => wait::wait(args),
+        StageCommand::Status(args) => status::status(args),
+        StageCommand::Cancel(args) => control::cancel(args),
+        StageCommand::Retry(args) => control::retry(args),
+        StageCommand::Verify(args) => verify::verify(args),
+        StageCommand::Evict(args) => evict::evict(args),
+        StageCommand::Pools(args) => pools::pools(args),
+        StageCommand::Doctor(args) => doctor::doctor(args),
         StageCommand::Serve(args) => serve::serve(args),
         StageCommand::Worker(args) => worker::work(args),
+    }
+}
+
+/// The exit code's class.
+pub fn class(class: ErrorClass) -> Class {
+    match class {
+        ErrorClass::Invalid => Class::Invalid,
+        ErrorClass::Refused => Class::Refused,
+        ErrorClass::Failed => Class::Failed,
+        ErrorClass::Interrupted => Class::Interrupted,
+    }
+}
+
+impl From<StageError> for Failure {
+    fn from(error: StageError) -> Self {
+        Self::of(class(error.class()), &error).hint_if(error.hint())
     }
 }

@@ -1,0 +1,138 @@
+//! Where jobs are handed in: at a server's socket.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use stage::desk::Desk;
+use stage::service::Client;
+use stage::service::place::Surroundings;
+use stage::service::protocol::ServerFacts;
+use stage::{JobId, JobSpec, JobStatus, Level, StageError};
+
+use super::args::ServerArgs;
+use super::request;
+use crate::failure::Failure;
+
+/// A server, as a desk. One that has gone is looked for again by the next question.
+#[derive(Debug)]
+pub struct Server {
+    client: Mutex<Option<Client>>,
+    named: Option<PathBuf>,
+    facts: ServerFacts,
+}
+
+impl Server {
+    /// Connects to the server that is meant.
+    pub fn find(args: &ServerArgs) -> Result<Self, StageError> {
+        let named = match (&args.socket, &args.state) {
+            (Some(socket), _) => Some(socket.clone()),
+            // A server that was started with a state directory of its own has its socket there.
+            (None, Some(state)) => Some(Surroundings::here().own_socket(Some(state))?),
+            (None, None) => None,
+        };
+        let client = Client::connect(named.as_deref())?;
+        let facts = client.server().clone();
+        Ok(Self { client: Mutex::new(Some(client)), named, facts })
+    }
+
+    /// Who answered first.
+    pub fn facts(&self) -> &ServerFacts {
+        &self.facts
+    }
+
+    /// Asks a question.
+    pub fn ask<T>(
+        &self,
+        question: impl FnOnce(&mut Client) -> Result<T, StageError>,
+    ) -> Result<T, StageError> {
+        let mut held: MutexGuard<'_, Option<Client>> =
+            self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut client = match held.take() {
+            Some(client) => client,
+            None => Client::connect(self.named.as_deref())?,
+        };
+        let answer = question(&mut client);
+        // After a lost connection nothing is known of what comes over it.
+        if !matches!(answer, Err(StageError::Peer { .. } | StageError::NoServer { .. })) {
+            *held = Some(client);
+        }
+        answer
+    }
+}
+
+impl Desk for Server {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        self.ask(|client| client.submit(&spec))
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        self.ask(|client| client.status(id))
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.ask(|client| client.wait(id, level, most))
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.ask(|client| client.cancel(id))
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.ask(|client| client.retry(id))
+    }
+}
+
+/// Where the journal is, where nobody says so.
+pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
+    match &args.state {
+        Some(state) => request::absolute(state),
+        None => Ok(Surroundings::here().state()?),
+    }
+}
+
+/// The job that `ID|PATH` means: of a path, the newest that has it as its source or its destination.
+pub fn job(desk: &dyn Desk, what: &OsStr) -> Result<JobStatus, Failure> {
+    if let Some(id) = number(what) {
+        let mut jobs = desk.status(Some(id))?;
+        return jobs.pop().ok_or_else(|| none(what));
+    }
+    let place = request::place(what)?;
+    let is_it = |job: &JobStatus| job.spec.source == place || job.spec.destination == place;
+    desk.status(None)?.into_iter().rev().find(is_it).ok_or_else(|| none(what))
+}
+
+/// `7`; a file of that name is `./7`.
+pub fn number(what: &OsStr) -> Option<JobId> {
+    let digits = what.as_bytes();
+    let number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    number.then(|| what.to_str()?.parse().ok()).flatten()
+}
+
+fn none(what: &OsStr) -> Failure {
+    Failure::invalid(format!(
+        "{}: no job has this number, source or destination",
+        stage::names::shown(what.as_bytes())
+    ))
+    .hint("`flashwright stage status --all` lists them")
+}
+
+/// A path as a person reads it.
+pub fn shown(path: &Path) -> String {
+    stage::error::shown(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_job_and_anything_else_a_path() {
+        assert_eq!(number(OsStr::new("7")), Some(7));
+        for text in ["", "./7", "7a", "-7", "99999999999999999999"] {
+            assert_eq!(number(OsStr::new(text)), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `flashwright stage doctor`.
+
+use stage::journal::Journal;
+use stage::service::doctor::{self, Finding};
+use stage::{JobStatus, StageError};
+
+use super::args::DoctorArgs;
+use super::desk::{self, Server};
+use super::documents::StageDoctor;
+use crate::failure::Failure;
+use crate::{output, paint};
+
+/// Explains what is stuck.
+pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    let (server, findings) = match Server::find(&args.server) {
+        Ok(server) => {
+            let findings = server.ask(|client| client.doctor())?;
+            (Some(server.facts().clone()), findings)
+        }
+        // Without a server its journal tells what waits for one.
+        Err(StageError::NoServer { tried }) => {
+            let state = desk::state(&args.server)?;
+            let rows = if state.join("journal.db").is_file() { Journal::peek(&state)? } else { Vec::new() };
+            let jobs = rows.into_iter().map(JobStatus::from).collect();
+            let mut scene = doctor::look(&state, jobs);
+            scene.no_server = Some(tried);
+            (None, doctor::diagnose(&scene))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let stuck = findings.iter().filter(|finding| finding.stuck).count();
+    if args.json {
+        let document = StageDoctor { schema: "flashwright.stage-doctor/1", server, findings };
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
+        output::print(&format!("{text}\n"))?;
+    } else if findings.is_empty() {
+        output::print("nothing is stuck\n")?;
+    } else {
+        let text: Vec<String> = findings.iter().map(words).collect();
+        output::print(&text.join("\n"))?;
+    }
+    match stuck {
+        0 => Ok(()),
+        1 => Err(Failure::failed("one thing is stuck").hint("what to do about it is said above")),
+        many => {
+            Err(Failure::failed(format!("{many} things are stuck"))
+                .hint("what to do about them is said above"))
+        }
+    }
+}
+
+fn words(finding: &Finding) -> String {
+    let mark = if finding.stuck { paint::bad("stuck:") } else { paint::warn("note:") };
+    format!("{mark} {}\n  why: {}\n  do:  {}\n", finding.what, finding.why, finding.remedy)
+}

@@ -1,0 +1,90 @@
+//! `flashwright stage evict`.
+
+use std::path::{Path, PathBuf};
+
+use stage::names::PathText;
+use stage::retention::{self, Witness};
+use stage::{StageError, State};
+
+use super::args::EvictArgs;
+use super::desk::{Server, shown};
+use super::documents::StageEvict;
+use super::request;
+use crate::failure::Failure;
+use crate::output;
+
+/// Nobody's word is taken: what is stored is read.
+struct Reading;
+
+impl Witness for Reading {
+    fn vouches(&self, _: &Path, _: &Path) -> Result<bool, StageError> {
+        Ok(false)
+    }
+
+    fn may_read(&self) -> bool {
+        true
+    }
+}
+
+/// Removes a fast copy.
+pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
+    let path = request::absolute(&args.path)?;
+    match std::fs::symlink_metadata(&path) {
+        Err(error) => return Err(Failure::io(&path, "look at it", &error)),
+        Ok(facts) if !facts.is_dir() => {
+            return Err(Failure::refused(format!("{}: is no directory, and has no manifest", shown(&path)))
+                .hint("sets are evicted: directories that flashwright stage has copied"));
+        }
+        Ok(_) => {}
+    }
+    let copy = match &args.copy {
+        Some(copy) => request::absolute(copy)?,
+        None => slow_copy(args, &path)?,
+    };
+    let (Some(fast), Some(slow), Some(name)) = (path.parent(), copy.parent(), path.file_name()) else {
+        return Err(Failure::refused(format!("{}: has no name", shown(&path))));
+    };
+    if copy.file_name() != Some(name) {
+        return Err(Failure::refused(format!("{} and {}: have different names", shown(&path), shown(&copy)))
+            .hint("what is evicted is the same set on two tiers, under one name"));
+    }
+    if !copy.is_dir() {
+        return Err(Failure::refused(format!("{}: there is no copy of {}", shown(&copy), shown(&path)))
+            .hint("copy it first: flashwright stage cp"));
+    }
+    retention::evict(fast, slow, name, &Reading)?;
+    if args.json {
+        let document =
+            StageEvict { schema: "flashwright.stage-evict/1", path: PathText(path), copy: PathText(copy) };
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
+        return output::print(&format!("{text}\n"));
+    }
+    output::print(&format!("{}: evicted; {} has been read back and stays\n", shown(&path), shown(&copy)))
+}
+
+/// Where the newest job that copied it has put it.
+fn slow_copy(args: &EvictArgs, path: &Path) -> Result<PathBuf, Failure> {
+    let unknown = |why: String| {
+        Failure::refused(format!("{}: {why}", shown(path))).hint("name its slow copy: --copy PATH")
+    };
+    let jobs = match Server::find(&args.server) {
+        Ok(server) => stage::desk::Desk::status(&server, None)?,
+        Err(StageError::NoServer { .. }) => {
+            return Err(unknown("no server says where its copy is".to_owned()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let made = jobs.into_iter().rev().find_map(|job| {
+        let done = matches!(job.state, State::Done | State::Committed);
+        let copied = done && job.spec.source.path() == Some(path);
+        // What was staged in has its slow copy where it came from.
+        let fetched = done && job.spec.destination.path() == Some(path);
+        match (copied, fetched) {
+            (true, _) => job.spec.destination.path().map(Path::to_owned),
+            (_, true) => job.spec.source.path().map(Path::to_owned),
+            _ => None,
+        }
+    });
+    made.ok_or_else(|| unknown("no job that is durable has copied it".to_owned()))
+}

@@ -1,0 +1,80 @@
+//! Work without a server: a mover in this process, over a journal that belongs to this very command.
+//!
+//! The journal's directory is named by what is moved and where to, so that the same command, given again after
+//! an interruption, finds what it has copied, and two commands are not in each other's way.
+
+use std::path::PathBuf;
+
+use stage::journal::Journal;
+use stage::{Algorithm, JobSpec, JobStatus, Mover, MoverConfig, State};
+
+use super::args::ServerArgs;
+use super::desk;
+use crate::failure::Failure;
+
+/// Jobs at once.
+const JOBS: usize = 4;
+
+/// Where a command's journal is.
+#[derive(Debug)]
+pub struct Foreground {
+    state: PathBuf,
+}
+
+impl Foreground {
+    /// For these jobs.
+    pub fn of(args: &ServerArgs, jobs: &[JobSpec]) -> Result<Self, Failure> {
+        let places: Vec<_> = jobs.iter().map(|job| (job.verb, &job.source, &job.destination)).collect();
+        Self::named(args, &places)
+    }
+
+    /// For whatever this says.
+    pub fn named(args: &ServerArgs, what: &impl serde::Serialize) -> Result<Self, Failure> {
+        let text = serde_json::to_vec(what)
+            .map_err(|error| Failure::failed(format!("cannot name the journal: {error}")))?;
+        let name = Algorithm::Xxh3.of(&text).text(Algorithm::Xxh3);
+        Ok(Self { state: desk::state(args)?.join("foreground").join(name) })
+    }
+
+    /// Takes the journal, and goes on with what is in it; with what `jobs` say now about how fast.
+    pub fn open(&self, specs: &[JobSpec], jobs: usize) -> Result<Mover, Failure> {
+        if !specs.is_empty() && self.state.join("journal.db").is_file() {
+            let journal = Journal::open(&self.state)?;
+            for row in journal.jobs()? {
+                let same = |spec: &&JobSpec| {
+                    spec.source == row.spec.source && spec.destination == row.spec.destination
+                };
+                if let Some(spec) = specs.iter().find(same) {
+                    journal.hurry(row.id, &spec.options)?;
+                }
+            }
+        }
+        let config = MoverConfig { jobs: jobs.clamp(1, JOBS), ..MoverConfig::new(&self.state) };
+        Ok(Mover::open(&config)?)
+    }
+
+    /// What the journal has on the last job between the same places, and where it is.
+    pub fn known(&self, like: &JobSpec) -> Result<Option<(JobStatus, PathBuf)>, Failure> {
+        if !self.state.join("journal.db").exists() {
+            return Ok(None);
+        }
+        let rows = Journal::peek(&self.state)?;
+        let same =
+            |job: &JobStatus| job.spec.source == like.source && job.spec.destination == like.destination;
+        let jobs = rows.into_iter().map(JobStatus::from);
+        Ok(jobs.rev().find(same).map(|job| (job, self.state.clone())))
+    }
+
+    /// Removes the journal when nobody needs it any more: all is done, and each copy has its manifest with it.
+    pub fn tidy(&self, jobs: &[JobStatus]) {
+        let has_manifest = |job: &JobStatus| {
+            let path = job.spec.destination.path();
+            path.is_some_and(|path| path.join(stage::manifest::NAME).is_file())
+                || matches!(job.spec.destination, stage::Place::Object(_))
+        };
+        if jobs.iter().all(|job| job.state == State::Done && job.error.is_none() && has_manifest(job)) {
+            // What stays is looked into by the next command of the same words, which finds nothing to do in it.
+            let _ = std::fs::remove_dir_all(&self.state);
+        }
+    }
+}

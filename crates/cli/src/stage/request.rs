@@ -1,0 +1,210 @@
+//! Arguments turned into jobs: places as cp(1) reads them, options as they go over the socket.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stage::names::PathText;
+use stage::{JobSpec, Options, Place, Verb};
+
+use super::args::OptionArgs;
+use crate::failure::Failure;
+
+/// What an object store is named by; the last two are for tries on one machine.
+const SCHEMES: [&str; 3] = ["s3", "file", "memory"];
+
+/// The options of jobs.
+pub fn options(args: &OptionArgs) -> Options {
+    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Options {
+        bwlimit: args.bwlimit,
+        iops_limit: args.iops_limit,
+        priority: args.priority,
+        deadline: args.deadline.map(seconds),
+        preserve: args.preserve,
+        digest: args.digest,
+        no_manifest: args.no_manifest,
+        expected: Vec::new(),
+        semaphore: None,
+        latest: args.latest,
+        keep_fast: args.keep_fast,
+        keep_slow: args.keep_slow,
+        background: args.background,
+    }
+}
+
+/// The jobs of `SRC… DST`. With `exact`, DST is the name itself.
+pub fn jobs(verb: Verb, paths: &[OsString], options: &Options, exact: bool) -> Result<Vec<JobSpec>, Failure> {
+    let Some((to, sources)) = paths.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        let only = paths.first().map_or_else(String::new, |path| shown(path));
+        return Err(Failure::invalid(format!("'{only}' is one place, and there must be two"))
+            .hint("name what is moved, and where to: SRC… DST"));
+    };
+    let to = Target::of(to, exact)?;
+    if sources.len() > 1 && !to.takes_names {
+        let why = if exact {
+            "-T takes one source".to_owned()
+        } else {
+            format!("{}: is no directory, and {} sources need one", to.place.shown(), sources.len())
+        };
+        return Err(
+            Failure::invalid(why).hint("a directory that is not there yet is made if a slash follows: DST/")
+        );
+    }
+    let mut jobs: Vec<JobSpec> = Vec::new();
+    for source in sources {
+        let source = place(source)?;
+        if matches!((&source, &to.place), (Place::Object(_), Place::Object(_))) {
+            return Err(Failure::invalid(format!(
+                "{} and {} are both in object stores",
+                source.shown(),
+                to.place.shown()
+            ))
+            .hint("one of the two is a path"));
+        }
+        let destination = to.name(&source)?;
+        if let Some(twin) = jobs.iter().find(|job| job.destination == destination) {
+            return Err(Failure::invalid(format!(
+                "{} and {} would both become {}",
+                twin.source.shown(),
+                source.shown(),
+                destination.shown()
+            ))
+            .hint("move them by two commands, to different names"));
+        }
+        jobs.push(JobSpec { verb, source, destination, options: options.clone() });
+    }
+    Ok(jobs)
+}
+
+/// Where things go.
+struct Target {
+    place: Place,
+    takes_names: bool,
+}
+
+impl Target {
+    fn of(text: &OsStr, exact: bool) -> Result<Self, Failure> {
+        let slash = text.as_bytes().ends_with(b"/");
+        let place = place(text)?;
+        let takes_names = !exact && (slash || place.path().is_some_and(Path::is_dir));
+        Ok(Self { place, takes_names })
+    }
+
+    fn of_name(&self, name: &OsStr) -> Place {
+        match &self.place {
+            Place::Path(path) => Place::Path(PathText(path.0.join(name))),
+            Place::Object(url) => {
+                let name = stage::watch::percent(name.as_bytes());
+                Place::Object(format!("{}/{name}", url.trim_end_matches('/')))
+            }
+        }
+    }
+
+    fn name(&self, source: &Place) -> Result<Place, Failure> {
+        if !self.takes_names {
+            return Ok(self.place.clone());
+        }
+        let name: Option<OsString> = match source {
+            Place::Path(path) => path.0.file_name().map(OsStr::to_owned),
+            // The last segment of a URL, which may not be more than a bucket.
+            Place::Object(url) => {
+                let path = url.split_once("://").map_or("", |(_, rest)| rest.trim_end_matches('/'));
+                path.rsplit_once('/').map(|(_, name)| OsString::from(name)).filter(|name| !name.is_empty())
+            }
+        };
+        match name {
+            Some(name) => Ok(self.of_name(&name)),
+            None => Err(Failure::invalid(format!("{}: has no name to be put under", source.shown()))
+                .hint("name the destination as well: DST/NAME, with -T if DST/NAME is there")),
+        }
+    }
+}
+
+/// A place as it was typed.
+pub fn place(text: &OsStr) -> Result<Place, Failure> {
+    if let Some((text, (scheme, rest))) = text.to_str().and_then(|text| Some((text, text.split_once("://")?)))
+        && !scheme.is_empty()
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    {
+        if !SCHEMES.contains(&scheme) {
+            return Err(Failure::invalid(format!("{text}: {scheme} is no object store that is known"))
+                .hint("s3://BUCKET/PREFIX is; a file whose name looks so is ./NAME"));
+        }
+        if rest.trim_matches('/').is_empty() && scheme == "s3" {
+            return Err(Failure::invalid(format!("{text}: names no bucket")).hint("s3://BUCKET/PREFIX"));
+        }
+        return Ok(Place::Object(text.trim_end_matches('/').to_owned()));
+    }
+    let path = absolute(Path::new(text))?;
+    Ok(Place::Path(PathText(path)))
+}
+
+/// A path from the root, so that another process finds the same, without a slash at its end. Names of symbolic links
+/// stay; `..` at its end, which has no name, is looked up.
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    if path.as_os_str().is_empty() {
+        return Err(Failure::invalid("a path is empty").hint("name a file or a directory"));
+    }
+    let wrong = |error| Failure::io(path, "find it from the current directory", &error);
+    let full = std::path::absolute(path).map_err(wrong)?;
+    let full: PathBuf = full.components().collect();
+    if full.components().any(|part| part == std::path::Component::ParentDir) {
+        // `a/../b` is not `b` where a is a symbolic link; only the kernel knows.
+        return match (full.parent(), full.file_name()) {
+            (Some(parent), Some(name)) => Ok(parent.canonicalize().map_err(wrong)?.join(name)),
+            _ => full.canonicalize().map_err(wrong),
+        };
+    }
+    Ok(full)
+}
+
+fn shown(text: &OsStr) -> String {
+    stage::names::shown(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(paths: &[&str], exact: bool) -> Result<Vec<String>, String> {
+        let paths: Vec<OsString> = paths.iter().map(OsString::from).collect();
+        jobs(Verb::Copy, &paths, &Options::default(), exact)
+            .map(|jobs| jobs.iter().map(|job| job.destination.shown()).collect())
+            .map_err(|failure| failure.message().to_owned())
+    }
+
+    #[test]
+    fn destinations_are_those_of_cp() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(at("there")).unwrap();
+        assert_eq!(to(&["/a/x", &at("there")], false), Ok(vec![at("there/x")]));
+        assert_eq!(to(&["/a/x/", &at("there")], false), Ok(vec![at("there/x")]));
+        assert_eq!(to(&["/a/x", &at("there")], true), Ok(vec![at("there")]));
+        assert_eq!(to(&["/a/x", &at("new")], false), Ok(vec![at("new")]));
+        assert_eq!(to(&["/a/x", &at("new/")], false), Ok(vec![at("new/x")]));
+        assert_eq!(to(&["/a/x", "/a/y", &at("new/")], false), Ok(vec![at("new/x"), at("new/y")]));
+        assert_eq!(
+            to(&["/a/x", "/a/y", &at("new")], false),
+            Err(format!("{}: is no directory, and 2 sources need one", at("new")))
+        );
+        assert_eq!(to(&["/a/x", "/b/x", &at("there")], false).unwrap_err(), {
+            format!("/a/x and /b/x would both become {}", at("there/x"))
+        });
+        assert_eq!(to(&["/", &at("there")], false), Err("/: has no name to be put under".to_owned()));
+        assert_eq!(to(&["/a/x"], false), Err("'/a/x' is one place, and there must be two".to_owned()));
+    }
+
+    #[test]
+    fn object_stores_are_told_from_paths() {
+        assert_eq!(to(&["/a/x y", "s3://bucket/run/"], false), Ok(vec!["s3://bucket/run/x%20y".to_owned()]));
+        assert_eq!(to(&["/a/x", "s3://bucket/run"], false), Ok(vec!["s3://bucket/run".to_owned()]));
+        assert_eq!(to(&["s3://bucket/run/c7", "/a/new/"], false), Ok(vec!["/a/new/c7".to_owned()]));
+        assert!(to(&["s3://b/x", "s3://b/y"], false).unwrap_err().contains("are both in object stores"));
+        assert!(to(&["/a", "gopher://x"], false).unwrap_err().contains("gopher is no object store"));
+        assert!(to(&["/a", "s3://"], false).unwrap_err().contains("names no bucket"));
+        assert!(place(OsStr::new("./s3://x")).unwrap().path().is_some());
+    }
+}

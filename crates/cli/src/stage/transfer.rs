@@ -1,0 +1,183 @@
+//! `flashwright stage mv`, `cp` and `get`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use stage::desk::{Desk, submit_or_retry};
+use stage::{JobId, JobSpec, JobStatus, Level, Verb};
+
+use super::args::{GetArgs, ModeArgs, OptionArgs, ServerArgs, TransferArgs};
+use super::desk::Server;
+use super::foreground::Foreground;
+use super::wait::Come;
+use super::{request, status, verify, wait, words};
+use crate::failure::Failure;
+use crate::{output, signals};
+
+/// Moves or copies.
+pub fn transfer(verb: Verb, args: &TransferArgs) -> Result<(), Failure> {
+    carry_out(verb, &args.paths, &args.options, &args.mode, &args.server)
+}
+
+/// Copies from the slow tier to the fast one.
+pub fn get(args: &GetArgs) -> Result<(), Failure> {
+    carry_out(Verb::Copy, &args.paths, &args.options, &args.mode, &args.server)
+}
+
+fn carry_out(
+    verb: Verb,
+    paths: &[OsString],
+    options: &OptionArgs,
+    mode: &ModeArgs,
+    server: &ServerArgs,
+) -> Result<(), Failure> {
+    let mut jobs = request::jobs(verb, paths, &request::options(options), mode.no_target_directory)?;
+    if mode.foreground {
+        let foreground = Foreground::of(server, &jobs)?;
+        let all = std::mem::take(&mut jobs);
+        jobs = left_to_do(all, mode, &|job| foreground.known(job))?;
+        return here(&foreground, jobs, mode);
+    }
+    let server = Server::find(server)?;
+    let known = |job: &JobSpec| {
+        let state = server.facts().state.0.clone();
+        Ok(newest(server.status(None)?, job).map(|job| (job, state)))
+    };
+    let jobs = left_to_do(jobs, mode, &known)?;
+    there(&server, jobs, mode)
+}
+
+/// Those that are not at their destinations yet.
+fn left_to_do(
+    jobs: Vec<JobSpec>,
+    mode: &ModeArgs,
+    known: &dyn Fn(&JobSpec) -> Result<Option<(JobStatus, PathBuf)>, Failure>,
+) -> Result<Vec<JobSpec>, Failure> {
+    if !mode.idempotent {
+        return Ok(jobs);
+    }
+    let mut left = Vec::new();
+    for job in jobs {
+        if verify::is_there(&job, &|| known(&job))? {
+            if !mode.json {
+                output::print(&format!("{}: there already, and right\n", job.destination.shown()))?;
+            }
+        } else {
+            left.push(job);
+        }
+    }
+    Ok(left)
+}
+
+/// The newest job between the same places.
+fn newest(jobs: Vec<JobStatus>, like: &JobSpec) -> Option<JobStatus> {
+    let same = |job: &JobStatus| job.spec.source == like.source && job.spec.destination == like.destination;
+    jobs.into_iter().rev().find(same)
+}
+
+/// Hands jobs in at a server, and waits if that is asked for.
+fn there(server: &Server, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<(), Failure> {
+    let ids = hand_in(server, jobs)?;
+    let jobs = match mode.wait.filter(|_| !ids.is_empty()) {
+        None => look(server, &ids)?,
+        Some(level) => {
+            let stop = signals::stop_flag()?;
+            let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+            match wait::follow(server, &ids, level, None, &stopped)? {
+                Come::There(jobs) | Come::Late(jobs) => jobs,
+                Come::Stopped(_) => {
+                    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+                    return Err(Failure::interrupted("no longer waiting")
+                        .hint(format!("the server goes on with job {}", ids.join(", "))));
+                }
+            }
+        }
+    };
+    match mode.wait {
+        _ if mode.json => {
+            status::print_json(Some(server), jobs.clone())?;
+            mode.wait.map_or(Ok(()), |level| verdicts(&jobs, level))
+        }
+        None => {
+            let lines: String = jobs.iter().map(accepted).collect();
+            output::print(&lines)
+        }
+        Some(level) => told(&jobs, level),
+    }
+}
+
+/// Does jobs in this process.
+fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<(), Failure> {
+    if jobs.is_empty() {
+        return if mode.json { status::print_json(None, Vec::new()) } else { Ok(()) };
+    }
+    let stop = signals::stop_flag()?;
+    let mover = foreground.open(&jobs, jobs.len())?;
+    let ids = hand_in(&mover, jobs)?;
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let come = wait::follow(&mover, &ids, Level::Durable, None, &stopped);
+    // Between two steps: what has been copied stays for the same command.
+    mover.stop();
+    drop(mover);
+    let jobs = match come? {
+        Come::There(jobs) | Come::Late(jobs) => jobs,
+        Come::Stopped(jobs) => {
+            let lines: Vec<String> = jobs.iter().map(words::line).collect();
+            return Err(Failure::interrupted(format!("stopped: {}", lines.join("; ")))
+                .hint("the same command goes on where it stopped"));
+        }
+    };
+    foreground.tidy(&jobs);
+    if mode.json {
+        status::print_json(None, jobs.clone())?;
+        return verdicts(&jobs, Level::Durable);
+    }
+    told(&jobs, Level::Durable)
+}
+
+fn hand_in(desk: &dyn Desk, jobs: Vec<JobSpec>) -> Result<Vec<JobId>, Failure> {
+    let mut ids = Vec::new();
+    for job in jobs {
+        ids.push(submit_or_retry(desk, job)?);
+    }
+    Ok(ids)
+}
+
+fn look(desk: &dyn Desk, ids: &[JobId]) -> Result<Vec<JobStatus>, Failure> {
+    let mut jobs = Vec::new();
+    for id in ids {
+        jobs.extend(desk.status(Some(*id))?);
+    }
+    Ok(jobs)
+}
+
+fn accepted(job: &JobStatus) -> String {
+    format!("job {}: {} → {}\n", job.id, job.spec.source.shown(), job.spec.destination.shown())
+}
+
+/// What came of each; the first failure, if there is one, is the command's.
+fn told(jobs: &[JobStatus], level: Level) -> Result<(), Failure> {
+    for job in jobs.iter().filter(|job| wait::verdict(job, level).is_ok()) {
+        output::print(&format!("{}\n", words::ended(job, level)))?;
+        for note in &job.notes {
+            output::tell(&format!("note: {note}\n"));
+        }
+        if let Some(why) = &job.error {
+            output::tell(&format!("note: {}\n", why.message));
+        }
+    }
+    verdicts(jobs, level)
+}
+
+fn verdicts(jobs: &[JobStatus], level: Level) -> Result<(), Failure> {
+    let mut failures = jobs.iter().filter_map(|job| wait::verdict(job, level).err());
+    match failures.next() {
+        None => Ok(()),
+        Some(first) => {
+            for other in failures {
+                output::tell(&format!("note: {}\n", other.message()));
+            }
+            Err(first)
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! `flashwright stage verify`, and looking whether something is at its destination already.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::BufReader;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use rustix::fs::{FileType, Mode, OFlags};
+use stage::journal::Journal;
+use stage::manifest::{self, Entry};
+use stage::names::PathText;
+use stage::pace::{Progress, Stop};
+use stage::set::{Manifest, Times};
+use stage::{Algorithm, JobId, JobSpec, JobStatus, Place, StageError, State};
+
+use super::args::VerifyArgs;
+use super::desk::{self, Server, shown};
+use super::documents::{Fault, StageVerify};
+use super::request;
+use crate::failure::Failure;
+use crate::{output, signals};
+
+/// Entries of a journal that are taken at a time.
+const PAGE: usize = 10_000;
+/// Faults that are told one by one.
+const TOLD: usize = 20;
+
+/// Compares what is stored with what was written.
+pub fn verify(args: &VerifyArgs) -> Result<(), Failure> {
+    let stop = Stop::from(signals::stop_flag()?);
+    let (path, found) = match (desk::number(&args.what), request::place(&args.what)?) {
+        (None, Place::Path(path)) if path.0.join(manifest::NAME).is_file() => {
+            let found = by_manifest(&path.0, args.bwlimit, &stop)?;
+            (path.0, found)
+        }
+        (None, Place::Object(url)) => {
+            return Err(Failure::invalid(format!("{url}: an object store checks what it stores itself"))
+                .hint("copy it back to compare it: flashwright stage get"));
+        }
+        (None, Place::Path(path)) if std::fs::symlink_metadata(&path.0).is_err() => {
+            return Err(Failure::failed(format!("{}: is not there", shown(&path.0)))
+                .hint("name what was made, or the number of the job that made it"));
+        }
+        _ => of_job(args, &stop)?,
+    };
+    report(args, &path, found)
+}
+
+/// What a job made, by the journal's word.
+fn of_job(args: &VerifyArgs, stop: &Stop) -> Result<(PathBuf, Found), Failure> {
+    let (job, state) = find_job(args)?;
+    let Some(path) = job.spec.destination.path().map(Path::to_owned) else {
+        return Err(Failure::invalid(format!("job {}: went to an object store", job.id))
+            .hint("copy it back to compare it: flashwright stage get"));
+    };
+    if !matches!(job.state, State::Committed | State::Done) {
+        return Err(Failure::failed(format!(
+            "job {}: is {}, and has made nothing yet",
+            job.id,
+            job.state.word()
+        ))
+        .hint("wait for it first: flashwright stage wait"));
+    }
+    if path.join(manifest::NAME).is_file() {
+        let found = by_manifest(&path, args.bwlimit, stop)?;
+        return Ok((path, found));
+    }
+    let found = by_journal(&state, job.id, job.spec.options.digest, &path, args.bwlimit, stop)?;
+    Ok((path, found))
+}
+
+/// A job and the journal that has it: the server's, or one of a command without a server.
+fn find_job(args: &VerifyArgs) -> Result<(JobStatus, PathBuf), Failure> {
+    let no_server = match Server::find(&args.server) {
+        Ok(server) => match desk::job(&server, &args.what) {
+            Ok(job) => return Ok((job, server.facts().state.0.clone())),
+            Err(failure) => failure,
+        },
+        Err(error) => error.into(),
+    };
+    let state = desk::state(&args.server)?;
+    let beside = std::fs::read_dir(state.join("foreground")).into_iter().flatten().flatten();
+    let states = std::iter::once(state).chain(beside.map(|entry| entry.path()));
+    let number = desk::number(&args.what);
+    let place = request::place(&args.what)?;
+    let mut newest: Option<(JobStatus, PathBuf)> = None;
+    for (index, state) in states.enumerate() {
+        // Numbers are those of the server's journal alone.
+        if !state.join("journal.db").is_file() || (number.is_some() && index > 0) {
+            continue;
+        }
+        for row in Journal::peek(&state)? {
+            let job = JobStatus::from(row);
+            let meant = match number {
+                Some(number) => job.id == number,
+                None => job.spec.destination == place,
+            };
+            let newer = newest.as_ref().is_none_or(|(other, _)| job.created >= other.created);
+            if meant && newer && matches!(job.state, State::Committed | State::Done) {
+                newest = Some((job, state.clone()));
+            }
+        }
+    }
+    newest.ok_or_else(|| {
+        if number.is_some() {
+            return no_server;
+        }
+        Failure::failed(format!(
+            "{}: has no manifest, and no journal knows it",
+            stage::names::shown(args.what.as_bytes())
+        ))
+        .hint("only what flashwright stage has copied can be compared with what it was")
+    })
+}
+
+/// What reading came to.
+#[derive(Debug, Default)]
+pub struct Found {
+    files: u64,
+    bytes: u64,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+    unknown: Vec<PathText>,
+}
+
+/// Reads a directory with a manifest.
+pub fn by_manifest(path: &Path, bwlimit: Option<u64>, stop: &Stop) -> Result<Found, StageError> {
+    let root = open(path)?;
+    let (file, shown) = manifest_of(path)?;
+    let mut reader = manifest::Reader::new(BufReader::with_capacity(1 << 20, file), shown)?;
+    let (algorithm, chunk_bytes) = (reader.header().algorithm, reader.header().chunk_bytes);
+    let mut names = HashSet::new();
+    let mut next = || {
+        let entry = reader.next_entry()?;
+        if let Some(entry) = &entry {
+            names.insert(key(&entry.path.0));
+        }
+        Ok(entry)
+    };
+    let mut found = read(&root, path, algorithm, chunk_bytes, bwlimit, stop, &mut next)?;
+    names.insert(key(Path::new("")));
+    names.insert(key(Path::new(manifest::NAME)));
+    found.unknown = unknown(&root, path, &names)?;
+    Ok(found)
+}
+
+fn manifest_of(path: &Path) -> Result<(File, String), StageError> {
+    let path = path.join(manifest::NAME);
+    let file = File::open(&path).map_err(|error| StageError::io("open", &path, error))?;
+    Ok((file, shown(&path)))
+}
+
+/// Reads what a job made.
+fn by_journal(
+    state: &Path,
+    id: JobId,
+    algorithm: Algorithm,
+    path: &Path,
+    bwlimit: Option<u64>,
+    stop: &Stop,
+) -> Result<Found, StageError> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let single = std::fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_dir());
+    let (root, at) = if single { (open(parent)?, parent) } else { (open(path)?, path) };
+    let mut page: std::collections::VecDeque<Entry> = std::collections::VecDeque::new();
+    let mut after: Option<PathBuf> = None;
+    let mut next = || {
+        if page.is_empty() {
+            let entries = Journal::peek_entries(state, id, after.as_deref(), PAGE)?;
+            after = entries.last().map(|done| done.entry.path.0.clone()).or(after.take());
+            page.extend(entries.into_iter().map(|done| done.entry));
+        }
+        let mut entry = page.pop_front();
+        if let (Some(entry), true, Some(name)) = (&mut entry, single, path.file_name()) {
+            // A single file is the empty path of its job.
+            entry.path = PathText(name.into());
+        }
+        Ok(entry)
+    };
+    let found = read(&root, at, algorithm, stage::digest::CHUNK_BYTES, bwlimit, stop, &mut next)?;
+    if found.files == 0 && found.faults.is_empty() && single {
+        return Err(StageError::invalid(
+            format!("{}: the journal has no digest of it", shown(path)),
+            "only what was copied by this journal's jobs can be compared",
+        ));
+    }
+    Ok(found)
+}
+
+/// Compares entries with what is stored, with a bar where somebody watches.
+fn read(
+    root: &OwnedFd,
+    path: &Path,
+    algorithm: Algorithm,
+    chunk_bytes: u64,
+    bwlimit: Option<u64>,
+    stop: &Stop,
+    next: &mut (dyn FnMut() -> Result<Option<Entry>, StageError> + Send),
+) -> Result<Found, StageError> {
+    let progress = Progress::default();
+    let faults = Mutex::new(Vec::new());
+    let begun = Instant::now();
+    let mut handed_out = 0_u64;
+    let bar = bar();
+    let mut paced = || {
+        let entry = next()?;
+        if let (Some(entry), Some(limit)) = (&entry, bwlimit) {
+            // What was handed out takes as long as it may take before more is.
+            let due = Duration::from_secs_f64(handed_out as f64 / limit as f64);
+            while let Some(wait) = due.checked_sub(begun.elapsed()).filter(|wait| !wait.is_zero()) {
+                stop.check()?;
+                std::thread::sleep(wait.min(Duration::from_millis(100)));
+            }
+            handed_out += entry.size;
+        }
+        tick(&bar, &progress);
+        Ok(entry)
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let fault = |error: StageError| match error {
+        StageError::Stopped { .. } => Err(error),
+        error => {
+            faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault_of(path, &error));
+            Ok(())
+        }
+    };
+    let ended =
+        stage::verify::tree(root, path, algorithm, chunk_bytes, threads, &progress, stop, &mut paced, &fault);
+    bar.finish_and_clear();
+    ended?;
+    let mut faults = faults.into_inner().unwrap_or_else(PoisonError::into_inner);
+    faults.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
+    let counted = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
+    Ok(Found {
+        files: counted(&progress.files_done),
+        bytes: counted(&progress.bytes_verified),
+        faults,
+        unknown: Vec::new(),
+    })
+}
+
+fn fault_of(root: &Path, error: &StageError) -> Fault {
+    let inside = |text: &str| {
+        let base = shown(root);
+        let inner = text.strip_prefix(&base).map(|rest| rest.trim_start_matches('/'));
+        PathText(inner.unwrap_or(text).into())
+    };
+    match error {
+        StageError::Corrupt { path, offset, expected, found } => Fault {
+            path: inside(path),
+            offset: Some(*offset),
+            what: format!("{expected} expected, {found} found"),
+        },
+        StageError::Io { path, operation, offset, source } => {
+            Fault { path: inside(path), offset: *offset, what: format!("cannot {operation} it: {source}") }
+        }
+        other => Fault { path: PathText::default(), offset: None, what: other.to_string() },
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = crate::sweep::watch::bytes(0, output::is_watched());
+    bar.set_length(0);
+    bar
+}
+
+fn tick(bar: &ProgressBar, progress: &Progress) {
+    let bytes = progress.bytes_verified.load(std::sync::atomic::Ordering::Relaxed);
+    bar.set_position(bytes);
+    bar.set_message(format!("{} read back", units::bytes(bytes)));
+}
+
+/// What is in a directory that the manifest does not know.
+fn unknown(root: &OwnedFd, path: &Path, names: &HashSet<[u8; 16]>) -> Result<Vec<PathText>, StageError> {
+    let mut unknown = Vec::new();
+    let mut directories = vec![PathBuf::new()];
+    while let Some(inside) = directories.pop() {
+        let beneath = if inside.as_os_str().is_empty() { Path::new(".") } else { &inside };
+        let failed = |error| StageError::io("list", &path.join(&inside), error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory =
+            stage::calls::open_beneath(root.as_fd(), beneath, flags, Mode::empty()).map_err(failed)?;
+        for (name, _) in stage::calls::list(directory.as_fd()).map_err(failed)? {
+            let entry = inside.join(&name);
+            if !names.contains(&key(&entry)) {
+                unknown.push(PathText(entry));
+                continue;
+            }
+            let facts = stage::calls::stat_at(directory.as_fd(), &name).map_err(failed)?;
+            if FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Directory {
+                directories.push(entry);
+            }
+        }
+    }
+    unknown.sort();
+    Ok(unknown)
+}
+
+/// A path in 16 bytes, so that a million of them are not too many.
+fn key(path: &Path) -> [u8; 16] {
+    let digest = Algorithm::Xxh3.of(path.as_os_str().as_bytes());
+    let mut key = [0; 16];
+    key.copy_from_slice(&digest.0[..16]);
+    key
+}
+
+fn open(path: &Path) -> Result<OwnedFd, StageError> {
+    stage::calls::open_directory(path).map_err(|error| StageError::io("open", path, error))
+}
+
+fn report(args: &VerifyArgs, path: &Path, found: Found) -> Result<(), Failure> {
+    let right = found.faults.is_empty();
+    let verdict = match found.faults.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Failure::failed(fault_words(path, one))),
+        many => Err(Failure::failed(format!(
+            "{}: {} faults, the first: {}",
+            shown(path),
+            many.len(),
+            fault_words(path, &many[0])
+        ))),
+    };
+    let verdict = verdict.map_err(|failure| failure.hint("copy it again from a copy that is right"));
+    if args.json {
+        let document = StageVerify {
+            schema: "flashwright.stage-verify/1",
+            path: PathText(path.to_owned()),
+            right,
+            files: found.files,
+            bytes: found.bytes,
+            faults: found.faults,
+            unknown: found.unknown,
+        };
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
+        output::print(&format!("{text}\n"))?;
+        return verdict;
+    }
+    if found.faults.len() > 1 {
+        for fault in found.faults.iter().take(TOLD) {
+            output::print(&format!("{}\n", fault_words(path, fault)))?;
+        }
+        if found.faults.len() > TOLD {
+            output::print(&format!("… and {} more; --json lists them\n", found.faults.len() - TOLD))?;
+        }
+    }
+    if right {
+        let files = if found.files == 1 { "file" } else { "files" };
+        output::print(&format!(
+            "{}: {} {files}, {}, all as they were written\n",
+            shown(path),
+            found.files,
+            units::bytes(found.bytes)
+        ))?;
+    }
+    for name in found.unknown.iter().take(TOLD) {
+        output::tell(&format!("note: {}: is there and not in the manifest\n", shown(&path.join(&name.0))));
+    }
+    verdict
+}
+
+fn fault_words(path: &Path, fault: &Fault) -> String {
+    let name =
+        if fault.path.0.as_os_str().is_empty() { shown(path) } else { shown(&path.join(&fault.path.0)) };
+    let at = fault.offset.map_or_else(String::new, |offset| format!(" at offset {offset}"));
+    format!("{name}: is not as it was written{at}: {}", fault.what)
+}
+
+/// Is what a job would make at its destination, whole and right, and is the source, if it is still there, the same?
+/// `known` finds the job that made it, for what has no manifest.
+pub fn is_there(
+    job: &JobSpec,
+    known: &dyn Fn() -> Result<Option<(JobStatus, PathBuf)>, Failure>,
+) -> Result<bool, Failure> {
+    let (Some(source), Some(destination)) = (job.source.path(), job.destination.path()) else {
+        return Ok(false);
+    };
+    let Ok(facts) = std::fs::symlink_metadata(destination) else { return Ok(false) };
+    let stop = Stop::from(signals::stop_flag()?);
+    let found = if facts.is_dir() {
+        if !destination.join(manifest::NAME).is_file() {
+            return Ok(false);
+        }
+        if let Some(how) = changed_since(source, destination)? {
+            return Err(another(destination, &how));
+        }
+        by_manifest(destination, None, &stop)?
+    } else {
+        let Some((made, state)) = known()?.filter(|(made, _)| made.state == State::Done) else {
+            return Ok(false);
+        };
+        if std::fs::symlink_metadata(source).is_ok() {
+            // Nothing tells whether it is still the file that was copied; the job, asked for again, does.
+            return Ok(false);
+        }
+        by_journal(&state, made.id, made.spec.options.digest, destination, None, &stop)?
+    };
+    match found.faults.first() {
+        None => Ok(true),
+        Some(fault) => Err(Failure::failed(fault_words(destination, fault))
+            .hint("what is there is not what was written; move it away and copy it again")),
+    }
+}
+
+/// How a source differs from the copy that is there; none: it does not, or it is gone.
+fn changed_since(source: &Path, copy: &Path) -> Result<Option<String>, StageError> {
+    let Ok(set) = stage::calls::open_directory(source) else { return Ok(None) };
+    let root = open(copy)?;
+    let Some(manifest) = Manifest::read(root.as_fd(), copy)? else { return Ok(None) };
+    manifest.differs_from(set.as_fd(), source, Times::Compared)
+}
+
+fn another(destination: &Path, how: &str) -> Failure {
+    Failure::refused(format!(
+        "{}: is there already, and the source is another set: {how}",
+        shown(destination)
+    ))
+    .hint("name another destination, or move away what is there")
+}

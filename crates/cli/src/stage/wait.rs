@@ -1,0 +1,175 @@
+//! `flashwright stage wait`, and waiting for others.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stage::desk::Desk;
+use stage::{ErrorClass, JobId, JobStatus, Level, State};
+
+use super::args::WaitArgs;
+use super::desk::{self, Server};
+use super::{status, words};
+use crate::failure::Failure;
+use crate::{output, signals};
+
+/// Between two looks at jobs, where somebody watches or may press Ctrl-C.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Waits for a job.
+pub fn wait(args: &WaitArgs) -> Result<(), Failure> {
+    let server = Server::find(&args.server)?;
+    let id = desk::job(&server, &args.job)?.id;
+    let stop = signals::stop_flag()?;
+    let until = args.timeout.map(|timeout| Instant::now() + timeout);
+    let come =
+        follow(&server, &[id], args.level, until, &|| stop.load(std::sync::atomic::Ordering::Relaxed))?;
+    let job = match come {
+        Come::Stopped(_) => {
+            return Err(Failure::interrupted("no longer waiting").hint(format!("job {id} goes on")));
+        }
+        Come::Late(jobs) | Come::There(jobs) => jobs.into_iter().next(),
+    };
+    let Some(job) = job else { return Ok(()) };
+    let verdict = verdict(&job, args.level);
+    if args.json {
+        status::print_json(Some(&server), vec![job])?;
+        return verdict;
+    }
+    verdict?;
+    output::print(&format!("{}\n", words::ended(&job, args.level)))
+}
+
+/// What waiting came to, with the jobs as they were then.
+#[derive(Debug)]
+pub enum Come {
+    /// Each has come so far, or has ended.
+    There(Vec<JobStatus>),
+    /// The time is up.
+    Late(Vec<JobStatus>),
+    /// Somebody wants no more of it.
+    Stopped(Vec<JobStatus>),
+}
+
+/// Waits until all of these have come so far or have ended, with a bar where somebody watches.
+pub fn follow(
+    desk: &dyn Desk,
+    ids: &[JobId],
+    level: Level,
+    until: Option<Instant>,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Come, Failure> {
+    let bar = Bar::new();
+    // Waiting is done by short waits for the first that is not there yet, so that its end is told at once.
+    loop {
+        let mut jobs = Vec::new();
+        for id in ids {
+            jobs.extend(desk.status(Some(*id))?);
+        }
+        bar.show(&jobs);
+        let Some(next) = jobs.iter().find(|job| !reached(job, level)) else {
+            bar.end();
+            return Ok(Come::There(jobs));
+        };
+        if stopped() {
+            bar.end();
+            return Ok(Come::Stopped(jobs));
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            bar.end();
+            return Ok(Come::Late(jobs));
+        }
+        let slice = left.unwrap_or(LOOK).min(LOOK);
+        let begun = Instant::now();
+        let job = desk.wait(next.id, level, Some(slice))?;
+        if !reached(&job, level) {
+            // Durable, and its source still there: a server has answered at once.
+            std::thread::sleep(slice.saturating_sub(begun.elapsed()));
+        }
+    }
+}
+
+/// Has it come so far, or will it come no further? A move is at its end when its source is gone as well.
+fn reached(job: &JobStatus, level: Level) -> bool {
+    job.state.is_final() || (job.level >= level && level < Level::Durable)
+}
+
+/// Is it what was waited for?
+pub fn verdict(job: &JobStatus, level: Level) -> Result<(), Failure> {
+    match (job.state, &job.error) {
+        (State::Failed, Some(why)) => {
+            let hint = why
+                .hint
+                .as_ref()
+                .map(|hint| hint.replace("stage retry", &format!("flashwright stage retry {}", job.id)));
+            let about = format!("job {}", job.id);
+            Err(failure_of(why.class, &why.message).about(about).hint_if(hint))
+        }
+        (State::Cancelled, _) => Err(Failure::failed(format!("job {}: was cancelled", job.id))),
+        _ if job.level >= level => Ok(()),
+        (State::Failed, None) => Err(Failure::failed(format!("job {}: failed", job.id))),
+        _ => {
+            let words = words::line(job);
+            Err(Failure::failed(format!("{words}; it is not {} yet", level.word()))
+                .hint("it goes on; wait again, or see: flashwright stage status --follow"))
+        }
+    }
+}
+
+/// A failure of a class, as a server or a journal tells it.
+pub fn failure_of(class: ErrorClass, message: &str) -> Failure {
+    match class {
+        ErrorClass::Invalid => Failure::invalid(message),
+        ErrorClass::Refused => Failure::refused(message),
+        ErrorClass::Failed => Failure::failed(message),
+        ErrorClass::Interrupted => Failure::interrupted(message),
+    }
+}
+
+/// A line on standard error, where somebody watches.
+#[derive(Debug)]
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Not drawn yet.
+    pub fn new() -> Self {
+        let watched = output::is_watched();
+        let target = if watched { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        // The template is ours; without it a bar in the library's own style does as well.
+        Self(match ProgressStyle::with_template("{wide_msg}") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        })
+    }
+
+    /// Shows jobs, as one where there are several.
+    pub fn show(&self, jobs: &[JobStatus]) {
+        if self.0.is_hidden() {
+            return;
+        }
+        let Some(one) = jobs.iter().find(|job| !job.state.is_final()).or(jobs.last()) else { return };
+        let mut sum = one.clone();
+        if jobs.len() > 1 {
+            let of = |count: fn(&JobStatus) -> u64| jobs.iter().map(count).sum();
+            sum.files_total = of(|job| job.files_total);
+            sum.bytes_total = of(|job| job.bytes_total);
+            sum.bytes_written = of(|job| job.bytes_written);
+            sum.bytes_verified = of(|job| job.bytes_verified);
+            sum.walked = jobs.iter().all(|job| job.walked);
+            let rate: f64 = jobs.iter().filter_map(|job| job.bytes_per_s).sum();
+            sum.bytes_per_s = Some(rate);
+        }
+        let held = sum.held_back_by.as_ref().map_or_else(String::new, |by| format!("  held back by {by}"));
+        let parts = words::progress(&sum).join("  ");
+        let bar = words::bar(&sum, 20);
+        let bar = anstream::adapter::strip_str(&bar).to_string();
+        self.0.set_message(format!("{bar}  {}  {parts}{held}", words::phase(&sum)));
+        self.0.tick();
+    }
+
+    /// Takes it away.
+    pub fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}

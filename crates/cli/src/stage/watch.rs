@@ -1,0 +1,202 @@
+//! `flashwright stage watch`.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use stage::desk::Desk;
+use stage::names::PathText;
+use stage::watch::{Happened, Orders, Pattern, Timing, Watch};
+use stage::{JobSpec, JobStatus, Options, Place, StageError, Verb};
+
+use super::args::WatchArgs;
+use super::desk::{Server, shown};
+use super::documents::StageWatch;
+use super::foreground::Foreground;
+use super::{request, verify, words};
+use crate::failure::Failure;
+use crate::{output, paint, signals};
+
+/// The longest that Ctrl-C, or the end of a job, goes unnoticed.
+const STEP: Duration = Duration::from_millis(300);
+/// Jobs at once, where there is no server.
+const JOBS: usize = 4;
+
+/// Watches until a signal comes, or with `--once` until nothing is left to do.
+pub fn watch(args: &WatchArgs) -> Result<(), Failure> {
+    let root = request::absolute(&args.directory)?;
+    if !root.is_dir() {
+        return Err(Failure::invalid(format!("{}: is no directory", shown(&root)))
+            .hint("name the directory that semaphores come into"));
+    }
+    let to = request::place(&args.to)?;
+    if let Some(to) = to.path().filter(|to| to.starts_with(&root)) {
+        return Err(Failure::invalid(format!("--to={}: lies in the directory that is watched", shown(to)))
+            .hint("what is moved there would be found again; name a directory outside of it"));
+    }
+    let pattern = Pattern::parse(&args.trigger)?;
+    let orders = orders(args, to);
+    let stop = signals::stop_flag()?;
+    if args.foreground {
+        let foreground = Foreground::named(&args.server, &("watch", PathText(root.clone()), &orders.to))?;
+        let mover = foreground.open(&[], JOBS)?;
+        let ended = obey(args, &root, pattern, orders, &mover, &stop);
+        mover.stop();
+        return ended;
+    }
+    let server = Server::find(&args.server)?;
+    obey(args, &root, pattern, orders, &server, &stop)
+}
+
+fn orders(args: &WatchArgs, to: Place) -> Orders {
+    let options = request::options(&args.options);
+    // What is to be kept on the fast tier cannot be moved away from it.
+    let copies = args.copy || options.keep_fast.is_some();
+    let verb = if copies { Verb::Copy } else { Verb::Move };
+    Orders { to, verb, options, keep_trigger: args.keep_trigger, lists: !args.no_list }
+}
+
+fn obey(
+    args: &WatchArgs,
+    root: &Path,
+    pattern: Pattern,
+    orders: Orders,
+    desk: &dyn Desk,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let timing = Timing { rescan: args.rescan, settle: args.settle };
+    let verb = orders.verb;
+    let check = |source: &Path, to: &Place| there_already(desk, verb, source, to);
+    if !args.json {
+        let kept = if verb == Verb::Copy { "copied" } else { "moved" };
+        output::tell(&format!(
+            "watching {} for {}: what is vouched for is {kept} to {}\n",
+            shown(root),
+            pattern.text(),
+            orders.to.shown()
+        ));
+    }
+    let mut watch = Watch::new(root, pattern, timing, orders, desk, &check)?;
+    let mut gone = false;
+    loop {
+        match watch.step(STEP) {
+            Ok(happened) => {
+                if std::mem::take(&mut gone) && !args.json {
+                    output::tell("the server is back\n");
+                }
+                for happened in &happened {
+                    say(args, happened)?;
+                }
+            }
+            // It may be started again; what it had accepted it has, and semaphores stay until all is durable.
+            Err(error @ (StageError::Peer { .. } | StageError::NoServer { .. })) => {
+                if !std::mem::replace(&mut gone, true) && !args.json {
+                    output::tell(&format!("{} {error}; waiting for one\n", paint::warn("note:")));
+                }
+                std::thread::sleep(STEP);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if stop.load(Ordering::Relaxed) {
+            let left = match watch.under_way() {
+                0 => "nothing was under way".to_owned(),
+                1 => "one set is under way".to_owned(),
+                many => format!("{many} sets are under way"),
+            };
+            let words = format!("no longer watching; {left}");
+            if args.once {
+                return Err(Failure::interrupted(words)
+                    .hint("the same command goes on; what is in the journal is not lost"));
+            }
+            output::tell(&format!("{words}\n"));
+            return Ok(());
+        }
+        // What an earlier run left behind is finished as well, where this process is the one to do it.
+        let over = || -> Result<bool, StageError> {
+            Ok(!args.foreground || desk.status(None)?.iter().all(|job| job.state.is_final()))
+        };
+        if args.once && !gone && watch.is_idle() && over()? {
+            return match watch.failures() {
+                0 => Ok(()),
+                1 => Err(Failure::failed("one semaphore could not be obeyed").hint("it is said above why")),
+                many => Err(Failure::failed(format!("{many} times a semaphore could not be obeyed"))
+                    .hint("it is said above why")),
+            };
+        }
+    }
+}
+
+/// Is a set whose semaphore stays at its destination?
+fn there_already(desk: &dyn Desk, verb: Verb, source: &Path, to: &Place) -> Result<bool, StageError> {
+    let job = JobSpec {
+        verb,
+        source: Place::Path(PathText(source.to_owned())),
+        destination: to.clone(),
+        options: Options::default(),
+    };
+    let is_it =
+        |known: &JobStatus| known.spec.source == job.source && known.spec.destination == job.destination;
+    let made = desk.status(None)?.into_iter().rev().find(is_it);
+    // A job that was done between these places, and a source that has not changed since or is gone.
+    if let (Some(made), Ok(facts)) = (&made, std::fs::symlink_metadata(source))
+        && made.state == stage::State::Done
+        && !facts.is_dir()
+    {
+        use std::os::unix::fs::MetadataExt;
+        let unchanged = facts.size() == made.bytes_total
+            && u64::try_from(facts.ctime()).is_ok_and(|changed| changed < made.created);
+        return Ok(unchanged && to.path().is_some_and(|to| to.symlink_metadata().is_ok()));
+    }
+    verify::is_there(&job, &|| Ok(None))
+        .map_err(|failure| StageError::Refused { what: failure.message().to_owned(), hint: None })
+}
+
+fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
+    if args.json {
+        let text = serde_json::to_string(&document(happened))
+            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
+        return output::print(&format!("{text}\n"));
+    }
+    let line = match happened {
+        Happened::Submitted { trigger, jobs } => {
+            let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+            format!("{}: job {}", shown(trigger), jobs.join(", "))
+        }
+        Happened::Durable { trigger, jobs } => {
+            let mut text = format!("{}: durable and verified", shown(trigger));
+            for job in jobs {
+                text += &format!(", {} ({})", job.spec.destination.shown(), words::amount(job));
+            }
+            text
+        }
+        Happened::AlreadyThere { trigger } => format!("{}: there already, and right", shown(trigger)),
+        Happened::Failed { trigger, job, why } => {
+            let hint =
+                format!("it goes on with: flashwright stage retry {job}, or when the semaphore changes");
+            format!("{} {}: job {job} failed: {}; {hint}", paint::bad("failed:"), shown(trigger), why.message)
+        }
+        Happened::Refused { why, .. } => {
+            let hint = why.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+            format!("{} {}{hint}", paint::bad("refused:"), why.message)
+        }
+        Happened::Note(note) => format!("{} {note}", paint::warn("note:")),
+    };
+    output::print(&format!("{line}\n"))
+}
+
+fn document(happened: &Happened) -> StageWatch {
+    let (what, trigger, jobs, why, note) = match happened {
+        Happened::Submitted { trigger, jobs } => ("submitted", Some(trigger), jobs.clone(), None, None),
+        Happened::Durable { trigger, jobs } => {
+            ("durable", Some(trigger), jobs.iter().map(|job| job.id).collect(), None, None)
+        }
+        Happened::AlreadyThere { trigger } => ("already-there", Some(trigger), Vec::new(), None, None),
+        Happened::Failed { trigger, job, why } => {
+            ("failed", Some(trigger), vec![*job], Some(why.clone()), None)
+        }
+        Happened::Refused { trigger, why } => ("refused", Some(trigger), Vec::new(), Some(why.clone()), None),
+        Happened::Note(note) => ("note", None, Vec::new(), None, Some(note.clone())),
+    };
+    let trigger = trigger.map(|trigger| PathText(trigger.clone()));
+    StageWatch { schema: "flashwright.stage-watch/1", what, trigger, jobs, why, note }
+}

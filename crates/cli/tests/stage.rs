@@ -1,0 +1,448 @@
+//! `flashwright stage` without a server: requests, work in the foreground, semaphores, verification, eviction.
+
+mod common;
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Came, command, ended, finish, fits_schema, names, place, signal, wait_until};
+use serde_json::Value;
+
+/// The binary, with a home of its own, so that no server and no journal of the user's is in it.
+fn stage(folder: &Path, arguments: &[&str]) -> Command {
+    let mut all = vec!["stage"];
+    all.extend(arguments);
+    let mut command = command(folder, &all);
+    command.env("HOME", folder.join("home"));
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "XDG_RUNTIME_DIR",
+        "STATE_DIRECTORY",
+        "FLASHWRIGHT_STAGE_SOCKET",
+    ] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Came {
+    finish(&mut stage(folder, arguments))
+}
+
+fn works(folder: &Path, arguments: &[&str]) -> Came {
+    let came = run(folder, arguments);
+    assert_eq!(came.code, 0, "{arguments:?}: {came:#?}");
+    came
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let came = works(folder, arguments);
+    serde_json::from_str(&came.out).expect("one JSON document")
+}
+
+fn refused(folder: &Path, arguments: &[&str], code: i32, words: &str) {
+    let came = run(folder, arguments);
+    assert_eq!((came.err.as_str(), came.code, came.out.as_str()), (words, code, ""), "{arguments:?}");
+}
+
+/// Bytes that are the same nowhere else.
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = 2 * seed + 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// A checkpoint of two files, one of more than a chunk, and a directory.
+fn checkpoint(folder: &Path, name: &str) -> PathBuf {
+    let set = folder.join(name);
+    fs::create_dir_all(set.join("deep")).expect("makes");
+    fs::write(set.join("large"), bytes(1, 9 << 20)).expect("writes");
+    fs::write(set.join("deep/small"), bytes(2, 5000)).expect("writes");
+    set
+}
+
+fn is_the_checkpoint(set: &Path) {
+    assert!(fs::read(set.join("large")).expect("reads") == bytes(1, 9 << 20));
+    assert!(fs::read(set.join("deep/small")).expect("reads") == bytes(2, 5000));
+}
+
+#[test]
+fn wrong_requests_are_named_with_their_values() {
+    let folder = place();
+    fs::write(folder.path().join("file"), "x").expect("writes");
+    let here = folder.path().display().to_string();
+    let cases: Vec<(&[&str], i32, String)> = vec![
+        (
+            &["mv", "a"],
+            2,
+            "error: 'a' is one place, and there must be two\nhint: name what is moved, and where to: SRC… DST\n".into(),
+        ),
+        (
+            &["cp", "--bwlimit=2x", "a", "b"],
+            2,
+            "error: --bwlimit=2x: 'x' in '2x' is not a unit (expected none, b, k, m, g, t, p)\n\
+             hint: a rate is 2g or 1GiB/s (powers of 1024) or 2GB/s (powers of ten)\n"
+                .into(),
+        ),
+        (
+            &["cp", "--deadline=soon", "a", "b"],
+            2,
+            "error: --deadline=soon: 'soon' is neither a time from now nor a date and time\n\
+             hint: for instance 30m, 2026-12-01T10:00, or 2026-12-01T10:00:00Z\n"
+                .into(),
+        ),
+        (
+            &["cp", "--preserve=time", "a", "b"],
+            2,
+            "error: --preserve=time: \"time\" is none of owner, mode, times, xattrs, acls, sparse, links, all, none\n\
+             hint: for instance mode,times,links, or all\n"
+                .into(),
+        ),
+        (
+            &["cp", "--digest=md5", "a", "b"],
+            2,
+            "error: --digest=md5: 'md5' is not known\nhint: there are xxh3, blake3\n".into(),
+        ),
+        (
+            &["wait", "7", "--level=durabel"],
+            2,
+            "error: --level=durabel: 'durabel' is not known\n\
+             hint: did you mean durable? There are staged, local, durable\n"
+                .into(),
+        ),
+        (
+            &["cp", "a", "b", "c"],
+            2,
+            format!(
+                "error: {here}/c: is no directory, and 2 sources need one\n\
+                 hint: a directory that is not there yet is made if a slash follows: DST/\n"
+            ),
+        ),
+        (
+            &["watch", "file", "--to", "x", "--trigger", "*.done"],
+            2,
+            format!("error: {here}/file: is no directory\nhint: name the directory that semaphores come into\n"),
+        ),
+        (
+            &["watch", ".", "--to", "x", "--trigger", "*.done"],
+            2,
+            format!(
+                "error: --to={here}/x: lies in the directory that is watched\n\
+                 hint: what is moved there would be found again; name a directory outside of it\n"
+            ),
+        ),
+        (
+            &["watch", ".", "--to", "/elsewhere", "--trigger", "a//b"],
+            2,
+            "error: --trigger=a//b: has a level without a name\n\
+             hint: a name with a wildcard, such as '*.done', or one in each directory, such as 'ckpt-*/DONE'\n"
+                .into(),
+        ),
+        (
+            &["verify", "nothing"],
+            1,
+            format!(
+                "error: {here}/nothing: is not there\n\
+                 hint: name what was made, or the number of the job that made it\n"
+            ),
+        ),
+        (
+            &["verify", "file"],
+            1,
+            "error: file: has no manifest, and no journal knows it\n\
+             hint: only what flashwright stage has copied can be compared with what it was\n"
+                .into(),
+        ),
+        (
+            &["evict", "file"],
+            3,
+            format!(
+                "error: {here}/file: is no directory, and has no manifest\n\
+                 hint: sets are evicted: directories that flashwright stage has copied\n"
+            ),
+        ),
+    ];
+    for (arguments, code, words) in cases {
+        refused(folder.path(), arguments, code, &words);
+    }
+    assert_eq!(names(folder.path()), ["file"]);
+}
+
+#[test]
+fn without_a_server_it_is_said_what_to_do() {
+    let folder = place();
+    for arguments in [&["mv", "a", "b"][..], &["status"], &["wait", "7"], &["cancel", "7"], &["retry", "7"]] {
+        let came = run(folder.path(), arguments);
+        assert_eq!((came.code, came.out.as_str()), (1, ""), "{arguments:?}: {came:?}");
+        assert!(came.err.starts_with("error: no server answers at "), "{came:?}");
+        assert!(came.err.contains("hint: start one: flashwright stage serve"), "{came:?}");
+        assert_eq!(came.err.lines().count(), 2, "{came:?}");
+    }
+}
+
+#[test]
+fn a_set_is_moved_in_the_foreground_verified_and_its_rot_is_found() {
+    let folder = place();
+    let set = checkpoint(folder.path(), "ckpt-7");
+    fs::create_dir(folder.path().join("slow")).expect("makes");
+    let came = works(folder.path(), &["mv", "--foreground", "ckpt-7", "slow"]);
+    let at = folder.path().join("slow/ckpt-7");
+    assert!(came.out.starts_with(&format!("{}: durable and verified, ", at.display())), "{came:?}");
+    assert!(!set.exists());
+    is_the_checkpoint(&at);
+    // Nothing stays in the state directory that nobody needs.
+    let state = folder.path().join("home/.local/state/flashwright/stage/foreground");
+    assert_eq!(names(&state), [] as [String; 0]);
+
+    let document = json(folder.path(), &["verify", "slow/ckpt-7", "--json"]);
+    fits_schema(folder.path(), "stage-verify", &document);
+    assert_eq!((document["right"].as_bool(), document["files"].as_u64()), (Some(true), Some(2)));
+    fs::write(at.join("later"), "").expect("writes");
+    let came = works(folder.path(), &["verify", "slow/ckpt-7"]);
+    assert_eq!(came.err, format!("note: {}/later: is there and not in the manifest\n", at.display()));
+
+    // One bit in the second chunk, with the times put back.
+    let large = fs::OpenOptions::new().write(true).open(at.join("large")).expect("opens");
+    large.write_all_at(&[!bytes(1, 9 << 20)[(8 << 20) + 77]], (8 << 20) + 77).expect("writes");
+    large.sync_all().expect("syncs");
+    let came = run(folder.path(), &["verify", "slow/ckpt-7"]);
+    assert_eq!(came.code, 1, "{came:?}");
+    let words = format!("error: {}/large: is not as it was written at offset ", at.display());
+    assert!(came.err.contains(&words), "{came:?}");
+    let came = run(folder.path(), &["verify", "slow/ckpt-7", "--json"]);
+    let document: Value = serde_json::from_str(&came.out).expect("a document");
+    assert_eq!(document["faults"][0]["path"], "large", "{document:#}");
+    fs::remove_file(at.join("deep/small")).expect("removes");
+    let came = run(folder.path(), &["verify", "slow/ckpt-7"]);
+    assert!(came.err.contains("2 faults") && came.out.contains("deep/small"), "{came:?}");
+}
+
+#[test]
+fn a_single_file_is_verified_by_the_journal_of_its_job() {
+    let folder = place();
+    fs::write(folder.path().join("a"), bytes(3, 100_000)).expect("writes");
+    works(folder.path(), &["cp", "--foreground", "a", "b"]);
+    let came = works(folder.path(), &["verify", "b"]);
+    assert!(came.out.contains("1 file, "), "{came:?}");
+    let file = fs::OpenOptions::new().write(true).open(folder.path().join("b")).expect("opens");
+    file.write_all_at(b"rot", 5000).expect("writes");
+    file.sync_all().expect("syncs");
+    let came = run(folder.path(), &["verify", "b"]);
+    assert_eq!(came.code, 1);
+    assert!(came.err.contains("/b: is not as it was written at offset 0"), "{came:?}");
+}
+
+#[test]
+fn what_is_interrupted_goes_on_by_the_same_command() {
+    let folder = place();
+    checkpoint(folder.path(), "ckpt-7");
+    // So slow that it is not done before the signal comes.
+    let slow = ["mv", "--foreground", "--bwlimit=1MB/s", "ckpt-7", "there"];
+    let mut child =
+        stage(folder.path(), &slow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    let part = |name: &String| name.starts_with(".ckpt-7.") || name.starts_with(".there.");
+    wait_until("a part", || names(folder.path()).iter().any(part));
+    signal(&child, "-INT");
+    let status = ended(&mut child);
+    let output = child.wait_with_output().expect("ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("hint: the same command goes on where it stopped"), "{said}");
+    assert!(!folder.path().join("there").exists() && folder.path().join("ckpt-7/large").exists());
+
+    let document = json(folder.path(), &["mv", "--foreground", "--json", "ckpt-7", "there"]);
+    fits_schema(folder.path(), "stage-status", &document);
+    assert_eq!(document["jobs"][0]["state"], "done", "{document:#}");
+    is_the_checkpoint(&folder.path().join("there"));
+    assert!(!folder.path().join("ckpt-7").exists());
+    assert!(!names(folder.path()).iter().any(part), "{:?}", names(folder.path()));
+}
+
+#[test]
+fn what_is_there_already_is_no_error_where_that_is_asked_for() {
+    let folder = place();
+    checkpoint(folder.path(), "out");
+    let again = ["mv", "--foreground", "--idempotent", "-T", "out", "slow/out"];
+    for _ in 0..2 {
+        works(folder.path(), &again);
+        is_the_checkpoint(&folder.path().join("slow/out"));
+    }
+    // A file of a move likewise, by its journal.
+    fs::write(folder.path().join("file"), "x").expect("writes");
+    let file = ["mv", "--foreground", "--idempotent", "-T", "file", "slow/file"];
+    works(folder.path(), &file);
+    let came = works(folder.path(), &file);
+    assert!(came.out.ends_with("/slow/file: there already, and right\n"), "{came:?}");
+    // Another set under the same name is refused, and so is what has rotted.
+    checkpoint(folder.path(), "out");
+    fs::write(folder.path().join("out/large"), "another").expect("writes");
+    let came = run(folder.path(), &again);
+    assert_eq!(came.code, 3, "{came:?}");
+    assert!(came.err.contains("is there already, and the source is another set"), "{came:?}");
+    fs::remove_dir_all(folder.path().join("out")).expect("removes");
+    fs::write(folder.path().join("slow/out/deep/small"), bytes(3, 5000)).expect("writes");
+    assert_eq!(run(folder.path(), &again).code, 1);
+    // Without the word a destination that is there is never overwritten.
+    checkpoint(folder.path(), "out");
+    let came = run(folder.path(), &["cp", "--foreground", "-T", "out", "slow/out"]);
+    assert!(came.code == 1 || came.code == 3, "{came:?}");
+    assert!(fs::read(folder.path().join("slow/out/deep/small")).expect("reads") == bytes(3, 5000));
+}
+
+#[test]
+fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
+    let folder = place();
+    let fast = checkpoint(folder.path(), "ckpt-7");
+    works(folder.path(), &["cp", "--foreground", "ckpt-7", "slow/"]);
+    let came = run(folder.path(), &["evict", "ckpt-7"]);
+    assert_eq!(came.code, 3, "{came:?}");
+    assert!(came.err.contains("hint: name its slow copy: --copy PATH"), "{came:?}");
+
+    let evict = ["evict", "ckpt-7", "--copy", "slow/ckpt-7"];
+    let small = folder.path().join("slow/ckpt-7/deep/small");
+    let file = fs::OpenOptions::new().write(true).open(&small).expect("opens");
+    file.write_all_at(b"rot", 7).expect("writes");
+    file.sync_all().expect("syncs");
+    let came = run(folder.path(), &evict);
+    assert!(came.code == 3 || came.code == 1, "{came:?}");
+    is_the_checkpoint(&fast);
+
+    file.write_all_at(&bytes(2, 5000)[7..10], 7).expect("writes");
+    file.sync_all().expect("syncs");
+    // The application has gone on writing: the slow copy is of something else.
+    fs::write(fast.join("new"), "x").expect("writes");
+    let came = run(folder.path(), &evict);
+    assert_eq!(came.code, 3, "{came:?}");
+    is_the_checkpoint(&fast);
+    fs::remove_file(fast.join("new")).expect("removes");
+    let document = json(folder.path(), &["evict", "ckpt-7", "--copy", "slow/ckpt-7", "--json"]);
+    fits_schema(folder.path(), "stage-evict", &document);
+    assert!(!fast.exists());
+    is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
+}
+
+#[test]
+fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
+    let folder = place();
+    let fast = folder.path().join("fast");
+    checkpoint(&fast, "ckpt-7");
+    fs::write(fast.join("ckpt-7.done"), "").expect("writes");
+    let odd = std::ffi::OsString::from_vec(b"odd\n\xff".to_vec());
+    fs::write(fast.join(&odd), "odd").expect("writes");
+    fs::write(fast.join(std::ffi::OsString::from_vec(b"odd\n\xff.done".to_vec())), "").expect("writes");
+    // One byte short of what its list says.
+    fs::write(fast.join("short"), "12").expect("writes");
+    fs::write(fast.join("short.done"), "short 3\n").expect("writes");
+    let watch =
+        ["watch", "fast", "--to", "slow", "--trigger", "*.done", "--foreground", "--once", "--settle=10ms"];
+    let came = run(folder.path(), &watch);
+    assert_eq!(came.code, 1, "{came:?}");
+    assert!(came.out.contains("ckpt-7.done: durable and verified"), "{came:?}");
+    assert!(came.out.contains("odd\\n\\xff.done: durable and verified"), "{came:?}");
+    assert!(
+        came.out.contains("refused: short.done: vouches for short, which has 2 bytes, not 3"),
+        "{came:?}"
+    );
+    assert!(came.err.contains("error: one semaphore could not be obeyed"), "{came:?}");
+    is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
+    assert_eq!(fs::read(folder.path().join("slow").join(&odd)).expect("reads"), b"odd");
+    assert_eq!(names(&fast), ["short", "short.done"]);
+
+    fs::write(fast.join("short"), "123").expect("writes");
+    let mut lines = stage(folder.path(), &watch);
+    let came = finish(lines.arg("--json"));
+    assert_eq!(came.code, 0, "{came:?}");
+    for line in came.out.lines() {
+        let document: Value = serde_json::from_str(line).expect("a document a line");
+        fits_schema(folder.path(), "stage-watch", &document);
+    }
+    assert_eq!(names(&fast), [] as [String; 0]);
+}
+
+#[test]
+fn a_digest_that_is_not_the_listed_one_moves_nothing() {
+    let folder = place();
+    let fast = folder.path().join("fast");
+    checkpoint(&fast, "ckpt-7");
+    let wrong = "99aa06d3014798d86001c324468d497f";
+    fs::write(fast.join("ckpt-7.done"), format!("ckpt-7/large\nckpt-7/deep/small 5000 {wrong}\n"))
+        .expect("writes");
+    let watch =
+        ["watch", "fast", "--to", "slow", "--trigger", "*.done", "--foreground", "--once", "--settle=10ms"];
+    let came = run(folder.path(), &watch);
+    assert_eq!(came.code, 1, "{came:?}");
+    assert!(came.out.contains("failed: ckpt-7.done: job 1 failed: "), "{came:?}");
+    is_the_checkpoint(&fast.join("ckpt-7"));
+    assert!(fast.join("ckpt-7.done").exists() && !folder.path().join("slow/ckpt-7").exists());
+}
+
+#[test]
+fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
+    let folder = place();
+    let fast = folder.path().join("fast");
+    checkpoint(&fast, "ckpt-7");
+    fs::write(fast.join("ckpt-7/DONE"), "").expect("writes");
+    let watch = [
+        "watch",
+        "fast",
+        "--to",
+        "slow",
+        "--trigger",
+        "ckpt-*/DONE",
+        "--foreground",
+        "--once",
+        "--settle=10ms",
+        "--copy",
+        "--keep-trigger",
+    ];
+    let came = works(folder.path(), &watch);
+    assert!(came.out.contains("ckpt-7/DONE: durable and verified"), "{came:?}");
+    let came = works(folder.path(), &watch);
+    assert_eq!(came.out, "ckpt-7/DONE: there already, and right\n");
+    is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
+    is_the_checkpoint(&fast.join("ckpt-7"));
+}
+
+#[test]
+fn a_doctor_without_a_server_says_so() {
+    let folder = place();
+    let came = works(folder.path(), &["doctor"]);
+    assert!(came.out.contains("no server is running"), "{came:?}");
+    let document = json(folder.path(), &["doctor", "--json"]);
+    fits_schema(folder.path(), "stage-doctor", &document);
+}
+
+#[test]
+fn room_in_a_pool_is_reserved_before_it_is_written_to() {
+    let folder = place();
+    fs::create_dir(folder.path().join("pool")).expect("makes");
+    let config = format!("[pool.scratch]\npath = \"{}/pool\"\nquota = \"10m\"\n", folder.path().display());
+    fs::write(folder.path().join("pools.toml"), config).expect("writes");
+    let at = ["--config", "pools.toml"];
+    let with = |arguments: &[&'static str]| [arguments, &at].concat();
+    let first = json(folder.path(), &with(&["pools", "reserve", "scratch", "ckpt-7", "--size=8m", "--json"]));
+    fits_schema(folder.path(), "stage-reservation", &first);
+    assert!(Path::new(first["reservation"]["directory"].as_str().expect("a path")).is_dir());
+    let came = run(folder.path(), &with(&["pools", "reserve", "scratch", "ckpt-8", "--size=8m"]));
+    assert_eq!((came.code, came.out.as_str(), came.err.lines().count()), (3, "", 2), "{came:?}");
+    let listed = json(folder.path(), &with(&["pools", "list", "--json"]));
+    fits_schema(folder.path(), "stage-pools", &listed);
+    assert_eq!(listed["pools"][0]["reserved"], 8 << 20);
+    works(folder.path(), &with(&["pools", "release", "1"]));
+    let came = works(folder.path(), &with(&["pools", "reserve", "scratch", "ckpt-8", "--size=8m"]));
+    assert!(came.out.ends_with("/ckpt-8\n"), "{came:?}");
+    let came = run(folder.path(), &["pools", "list"]);
+    assert_eq!(came.code, 1, "{came:?}");
+    assert!(came.err.contains("hint: name the file that describes them: --config FILE.toml"), "{came:?}");
+}

@@ -1,0 +1,205 @@
+//! `flashwright stage` with a server of the user's own: jobs handed in, waited for, given up, gone on with after a kill.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Came, command, ended, finish, fits_schema, names, place, signal, wait_until};
+use serde_json::Value;
+
+/// The binary, with a home and a socket of its own. Socket paths are short (108 bytes, unix(7)), so it is beside.
+fn stage(folder: &Path, arguments: &[&str]) -> Command {
+    let mut all = vec!["stage"];
+    all.extend(arguments);
+    let mut command = command(folder, &all);
+    for variable in ["XDG_STATE_HOME", "XDG_RUNTIME_DIR", "STATE_DIRECTORY"] {
+        command.env_remove(variable);
+    }
+    command.env("HOME", folder.join("home")).env("FLASHWRIGHT_STAGE_SOCKET", folder.join("sock"));
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Came {
+    finish(&mut stage(folder, arguments))
+}
+
+fn works(folder: &Path, arguments: &[&str]) -> Came {
+    let came = run(folder, arguments);
+    assert_eq!(came.code, 0, "{arguments:?}: {came:#?}");
+    came
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&works(folder, arguments).out).expect("one JSON document")
+}
+
+/// A server that ends with its test.
+struct Server(Child);
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let log = fs::File::create(folder.join("log")).expect("a log");
+        let mut serve = stage(folder, &["serve", "--state", "state", "--socket", "sock"]);
+        let mut child = serve.stdout(Stdio::null()).stderr(log).spawn().expect("runs");
+        wait_until("the server", || {
+            if let Some(status) = child.try_wait().expect("can be asked") {
+                panic!("{status}: {}", fs::read_to_string(folder.join("log")).unwrap_or_default());
+            }
+            run(folder, &["status"]).code == 0
+        });
+        Self(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("kills");
+        self.0.wait().expect("ends");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn set(folder: &Path, name: &str, mebibytes: usize) {
+    let set = folder.join(name);
+    fs::create_dir_all(&set).expect("makes");
+    for file in 0..mebibytes {
+        fs::write(set.join(format!("{file}")), vec![file as u8 + 1; 1 << 20]).expect("writes");
+    }
+}
+
+#[test]
+fn a_job_is_handed_in_waited_for_and_told_of() {
+    let folder = place();
+    let _server = Server::start(folder.path());
+    set(folder.path(), "fast/ckpt-7", 2);
+    let here = folder.path().display();
+    let came = works(folder.path(), &["mv", "fast/ckpt-7", "slow/"]);
+    assert_eq!(came.out, format!("job 1: {here}/fast/ckpt-7 → {here}/slow/ckpt-7\n"));
+    let came = works(folder.path(), &["wait", "slow/ckpt-7", "--timeout=60s"]);
+    assert!(
+        came.out.starts_with(&format!("{here}/slow/ckpt-7: durable and verified, 2 files, 2 MiB")),
+        "{came:?}"
+    );
+    assert_eq!(names(&folder.path().join("fast")), [] as [String; 0]);
+    let came = works(folder.path(), &["wait", "1", "--level=staged"]);
+    assert_eq!(came.out, "job 1: accepted\n");
+
+    let document = json(folder.path(), &["status", "--json"]);
+    fits_schema(folder.path(), "stage-status", &document);
+    assert_eq!(document["jobs"][0]["state"], "done");
+    let came = works(folder.path(), &["status"]);
+    assert!(came.out.contains("your server, pid ") && came.out.contains("   1  done       mv  "), "{came:?}");
+    let came = works(folder.path(), &["status", "1", "--follow"]);
+    assert_eq!(came.out, "", "what had ended before is no news");
+    works(folder.path(), &["verify", "1"]);
+    let came = works(folder.path(), &["doctor"]);
+    assert_eq!(came.out, "nothing is stuck\n");
+}
+
+#[test]
+fn jobs_that_are_not_there_or_not_in_that_state_are_refused() {
+    let folder = place();
+    let _server = Server::start(folder.path());
+    let none = "error: nowhere: no job has this number, source or destination\n\
+                hint: `flashwright stage status --all` lists them\n";
+    for verb in ["wait", "status", "cancel", "retry"] {
+        let came = run(folder.path(), &[verb, "nowhere"]);
+        assert_eq!((came.code, came.err.as_str(), came.out.as_str()), (2, none, ""), "{verb}");
+        let came = run(folder.path(), &[verb, "99"]);
+        assert_eq!((came.code, came.out.as_str(), came.err.lines().count()), (2, "", 2), "{verb}: {came:?}");
+    }
+    fs::write(folder.path().join("a"), "a").expect("writes");
+    works(folder.path(), &["cp", "--wait", "a", "b"]);
+    let came = run(folder.path(), &["cancel", "1"]);
+    assert_eq!((came.code, came.err.lines().count()), (3, 2), "{came:?}");
+    let came = run(folder.path(), &["retry", "1"]);
+    assert_eq!((came.code, came.err.lines().count()), (2, 2), "{came:?}");
+}
+
+#[test]
+fn a_failure_is_told_with_its_class_and_begun_again_by_retry() {
+    let folder = place();
+    let _server = Server::start(folder.path());
+    let came = run(folder.path(), &["mv", "--wait", "missing", "there"]);
+    assert_ne!(came.code, 0, "{came:?}");
+    assert!(came.err.starts_with("error: ") && came.err.contains("missing"), "{came:?}");
+    let came = run(folder.path(), &["doctor"]);
+    if came.code == 1 {
+        assert!(came.out.contains("stuck: job 1"), "{came:?}");
+        fs::write(folder.path().join("missing"), "here now").expect("writes");
+        works(folder.path(), &["retry", "1"]);
+        works(folder.path(), &["wait", "1"]);
+        assert_eq!(fs::read(folder.path().join("there")).expect("reads"), b"here now");
+    }
+}
+
+#[test]
+fn a_job_that_is_given_up_leaves_its_source_and_nothing_else() {
+    let folder = place();
+    let _server = Server::start(folder.path());
+    set(folder.path(), "fast/ckpt-7", 8);
+    works(folder.path(), &["mv", "--bwlimit=100kB/s", "fast/ckpt-7", "slow/"]);
+    wait_until("a part", || {
+        folder.path().join("slow").is_dir() && !names(&folder.path().join("slow")).is_empty()
+    });
+    let came = run(folder.path(), &["wait", "1", "--timeout=10ms"]);
+    assert_eq!(came.code, 1, "{came:?}");
+    assert!(came.err.contains("it is not durable yet"), "{came:?}");
+    works(folder.path(), &["cancel", "1"]);
+    assert_eq!(names(&folder.path().join("slow")), [] as [String; 0]);
+    assert_eq!(names(&folder.path().join("fast/ckpt-7")).len(), 8);
+    let came = run(folder.path(), &["wait", "1"]);
+    assert_eq!((came.code, came.err.as_str()), (1, "error: job 1: was cancelled\n"), "{came:?}");
+}
+
+#[test]
+fn a_watch_outlives_its_server_and_a_kill_loses_nothing() {
+    let folder = place();
+    let server = Server::start(folder.path());
+    set(folder.path(), "fast/ckpt-1", 6);
+    set(folder.path(), "fast/ckpt-2", 6);
+    let watch = ["watch", "fast", "--to", "slow", "--trigger", "*.done", "--settle=10ms", "--bwlimit=4MB/s"];
+    let log = fs::File::create(folder.path().join("watched")).expect("a log");
+    let mut watcher = stage(folder.path(), &watch).stdout(log).stderr(Stdio::null()).spawn().expect("runs");
+    fs::write(folder.path().join("fast/ckpt-1.done"), "").expect("writes");
+    wait_until("the job", || {
+        let jobs = json(folder.path(), &["status", "--json"]);
+        jobs["jobs"][0]["bytes_written"].as_u64().is_some_and(|bytes| bytes > 0)
+    });
+    server.kill();
+    fs::write(folder.path().join("fast/ckpt-2.done"), "").expect("writes");
+    let visible = |name: &str| folder.path().join("slow").join(name).exists();
+    assert!(!visible("ckpt-2"));
+    let _server = Server::start(folder.path());
+    wait_until("both semaphores to go", || names(&folder.path().join("fast")).is_empty());
+    signal(&watcher, "-INT");
+    assert_eq!(ended(&mut watcher).code(), Some(0));
+    for name in ["ckpt-1", "ckpt-2"] {
+        let document = json(folder.path(), &["verify", &format!("slow/{name}"), "--json"]);
+        assert_eq!((document["right"].as_bool(), document["files"].as_u64()), (Some(true), Some(6)));
+    }
+}
+
+#[test]
+fn a_copy_is_evicted_by_the_word_of_the_server_and_the_bytes_of_the_slow_tier() {
+    let folder = place();
+    let _server = Server::start(folder.path());
+    set(folder.path(), "fast/ckpt-7", 2);
+    works(folder.path(), &["cp", "--wait", "fast/ckpt-7", "slow/"]);
+    works(folder.path(), &["evict", "fast/ckpt-7"]);
+    assert_eq!(names(&folder.path().join("fast")), [] as [String; 0]);
+    works(folder.path(), &["get", "--wait", "slow/ckpt-7", "fast"]);
+    assert_eq!(fs::read(folder.path().join("fast/ckpt-7/1")).expect("reads"), vec![2; 1 << 20]);
+    works(folder.path(), &["evict", "fast/ckpt-7"]);
+    // Nothing is removed of which there is no copy.
+    set(folder.path(), "fast/ckpt-8", 1);
+    let came = run(folder.path(), &["evict", "fast/ckpt-8"]);
+    assert_eq!(came.code, 3, "{came:?}");
+    assert_eq!(names(&folder.path().join("fast/ckpt-8")).len(), 1);
+}
