@@ -15,7 +15,7 @@
 //! and it is put only where there is none (If-None-Match). One that is there already is either that of this very set,
 //! from a run that died between this step and the journal, or it refuses the drain.
 //!
-//! While a drain is at work it holds a claim on the name ([`commit`]), so that no other drain overwrites its objects.
+//! While a drain is at work it holds a claim on the name (`commit`), so that no other drain overwrites its objects.
 //! Deleting goes the other way: the manifest first.
 //!
 //! What a drain has done is remembered through [`Resume`]: files that are stored and read back, and parts of those

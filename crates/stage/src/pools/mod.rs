@@ -9,12 +9,12 @@
 //! 1. used + reserved and not yet used ≤ quota, and the same of each user's share;
 //! 2. reserved and not yet used, in all pools of a file system together, ≤ its free space.
 //!
-//! *Used* is blocks on the disk ([`usage`]), whoever wrote them and whether or not they were reserved; what is used of a
+//! *Used* is blocks on the disk (`usage`), whoever wrote them and whether or not they were reserved; what is used of a
 //! reservation is what lies in its directory. A walk is remembered for a few seconds, until a reservation goes: of a
 //! reservation that is still there, what is written after the walk counts as reserved instead of used, which
 //! comes to the same sum, and is missing in the free space besides, which errs on the safe side.
 //!
-//! Reservations go when they are released, when their process dies, or when their time is up ([`ledger`]). What was
+//! Reservations go when they are released, when their process dies, or when their time is up (`ledger`). What was
 //! written stays, and counts as used. Who waits for room is served in the order in which he came, within one process;
 //! between processes, as it comes.
 //!

@@ -2,14 +2,14 @@
 //! the fast tier slows down.
 //!
 //! One [`Qos`] belongs to a mover; each of its jobs has a [`JobPace`], whose threads ask it before they read
-//! ([`Pace`]). All of them meet in one state machine ([`sched`]) behind one lock: a request is a ticket, and whichever
+//! ([`Pace`]). All of them meet in one state machine (`sched`) behind one lock: a request is a ticket, and whichever
 //! thread wakes up first lets through all tickets that may go. The parts know neither threads nor the machine's clock,
 //! so that everything that takes time is tested in virtual time:
 //!
-//! - [`bucket`]: how much in how long, for bytes and for requests; a job passes its own limits and the mover's.
-//! - [`sched`]: who is first, and why nobody starves.
-//! - [`deadline`]: the least rate that still gets there.
-//! - [`governor`]: from the latency of probes to a rate; [`probe`] makes them, from a thread that lives as long as a
+//! - `bucket`: how much in how long, for bytes and for requests; a job passes its own limits and the mover's.
+//! - `sched`: who is first, and why nobody starves.
+//! - `deadline`: the least rate that still gets there.
+//! - `governor`: from the latency of probes to a rate; `probe` makes them, from a thread that lives as long as a
 //!   governed job runs.
 //!
 //! A thread that waits is woken by a change of limits, and looks twenty times a second whether it is to stop.

@@ -44,7 +44,7 @@ impl RateError {
     }
 }
 
-/// Bytes a second, as [the table](self) has it.
+/// Bytes a second, as the table has it.
 ///
 /// # Errors
 /// [`RateError`], which has a hint.

@@ -3,7 +3,7 @@
 //! 1. The source is found and looked at; the destination's directory is made, each new directory's parent synced.
 //! 2. A name for the part is journalled, then the part is made: `.NAME.UUID.part`, in the directory that the destination
 //!    will be in.
-//! 3. Files are copied into it, synced, read back around the cache, and only then recorded ([`crate::pipeline`]).
+//! 3. Files are copied into it, synced, read back around the cache, and only then recorded (`crate::pipeline`).
 //! 4. Directories get their metadata, the set its manifest; all of it is synced, the manifest read back.
 //! 5. The part is renamed to its name, over nothing; the directory is synced; COMMITTED is journalled.
 //! 6. Of a move, the source goes, each file only if it is still the one that was copied; DONE.
