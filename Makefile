@@ -62,7 +62,7 @@ test-python: ## Build the wheel of the Python package, install it in a clean vir
 	$(PYTHON) -m venv $(WHEEL)/clean
 	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
 	$(QUICK) $(WHEEL)/build/bin/maturin build --profile dev --out $(WHEEL)/wheels
-	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions $(WHEEL)/wheels/*.whl
+	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	$(WHEEL)/clean/bin/pytest -q -p no:cacheprovider --import-mode=importlib python/tests
 

@@ -331,7 +331,7 @@ impl Run<'_> {
             remove::remove(self, source, notes)?;
         }
         self.semaphore()?;
-        let outcome = retention::after_commit(self.spec, &Vouching { journal: self.journal })?;
+        let outcome = retention::after_commit(self.spec, self.journal)?;
         notes.extend(outcome.notes());
         Ok(())
     }
@@ -339,22 +339,6 @@ impl Run<'_> {
     /// Removes the semaphore that asked for the job.
     fn semaphore(&self) -> Result<(), StageError> {
         self.spec.options.semaphore.as_ref().map_or(Ok(()), |semaphore| remove::semaphore(&semaphore.0))
-    }
-}
-
-/// The journal's word that a copy was read back.
-struct Vouching<'a> {
-    journal: &'a Journal,
-}
-
-impl retention::Witness for Vouching<'_> {
-    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
-        let of = |row: &JobRow| {
-            row.level == Level::Durable
-                && row.spec.source.path() == Some(fast)
-                && row.spec.destination.path() == Some(slow)
-        };
-        Ok(self.journal.jobs()?.iter().any(of))
     }
 }
 

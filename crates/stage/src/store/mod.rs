@@ -18,6 +18,7 @@
 //! of a child is refused, and dropping the store there does nothing. A child that outlives its parent keeps the store
 //! locked until it ends or executes another program.
 
+mod drain;
 mod files;
 mod restore;
 
@@ -29,21 +30,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode};
 
 use crate::calls;
 use crate::error::{StageError, shown};
-use crate::job::{JobId, JobStatus, State};
-use crate::mover::{Mover, MoverConfig};
-use crate::names::{PathText, part_name};
+use crate::job::{JobId, JobStatus};
+use crate::mover::Mover;
+use crate::names::part_name;
 use crate::retention::{self, is_marked, marked_uuid};
 use crate::runner::discard;
 use crate::set::Manifest;
-use crate::spec::{JobSpec, Level, Options, Place, Verb};
+use crate::spec::{Level, Options};
 
-use files::{look_at, open_directory, same, sync_tree, take_lock, tier};
+use files::{look_at, open_directory, same, sync_tree, tier};
 
 /// The state directory, where none is named: in the fast directory.
 pub const STATE: &str = ".flashwright";
@@ -208,48 +209,6 @@ impl Store {
         self.config.state.clone().unwrap_or_else(|| self.config.fast.join(STATE))
     }
 
-    fn begin_draining(&self) -> Result<(), StageError> {
-        let state = self.state();
-        let lock = take_lock(&state)?;
-        let mover = Mover::open(&MoverConfig {
-            jobs: self.config.jobs.max(1),
-            threads: self.config.threads.max(1),
-            ..MoverConfig::new(state)
-        })?;
-        let jobs = mover.status(None)?;
-        self.remove_leftovers(&jobs)?;
-        let mut inner = self.locked();
-        for job in &jobs {
-            if let Some(step) = self.drained_by(job) {
-                inner.jobs.insert(step, job.id);
-            }
-        }
-        inner.lock = Some(lock);
-        inner.mover = Some(mover.clone());
-        let known = inner.jobs.clone();
-        drop(inner);
-        for step in self.steps_in(&self.fast, &self.config.fast)? {
-            let job = known.get(&step).and_then(|id| jobs.iter().find(|job| job.id == *id));
-            match job {
-                Some(job) if job.state == State::Failed => {
-                    mover.retry(job.id)?;
-                }
-                Some(job) if !job.state.is_final() => {}
-                _ if self.is_there(&self.slow, step) => {}
-                _ => self.drain(&mover, step)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// The step that a job drains.
-    fn drained_by(&self, job: &JobStatus) -> Option<u64> {
-        let (source, destination) = (job.spec.source.path()?, job.spec.destination.path()?);
-        let drains =
-            source.parent() == Some(&*self.config.fast) && destination.parent() == Some(&*self.config.slow);
-        if drains { step_of(destination.file_name()?) } else { None }
-    }
-
     /// What was begun by a process that is gone, and what was staged in and is wanted by nobody any more.
     fn remove_leftovers(&self, jobs: &[JobStatus]) -> Result<(), StageError> {
         let wanted = |name: &OsStr| {
@@ -370,96 +329,6 @@ impl Store {
         discard(&self.fast, &part, &self.config.fast)
     }
 
-    fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
-        let name = step_name(step);
-        let place = |tier: &Path| Place::Path(PathText(tier.join(&name)));
-        let id = mover.submit(JobSpec {
-            verb: Verb::Copy,
-            source: place(&self.config.fast),
-            destination: place(&self.config.slow),
-            options: Options {
-                latest: true,
-                keep_fast: self.config.keep_fast,
-                keep_slow: self.config.keep_slow,
-                ..self.config.options.clone()
-            },
-        })?;
-        self.locked().jobs.insert(step, id);
-        Ok(())
-    }
-
-    /// Waits until a checkpoint, or all that are committed, have come this far. False if the time is up before.
-    ///
-    /// # Errors
-    /// [`StageError::Invalid`] if there is no such checkpoint; the failure of its drain; what `go_on` says.
-    pub fn wait(
-        &self,
-        step: Option<u64>,
-        level: Level,
-        most: Option<Duration>,
-        go_on: GoOn<'_>,
-    ) -> Result<bool, StageError> {
-        let until = most.and_then(|most| Instant::now().checked_add(most));
-        let steps = match step {
-            Some(step) => vec![step],
-            None => self.steps_in(&self.fast, &self.config.fast)?,
-        };
-        for step in steps {
-            if !self.wait_for(step, level, until, go_on)? {
-                return Ok(false);
-            }
-        }
-        self.tell_failures()?;
-        Ok(true)
-    }
-
-    fn wait_for(
-        &self,
-        step: u64,
-        level: Level,
-        until: Option<Instant>,
-        go_on: GoOn<'_>,
-    ) -> Result<bool, StageError> {
-        let mover = self.mover()?;
-        let Some(id) = self.locked().jobs.get(&step).copied() else {
-            if self.is_there(&self.slow, step) || (level < Level::Durable && self.is_there(&self.fast, step))
-            {
-                return Ok(true);
-            }
-            return Err(self.no_such(step));
-        };
-        // Only what is committed has a job: it is in the journal, and durable on the fast tier.
-        if level < Level::Durable {
-            return Ok(true);
-        }
-        self.wait_job(&mover, id, until, go_on, &format!("step {step} is not drained"))
-    }
-
-    fn wait_job(
-        &self,
-        mover: &Mover,
-        id: JobId,
-        until: Option<Instant>,
-        go_on: GoOn<'_>,
-        what: &str,
-    ) -> Result<bool, StageError> {
-        loop {
-            go_on()?;
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let job = mover.wait(id, Level::Durable, Some(left.map_or(SLICE, |left| left.min(SLICE))))?;
-            let durable = job.level >= Level::Durable;
-            // A job that is durable still has to evict and to move `latest`.
-            if job.state.is_final() || left == Some(Duration::ZERO) {
-                if durable || !job.state.is_final() {
-                    return Ok(durable);
-                }
-                self.locked().told.insert(id);
-                return Err(failure(&job, what));
-            }
-            self.mover()?;
-        }
-    }
-
     /// The newest checkpoint that has come this far; at `local` and below, on either tier.
     ///
     /// # Errors
@@ -488,37 +357,6 @@ impl Store {
             }
         }
         Ok(steps.into_values().collect())
-    }
-
-    /// How far each drain is that this journal knows, oldest first.
-    ///
-    /// # Errors
-    /// The journal's.
-    pub fn progress(&self) -> Result<Vec<(u64, JobStatus)>, StageError> {
-        let mover = self.mover()?;
-        let jobs = self.locked().jobs.clone();
-        let mut all = Vec::new();
-        for (step, id) in jobs {
-            all.extend(mover.status(Some(id))?.into_iter().map(|job| (step, job)));
-        }
-        Ok(all)
-    }
-
-    /// Tries every drain again that has failed; how many.
-    ///
-    /// # Errors
-    /// The journal's.
-    pub fn retry(&self) -> Result<usize, StageError> {
-        let mover = self.mover()?;
-        let mut again = 0;
-        for (_, job) in self.progress()? {
-            if job.state == State::Failed {
-                mover.retry(job.id)?;
-                self.locked().told.remove(&job.id);
-                again += 1;
-            }
-        }
-        Ok(again)
     }
 
     /// Lets a restored checkpoint be evicted again.
@@ -567,36 +405,6 @@ impl Store {
             mover.stop();
         }
         self.locked().lock = None;
-    }
-
-    /// The first failure of a drain that nobody has been told of.
-    fn tell_failures(&self) -> Result<(), StageError> {
-        self.own_process()?;
-        let Some((mover, jobs)) = ({
-            let inner = self.locked();
-            inner.mover.clone().map(|mover| (mover, inner.jobs.clone()))
-        }) else {
-            return Ok(());
-        };
-        for (step, id) in jobs {
-            if self.locked().told.contains(&id) {
-                continue;
-            }
-            for job in mover.status(Some(id))? {
-                // What is done and has nothing to tell is not asked about again.
-                if job.state.is_final() {
-                    self.locked().told.insert(id);
-                }
-                if job.state == State::Failed {
-                    let what = match job.level {
-                        Level::Durable => "is drained, but what follows is not done",
-                        _ => "is not drained",
-                    };
-                    return Err(failure(&job, &format!("step {step} {what}")));
-                }
-            }
-        }
-        Ok(())
     }
 
     fn own_process(&self) -> Result<(), StageError> {
@@ -689,9 +497,4 @@ impl retention::Witness for OrReading<'_> {
     fn may_read(&self) -> bool {
         true
     }
-}
-
-/// A job's failure, and how to go on.
-fn failure(job: &JobStatus, what: &str) -> StageError {
-    StageError::Job { what: what.to_owned(), why: job.error.clone().map(Box::new) }
 }
