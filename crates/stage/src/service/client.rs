@@ -229,7 +229,7 @@ impl Client {
     fn ask(&mut self, request: &Request, most: Duration) -> Result<Reply, StageError> {
         if let Err(error) = self.lines.say(request) {
             // A server that refuses says why before it closes; that is worth more than `broken pipe`.
-            if error.kind() != io::ErrorKind::BrokenPipe {
+            if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
                 return Err(self.lost(&format!("cannot send a request: {error}")));
             }
         }

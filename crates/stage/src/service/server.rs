@@ -192,17 +192,6 @@ pub(super) fn turn_away(socket: &UnixStream, error: &StageError) {
     }
 }
 
-/// Accepts until it is asked to stop. The listener is nonblocking.
-///
-/// # Errors
-/// The socket cannot be listened on any more.
-pub fn accept(listener: &UnixListener, stop: &Stop, each: &mut dyn FnMut(UnixStream)) -> io::Result<()> {
-    while !stop.asked() {
-        each_round(listener, each)?;
-    }
-    Ok(())
-}
-
 /// Waits a moment for a connection, and takes it.
 pub(super) fn each_round(listener: &UnixListener, each: &mut dyn FnMut(UnixStream)) -> io::Result<()> {
     if !readable(listener, LOOK)? {

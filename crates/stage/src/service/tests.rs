@@ -15,7 +15,7 @@ use crate::pace::Stop;
 use crate::service::Client;
 use crate::service::listen::{Access, Listening};
 use crate::service::protocol::{Answer, LINE_BYTES, Reply, ServerFacts};
-use crate::service::server::{House, Limits, accept};
+use crate::service::server::{House, Limits, each_round};
 use crate::service::testing::{Still, spec};
 use crate::spec::Level;
 use crate::{MoverConfig, StageError};
@@ -38,8 +38,9 @@ impl Running {
         let accepting = {
             let house = Arc::clone(&house);
             std::thread::spawn(move || {
-                let stop = house.stop.clone();
-                accept(&listening.listener, &stop, &mut |socket| house.receive(socket)).unwrap();
+                while !house.stop.asked() {
+                    each_round(&listening.listener, &mut |socket| house.receive(socket)).unwrap();
+                }
             })
         };
         Self { directory, desk, house, accepting: Some(accepting) }
@@ -274,8 +275,9 @@ fn a_waiter_survives_a_server_that_dies_and_comes_back() {
     running.accepting = Some({
         let house = Arc::clone(&house);
         std::thread::spawn(move || {
-            let stop = house.stop.clone();
-            accept(&listening.listener, &stop, &mut |socket| house.receive(socket)).unwrap();
+            while !house.stop.asked() {
+                each_round(&listening.listener, &mut |socket| house.receive(socket)).unwrap();
+            }
         })
     });
     running.house = house;
