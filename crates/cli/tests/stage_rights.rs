@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{is_root, skipped, tool, wait_until};
 use rustix::process::{Gid, Uid};
@@ -68,7 +68,15 @@ impl World {
 
     fn start(&mut self) {
         let flags = ["--system", "--state", "state", "--socket", "run/stage.sock", "--worker-idle", "1s"];
-        let command = Server::command(self.folder.path(), &flags);
+        let server = Server::command(self.folder.path(), &flags);
+        // As the unit has it: what must be open to users is opened by the server itself.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "umask 077; exec \"$@\"", "sh"])
+            .arg(server.get_program())
+            .args(server.get_args());
+        command.current_dir(self.folder.path()).env_remove("STATE_DIRECTORY").env_remove("FLASHWRIGHT_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         self.server = Some(Server::spawn_at(self.at("run/stage.sock"), command));
     }
 
@@ -298,7 +306,7 @@ fn a_users_own_server_answers_nobody_else() {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={ALICE}"), &format!("--regid={ALICE}"), "--clear-groups", "--"]);
     command.arg(&binary).args(["stage", "serve", "--state", "alice/state"]).current_dir(world.folder.path());
-    command.stderr(std::process::Stdio::piped());
+    command.stderr(Stdio::piped());
     let socket = world.at("alice/state/stage.sock");
     let server = Server::spawn_at(socket.clone(), command);
     by(ALICE, &[], || assert_eq!(Client::connect(Some(&socket)).expect("is answered").server().uid, ALICE));

@@ -136,12 +136,17 @@ impl Drop for Listening {
 
 /// Makes the directory where it is not there, and looks whether others could replace what is in it.
 fn prepare(directory: &Path, access: Access) -> Result<(), StageError> {
-    let mode = if access == Access::All { 0o755 } else { 0o700 };
+    let is_new = !directory.exists();
     DirBuilder::new()
         .recursive(true)
-        .mode(mode)
+        .mode(0o700)
         .create(directory)
         .map_err(|error| StageError::io("make the directory", directory, error))?;
+    if is_new && access == Access::All {
+        // Whatever the umask takes away.
+        std::fs::set_permissions(directory, Permissions::from_mode(0o755))
+            .map_err(|error| StageError::io("set the mode", directory, error))?;
+    }
     let facts = std::fs::metadata(directory).map_err(|error| StageError::io("stat", directory, error))?;
     let (mode, sticky) = (facts.mode(), facts.mode() & 0o1000 != 0);
     let me = rustix::process::geteuid().as_raw();

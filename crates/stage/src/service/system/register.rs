@@ -4,9 +4,9 @@
 //! in a directory that its user alone may enter. An entry goes when its worker was retired with nothing to do. An entry too
 //! many costs a process that looks into a journal and is retired again; one too few would leave accepted jobs undone.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::error::{StageError, shown};
@@ -130,11 +130,17 @@ impl Register {
 }
 
 fn directory(path: &Path, mode: u32) -> Result<(), StageError> {
+    let is_new = !path.exists();
+    // Closed first, then as it is to be, whatever the umask takes away.
     DirBuilder::new()
         .recursive(true)
-        .mode(mode)
+        .mode(0o700)
         .create(path)
         .map_err(|error| StageError::io("make the directory", path, error))?;
+    if is_new {
+        std::fs::set_permissions(path, Permissions::from_mode(mode))
+            .map_err(|error| StageError::io("set the mode", path, error))?;
+    }
     let facts = std::fs::symlink_metadata(path).map_err(|error| StageError::io("stat", path, error))?;
     let me = rustix::process::geteuid().as_raw();
     if !facts.is_dir() || facts.uid() != me || facts.mode() & 0o022 != 0 {
@@ -146,13 +152,17 @@ fn directory(path: &Path, mode: u32) -> Result<(), StageError> {
             format!("chown root {0}; chmod go-w {0}", shown(path)),
         ));
     }
+    if facts.mode() & 0o111 & mode != 0o111 & mode && !is_new {
+        return Err(StageError::refused(
+            format!("--state: users cannot get through {} to their journals", shown(path)),
+            format!("chmod {mode:o} {}", shown(path)),
+        ));
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn mine() -> Credentials {
@@ -177,10 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_state_directory_that_others_may_write_to_is_refused() {
+    fn a_state_directory_that_others_may_write_to_or_not_pass_through_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Register::open(directory.path()), Err(StageError::Refused { .. })));
+        for mode in [0o777, 0o700] {
+            std::fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+            assert!(matches!(Register::open(directory.path()), Err(StageError::Refused { .. })), "{mode:o}");
+        }
     }
 
     #[test]
