@@ -153,7 +153,7 @@ impl House {
                 "start your own: flashwright stage serve",
             ));
         }
-        if look { peer.check_mounts() } else { Ok(()) }
+        if look { peer.check_mounts(true) } else { Ok(()) }
     }
 
     /// Waits for the sessions under way, but not for ever.
