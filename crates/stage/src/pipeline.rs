@@ -45,8 +45,9 @@ const GROUP_LEAST_BYTES: u64 = 64 << 20;
 const GROUP_WAIT: Duration = Duration::from_millis(200);
 /// Files that one reader takes at a time.
 const READ_BACK: usize = 128;
-/// Entries in one transaction of the journal at most.
+/// Entries in one transaction of the journal at most, and what one is worth waiting for, as long as for a sync.
 const RECORD: usize = 8192;
+const RECORD_LEAST: usize = 2048;
 
 /// What a tree needs to be copied.
 pub struct Pipeline<'a> {
@@ -511,9 +512,7 @@ fn sync_groups(
         let until = Instant::now() + GROUP_WAIT;
         while group.len() < GROUP_FILES && bytes < GROUP_BYTES {
             let worth_it = group.len() >= GROUP_LEAST_FILES || bytes >= GROUP_LEAST_BYTES;
-            let patience =
-                if worth_it { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
-            let Ok(more) = written.recv_timeout(patience) else { break };
+            let Ok(more) = written.recv_timeout(patience(worth_it, until)) else { break };
             bytes += more.iter().map(|written| written.done.entry.size).sum::<u64>();
             group.extend(more);
         }
@@ -536,6 +535,11 @@ fn sync_groups(
         }
     }
     Ok(())
+}
+
+/// How long to wait for more.
+fn patience(enough: bool, until: Instant) -> Duration {
+    if enough { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) }
 }
 
 fn read_back(
@@ -579,8 +583,9 @@ fn copy_large_ones(
 
 fn record(shared: &Shared<'_>, verified: &Receiver<Vec<Done>>) -> Result<(), StageError> {
     while let Ok(mut done) = verified.recv() {
+        let until = Instant::now() + GROUP_WAIT;
         while done.len() < RECORD {
-            let Ok(more) = verified.try_recv() else { break };
+            let Ok(more) = verified.recv_timeout(patience(done.len() >= RECORD_LEAST, until)) else { break };
             done.extend(more);
         }
         shared.of.journal.record(shared.of.id, &done)?;
