@@ -6,6 +6,7 @@
 //! might have kept: nothing, or each sector as chance has it. Drives of one [`Host`] share the clock, so that they
 //! lose their power together.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -22,6 +23,8 @@ use nbd::wire::{Request, SimpleReply, TransmissionFlags, reply, request};
 use crate::sample::Random;
 
 const SECTOR: usize = 512;
+/// Bytes of an image's pieces.
+const PIECE: usize = 64 << 10;
 
 /// What happened to a drive.
 enum Event {
@@ -48,30 +51,43 @@ impl Host {
         (from..to).filter(of_it).flat_map(|at| [at, at + 1]).collect()
     }
 
-    /// What is on `drive` after a power cut at `moment`; of what it was not bound to keep, what `luck` has, or nothing.
-    pub fn image(&self, drive: usize, bytes: usize, moment: usize, luck: Option<&mut Random>) -> Vec<u8> {
+    /// What is on `drive` after a power cut at `moment`, by pieces of [`PIECE`] bytes, without those that were never
+    /// written; of what it was not bound to keep, what `luck` has, or nothing.
+    pub fn image(&self, drive: usize, moment: usize, luck: Option<&mut Random>) -> Image {
         let log = self.log.lock().unwrap();
         let its = || log[..moment].iter().enumerate().filter(|(_, (of, _))| *of == drive);
-        let flushed =
-            its().filter(|(_, (_, event))| matches!(event, Event::Flush)).map(|(at, _)| at).next_back();
-        let mut image = vec![0; bytes];
+        let flushed = its().filter(|(_, (_, event))| matches!(event, Event::Flush)).map(|(at, _)| at).last();
+        let mut image = Image::new();
         let mut luck = luck;
         for (at, (_, event)) in its() {
             let Event::Write { offset, bytes } = event else { continue };
             if flushed.is_some_and(|flushed| at < flushed) {
-                image[*offset..offset + bytes.len()].copy_from_slice(bytes);
+                put(&mut image, *offset, bytes);
             } else if let Some(luck) = &mut luck {
                 // Kept, lost, or torn between sectors.
                 let fate = luck.below(3);
                 for (n, sector) in bytes.chunks(SECTOR).enumerate() {
                     if fate == 0 || fate == 1 && luck.below(2) == 0 {
-                        let start = offset + n * SECTOR;
-                        image[start..start + sector.len()].copy_from_slice(sector);
+                        put(&mut image, offset + n * SECTOR, sector);
                     }
                 }
             }
         }
         image
+    }
+}
+
+/// What was written, by the number of the piece.
+pub type Image = BTreeMap<usize, Vec<u8>>;
+
+fn put(image: &mut Image, offset: usize, bytes: &[u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (piece, within) = ((offset + done) / PIECE, (offset + done) % PIECE);
+        let length = (PIECE - within).min(bytes.len() - done);
+        let piece = image.entry(piece).or_insert_with(|| vec![0; PIECE]);
+        piece[within..within + length].copy_from_slice(&bytes[done..done + length]);
+        done += length;
     }
 }
 
@@ -138,7 +154,10 @@ impl Drive {
         if file_system == "xfs" {
             ran("mkfs.xfs", &["-q", "-K", &device]);
         } else {
-            ran("mkfs.ext4", &["-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &device]);
+            ran(
+                "mkfs.ext4",
+                &["-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-N", "4096", &device],
+            );
         }
         ran("mount", &[&device, &this.point.to_string_lossy()]);
         this
@@ -162,15 +181,13 @@ impl Drive {
     }
 
     /// Mounts an image where the drive was mounted.
-    pub fn power_up(&self, image: &[u8]) -> Mounted {
+    pub fn power_up(&self, image: &Image) -> Mounted {
         let path = self.directory.path().join("image");
         let _ = fs::remove_file(&path);
         let file = File::create(&path).unwrap();
-        file.set_len(image.len() as u64).unwrap();
-        for (n, block) in image.chunks(1 << 20).enumerate() {
-            if block.iter().any(|byte| *byte != 0) {
-                file.write_all_at(block, (n << 20) as u64).unwrap();
-            }
+        file.set_len(self.bytes as u64).unwrap();
+        for (n, piece) in image {
+            file.write_all_at(piece, (n * PIECE) as u64).unwrap();
         }
         ran("mount", &["-o", "loop", &path.to_string_lossy(), &self.point.to_string_lossy()]);
         Mounted(self.point.clone())
@@ -272,14 +289,14 @@ fn a_drive_keeps_what_was_synced_and_loses_what_was_not() {
         let written = host.now();
         drive.unplug();
         for moment in [synced, written] {
-            let image = host.image(0, drive.bytes, moment, None);
+            let image = host.image(0, moment, None);
             let _mounted = drive.power_up(&image);
             assert_eq!(fs::read(drive.point.join("synced")).unwrap(), [1; 100_000], "{file_system} {moment}");
             let other = fs::read(drive.point.join("not synced")).unwrap_or_default();
             assert_ne!(other, [2; 100_000], "{file_system} {moment}: nothing had asked for it to be kept");
         }
         // And unplugged in order, everything is there.
-        let _mounted = drive.power_up(&host.image(0, drive.bytes, host.now(), None));
+        let _mounted = drive.power_up(&host.image(0, host.now(), None));
         assert_eq!(fs::read(drive.point.join("not synced")).unwrap(), [2; 100_000], "{file_system}");
     }
 }

@@ -230,7 +230,8 @@ fn a_file_that_the_caller_may_not_read_ends_the_move_with_its_name_and_the_sourc
     }
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     // The rest of the world is theirs, and one file is not.
-    for path in [world.fast(), world.slow(), &world.source, &world.source.join("rank-0")] {
+    let theirs = ["rank-0", "rank-2"].map(|rank| world.source.join(rank));
+    for path in [world.fast(), world.slow(), &world.source, &theirs[0], &theirs[1]] {
         std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
     }
     let state = world.fast().join("state");

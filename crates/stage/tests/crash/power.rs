@@ -67,7 +67,7 @@ fn live(scenario: Scenario, verb: Verb, file_systems: (&str, &str), strikes: &[S
 /// What does not hold after a power cut at `moment`, before anything is gone on with and after.
 fn cut(past: &Past, moment: usize, luck: Option<Random>, go_on: bool) -> Vec<String> {
     let mut luck = luck;
-    let image = |drive, luck: Option<&mut Random>| past.host.image(drive, BYTES, moment, luck);
+    let image = |drive, luck: Option<&mut Random>| past.host.image(drive, moment, luck);
     let _fast = past.fast.power_up(&image(FAST, luck.as_mut()));
     let _slow = past.slow.power_up(&image(SLOW, luck.as_mut()));
     let mut wrong = past.world.check_between();
