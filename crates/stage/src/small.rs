@@ -69,8 +69,8 @@ pub struct Written {
 pub enum Copied {
     /// It was written.
     Written(Written),
-    /// It is too large for one piece.
-    Large,
+    /// It is too large for one piece: so many bytes.
+    Large(u64),
     /// It has other names as well.
     Linked {
         /// The device and inode that they share.
@@ -261,7 +261,7 @@ impl Copier {
             return Ok(Looked::Otherwise(Copied::Linked { inode }));
         }
         if stat.stx_size >= LARGE || terms.preserve.sparse && has_holes(&stat) {
-            return Ok(Looked::Otherwise(Copied::Large));
+            return Ok(Looked::Otherwise(Copied::Large(stat.stx_size)));
         }
         Ok(Looked::File(Opened {
             file: Arc::new(file),

@@ -261,3 +261,28 @@ fn a_second_mover_is_kept_out_of_a_journal() {
     let error = Mover::open(&MoverConfig::new(bench.at("state"))).unwrap_err();
     assert!(error.to_string().contains("another process"), "{error}");
 }
+
+#[test]
+fn a_set_that_has_rotted_is_not_brought_back_and_one_that_was_changed_is() {
+    let bench = Bench::new();
+    bench.tree("fast");
+    bench.done(Verb::Copy, "fast", "slow/ckpt");
+    bench.done(Verb::Copy, "slow/ckpt", "back");
+    assert_eq!(snapshot(&bench.at("back")), snapshot(&bench.at("fast")));
+    let rot = |name: &str, offset, keep_time| {
+        let file = fs::File::options().write(true).open(bench.at("slow/ckpt").join(name)).unwrap();
+        let time = file.metadata().unwrap().modified().unwrap();
+        std::os::unix::fs::FileExt::write_at(&file, b"rot", offset).unwrap();
+        if keep_time {
+            file.set_modified(time).unwrap();
+        }
+    };
+    rot("a/b/page", 17, false);
+    bench.done(Verb::Copy, "slow/ckpt", "changed");
+    rot("large", (8 << 20) + 5, true);
+    let status = bench.run(Verb::Copy, "slow/ckpt", "again", Options::default());
+    assert_eq!(status.state, State::Failed);
+    let why = status.error.unwrap().message;
+    assert!(why.contains("slow/ckpt/large") && why.contains("offset 8388608"), "{why}");
+    assert!(!bench.at("again").exists());
+}

@@ -21,6 +21,7 @@
 //! | COMMITTED | – | anything else | the source is kept, and it is said |
 
 mod adopt;
+mod against;
 mod discard;
 mod find;
 #[cfg(feature = "s3")]
@@ -31,6 +32,7 @@ mod remove;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
@@ -184,12 +186,15 @@ impl Run<'_> {
             resumed: part.resumed,
             lane: LaneConfig { background: self.spec.options.background, ..LaneConfig::default() },
             background: self.spec.options.background,
+            notes: Mutex::default(),
         };
         if source.is_directory {
             self.copy_tree(&pipeline, &source, &part, &parent, &sync, vouches)?;
+            self.against_its_manifest(&source.open_root()?, &source.path, notes)?;
         } else {
             self.copy_file(&pipeline, &source, &part, &parent)?;
         }
+        notes.append(&mut pipeline.notes.lock().unwrap_or_else(PoisonError::into_inner));
         self.meets_expectations()?;
         self.stop.check()?;
         destination.publish(&parent, &part.name)?;
@@ -305,7 +310,10 @@ impl Run<'_> {
                 self.progress.files_done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 written.done
             }
-            _ => {
+            other => {
+                if let Copied::Large(size) = other {
+                    pipeline.found(size);
+                }
                 let mut lane = crate::large::Lane::new(&pipeline.lane)?;
                 pipeline.copy_large_as(&mut lane, &directory, name, &part.name, PathBuf::new())?
             }

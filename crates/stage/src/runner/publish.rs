@@ -127,15 +127,32 @@ impl Run<'_> {
                 Err(error) => Err(StageError::io("look at", &joined(source_path, path), error)),
             }
         })?;
-        // Children come after their directories, and go before them.
-        for path in gone.iter().rev() {
-            let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.journal.forget(self.id, &gone)?;
+        self.remove_strangers(part, shown)
+    }
+
+    /// What an earlier attempt copied and did not come to record, and what is not recorded any more, is no part of the
+    /// set.
+    fn remove_strangers(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(above) = waiting.pop() {
+            let failed = |error| StageError::io("list", &joined(shown, &above), error);
+            let beneath = if above.as_os_str().is_empty() { Path::new(".") } else { &above };
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let directory =
-                calls::open_beneath(part.as_fd(), above, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                    .map_err(|error| StageError::io("open the directory", &joined(shown, above), error))?;
-            super::discard(&directory, path.file_name().unwrap_or_default(), &joined(shown, above))?;
+                calls::open_beneath(part.as_fd(), beneath, flags, Mode::empty()).map_err(failed)?;
+            let mut list = calls::List::of(directory.as_fd()).map_err(failed)?;
+            while let Some((name, _)) = list.next().map_err(failed)? {
+                self.stop.check()?;
+                let path = above.join(&name);
+                match self.journal.entry(self.id, &path)? {
+                    Some(done) if done.entry.kind == Kind::Directory => waiting.push(path),
+                    Some(_) => {}
+                    None => super::discard(&directory, &name, &joined(shown, &above))?,
+                }
+            }
         }
-        self.journal.forget(self.id, &gone)
+        Ok(())
     }
 
     /// Gives all directories but the root what belongs to them, the innermost first.

@@ -3,7 +3,7 @@
 //! ```text
 //! walk ─▶ batches ─▶ copiers ─▶ written ─▶ syncer ─▶ synced ─▶ readers ─▶ verified ─▶ recorder ─▶ journal
 //!                       │                                                               ▲
-//!                       └──────────▶ large files, one after another, chunks in flight ──┘
+//!                       └──────────▶ large files, two at a time, chunks in flight ──────┘
 //! ```
 //!
 //! Durability is bought by the batch. An fsync a file would cost a commit of the file system's journal and a flush of
@@ -14,26 +14,25 @@
 //!
 //! All queues are bounded, so a tree of any size takes the same memory.
 
-use std::collections::BTreeMap;
+mod by_chunk;
+mod links;
+
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use rustix::fs::{Mode, OFlags};
 
 use crate::calls;
 use crate::error::StageError;
 use crate::job::JobId;
 use crate::journal::{Done, Identity, Journal};
-use crate::large::{Lane, LaneConfig, LargeFile};
+use crate::large::{Lane, LaneConfig};
 use crate::manifest::Kind;
-use crate::metadata;
-use crate::small::{Copied, Copier, Terms, Written, create, joined, unchanged};
-use crate::tree::{Batch, Directory, Found, Walk, entry_of};
+use crate::small::{Copied, Copier, Terms, Written};
+use crate::tree::{Batch, Directory, Found, Walk};
+use links::Links;
 
 /// Files that one sync makes durable at most, and their bytes: what is lost of the work when one fails.
 const GROUP_FILES: usize = 16384;
@@ -45,6 +44,10 @@ const GROUP_LEAST_BYTES: u64 = 64 << 20;
 const GROUP_WAIT: Duration = Duration::from_millis(200);
 /// Files that one reader takes at a time.
 const READ_BACK: usize = 128;
+/// Notes of one kind that are kept.
+const NOTES: usize = 4;
+/// Large files at once: while the end of one is read back, another is written. Each has buffers of its own.
+const LANES: usize = 2;
 /// Entries in one transaction of the journal at most, and what one is worth waiting for, as long as for a sync.
 const RECORD: usize = 8192;
 const RECORD_LEAST: usize = 2048;
@@ -65,6 +68,8 @@ pub struct Pipeline<'a> {
     pub lane: LaneConfig,
     /// Does the application's I/O go first?
     pub background: bool,
+    /// What is worth knowing, for the job's notes; of many notes the first few.
+    pub notes: Mutex<Vec<String>>,
 }
 
 /// A file that goes by the chunk.
@@ -72,9 +77,6 @@ struct LargeItem {
     directory: Arc<Directory>,
     name: OsString,
 }
-
-/// Names of files that have several.
-type Links = BTreeMap<(u32, u32, u64), Vec<PathBuf>>;
 
 /// What the threads share.
 struct Shared<'a> {
@@ -130,6 +132,8 @@ impl Pipeline<'_> {
         let (verified_in, verified) = sync_channel::<Vec<Done>>(64);
         // Each end of a queue goes with the last thread that has it, so that whoever waits at the other hears of it.
         let (batches, synced) = (Arc::new(Mutex::new(batches)), Arc::new(Mutex::new(synced)));
+        let large = Arc::new(Mutex::new(large));
+        let copiers = Arc::new(AtomicUsize::new(self.threads));
         std::thread::scope(|scope| {
             let shared = &shared;
             for _ in 0..self.threads {
@@ -137,22 +141,28 @@ impl Pipeline<'_> {
                     (written_in.clone(), large_in.clone(), verified_in.clone());
                 let (batches, synced, read_in) =
                     (Arc::clone(&batches), Arc::clone(&synced), verified_in.clone());
+                let copiers = Arc::clone(&copiers);
                 scope.spawn(move || {
-                    shared.guard(|| copy_batches(shared, &batches, &written_in, &large_in, &verified_in))
+                    shared.guard(|| copy_batches(shared, &batches, &written_in, &large_in, &verified_in));
+                    // The last to find nothing more: what was counted until now is all there is.
+                    if copiers.fetch_sub(1, Relaxed) == 1 && !shared.gone() {
+                        shared.of.terms.progress.walked.store(true, Relaxed);
+                    }
                 });
                 scope.spawn(move || shared.guard(|| read_back(shared, &synced, &read_in)));
             }
             let found = verified_in.clone();
             scope.spawn(move || shared.guard(|| sync_groups(shared, sync, &written, &synced_in)));
-            let large_done = verified_in.clone();
-            scope.spawn(move || shared.guard(|| copy_large_ones(shared, &large, &large_done)));
+            for _ in 0..LANES {
+                let (large, large_done) = (Arc::clone(&large), verified_in.clone());
+                scope.spawn(move || shared.guard(|| copy_large_ones(shared, &large, &large_done)));
+            }
             scope.spawn(move || shared.guard(|| record(shared, &verified)));
-            drop((written_in, large_in, verified_in, batches, synced));
+            drop((written_in, large_in, verified_in, batches, synced, large));
             let mut found = Walking { shared, batches: batches_in, directories: Vec::new(), recorded: found };
             let walked = walk.run(roots.0, roots.1, &mut found).and_then(|()| found.flush());
-            match walked {
-                Ok(()) => self.terms.progress.walked.store(true, Relaxed),
-                Err(error) => shared.fail(error),
+            if let Err(error) = walked {
+                shared.fail(error);
             }
         });
         match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -163,107 +173,17 @@ impl Pipeline<'_> {
         self.link(links, roots_again, sync)
     }
 
-    /// Files of several names: the first name, in order, is copied, the others are made names of it.
-    fn link(&self, links: Links, roots: (OwnedFd, OwnedFd), sync: &OwnedFd) -> Result<(), StageError> {
-        let root = Directory { source: roots.0, copy: roots.1, path: PathBuf::new() };
-        let mut copier = Copier::default();
-        let mut lane = None;
-        let mut done = Vec::new();
-        for (_, mut names) in links {
-            names.sort_by(|a, b| as_bytes(a).cmp(as_bytes(b)));
-            let Some((first, others)) = names.split_first() else { continue };
-            let copied = self.copy_linked(&root, first, &mut copier, &mut lane)?;
-            for other in others {
-                done.push(self.another_name(&root, first, other, &copied)?);
-            }
-            done.push(copied);
-        }
-        if !done.is_empty() {
-            // The names are in directories that were synced before they were made.
-            calls::sync_file_system(sync.as_fd())
-                .map_err(|error| StageError::io("syncfs", self.terms.part, error))?;
-            self.journal.record(self.id, &done)?;
-        }
-        Ok(())
+    /// Keeps notes, as long as they are few: of a thousand files there is the same to be said.
+    fn note(&self, said: Vec<String>) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = NOTES.saturating_sub(notes.len());
+        notes.extend(said.into_iter().take(room));
     }
 
-    fn copy_linked(
-        &self,
-        root: &Directory,
-        path: &std::path::Path,
-        copier: &mut Copier,
-        lane: &mut Option<Lane>,
-    ) -> Result<Done, StageError> {
-        let (directory, name) = self.directory_of(root, path)?;
-        let directory = Arc::new(directory);
-        if let Some(done) = self.is_done(&directory, &name, path)? {
-            return Ok(done);
-        }
-        match copier.copy(&directory, &name, false, &self.terms)? {
-            Copied::Written(written) => {
-                let file = calls::open_at(directory.copy.as_fd(), &name, OFlags::RDONLY, Mode::empty())
-                    .map_err(|error| StageError::io("open", &joined(self.terms.part, path), error))?;
-                calls::sync(file.as_fd())
-                    .map_err(|error| StageError::io("fsync", &joined(self.terms.part, path), error))?;
-                copier.verify(&written, &self.terms)?;
-                self.terms.progress.files_done.fetch_add(1, Relaxed);
-                Ok(written.done)
-            }
-            Copied::Large => {
-                let lane = lane_of(lane, &self.lane)?;
-                self.copy_large(lane, &directory, &name)
-            }
-            Copied::Linked { .. } => unreachable!("it was not asked to tell those of several names"),
-        }
-    }
-
-    /// The directories that a path beneath the roots is in, opened beneath them, and its last name.
-    fn directory_of(
-        &self,
-        root: &Directory,
-        path: &std::path::Path,
-    ) -> Result<(Directory, OsString), StageError> {
-        let above = path.parent().unwrap_or(std::path::Path::new(""));
-        let beneath = if above.as_os_str().is_empty() { std::path::Path::new(".") } else { above };
-        let open = |root: &OwnedFd, shown: &std::path::Path| {
-            calls::open_beneath(root.as_fd(), beneath, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(|error| StageError::io("open the directory", &joined(shown, above), error))
-        };
-        let directory = Directory {
-            source: open(&root.source, self.terms.source)?,
-            copy: open(&root.copy, self.terms.part)?,
-            path: above.to_owned(),
-        };
-        Ok((directory, path.file_name().unwrap_or_default().to_owned()))
-    }
-
-    fn another_name(
-        &self,
-        root: &Directory,
-        first: &std::path::Path,
-        other: &std::path::Path,
-        copied: &Done,
-    ) -> Result<Done, StageError> {
-        let (from, old) = self.directory_of(root, first)?;
-        let (to, new) = self.directory_of(root, other)?;
-        let shown = joined(self.terms.part, other);
-        unchanged(to.source.as_fd(), &new, &copied.source, &joined(self.terms.source, other))?;
-        match calls::link(from.copy.as_fd(), &old, to.copy.as_fd(), &new) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                calls::remove_file(to.copy.as_fd(), &new)
-                    .map_err(|error| StageError::io("remove an earlier copy", &shown, error))?;
-                calls::link(from.copy.as_fd(), &old, to.copy.as_fd(), &new)
-                    .map_err(|error| StageError::io("link", &shown, error))?;
-            }
-            made => made.map_err(|error| StageError::io("link", &shown, error))?,
-        }
+    /// A file that goes by the chunk is found. It is counted before its turn comes, so that totals are known early.
+    pub(crate) fn found(&self, size: u64) {
         self.terms.progress.files_total.fetch_add(1, Relaxed);
-        self.terms.progress.files_done.fetch_add(1, Relaxed);
-        let mut entry = copied.entry.clone();
-        entry.path = crate::names::PathText(other.to_owned());
-        (entry.digest, entry.chunks) = (None, Vec::new());
-        entry.link_to = Some(crate::names::PathText(first.to_owned()));
-        Ok(Done { entry, source: copied.source })
+        self.terms.progress.bytes_total.fetch_add(size, Relaxed);
     }
 
     /// What an earlier attempt recorded of a path, if the source is still that and the copy is there.
@@ -286,7 +206,9 @@ impl Pipeline<'_> {
         // Bytes are as they were recorded: they were durable then. The name may not be: a directory that was not
         // synced when the power went has lost it.
         let there = done.entry.kind != Kind::File || copy.stx_size == done.entry.size;
-        if !(same && there) {
+        // Names of one file are made when all of them are known.
+        let alone = done.source.nlink <= 1 || !self.terms.preserve.links;
+        if !(same && there && alone) {
             return Ok(None);
         }
         let progress = self.terms.progress;
@@ -296,107 +218,6 @@ impl Pipeline<'_> {
         progress.bytes_written.fetch_add(done.entry.size, Relaxed);
         progress.bytes_verified.fetch_add(done.entry.size, Relaxed);
         Ok(Some(done))
-    }
-
-    /// Copies a large file; it is durable, verified and has its metadata when this returns.
-    ///
-    /// # Errors
-    /// The kernel's; a source that changes; a copy that reads back differently.
-    pub fn copy_large(
-        &self,
-        lane: &mut Lane,
-        directory: &Directory,
-        name: &std::ffi::OsStr,
-    ) -> Result<Done, StageError> {
-        self.copy_large_as(lane, directory, name, name, directory.path.join(name))
-    }
-
-    /// Copies one name to another. `path` is what is recorded.
-    ///
-    /// # Errors
-    /// As [`Self::copy_large`].
-    pub fn copy_large_as(
-        &self,
-        lane: &mut Lane,
-        directory: &Directory,
-        name: &std::ffi::OsStr,
-        copy_name: &std::ffi::OsStr,
-        path: PathBuf,
-    ) -> Result<Done, StageError> {
-        let (from, to) = (joined(self.terms.source, &path), joined(self.terms.part, &path));
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let source = calls::open_at(directory.source.as_fd(), name, flags, Mode::empty())
-            .map_err(|error| StageError::io("open", &from, error))?;
-        let stat = calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &from, error))?;
-        let identity = Identity::of(&stat);
-        let (destination, done) = self.begin_large(directory, copy_name, &path, &identity, &to)?;
-        let progress = self.terms.progress;
-        progress.files_total.fetch_add(1, Relaxed);
-        progress.bytes_total.fetch_add(identity.size, Relaxed);
-        let file = LargeFile {
-            source: source.as_fd(),
-            destination: destination.as_fd(),
-            source_path: &from,
-            destination_path: &to,
-            bytes: identity.size,
-            algorithm: self.terms.algorithm,
-            preserve_sparse: self.terms.preserve.sparse,
-        };
-        let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
-        let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal);
-        if let Err(StageError::Io { operation, .. }) = &copied
-            && operation.contains("sync")
-        {
-            // The kernel has dropped what it could not write: nothing in this inode is to be trusted again.
-            self.journal.forget(self.id, std::slice::from_ref(&path))?;
-        }
-        let chunks = copied?;
-        let mut entry = entry_of(&path, Kind::File, &stat);
-        entry.digest = Some(self.terms.algorithm.of_chunks(&chunks));
-        entry.chunks = if chunks.len() > 1 { chunks } else { Vec::new() };
-        metadata::apply(
-            Some(source.as_fd()),
-            destination.as_fd(),
-            &entry,
-            self.terms.preserve,
-            &to,
-            progress,
-        )?;
-        if let Err(error) = calls::sync(destination.as_fd()) {
-            self.journal.forget(self.id, std::slice::from_ref(&path))?;
-            return Err(StageError::io("fsync", &to, error));
-        }
-        unchanged(directory.source.as_fd(), name, &identity, &from)?;
-        progress.files_done.fetch_add(1, Relaxed);
-        Ok(Done { entry, source: identity })
-    }
-
-    /// The file that a large one is copied to, and what an earlier attempt has made durable of it.
-    fn begin_large(
-        &self,
-        directory: &Directory,
-        name: &std::ffi::OsStr,
-        path: &std::path::Path,
-        identity: &Identity,
-        shown: &std::path::Path,
-    ) -> Result<(OwnedFd, BTreeMap<u64, crate::Digest>), StageError> {
-        if self.resumed
-            && let Ok(file) = calls::open_at(directory.copy.as_fd(), name, OFlags::RDWR, Mode::empty())
-        {
-            let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
-            if let Some(done) = self.journal.chunks(self.id, path, identity, stat.stx_ino)? {
-                return Ok((file, done));
-            }
-        }
-        let file = create(directory.copy.as_fd(), name, OFlags::RDWR)
-            .map_err(|error| StageError::io("create", shown, error))?;
-        let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
-        self.journal.begin_large(self.id, path, identity, stat.stx_ino)?;
-        if path.as_os_str().is_empty() {
-            // It is the part itself, which is gone on with only if its inode is known.
-            self.journal.made_part(self.id, stat.stx_ino)?;
-        }
-        Ok((file, BTreeMap::new()))
     }
 }
 
@@ -469,7 +290,7 @@ fn copy_batches(
         let mut wanted = Vec::with_capacity(names.len());
         for name in names {
             let earlier = pipeline.is_done(&directory, &name, &directory.path.join(&name))?;
-            match earlier.filter(|earlier| earlier.source.nlink <= 1) {
+            match earlier {
                 Some(earlier) => done.push(earlier),
                 None => wanted.push(name),
             }
@@ -481,7 +302,8 @@ fn copy_batches(
                     let mut links = shared.links.lock().unwrap_or_else(PoisonError::into_inner);
                     links.entry(inode).or_default().push(directory.path.join(name));
                 }
-                Copied::Large => {
+                Copied::Large(size) => {
+                    pipeline.found(size);
                     let item = LargeItem { directory: Arc::clone(&directory), name: name.to_owned() };
                     // Where nobody takes it, somebody has failed and said why.
                     let _ = put(large_in, item);
@@ -564,11 +386,11 @@ fn read_back(
 
 fn copy_large_ones(
     shared: &Shared<'_>,
-    large: &Receiver<LargeItem>,
+    large: &Mutex<Receiver<LargeItem>>,
     verified: &SyncSender<Vec<Done>>,
 ) -> Result<(), StageError> {
     let mut lane = None;
-    while let Ok(LargeItem { directory, name }) = large.recv() {
+    while let Some(LargeItem { directory, name }) = take(large) {
         if shared.gone() {
             return Ok(());
         }
@@ -599,8 +421,4 @@ fn lane_of<'a>(lane: &'a mut Option<Lane>, config: &LaneConfig) -> Result<&'a mu
         *lane = Some(Lane::new(config)?);
     }
     Ok(lane.as_mut().expect("it was made above"))
-}
-
-fn as_bytes(path: &std::path::Path) -> &[u8] {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }

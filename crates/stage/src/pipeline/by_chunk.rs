@@ -1,0 +1,121 @@
+//! Large files on their way: each goes on with what the journal says is durable of it, chunk by chunk.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::Pipeline;
+use crate::calls;
+use crate::error::StageError;
+use crate::journal::{Done, Identity};
+use crate::large::{Lane, LargeFile};
+use crate::manifest::Kind;
+use crate::metadata;
+use crate::small::{create, joined, unchanged};
+use crate::tree::{Directory, entry_of};
+
+impl Pipeline<'_> {
+    /// Copies a large file; it is durable, verified and has its metadata when this returns.
+    ///
+    /// # Errors
+    /// The kernel's; a source that changes; a copy that reads back differently.
+    pub fn copy_large(
+        &self,
+        lane: &mut Lane,
+        directory: &Directory,
+        name: &OsStr,
+    ) -> Result<Done, StageError> {
+        self.copy_large_as(lane, directory, name, name, directory.path.join(name))
+    }
+
+    /// Copies one name to another. `path` is what is recorded.
+    ///
+    /// # Errors
+    /// As [`Self::copy_large`].
+    pub fn copy_large_as(
+        &self,
+        lane: &mut Lane,
+        directory: &Directory,
+        name: &OsStr,
+        copy_name: &OsStr,
+        path: PathBuf,
+    ) -> Result<Done, StageError> {
+        let (from, to) = (joined(self.terms.source, &path), joined(self.terms.part, &path));
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let source = calls::open_at(directory.source.as_fd(), name, flags, Mode::empty())
+            .map_err(|error| StageError::io("open", &from, error))?;
+        let stat = calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &from, error))?;
+        let identity = Identity::of(&stat);
+        let (destination, done) = self.begin_large(directory, copy_name, &path, &identity, &to)?;
+        let progress = self.terms.progress;
+        let file = LargeFile {
+            source: source.as_fd(),
+            destination: destination.as_fd(),
+            source_path: &from,
+            destination_path: &to,
+            bytes: identity.size,
+            algorithm: self.terms.algorithm,
+            preserve_sparse: self.terms.preserve.sparse,
+        };
+        let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
+        let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal);
+        self.note(lane.notes());
+        if let Err(StageError::Io { operation, .. }) = &copied
+            && operation.contains("sync")
+        {
+            // The kernel has dropped what it could not write: nothing in this inode is to be trusted again.
+            self.journal.forget(self.id, std::slice::from_ref(&path))?;
+        }
+        let chunks = copied?;
+        let mut entry = entry_of(&path, Kind::File, &stat);
+        entry.digest = Some(self.terms.algorithm.of_chunks(&chunks));
+        entry.chunks = if chunks.len() > 1 { chunks } else { Vec::new() };
+        metadata::apply(
+            Some(source.as_fd()),
+            destination.as_fd(),
+            &entry,
+            self.terms.preserve,
+            &to,
+            progress,
+        )?;
+        if let Err(error) = calls::sync(destination.as_fd()) {
+            self.journal.forget(self.id, std::slice::from_ref(&path))?;
+            return Err(StageError::io("fsync", &to, error));
+        }
+        unchanged(directory.source.as_fd(), name, &identity, &from)?;
+        progress.files_done.fetch_add(1, Relaxed);
+        Ok(Done { entry, source: identity })
+    }
+
+    /// The file that a large one is copied to, and what an earlier attempt has made durable of it.
+    fn begin_large(
+        &self,
+        directory: &Directory,
+        name: &OsStr,
+        path: &Path,
+        identity: &Identity,
+        shown: &Path,
+    ) -> Result<(OwnedFd, BTreeMap<u64, crate::Digest>), StageError> {
+        if self.resumed
+            && let Ok(file) = calls::open_at(directory.copy.as_fd(), name, OFlags::RDWR, Mode::empty())
+        {
+            let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
+            if let Some(done) = self.journal.chunks(self.id, path, identity, stat.stx_ino)? {
+                return Ok((file, done));
+            }
+        }
+        let file = create(directory.copy.as_fd(), name, OFlags::RDWR)
+            .map_err(|error| StageError::io("create", shown, error))?;
+        let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
+        self.journal.begin_large(self.id, path, identity, stat.stx_ino)?;
+        if path.as_os_str().is_empty() {
+            // It is the part itself, which is gone on with only if its inode is known.
+            self.journal.made_part(self.id, stat.stx_ino)?;
+        }
+        Ok((file, BTreeMap::new()))
+    }
+}
