@@ -38,9 +38,11 @@ impl Algorithm {
     /// The digest of `bytes`.
     #[must_use]
     pub fn of(self, bytes: &[u8]) -> Digest {
-        let mut hasher = Hasher::new(self);
-        hasher.update(bytes);
-        hasher.finish()
+        match self {
+            // At once: without a state to set up and to copy bytes into.
+            Self::Xxh3 => Digest::of_xxh3(xxhash_rust::xxh3::xxh3_128(bytes)),
+            Self::Blake3 => Digest(*blake3::hash(bytes).as_bytes()),
+        }
     }
 
     /// The digest of a file from its chunks' digests, of which there is at least one unless the file is empty.
@@ -92,6 +94,12 @@ impl Digest {
         let mut digest = [0; 32];
         digest[..bytes.len()].copy_from_slice(&bytes);
         Some(Self(digest))
+    }
+
+    fn of_xxh3(number: u128) -> Self {
+        let mut digest = [0; 32];
+        digest[..16].copy_from_slice(&number.to_be_bytes());
+        Self(digest)
     }
 
     /// A digest as the journal stores it.
@@ -152,12 +160,10 @@ impl Hasher {
     /// The digest of all of them.
     #[must_use]
     pub fn finish(self) -> Digest {
-        let mut digest = [0; 32];
         match self.0 {
-            State::Xxh3(state) => digest[..16].copy_from_slice(&state.digest128().to_be_bytes()),
-            State::Blake3(state) => digest.copy_from_slice(state.finalize().as_bytes()),
+            State::Xxh3(state) => Digest::of_xxh3(state.digest128()),
+            State::Blake3(state) => Digest(*state.finalize().as_bytes()),
         }
-        Digest(digest)
     }
 }
 

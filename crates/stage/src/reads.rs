@@ -75,6 +75,12 @@ impl Reads {
         self.idle.is_empty()
     }
 
+    /// Is there room for several, that they may be handed over together?
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.idle.len() >= self.asked.len() / 4
+    }
+
     /// Starts to read a file that [`takes`](Self::takes) likes and there is room for; `direct` if it was opened so.
     ///
     /// # Errors
@@ -105,7 +111,12 @@ impl Reads {
     /// The kernel gives back nothing any more.
     #[allow(clippy::should_implement_trait, reason = "it is no iterator: reads are asked for in between")]
     pub fn next(&mut self) -> io::Result<Option<Over>> {
-        let Some(done) = self.transfer.next()? else { return Ok(None) };
+        // What was started is handed over when nothing else is left to be told of: many with one call.
+        let over = match self.transfer.take() {
+            None => self.transfer.next()?,
+            over => over,
+        };
+        let Some(done) = over else { return Ok(None) };
         let Ticket::Slot(slot) = done.ticket else { unreachable!("nothing is synced here") };
         let Asked { tag, verdict } = self.asked[slot as usize];
         verdict.made();

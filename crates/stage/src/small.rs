@@ -181,7 +181,7 @@ impl Copier {
                 continue;
             }
             if reads.is_full() {
-                self.arrive(directory, &mut reads, &mut under_way, terms, each)?;
+                while !reads.has_room() && self.arrive(directory, &mut reads, &mut under_way, terms, each)? {}
             }
             reads
                 .start(&opened.file, opened.stat.stx_size, opened.direct, under_way.len())
@@ -373,7 +373,7 @@ impl Copier {
                 }
             };
             if reads.is_full() {
-                self.come_back(&mut reads, group, terms)?;
+                while !reads.has_room() && self.come_back(&mut reads, group, terms)? {}
             }
             reads
                 .start(&Arc::new(file), written.done.entry.size, true, tag)

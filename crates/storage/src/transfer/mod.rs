@@ -395,6 +395,12 @@ impl<K: Kernel + Send + Sync> Transfer<K> {
         }
     }
 
+    /// One of those that are known to be over, without a look at the others: nothing is handed over, and the kernel is not
+    /// asked.
+    pub fn take(&mut self) -> Option<Done> {
+        self.finished.pop_front()
+    }
+
     /// The same without waiting: none where nothing is over yet.
     ///
     /// # Errors
