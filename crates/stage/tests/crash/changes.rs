@@ -100,6 +100,10 @@ fn change_everywhere(scenario: Scenario, verb: Verb, file: &str, most: usize) {
     let calls = record(scenario, verb).calls;
     for to in ALL {
         for n in chosen(&format!("{to:?} {scenario:?} {verb:?}"), &calls, most) {
+            if calls[n as usize] == "Unlinkat" {
+                // Between the last look at a file and its removal nothing can be put: unlinkat(2) takes a name.
+                continue;
+            }
             let world = World::new(scenario, verb);
             let aside = aside(&world);
             let path = if file.is_empty() { world.source.clone() } else { world.source.join(file) };

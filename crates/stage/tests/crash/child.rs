@@ -264,10 +264,13 @@ pub fn command(order: &Order) -> Command {
 }
 
 fn command_of(binary: &Path, order: &Order) -> Command {
+    // In a file, because a string of the environment has 128 KiB at most: execve(2).
+    let written = order.report.with_extension("order");
+    fs::write(&written, serde_json::to_vec(order).expect("an order is a document")).expect("room for it");
     let mut command = Command::new(binary);
     command
         .args(["child::does_as_it_is_told", "--exact", "--nocapture", "--test-threads=1", "--quiet"])
-        .env(VARIABLE, serde_json::to_string(order).expect("an order is a document"))
+        .env(VARIABLE, &written)
         .stdin(Stdio::null());
     command
 }
@@ -317,8 +320,9 @@ fn finish(mut command: Command, order: &Order) -> Ended {
 /// Not a test of its own: what a child does. Without an order there is nothing to do.
 #[test]
 fn does_as_it_is_told() {
-    let Ok(order) = std::env::var(VARIABLE) else { return };
-    let order: Order = serde_json::from_str(&order).expect("an order is a document");
+    let Some(written) = std::env::var_os(VARIABLE) else { return };
+    let order = fs::read(written).expect("the order that was written");
+    let order: Order = serde_json::from_slice(&order).expect("an order is a document");
     let mut plan = Plan::new(order.strikes.iter().map(Strike::fault));
     plan.calls = Some(Vec::new());
     plan.syncs = Some(Vec::new());
