@@ -149,7 +149,13 @@ def measured(commands, environment=None):
         with tempfile.TemporaryFile() as said:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                                      env={**os.environ, **(environment or {})})
-            _, status, usage = os.wait4(child.pid, 0)
+            try:
+                _, status, usage = os.wait4(child.pid, 0)
+            except BaseException:
+                # Whoever ends this ends the contender too: what it has open could not be unmounted.
+                child.kill()
+                child.wait()
+                raise
             child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode != 0:
                 said.seek(0)
