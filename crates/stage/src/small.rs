@@ -246,6 +246,12 @@ impl Copier {
             Ok(file) => file,
             Err(error) => {
                 return match Errno::from_io_error(&error) {
+                    // A move of one file, which was a file when it was looked at: its copy has a part's name, and what has
+                    // its own name there may be anybody's.
+                    Some(Errno::LOOP) if path.as_os_str().is_empty() => Err(StageError::SourceChanged {
+                        path: crate::error::shown(&shown()),
+                        how: "it became a symbolic link".to_owned(),
+                    }),
                     Some(Errno::LOOP) => self.link(directory, name, path, terms).map(Looked::Otherwise),
                     Some(Errno::NXIO) => Err(special(&shown())),
                     _ => Err(StageError::io("open", &shown(), error)),
