@@ -81,7 +81,7 @@ def binary():
         except RuntimeError as error:
             raise Missing(f"the Rust target {TARGET} could not be added: {error}") from error
     # Not a quiet build: it takes minutes when it is the first, and whoever waits should see why.
-    done = subprocess.run([cargo, "build", "--profile", PROFILE, "--locked", "--target", TARGET, "-p", "flashwright"], cwd=ROOT, stdin=subprocess.DEVNULL)
+    done = subprocess.run([cargo, "build", "--profile", PROFILE, "--locked", "--target", TARGET, "-p", "flashwright", "--no-default-features"], cwd=ROOT, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise SystemExit("lab: the binary does not build")
     return os.path.join(target_dir, TARGET, PROFILE, "flashwright")

@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 
@@ -20,6 +21,11 @@ use crate::service::system::credentials::Credentials;
 
 /// What the file mode of new directories leaves out; jobs set the modes of what they copy themselves.
 const UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
+
+/// How long a worker of an earlier front may take to end.
+const LAST_ENDS: Duration = Duration::from_secs(30);
+/// Connections that are told why there is no worker.
+const TOLD: usize = 256;
 
 /// Takes on the user's rights for good, and gives the channel to the front: standard input.
 ///
@@ -45,7 +51,7 @@ pub fn become_user(credentials: &Credentials) -> Result<OwnedFd, StageError> {
 /// # Errors
 /// The journal's; whoever waits for an answer then is told.
 pub fn run(config: &MoverConfig, limits: Limits, channel: OwnedFd, stop: &Stop) -> Result<(), StageError> {
-    let mover = match Mover::open(config) {
+    let mover = match open_after_the_last(config) {
         Ok(mover) => mover,
         Err(error) => {
             tell_all(&channel, &error);
@@ -72,6 +78,19 @@ pub fn run(config: &MoverConfig, limits: Limits, channel: OwnedFd, stop: &Stop) 
     served
 }
 
+/// Opens the journal. A worker of an earlier front may still be about to end, between two steps of its jobs: its end is
+/// waited for, and those who have connected wait with us.
+fn open_after_the_last(config: &MoverConfig) -> Result<Mover, StageError> {
+    let begun = Instant::now();
+    loop {
+        match Mover::open(config) {
+            // What is refused here is a journal that somebody else has.
+            Err(StageError::Refused { .. }) if begun.elapsed() < LAST_ENDS => std::thread::sleep(LOOK),
+            opened => return opened,
+        }
+    }
+}
+
 /// Takes connections until the front goes. `rounds` counts those that have come, once they are seated.
 fn attend(house: &Arc<House>, channel: &OwnedFd) -> Result<(), StageError> {
     let failed = |error: std::io::Error| StageError::io("listen to the front", "channel".as_ref(), error);
@@ -94,9 +113,13 @@ fn attend(house: &Arc<House>, channel: &OwnedFd) -> Result<(), StageError> {
     Ok(())
 }
 
-/// Tells those who were passed on already why there will be no answer.
+/// Tells those who were passed on already why there will be no answer. Not whoever comes meanwhile: they would keep this
+/// one from ending, and so the next from being tried.
 fn tell_all(channel: &OwnedFd, error: &StageError) {
-    while readable(channel, LOOK).unwrap_or(false) {
+    for _ in 0..TOLD {
+        if !readable(channel, Duration::ZERO).unwrap_or(false) {
+            return;
+        }
         match channel::take(channel) {
             Ok(Passed::Connection(connection)) => turn_away(&connection, error),
             Ok(Passed::Lost) => {}
