@@ -23,6 +23,11 @@ pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<()
         Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
             return Ok(());
         }
+        // What was copied has gone, and something that cannot be moved has its name: it is not ours to remove.
+        Err(error @ StageError::Invalid { .. }) => {
+            notes.push(format!("the source stayed, because it is something else now: {error}"));
+            return Ok(());
+        }
         source => source?,
     };
     let mut left = Left::default();

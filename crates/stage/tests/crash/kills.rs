@@ -25,7 +25,7 @@ fn matters(call: &str) -> bool {
 /// The calls to strike: all of them in a full run, otherwise half of `most` from those that matter and the rest
 /// from anywhere.
 pub fn chosen(name: &str, calls: &[String], most: usize) -> Vec<u64> {
-    let count = calls.len() as u64;
+    let (count, most) = (calls.len() as u64, sample::share(most));
     let mut chosen = points(name, count, most / 2);
     if !sample::full() {
         let worst: Vec<u64> = (0..count).filter(|n| matters(&calls[*n as usize])).collect();

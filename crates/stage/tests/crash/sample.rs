@@ -7,6 +7,13 @@ pub fn full() -> bool {
     std::env::var("FLASHWRIGHT_CRASH").is_ok_and(|value| value == "full")
 }
 
+/// How many of `most` points a run takes: a fifth of them, at least two, so that `make test` takes a minute and a half
+/// for them; all with FLASHWRIGHT_CRASH=more.
+pub fn share(most: usize) -> usize {
+    let more = std::env::var("FLASHWRIGHT_CRASH").is_ok_and(|value| value == "more");
+    if more || full() { most } else { (most / 5).max(2) }
+}
+
 /// The seed of this run.
 pub fn seed() -> u64 {
     std::env::var("FLASHWRIGHT_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(2009)
