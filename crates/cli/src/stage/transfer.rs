@@ -47,12 +47,11 @@ fn carry_out(
     there(&server, jobs, mode)
 }
 
+/// Finds the newest job between the same places, and where its state is.
+type Known<'a> = dyn Fn(&JobSpec) -> Result<Option<(JobStatus, PathBuf)>, Failure> + 'a;
+
 /// Those that are not at their destinations yet.
-fn left_to_do(
-    jobs: Vec<JobSpec>,
-    mode: &ModeArgs,
-    known: &dyn Fn(&JobSpec) -> Result<Option<(JobStatus, PathBuf)>, Failure>,
-) -> Result<Vec<JobSpec>, Failure> {
+fn left_to_do(jobs: Vec<JobSpec>, mode: &ModeArgs, known: &Known<'_>) -> Result<Vec<JobSpec>, Failure> {
     if !mode.idempotent {
         return Ok(jobs);
     }

@@ -362,7 +362,7 @@ pub mod tests {
         for width in [40, 60, 80, 120, 200] {
             for job in [job(State::Running), job(State::Queued), failed.clone(), done.clone()] {
                 for line in block(&job, width, 2000) {
-                    let columns = plain(&[line.clone()]).chars().count();
+                    let columns = plain(std::slice::from_ref(&line)).chars().count();
                     assert!(columns <= width, "{columns} > {width}: {line}");
                 }
             }

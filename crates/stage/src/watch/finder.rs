@@ -177,7 +177,7 @@ impl Finder {
     /// Scans where it is time, and hands out what has settled.
     fn tidy(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
         if self.scanned.is_none_or(|at| at.elapsed() >= self.timing.rescan) {
-            self.scan(found)?;
+            self.scan()?;
         }
         let due: Vec<PathBuf> = self
             .settling
@@ -289,7 +289,7 @@ impl Finder {
         let path = directory.join(name);
         if level + 1 < self.pattern.levels() {
             if mask.contains(ReadFlags::ISDIR) {
-                self.scan_directory(&path, found)?;
+                self.scan_directory(&path)?;
             }
             return Ok(());
         }
@@ -309,9 +309,9 @@ impl Finder {
         Ok(())
     }
 
-    fn scan(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
+    fn scan(&mut self) -> Result<(), StageError> {
         self.scanned = Some(Instant::now());
-        self.scan_directory(Path::new(""), found)?;
+        self.scan_directory(Path::new(""))?;
         // Those that went away may come back in the very state that they had.
         let gone: Vec<PathBuf> =
             self.given.keys().chain(&self.open).filter(|path| self.look(path).is_none()).cloned().collect();
@@ -324,7 +324,7 @@ impl Finder {
     }
 
     /// Watches a directory, and notes the semaphores in it and below.
-    fn scan_directory(&mut self, relative: &Path, found: &mut Vec<Found>) -> Result<(), StageError> {
+    fn scan_directory(&mut self, relative: &Path) -> Result<(), StageError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let at_root = relative.as_os_str().is_empty();
         let beneath = if at_root { Path::new(".") } else { relative };
@@ -348,7 +348,7 @@ impl Finder {
             let path = relative.join(&name);
             if level + 1 < self.pattern.levels() {
                 if matches!(kind, FileType::Directory | FileType::Unknown) {
-                    self.scan_directory(&path, found)?;
+                    self.scan_directory(&path)?;
                 }
             } else if matches!(kind, FileType::RegularFile | FileType::Unknown) {
                 self.note(path);

@@ -56,7 +56,8 @@ impl Host {
     pub fn image(&self, drive: usize, moment: usize, luck: Option<&mut Random>) -> Image {
         let log = self.log.lock().unwrap();
         let its = || log[..moment].iter().enumerate().filter(|(_, (of, _))| *of == drive);
-        let flushed = its().filter(|(_, (_, event))| matches!(event, Event::Flush)).map(|(at, _)| at).last();
+        let flushed =
+            its().filter(|(_, (_, event))| matches!(event, Event::Flush)).map(|(at, _)| at).next_back();
         let mut image = Image::new();
         let mut luck = luck;
         for (at, (_, event)) in its() {
