@@ -90,8 +90,10 @@ bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rcl
 	python3 tools/ratios_hosts.py
 	python3 tools/ratios_stage.py
 
-install: build ## Install the binary under PREFIX (/usr/local)
+install: build ## Install the binary, and units for stage serve, under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/systemd/flashwright-stage.service dist/systemd/flashwright-stage.socket
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/user dist/systemd/user/*
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -181,6 +181,14 @@ pub enum Document {
     StagePools,
     /// `stage pools reserve --json` (flashwright.stage-reservation/1)
     StageReservation,
+    /// What the socket of `stage serve` is asked, a document a line (flashwright.stage/1)
+    StageRequest,
+    /// What it answers
+    StageAnswer,
+    /// The first line of a set's manifest (flashwright.manifest/1)
+    StageManifestHeader,
+    /// The lines after that
+    StageManifestEntry,
 }
 
 /// What the command line came to.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use storage::transfer::{Op, RequestError};
 
@@ -25,8 +25,11 @@ use crate::digest::Digest;
 use crate::error::{StageError, shown};
 use crate::pace::{Pace, Progress, Stop};
 
-/// A group is not made smaller than this, however near the end is.
-const LEAST_GROUP: u64 = 32 << 20;
+/// A group is synced when it has this many bytes and its first chunk was written this long ago. Its size is how far the
+/// reading back lags behind the writing, which is what a copy takes longer than its writes where a tier is limited to one
+/// rate both ways; the time keeps a fast drive from being told to flush all the time.
+const LEAST_GROUP: u64 = 16 << 20;
+const LEAST_TIME: Duration = Duration::from_millis(100);
 /// Chunks in a group at most: holes cost nothing and are told of in bounded pieces all the same.
 const MOST_CHUNKS: usize = 8192;
 
@@ -483,11 +486,12 @@ impl<'c, 'a> Copying<'c, 'a> {
         }
         let group = &self.written;
         let Some(since) = group.since else { return Ok(()) };
-        let most = (left / 8).clamp(LEAST_GROUP.min(self.config.group_bytes), self.config.group_bytes);
+        let (bytes, age) = (group.bytes, since.elapsed());
         let due = last
-            || group.bytes >= most
+            || bytes >= self.config.group_bytes
+            || (bytes >= LEAST_GROUP && age >= LEAST_TIME)
             || group.items.len() >= MOST_CHUNKS
-            || since.elapsed() >= self.config.group_time;
+            || age >= self.config.group_time;
         if due {
             let path = self.destination.path;
             let started = self.port.start_sync(&self.destination);

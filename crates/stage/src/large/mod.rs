@@ -12,8 +12,8 @@
 //! 6. told of, with its group.
 //!
 //! So a slow tier that reads as fast as it writes loses nothing by verification: while group n is read back, group n + 1
-//! is written. Only the last group's reading back comes after all writing, which is why groups become smaller towards
-//! the end of a file.
+//! is written. Only the last group's reading back comes after all writing, which is why groups are small where writing
+//! is slow.
 //!
 //! **The file's end.** Direct requests are multiples of some block, and files are not. The last block is written padded
 //! with zeros, and the file then cut to its length, before the fdatasync(2) that makes its chunk durable. The other way, a
@@ -72,7 +72,7 @@ pub struct LaneConfig {
     pub reflink: bool,
     /// How requests are made.
     pub method: Method,
-    /// A group is synced when it has this many bytes, or fewer towards the end of a file.
+    /// A group is synced when it has this many bytes, whatever its age.
     pub group_bytes: u64,
     /// A group is synced when its first chunk was written this long ago.
     pub group_time: Duration,

@@ -73,14 +73,16 @@ impl Peer {
         Ok(groups)
     }
 
-    /// Refuses whoever lives in another mount namespace than this process; `may_be_hidden` lets in whom this process may
+    /// Refuses whoever lives in another mount namespace than this process, or has another root directory; `may_be_hidden` lets in whom this process may
     /// not look at.
     ///
     /// # Errors
     /// [`StageError::Refused`]: it is another one, or cannot be told.
     pub fn check_mounts(&self, may_be_hidden: bool) -> Result<(), StageError> {
-        let namespace = |process: &str| {
-            std::fs::metadata(format!("/proc/{process}/ns/mnt")).map(|facts| (facts.dev(), facts.ino()))
+        let file = |path: String| std::fs::metadata(path).map(|facts| (facts.dev(), facts.ino()));
+        // A process in a chroot(2) has the same namespace, and other files under its paths all the same.
+        let namespace = |process: &str| -> std::io::Result<_> {
+            Ok([file(format!("/proc/{process}/ns/mnt"))?, file(format!("/proc/{process}/root"))?])
         };
         let refused = |what: &str| {
             StageError::refused(
@@ -106,7 +108,7 @@ impl Peer {
         };
         if there != here {
             return Err(refused(
-                "the caller's paths are not the server's: it lives in another mount namespace",
+                "the caller's paths are not the server's: it lives in another mount namespace, or has another root",
             ));
         }
         // Only now does the number prove to have been the caller's when it was looked up.
