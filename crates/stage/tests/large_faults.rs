@@ -95,8 +95,14 @@ fn each_call_of_a_copy(mut strike: impl FnMut(&mut Lane, &File, &[u8], bool, Cal
             for call in made {
                 let after = seen.iter().filter(|earlier| **earlier == call).count() as u64;
                 seen.push(call);
-                // How many calls ask the source for its holes depends on what else is under way.
-                if call != Call::Lseek || after < 4 {
+                // How many calls ask the source for its holes, and how many syncs there are between the first and the
+                // last, depends on what else is under way.
+                let sure = match call {
+                    Call::Lseek => 4,
+                    Call::Fdatasync => 2,
+                    _ => u64::MAX,
+                };
+                if after < sure {
                     strike(&mut lane, &from, &expected, sparse, call, after);
                 }
             }
