@@ -431,7 +431,8 @@ mod tests {
         let (client, connection) = UnixStream::pair().unwrap();
         roster.admit(&mine(1), connection);
         assert!(told(client).contains("died and is started again"));
-        assert_eq!(roster.figures().connections_refused, 1.0);
+        // The first one as well, where its worker was dead before it could be passed.
+        assert!([1.0, 2.0].contains(&roster.figures().connections_refused), "{:?}", roster.figures());
         assert_eq!([0, 1, 2, 3, 4, 9, 99].map(|deaths| pause(deaths).as_secs()), [0, 0, 1, 2, 4, 60, 60]);
     }
 
