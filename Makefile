@@ -12,7 +12,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: run build test test-tools test-cargo test-crash test-python test-lab lint deny bench install clean help
+.PHONY: run build test test-tools test-moto test-cargo test-crash test-python test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -41,9 +41,18 @@ test-tools:
 	  echo "make test: missing$$missing; tests that need them say what they leave out"; \
 	fi
 
+# A server that speaks S3, for tests: where python3 has none, in an environment of its own.
+MOTO = $(abspath $(or $(CARGO_TARGET_DIR),target))/moto
+
+test-moto:
+	@if python3 -c 'import moto.server, flask' 2>/dev/null || [ -x $(MOTO)/bin/python3 ]; then exit 0; fi; \
+	{ python3 -m venv $(MOTO) && $(MOTO)/bin/pip install -q --disable-pip-version-check 'moto[server]>=5,<6'; } </dev/null \
+	  || { rm -rf $(MOTO); echo "make test: moto could not be installed; tests against a server that speaks S3 are left out"; }
+
 # Examples are built so that they cannot rot. --no-fail-fast: one failure is not to hide another.
-test-cargo:
+test-cargo: test-moto
 	$(QUICK) $(CARGO) build --workspace --examples --locked
+	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
 	$(QUICK) $(CARGO) test --workspace --locked --no-fail-fast
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.

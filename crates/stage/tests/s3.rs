@@ -31,11 +31,16 @@ struct Server {
     tls: bool,
 }
 
+/// The Python that has moto: `make test` makes one where the system's has not.
+fn python() -> std::ffi::OsString {
+    std::env::var_os("FLASHWRIGHT_MOTO_PYTHON").unwrap_or_else(|| "python3".into())
+}
+
 impl Server {
     /// None, said aloud, where there is no moto.
     fn start(tls: Option<(&Path, &Path)>) -> Option<Self> {
         let known =
-            Command::new("python3").args(["-c", "import moto.server, flask"]).stderr(Stdio::null()).status();
+            Command::new(python()).args(["-c", "import moto.server, flask"]).stderr(Stdio::null()).status();
         if !known.is_ok_and(|status| status.success()) {
             println!("SKIP a server that speaks S3: python3 has no moto[server]");
             return None;
@@ -43,7 +48,7 @@ impl Server {
         // Somebody else may get the port in between; then this server ends, and another is tried.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut command = Command::new("python3");
+            let mut command = Command::new(python());
             command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
             if let Some((certificate, key)) = tls {
                 command.arg("-c").arg(certificate).arg("-k").arg(key);
@@ -95,7 +100,7 @@ except store.exceptions.NoSuchKey:
     sys.exit(7)
 sys.stdout.buffer.write(body)
 ";
-        let mut command = Command::new("python3");
+        let mut command = Command::new(python());
         command.args(["-c", SCRIPT, &format!("http://127.0.0.1:{}", self.port), BUCKET, key]);
         let output = command.stderr(Stdio::inherit()).output().unwrap();
         match output.status.code() {
@@ -383,7 +388,7 @@ fn a_set_goes_over_tls_and_not_to_a_server_that_nobody_vouches_for() {
     let set = ObjectSet::open(&url, &environment()).unwrap();
     let error = set.manifest(&Stop::new()).map(drop).unwrap_err();
     assert!(matches!(error, StageError::Peer { .. }), "{error}");
-    let made = Command::new("python3")
+    let made = Command::new(python())
         .args(["-c", "import sys,boto3; boto3.client('s3', endpoint_url=sys.argv[1], verify=sys.argv[2], region_name='us-east-1', aws_access_key_id='a', aws_secret_access_key='b').create_bucket(Bucket=sys.argv[3])"])
         .arg(format!("https://127.0.0.1:{}", server.port))
         .arg(&certificate)
