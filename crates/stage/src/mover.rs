@@ -317,39 +317,28 @@ impl Inner {
     /// A row, and of a job at work what is known better.
     fn told(&self, row: JobRow) -> JobStatus {
         let live = self.desk().live.get(&row.id).cloned();
-        let mut counts = row.counts;
-        let mut walked = matches!(row.state, State::Committed | State::Done);
-        if let Some(live) = &live {
-            counts = counts_of(&live.progress);
-            walked = live.progress.walked.load(Relaxed);
-        }
-        let [files_total, files_done, bytes_total, bytes_written, bytes_verified] = counts;
-        let unsettled = live.as_ref().and_then(Live::unsettled);
-        let state = match row.state {
-            _ if unsettled.is_some() => State::Failed,
+        let mut status = JobStatus::from(row);
+        let Some(live) = live else {
             // A row says `running` until it is settled; after a crash nobody runs it yet.
-            State::Running if live.is_none() => State::Queued,
-            state => state,
+            if status.state == State::Running {
+                status.state = State::Queued;
+            }
+            return status;
         };
+        if let Some(unsettled) = live.unsettled() {
+            (status.state, status.error) = (State::Failed, Some(unsettled));
+        }
+        let [files_total, files_done, bytes_total, bytes_written, bytes_verified] = counts_of(&live.progress);
         JobStatus {
-            id: row.id,
-            state,
-            level: row.level,
-            error: unsettled.or(row.error),
-            notes: row.notes,
-            attempts: row.attempts,
-            created: row.times.0,
-            durable: row.times.1,
-            finished: row.times.2,
             files_total,
             files_done,
             bytes_total,
             bytes_written,
             bytes_verified,
-            walked,
-            bytes_per_s: live.as_ref().map(|live| live.rate(bytes_written)),
-            held_back_by: live.as_ref().and_then(|live| live.pace.get()?.held_back_by()),
-            spec: row.spec,
+            walked: live.progress.walked.load(Relaxed),
+            bytes_per_s: Some(live.rate(bytes_written)),
+            held_back_by: live.pace.get().and_then(JobPace::held_back_by),
+            ..status
         }
     }
 
