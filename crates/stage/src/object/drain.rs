@@ -142,7 +142,9 @@ impl ObjectSet {
         let mut notes = super::resume::UploadLog::new(resume, key.as_ref());
         let Some((upload, _)) = notes.load()? else { return Ok(()) };
         match self.wait(halt, self.store.abort(key.clone(), upload.id.clone()))? {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => notes.forget(&upload),
+            Ok(()) => notes.forget(&upload),
+            // It was completed, and the drain stopped before that was noted: there is an object to delete instead.
+            Err(error) if super::upload::is_gone(&error) => notes.forget(&upload),
             Err(error) => Err(self.failed(key, "abort the upload", &error)),
         }
     }

@@ -39,6 +39,15 @@ pub(super) fn part_bytes(size: u64) -> u64 {
     size.div_ceil(PARTS_MAX).div_ceil(CHUNK_BYTES).max(1) * CHUNK_BYTES
 }
 
+/// The store knows nothing of an upload: it was completed or aborted, or it never was. S3 says so in its own words,
+/// and a store in memory in others.
+pub(super) fn is_gone(error: &Error) -> bool {
+    let text = error.to_string();
+    matches!(error, Error::NotFound { .. })
+        || text.contains("NoSuchUpload")
+        || text.contains("MultipartUpload not found")
+}
+
 /// A drain at work.
 pub(super) struct Work<'a> {
     pub set: &'a ObjectSet,
@@ -225,11 +234,7 @@ impl Work<'_> {
 
     fn judge(&self, key: &Key, operation: &str, error: &Error) -> Failure {
         let told = self.set.failed(key, operation, error);
-        let text = error.to_string();
-        let gone = matches!(error, Error::NotFound { .. })
-            || text.contains("NoSuchUpload")
-            || text.contains("MultipartUpload not found");
-        if gone { Failure::Gone(told) } else { Failure::Other(told) }
+        if is_gone(error) { Failure::Gone(told) } else { Failure::Other(told) }
     }
 
     #[allow(clippy::too_many_arguments, reason = "what an upload consists of")]

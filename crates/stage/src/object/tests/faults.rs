@@ -256,12 +256,13 @@ fn rot_and_loss_are_found_by_verify_and_by_fetch() {
 
 #[test]
 fn who_stops_a_drain_can_go_on_with_it_or_give_it_up() {
-    for give_up in [false, true] {
+    // While a part is on its way, and when the upload is completed already and nobody has noted it.
+    for (op, give_up) in [(Op::Part, false), (Op::Part, true), (Op::Complete, false), (Op::Complete, true)] {
         let scene = Scene::usual();
         let stop = Stop::new();
         let asker = stop.clone();
         let hook = Effect::Hook(Arc::new(move || asker.ask()));
-        let faulty = Faulty::new(&scene.memory, vec![(Op::Part, 0, hook)]);
+        let faulty = Faulty::new(&scene.memory, vec![(op, 0, hook)]);
         let error = scene.drain_to(&scene.set(Arc::new(faulty)), &stop).unwrap_err();
         assert_eq!(error.class(), crate::ErrorClass::Interrupted, "{error}");
         if give_up {
