@@ -203,7 +203,7 @@ def dcp(source, destination, single, tiers, options):
 
 def contenders(options):
     """Those that are here, ours first."""
-    there = {"flashwright": None if options.peers_only else flashwright, "cp": cp}
+    there = {"flashwright": flashwright, "cp": cp}
     there["rsync"] = there["rsync --fsync"] = None
     if shutil.which("rsync"):
         there["rsync"], there["rsync --fsync"] = rsync, rsync_fsync
@@ -212,10 +212,10 @@ def contenders(options):
     there["rclone"] = rclone if shutil.which("rclone") else None
     there["dcp"] = dcp if DCP and os.access(DCP, os.X_OK) and shutil.which("mpirun") else None
     for name, found in there.items():
-        if not found:
-            print(f"{name} is left out: {'asked for peers only' if name == 'flashwright' else 'it is not on this machine'}"
+        if not found and name in options.contenders:
+            print(f"{name} is left out: it is not on this machine"
                   + (" (DCP names the program; mpirun has to be on PATH)" if name == "dcp" else ""), file=sys.stderr)
-    return {name: found for name, found in there.items() if found}
+    return {name: found for name, found in there.items() if found and name in options.contenders}
 
 
 def make_files(directory, count, smallest, largest, each=1000):
@@ -395,7 +395,18 @@ def make_tiers(options, limits):
     if not root or missing:
         print(f"no loop devices: {'missing ' + ', '.join(missing) if root else 'they need root'}", file=sys.stderr)
         return None if limits else Tiers(options.directory)
-    return Loops(options.directory, (1 if options.quick else 12 if options.full else 4) << 30, limits)
+    return Loops(options.directory, (1 if options.quick else 9 if options.full else 4) << 30, limits)
+
+
+ALL = ["flashwright", "cp", "rsync", "rsync --fsync", "rclone", "dcp"]
+
+
+def names(text):
+    found = [name.strip() for name in text.split(",")]
+    unknown = [name for name in found if name not in ALL]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(ALL)}")
+    return found
 
 
 def parse():
@@ -407,7 +418,7 @@ def parse():
     parser.add_argument("--slow", type=int, default=200, help="MB/s of the slow one")
     parser.add_argument("--directory", default=".", help="where the images, or the directories, are laid")
     parser.add_argument("--stage", default="--preserve all", help="options of ours; what cp -a keeps, by default")
-    parser.add_argument("--peers-only", action="store_true", help="leave ours out")
+    parser.add_argument("--contenders", type=names, default=",".join(ALL), help="those to run, of " + ", ".join(ALL))
     parser.add_argument("--quick", action="store_true", help="small cases, once: does it work here?")
     parser.add_argument("--full", action="store_true", help="100,000 and 1,000,000 files as well")
     options = parser.parse_args()

@@ -243,10 +243,12 @@ fn an_error_of_the_journal_ends_the_copy() {
     };
     let (progress, mut calls) = (Progress::default(), 0);
     let full = || StageError::invalid("the journal is full", "");
-    let result = lane.copy(&file, &BTreeMap::new(), &Unlimited, &Stop::new(), &progress, &mut |_| {
+    let sealed = &mut |_: &[(u64, Digest)]| {
         calls += 1;
         if calls == 2 { Err(full()) } else { Ok(()) }
-    });
+    };
+    let none = BTreeMap::new();
+    let result = lane.copy(&file, &none, &Unlimited, &Stop::new(), &progress, sealed, &mut || {});
     assert_eq!(result.unwrap_err().to_string(), full().to_string());
     assert_eq!(calls, 2);
 }

@@ -213,13 +213,22 @@ impl<'c, 'a> Copying<'c, 'a> {
     }
 
     /// Copies all of it.
-    pub fn run(&mut self, sealed: &mut Sealed<'_>) -> Result<Vec<Digest>, StageError> {
+    pub fn run(
+        &mut self,
+        sealed: &mut Sealed<'_>,
+        written: &mut dyn FnMut(),
+    ) -> Result<Vec<Digest>, StageError> {
+        let mut writing = true;
         loop {
             self.stop.check()?;
             while let Some(over) = self.port.poll().map_err(|error| broken(self.destination.path, error))? {
                 self.over(over, sealed)?;
             }
             self.sync_if_due()?;
+            if writing && self.all_is_written() {
+                writing = false;
+                written();
+            }
             if self.begin(sealed)? {
                 continue;
             }
@@ -469,13 +478,16 @@ impl<'c, 'a> Copying<'c, 'a> {
         self.written.since.get_or_insert_with(Instant::now);
     }
 
+    fn all_is_written(&self) -> bool {
+        self.next == self.digests.len() as u64 && self.copying == 0
+    }
+
     /// Begins to make a group durable, if it is time to.
     fn sync_if_due(&mut self) -> Result<(), StageError> {
         if self.syncing.is_some() {
             return Ok(());
         }
-        let left = (self.digests.len() as u64 - self.next) * self.config.chunk_bytes;
-        let last = left == 0 && self.copying == 0;
+        let last = self.all_is_written();
         if last && let Some(item) = self.overhanging.take() {
             // No write of ours is under way: a file's length is set when its direct writes are over, and some kernels
             // (6.6) have this very thread end them.

@@ -154,7 +154,8 @@ impl Lane {
     /// Copies a file. When this returns, every byte has been written, synced and read back, and the destination has the
     /// source's length. Chunks in `done` (index and digest) were told of by an earlier attempt; they are counted as
     /// written and verified, and not touched. `sealed` is called on this thread with chunks that are durable and
-    /// verified; an error of it ends the copy. The digests are those of all chunks, in order.
+    /// verified; an error of it ends the copy. `written` is called once, when every byte has been written and the last
+    /// of them are still to be made durable and read back; not where blocks were shared instead. The digests are those of all chunks, in order.
     ///
     /// The caller looks at the source again afterwards: what was changed without changing its length is not found here.
     ///
@@ -172,6 +173,7 @@ impl Lane {
         stop: &Stop,
         progress: &Progress,
         sealed: &mut Sealed<'_>,
+        written: &mut dyn FnMut(),
     ) -> Result<Vec<Digest>, StageError> {
         stop.check()?;
         let (config, mut notes) = (self.config.clone(), Vec::new());
@@ -198,7 +200,7 @@ impl Lane {
             } else {
                 let mut copying =
                     Copying::new(port, &config, file, done, source, destination, pace, stop, progress)?;
-                let digests = copying.run(sealed)?;
+                let digests = copying.run(sealed, written)?;
                 destination = copying.destination;
                 digests
             };

@@ -19,7 +19,8 @@ use crate::small::{create, joined, unchanged};
 use crate::tree::{Directory, entry_of};
 
 impl Pipeline<'_> {
-    /// Copies a large file; it is durable, verified and has its metadata when this returns.
+    /// Copies a large file; it is durable, verified and has its metadata when this returns. `written` is as for
+    /// [`Lane::copy`].
     ///
     /// # Errors
     /// The kernel's; a source that changes; a copy that reads back differently.
@@ -28,8 +29,9 @@ impl Pipeline<'_> {
         lane: &mut Lane,
         directory: &Directory,
         name: &OsStr,
+        written: &mut dyn FnMut(),
     ) -> Result<Done, StageError> {
-        self.copy_large_as(lane, directory, name, name, directory.path.join(name))
+        self.copy_large_as(lane, directory, name, name, directory.path.join(name), written)
     }
 
     /// Copies one name to another. `path` is what is recorded.
@@ -43,6 +45,7 @@ impl Pipeline<'_> {
         name: &OsStr,
         copy_name: &OsStr,
         path: PathBuf,
+        written: &mut dyn FnMut(),
     ) -> Result<Done, StageError> {
         let (from, to) = (joined(self.terms.source, &path), joined(self.terms.part, &path));
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -62,7 +65,7 @@ impl Pipeline<'_> {
             preserve_sparse: self.terms.preserve.sparse,
         };
         let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
-        let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal);
+        let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal, written);
         self.note(lane.notes());
         if let Err(StageError::Io { operation, .. }) = &copied
             && operation.contains("sync")

@@ -73,7 +73,7 @@ impl Pipeline<'_> {
             Copied::Large(size) => {
                 self.found(size);
                 let lane = lane_of(lane, &self.lane)?;
-                self.copy_large(lane, &directory, &name)
+                self.copy_large(lane, &directory, &name, &mut || {})
             }
             Copied::Linked { .. } => unreachable!("it was not asked to tell those of several names"),
         }

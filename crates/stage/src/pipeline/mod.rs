@@ -3,7 +3,7 @@
 //! ```text
 //! walk ─▶ batches ─▶ copiers ─▶ written ─▶ syncer ─▶ synced ─▶ readers ─▶ verified ─▶ recorder ─▶ journal
 //!                       │                                                               ▲
-//!                       └──────────▶ large files, two at a time, chunks in flight ──────┘
+//!                       └──────────▶ large files, few at a time, chunks in flight ──────┘
 //! ```
 //!
 //! Durability is bought by the batch. An fsync a file would cost a commit of the file system's journal and a flush of
@@ -16,6 +16,7 @@
 
 mod by_chunk;
 mod links;
+mod turns;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,6 +34,7 @@ use crate::manifest::Kind;
 use crate::small::{Copied, Copier, Terms, Written};
 use crate::tree::{Batch, Directory, Found, Walk};
 use links::Links;
+use turns::{Turn, Turns};
 
 /// Files that one sync makes durable at most, and their bytes: what is lost of the work when one fails.
 const GROUP_FILES: usize = 16384;
@@ -46,8 +48,12 @@ const GROUP_WAIT: Duration = Duration::from_millis(200);
 const READ_BACK: usize = 128;
 /// Notes of one kind that are kept.
 const NOTES: usize = 4;
-/// Large files at once: while the end of one is read back, another is written. Each has buffers of its own.
-const LANES: usize = 2;
+/// Large files at once, and those of them that are written: while the end of one is read back, others are. Each lane has
+/// buffers of its own.
+const LANES: usize = 3;
+const WRITING: usize = 2;
+/// Chunks under way in each lane. What is under way is what a sync has to wait for, and so how far reading back lags.
+pub(crate) const LANE_DEPTH: u32 = 4;
 /// Entries in one transaction of the journal at most, and what one is worth waiting for, as long as for a sync.
 const RECORD: usize = 8192;
 const RECORD_LEAST: usize = 2048;
@@ -134,6 +140,7 @@ impl Pipeline<'_> {
         let (batches, synced) = (Arc::new(Mutex::new(batches)), Arc::new(Mutex::new(synced)));
         let large = Arc::new(Mutex::new(large));
         let copiers = Arc::new(AtomicUsize::new(self.threads));
+        let turns = &Turns::new(WRITING);
         std::thread::scope(|scope| {
             let shared = &shared;
             for _ in 0..self.threads {
@@ -155,7 +162,7 @@ impl Pipeline<'_> {
             scope.spawn(move || shared.guard(|| sync_groups(shared, sync, &written, &synced_in)));
             for _ in 0..LANES {
                 let (large, large_done) = (Arc::clone(&large), verified_in.clone());
-                scope.spawn(move || shared.guard(|| copy_large_ones(shared, &large, &large_done)));
+                scope.spawn(move || shared.guard(|| copy_large_ones(shared, turns, &large, &large_done)));
             }
             scope.spawn(move || shared.guard(|| record(shared, &verified)));
             drop((written_in, large_in, verified_in, batches, synced, large));
@@ -386,6 +393,7 @@ fn read_back(
 
 fn copy_large_ones(
     shared: &Shared<'_>,
+    turns: &Turns,
     large: &Mutex<Receiver<LargeItem>>,
     verified: &SyncSender<Vec<Done>>,
 ) -> Result<(), StageError> {
@@ -394,8 +402,11 @@ fn copy_large_ones(
         if shared.gone() {
             return Ok(());
         }
+        let mut turn = Some(turns.take());
         shared.of.terms.stop.check()?;
-        let done = shared.of.copy_large(lane_of(&mut lane, &shared.of.lane)?, &directory, &name)?;
+        let lane = lane_of(&mut lane, &shared.of.lane)?;
+        let done = shared.of.copy_large(lane, &directory, &name, &mut || turn = None)?;
+        drop::<Option<Turn<'_>>>(turn);
         if put(verified, vec![done]).is_err() {
             return Ok(());
         }

@@ -46,7 +46,7 @@ use crate::journal::{JobRow, Journal};
 use crate::large::LaneConfig;
 use crate::names;
 use crate::pace::{Pace, Progress, Stop};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{self, Pipeline};
 use crate::retention;
 use crate::small::Terms;
 use crate::spec::{JobSpec, Level, Place, Verb};
@@ -184,7 +184,11 @@ impl Run<'_> {
             },
             threads: self.threads,
             resumed: part.resumed,
-            lane: LaneConfig { background: self.spec.options.background, ..LaneConfig::default() },
+            lane: LaneConfig {
+                depth: if source.is_directory { pipeline::LANE_DEPTH } else { LaneConfig::default().depth },
+                background: self.spec.options.background,
+                ..LaneConfig::default()
+            },
             background: self.spec.options.background,
             notes: Mutex::default(),
         };
@@ -315,7 +319,7 @@ impl Run<'_> {
                     pipeline.found(size);
                 }
                 let mut lane = crate::large::Lane::new(&pipeline.lane)?;
-                pipeline.copy_large_as(&mut lane, &directory, name, &part.name, PathBuf::new())?
+                pipeline.copy_large_as(&mut lane, &directory, name, &part.name, PathBuf::new(), &mut || {})?
             }
         };
         let ino = find::inode(parent, &part.name, pipeline.terms.part)?;

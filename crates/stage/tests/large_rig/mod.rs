@@ -111,10 +111,14 @@ impl<'a> Copy<'a> {
             preserve_sparse: self.sparse,
         };
         let Self { done, sealed, progress, .. } = self;
-        lane.copy(&file, done, pace, stop, progress, &mut |chunks| {
+        let mut all_written = 0;
+        let tell = &mut |chunks: &[(u64, Digest)]| {
             sealed.extend_from_slice(chunks);
             Ok(())
-        })
+        };
+        let digests = lane.copy(&file, done, pace, stop, progress, tell, &mut || all_written += 1)?;
+        assert!(all_written <= 1, "the last byte is written once");
+        Ok(digests)
     }
 
     /// Everything was told of once, and counted.
