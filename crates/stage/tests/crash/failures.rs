@@ -143,7 +143,7 @@ fn a_failed_sync_of_a_file_is_final_and_its_copy_is_discarded() {
         let calls = record(scenario, Verb::Move).calls;
         for kind in [Call::Fsync, Call::Fdatasync] {
             let count = calls.iter().filter(|name| call(name) == kind).count() as u64;
-            for n in sample::points(&format!("{scenario:?} {kind:?}"), count, 6) {
+            for n in sample::points(&format!("{scenario:?} {kind:?}"), count, sample::share(15)) {
                 let world = World::new(scenario, Verb::Move);
                 let done = format!("{kind:?} {n} of {count} failing once, {scenario:?}");
                 let fault = Strike::nth_of(kind, n, Hit::Errno(Errno::IO.raw_os_error()));

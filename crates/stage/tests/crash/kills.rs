@@ -128,14 +128,14 @@ fn kill_again_and_again(scenario: Scenario, verb: Verb, chains: usize) {
 
 #[test]
 fn a_move_survives_being_killed_again_while_it_recovers() {
-    let chains = if sample::full() { 200 } else { 8 };
+    let chains = if sample::full() { 200 } else { 4 };
     kill_again_and_again(Scenario::Tree, Verb::Move, chains);
     kill_again_and_again(Scenario::Small, Verb::Move, chains);
 }
 
 #[test]
 fn a_file_of_chunks_survives_being_killed_again_while_it_recovers() {
-    kill_again_and_again(Scenario::Large, Verb::Move, if sample::full() { 60 } else { 3 });
+    kill_again_and_again(Scenario::Large, Verb::Move, if sample::full() { 60 } else { 1 });
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_part_as_long_as_its_source_is_not_taken_for_a_copy() {
         .filter(|(_, name)| *name == "Write" || *name == "Fdatasync")
         .map(|(n, _)| n)
         .collect();
-    for at in points("lying lengths", writes.len() as u64, 4) {
+    for at in points("lying lengths", writes.len() as u64, sample::share(10)) {
         let world = World::new(Scenario::Large, Verb::Move);
         let done = format!("killed at call {}, and the part filled up", writes[at as usize]);
         let fault = Strike::nth(writes[at as usize], Hit::Kill);
