@@ -1,0 +1,200 @@
+//! Copies of small files, read back as the medium has them.
+//!
+//! Several at once, each around the page cache; and each source is looked at once more, since a copy is only right if it
+//! is of what is still there.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{Advice, Mode, OFlags};
+use rustix::io::Errno;
+use storage::transfer::RequestError;
+
+use super::{BLOCK, Copier, Terms, Written, joined, refuses_direct, unchanged};
+use crate::calls;
+use crate::digest::{Algorithm, Digest};
+use crate::error::StageError;
+use crate::manifest::Kind;
+use crate::reads::{Over, Reads};
+
+impl Copier {
+    /// Reads copies back around the cache, after they were synced, side by side, and looks whether their sources are
+    /// still what was read.
+    ///
+    /// # Errors
+    /// As [`Self::verify`].
+    pub fn verify_many(&mut self, group: &[Written], terms: &Terms<'_>) -> Result<(), StageError> {
+        let mut reads = self.reads()?;
+        for (tag, written) in group.iter().enumerate() {
+            let file = match open_back(written) {
+                Some(Ok(file)) => file,
+                Some(Err(error)) if !refuses_direct(&error) => {
+                    return Err(StageError::io("open", &written.shown(terms), error));
+                }
+                _ => {
+                    self.verify(written, terms)?;
+                    continue;
+                }
+            };
+            if reads.is_full() {
+                while !reads.has_room() && self.come_back(&mut reads, group, terms)? {}
+            }
+            reads
+                .start(&Arc::new(file), written.done.entry.size, true, tag)
+                .map_err(|errno| StageError::io("read back", &written.shown(terms), errno))?;
+        }
+        while self.come_back(&mut reads, group, terms)? {}
+        self.reads = Some(reads);
+        Ok(())
+    }
+
+    /// Judges the next copy whose read is over; false where none is under way.
+    fn come_back(
+        &mut self,
+        reads: &mut Reads,
+        group: &[Written],
+        terms: &Terms<'_>,
+    ) -> Result<bool, StageError> {
+        let over = reads.next().map_err(|error| StageError::io("read back", terms.part, error))?;
+        let Some(Over { tag, slot, result }) = over else { return Ok(false) };
+        let written = &group[tag];
+        match result {
+            Ok(read) => {
+                let found = whole(&reads.buffer(slot)[..read], written.done.entry.size, terms.algorithm)
+                    .map_err(|error| StageError::io("read back", &written.shown(terms), error))?;
+                written.judge(found, terms)?;
+                written.unchanged(terms)?;
+            }
+            // One after another, as far as that goes: through the cache, after its pages were dropped.
+            Err(RequestError::Os(error)) if refuses_direct(&error) => self.verify(written, terms)?,
+            Err(RequestError::Os(error)) => {
+                return Err(StageError::io("read back", &written.shown(terms), error));
+            }
+            Err(short @ RequestError::Short { .. }) => {
+                return Err(StageError::io("read back", &written.shown(terms), io::Error::other(short)));
+            }
+        }
+        reads.release(slot);
+        Ok(true)
+    }
+
+    /// Reads a copy back around the cache, after it was synced, and looks whether the source is still what was read.
+    ///
+    /// # Errors
+    /// The kernel's; what was read back is something else; the source changed.
+    pub fn verify(&mut self, written: &Written, terms: &Terms<'_>) -> Result<(), StageError> {
+        let entry = &written.done.entry;
+        if (entry.kind, entry.digest.is_some()) == (Kind::File, true) {
+            let found = self
+                .read_back(written.directory.copy.as_fd(), written.copied_to(), entry.size, terms.algorithm)
+                .map_err(|error| StageError::io("read back", &written.shown(terms), error))?;
+            written.judge(found, terms)?;
+        } else {
+            written.same_target(terms)?;
+        }
+        written.unchanged(terms)
+    }
+
+    /// The digest of a small file as the medium has it. Direct I/O goes around the cache; where a file system does it
+    /// through the cache after all, or not at all, the pages that were written are dropped first.
+    fn read_back(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        size: u64,
+        algorithm: Algorithm,
+    ) -> io::Result<Digest> {
+        let size = size as usize;
+        let room = (size + 1).next_multiple_of(BLOCK);
+        let direct = calls::open_at(directory, name, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
+        let read = direct.and_then(|file| {
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+            calls::read_at(file.as_fd(), &mut self.buffer[..room], 0)
+        });
+        let read = match read {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                let file = calls::open_at(directory, name, OFlags::RDONLY, Mode::empty())?;
+                rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+                calls::read_at(file.as_fd(), &mut self.buffer[..size + 1], 0)?
+            }
+            read => read?,
+        };
+        whole(&self.buffer[..read], size as u64, algorithm)
+    }
+}
+
+impl Written {
+    /// The name of the copy.
+    fn copied_to(&self) -> &OsStr {
+        self.copy_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The copy as a person reads it.
+    fn shown(&self, terms: &Terms<'_>) -> PathBuf {
+        joined(terms.part, &self.done.entry.path.0)
+    }
+
+    /// Is what the medium has what was written?
+    fn judge(&self, found: Digest, terms: &Terms<'_>) -> Result<(), StageError> {
+        match self.done.entry.digest {
+            Some(expected) if expected != found => Err(StageError::Corrupt {
+                path: crate::error::shown(&self.shown(terms)),
+                offset: 0,
+                expected: expected.text(terms.algorithm),
+                found: found.text(terms.algorithm),
+            }),
+            _ => {
+                terms.progress.bytes_verified.fetch_add(self.done.entry.size, Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does the copy of a symbolic link lead where it should?
+    fn same_target(&self, terms: &Terms<'_>) -> Result<(), StageError> {
+        let target = calls::read_link(self.directory.copy.as_fd(), self.copied_to())
+            .map_err(|error| StageError::io("read the link", &self.shown(terms), error))?;
+        let wanted = self.done.entry.target.as_ref().map(|target| target.0.as_os_str());
+        if wanted == Some(&target) {
+            return Ok(());
+        }
+        Err(StageError::Corrupt {
+            path: crate::error::shown(&self.shown(terms)),
+            offset: 0,
+            expected: wanted.map(|wanted| crate::error::shown(Path::new(wanted))).unwrap_or_default(),
+            found: crate::error::shown(Path::new(&target)),
+        })
+    }
+
+    /// Is the source still what was read?
+    fn unchanged(&self, terms: &Terms<'_>) -> Result<(), StageError> {
+        let shown = joined(terms.source, &self.done.entry.path.0);
+        unchanged(self.directory.source.as_fd(), &self.name, &self.done.source, &shown)
+    }
+}
+
+/// The copy, open for direct reads and out of the page cache; none where it is not read beside others.
+fn open_back(written: &Written) -> Option<io::Result<OwnedFd>> {
+    let entry = &written.done.entry;
+    if entry.kind != Kind::File || !Reads::takes(entry.size) {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECT;
+    let opened = calls::open_at(written.directory.copy.as_fd(), written.copied_to(), flags, Mode::empty());
+    Some(opened.inspect(|file| {
+        // Some file systems read through the cache all the same; and it is the application's.
+        let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+    }))
+}
+
+/// The digest of all of a file's bytes, if these are all of them.
+fn whole(bytes: &[u8], size: u64, algorithm: Algorithm) -> io::Result<Digest> {
+    if bytes.len() as u64 != size {
+        return Err(io::Error::other(format!("{} bytes are there, and {size} were written", bytes.len())));
+    }
+    Ok(algorithm.of(bytes))
+}
