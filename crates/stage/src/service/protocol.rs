@@ -17,8 +17,9 @@ use crate::spec::{JobSpec, Level};
 /// The protocol's name and version.
 pub const PROTOCOL: &str = "flashwright.stage/1";
 
-/// Bytes of a request's line at most.
-pub const LINE_BYTES: usize = 1 << 20;
+/// Bytes of a request's line at most: a job that a semaphore's list of a hundred thousand files vouches for fits. Whoever
+/// fills it fills memory of a process that has no rights but theirs.
+pub const LINE_BYTES: usize = 16 << 20;
 
 /// Bytes of an answer's line at most.
 pub const ANSWER_BYTES: usize = 64 << 20;
