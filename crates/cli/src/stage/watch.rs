@@ -7,7 +7,7 @@ use std::time::Duration;
 use stage::desk::Desk;
 use stage::names::PathText;
 use stage::watch::{Happened, Orders, Pattern, Timing, Watch};
-use stage::{JobSpec, JobStatus, Options, Place, StageError, Verb};
+use stage::{JobId, JobSpec, JobStatus, Options, Place, StageError, Verb};
 
 use super::args::WatchArgs;
 use super::desk::{Server, shown};
@@ -76,6 +76,7 @@ fn obey(
             orders.to.shown()
         ));
     }
+    let mut left = Left::find(args, desk)?;
     let mut watch = Watch::new(root, pattern, timing, orders, desk, &check)?;
     let mut gone = false;
     loop {
@@ -85,7 +86,11 @@ fn obey(
                     output::tell("the server is back\n");
                 }
                 for happened in &happened {
+                    left.taken_up(happened);
                     say(args, happened)?;
+                }
+                for note in left.ended(desk)? {
+                    say(args, &Happened::Note(note))?;
                 }
             }
             // It may be started again; what it had accepted it has, and semaphores stay until all is durable.
@@ -116,6 +121,9 @@ fn obey(
             Ok(!args.foreground || desk.status(None)?.iter().all(|job| job.state.is_final()))
         };
         if args.once && !gone && watch.is_idle() && over()? {
+            for note in left.ended(desk)? {
+                say(args, &Happened::Note(note))?;
+            }
             return match watch.failures() {
                 0 => Ok(()),
                 1 => Err(Failure::failed("one semaphore could not be obeyed").hint("it is said above why")),
@@ -123,6 +131,50 @@ fn obey(
                     .hint("it is said above why")),
             };
         }
+    }
+}
+
+/// Jobs that an earlier run in this process's journal left under way. Their semaphores may have gone already, and then
+/// nothing else tells of their end.
+struct Left(Vec<JobId>);
+
+impl Left {
+    fn find(args: &WatchArgs, desk: &dyn Desk) -> Result<Self, Failure> {
+        let all = if args.foreground { desk.status(None)? } else { Vec::new() };
+        Ok(Self(all.iter().filter(|job| !job.state.is_final()).map(|job| job.id).collect()))
+    }
+
+    /// One whose semaphore is still there is that semaphore's again.
+    fn taken_up(&mut self, happened: &Happened) {
+        if let Happened::Submitted { jobs, .. } = happened {
+            self.0.retain(|job| !jobs.contains(job));
+        }
+    }
+
+    /// What became of those that have ended since.
+    fn ended(&mut self, desk: &dyn Desk) -> Result<Vec<String>, StageError> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = desk.status(None)?;
+        let ended = all.iter().filter(|job| job.state.is_final() && self.0.contains(&job.id));
+        let told = ended.clone().map(|job| {
+            let became = match &job.error {
+                Some(why) => format!("failed: {}", why.message),
+                None if job.state == stage::State::Done => "durable and verified".to_owned(),
+                None => "given up".to_owned(),
+            };
+            format!(
+                "job {}, of an earlier run: {became}, {} ({})",
+                job.id,
+                job.spec.destination.shown(),
+                words::amount(job)
+            )
+        });
+        let told = told.collect();
+        let ended: Vec<JobId> = ended.map(|job| job.id).collect();
+        self.0.retain(|job| !ended.contains(job));
+        Ok(told)
     }
 }
 
