@@ -415,6 +415,36 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
 }
 
 #[test]
+fn a_directory_goes_with_the_semaphore_that_lies_in_it() {
+    // Of the first the semaphore is a part, and moves; of the second it is a list, and does not.
+    for list in ["", "rank-0\nsub/rank-1\n"] {
+        let folder = place();
+        let set = folder.path().join("fast/ckpt-7");
+        fs::create_dir_all(set.join("sub")).expect("makes");
+        fs::write(set.join("rank-0"), "0").expect("writes");
+        fs::write(set.join("sub/rank-1"), "1").expect("writes");
+        fs::write(set.join("DONE"), list).expect("writes");
+        let watch = [
+            "watch",
+            "fast",
+            "--to",
+            "slow",
+            "--trigger",
+            "ckpt-*/DONE",
+            "--foreground",
+            "--once",
+            "--settle=10ms",
+        ];
+        let came = works(folder.path(), &watch);
+        assert!(came.out.contains("ckpt-7/DONE: durable and verified"), "{came:?}");
+        assert!(!set.exists(), "{list:?}: it stays behind: {came:?}");
+        let slow = folder.path().join("slow/ckpt-7");
+        assert_eq!(fs::read(slow.join("sub/rank-1")).expect("reads"), b"1");
+        assert_eq!(slow.join("DONE").exists(), list.is_empty());
+    }
+}
+
+#[test]
 fn a_doctor_without_a_server_says_so() {
     let folder = place();
     let came = works(folder.path(), &["doctor"]);

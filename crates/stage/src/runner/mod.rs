@@ -342,15 +342,16 @@ impl Run<'_> {
         if self.spec.verb == Verb::Move {
             remove::remove(self, source, notes)?;
         }
-        self.semaphore()?;
+        self.semaphore((self.spec.verb == Verb::Move).then_some(source))?;
         let outcome = retention::after_commit(self.spec, self.journal)?;
         notes.extend(outcome.notes());
         Ok(())
     }
 
-    /// Removes the semaphore that asked for the job.
-    fn semaphore(&self) -> Result<(), StageError> {
-        self.spec.options.semaphore.as_ref().map_or(Ok(()), |semaphore| remove::semaphore(&semaphore.0))
+    /// Removes the semaphore that asked for the job; `moved` is a source that has gone.
+    fn semaphore(&self, moved: Option<&Path>) -> Result<(), StageError> {
+        let semaphore = self.spec.options.semaphore.as_ref();
+        semaphore.map_or(Ok(()), |semaphore| remove::semaphore(self, &semaphore.0, moved))
     }
 }
 

@@ -81,7 +81,7 @@ impl Run<'_> {
         if self.spec.verb == Verb::Move {
             super::remove::remove(self, path, notes)?;
         }
-        self.semaphore()
+        self.semaphore((self.spec.verb == Verb::Move).then_some(path))
     }
 
     /// From objects to files.

@@ -33,11 +33,15 @@ pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<()
     let mut left = Left::default();
     if source.is_directory {
         let root = source.open_root()?;
-        beneath(run, &root, path, &mut left)?;
+        // Directories that the semaphore lies in go with it, after all else.
+        let semaphore = within(run, path).filter(|semaphore| semaphore.symlink_metadata().is_ok());
+        beneath(run, &root, path, semaphore, &mut left)?;
         if left.count == 0 {
             // The manifest of the set that this was is no part of what was copied; the copy has its own.
             let _ = calls::remove_file(root.as_fd(), manifest::NAME.as_ref());
-            gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
+            if semaphore.is_none() {
+                gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
+            }
         }
         if fs_kind::sync_vouches(&root).unwrap_or(false) {
             calls::sync_file_system(root.as_fd()).map_err(|error| StageError::io("syncfs", path, error))?;
@@ -75,7 +79,13 @@ impl Left {
     }
 }
 
-fn beneath(run: &Run<'_>, root: &OwnedFd, shown: &Path, left: &mut Left) -> Result<(), StageError> {
+fn beneath(
+    run: &Run<'_>,
+    root: &OwnedFd,
+    shown: &Path,
+    semaphore: Option<&Path>,
+    left: &mut Left,
+) -> Result<(), StageError> {
     let mut before: Option<PathBuf> = None;
     // The directory of the entry before is most often this one's.
     let mut here: Option<(PathBuf, OwnedFd)> = None;
@@ -107,7 +117,9 @@ fn beneath(run: &Run<'_>, root: &OwnedFd, shown: &Path, left: &mut Left) -> Resu
             }
             let Some((_, directory)) = &here else { continue };
             let shown = joined(shown, path);
-            if done.entry.kind == Kind::Directory {
+            if semaphore.is_some_and(|semaphore| semaphore.starts_with(&shown) && semaphore != shown) {
+                // A directory above it.
+            } else if done.entry.kind == Kind::Directory {
                 gone(calls::remove_directory(directory.as_fd(), name), &shown, left)?;
             } else {
                 file(directory, name, &done, &shown, left)?;
@@ -155,15 +167,32 @@ fn gone(removed: std::io::Result<()>, shown: &Path, left: &mut Left) -> Result<(
     }
 }
 
-/// Removes the semaphore that asked for the job.
-pub(super) fn semaphore(path: &Path) -> Result<(), StageError> {
+/// The semaphore that asked for the job, where it lies in the source.
+fn within<'a>(run: &'a Run<'_>, source: &Path) -> Option<&'a Path> {
+    let semaphore = run.spec.options.semaphore.as_ref()?;
+    semaphore
+        .0
+        .strip_prefix(source)
+        .is_ok_and(|inside| !inside.as_os_str().is_empty())
+        .then_some(&*semaphore.0)
+}
+
+/// Removes the semaphore that asked for the job; of a `moved` source that it lies in, the directories above it as well, as
+/// far as nothing else is in them.
+pub(super) fn semaphore(run: &Run<'_>, path: &Path, moved: Option<&Path>) -> Result<(), StageError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(StageError::io("remove the semaphore", path, error));
         }
         _ => {}
     }
-    let above = path.parent().unwrap_or(Path::new("."));
+    let mut above = path.parent().unwrap_or(Path::new("."));
+    if let Some(source) = moved.filter(|source| within(run, source).is_some()) {
+        // What is not empty stays, and so do those above it.
+        while above.starts_with(source) && std::fs::remove_dir(above).is_ok() {
+            above = above.parent().unwrap_or(Path::new("."));
+        }
+    }
     match calls::open_directory(above) {
         Ok(directory) => {
             calls::sync(directory.as_fd()).map_err(|error| StageError::io("fsync", above, error))
