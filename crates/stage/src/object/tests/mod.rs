@@ -55,10 +55,12 @@ enum Effect {
     Hook(Arc<dyn Fn() + Send + Sync>),
 }
 
-/// A store that strikes the nth request of a kind.
+/// A store that strikes the nth request of a kind, or the nth that reads an object: which requests come before others is
+/// chance, as several are under way.
 struct Faulty {
     store: Remote<InMemory>,
     faults: Mutex<Vec<(Op, usize, Effect)>>,
+    corrupt: Option<(String, usize)>,
     seen: Mutex<HashMap<Op, usize>>,
     log: Mutex<Vec<(Op, String)>>,
 }
@@ -68,9 +70,17 @@ impl Faulty {
         Arc::new(Self {
             store: Remote::new(Arc::clone(memory)),
             faults: Mutex::new(faults),
+            corrupt: None,
             seen: Mutex::default(),
             log: Mutex::default(),
         })
+    }
+
+    /// Answers the nth request that reads this object with other bytes.
+    fn corrupting(memory: &Arc<InMemory>, key: &str, nth: usize) -> Arc<Self> {
+        let mut faulty = Self::new(memory, vec![]);
+        Arc::get_mut(&mut faulty).unwrap().corrupt = Some((key.to_owned(), nth));
+        faulty
     }
 
     fn strike(&self, op: Op, key: String) -> Option<Effect> {
@@ -80,7 +90,17 @@ impl Faulty {
             *nth += 1;
             *nth - 1
         };
-        self.log.lock().unwrap().push((op, key));
+        let corrupt = {
+            let mut log = self.log.lock().unwrap();
+            let before = log.iter().filter(|one| one.0 == Op::Get && one.1 == key).count();
+            let struck =
+                op == Op::Get && self.corrupt.as_ref().is_some_and(|at| *at == (key.clone(), before));
+            log.push((op, key));
+            struck
+        };
+        if corrupt {
+            return Some(Effect::Corrupt);
+        }
         let faults = self.faults.lock().unwrap();
         let effect = faults.iter().find(|fault| fault.0 == op && fault.1 == nth).map(|fault| fault.2.clone());
         drop(faults);
