@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::pace::Stop;
 use crate::qos::Now;
 
 const BLOCK: u64 = 4096;
