@@ -368,12 +368,25 @@ fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
 /// # Errors
 /// `EEXIST` where the name is taken.
 pub fn publish(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Result<()> {
+    publish_into(directory, part, directory, name)
+}
+
+/// The same from one directory into another.
+///
+/// # Errors
+/// `EEXIST` where the name is taken.
+pub fn publish_into(
+    from: BorrowedFd<'_>,
+    part: &OsStr,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> io::Result<()> {
     through!(Renameat, {
-        match fs::renameat_with(directory, part, directory, name, RenameFlags::NOREPLACE) {
+        match fs::renameat_with(from, part, directory, name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {
                 match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY) {
                     Ok(_) => Err(Errno::EXIST.into()),
-                    Err(Errno::NOENT) => Ok(fs::renameat(directory, part, directory, name)?),
+                    Err(Errno::NOENT) => Ok(fs::renameat(from, part, directory, name)?),
                     Err(error) => Err(error.into()),
                 }
             }

@@ -358,9 +358,11 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A pool is a directory of a fast tier with a quota. Who wants to write a set reserves its bytes first, and is given a
-directory for it, or told that it does not fit: before the first byte, never half way.
+directory for it, or told that it does not fit: before the first byte, never half way. The server is asked that keeps
+pools, your own or else the system's; where there is none, or a file is named, reservations are kept in a file.
 
 Examples:
+  flashwright stage pools list
   flashwright stage pools list --config pools.toml
   cd \"$(flashwright stage pools reserve scratch ckpt-7 --size 20g --wait 10m)\"
   flashwright stage pools release 3")]
@@ -379,19 +381,23 @@ pub enum PoolsCommand {
     Reserve(ReserveArgs),
     /// Give a reservation back; what was written stays
     Release(ReleaseArgs),
+    /// Have a reservation last for a day from now on
+    Renew(ReleaseArgs),
 }
 
 /// Which pools.
 #[derive(Debug, Args, Clone, Default)]
 pub struct PoolPlaceArgs {
-    /// The file that describes the pools [default: ~/.config/flashwright/pools.toml, else
+    /// Without a server: the file that describes the pools [default: ~/.config/flashwright/pools.toml, else
     /// /etc/flashwright/pools.toml]
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// Where reservations are kept: the same file for all who reserve in a pool [default: pools.db in the state
-    /// directory]
+    /// Without a server: where reservations are kept, the same file for all who reserve in a pool [default: pools.db in
+    /// the state directory]
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// `flashwright stage pools list`.

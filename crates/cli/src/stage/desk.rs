@@ -27,12 +27,7 @@ pub struct Server {
 impl Server {
     /// Connects to the server that is meant.
     pub fn find(args: &ServerArgs) -> Result<Self, StageError> {
-        let named = match (&args.socket, &args.state) {
-            (Some(socket), _) => Some(socket.clone()),
-            // A server that was started with a state directory of its own has its socket there.
-            (None, Some(state)) => Some(Surroundings::here().own_socket(Some(state))?),
-            (None, None) => None,
-        };
+        let named = socket(args)?;
         let client = Client::connect(named.as_deref())?;
         let facts = client.server().clone();
         Ok(Self { client: Mutex::new(Some(client)), named, facts })
@@ -83,6 +78,16 @@ impl Desk for Server {
     fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
         self.ask(|client| client.retry(id))
     }
+}
+
+/// The socket of the server that is meant; none: the first that answers.
+pub fn socket(args: &ServerArgs) -> Result<Option<PathBuf>, StageError> {
+    Ok(match (&args.socket, &args.state) {
+        (Some(socket), _) => Some(socket.clone()),
+        // A server that was started with a state directory of its own has its socket there.
+        (None, Some(state)) => Some(Surroundings::here().own_socket(Some(state))?),
+        (None, None) => None,
+    })
 }
 
 /// Where the journal is, where nobody says so.

@@ -2,11 +2,13 @@
 
 use stage::journal::Journal;
 use stage::service::doctor::{self, Finding};
+use stage::service::full;
 use stage::{JobStatus, StageError};
 
 use super::args::DoctorArgs;
 use super::desk::{self, Server};
 use super::documents::StageDoctor;
+use super::pools;
 use crate::failure::Failure;
 use crate::{output, paint};
 
@@ -21,10 +23,18 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
         Err(StageError::NoServer { tried }) => {
             let state = desk::state(&args.server)?;
             let rows = if state.join("journal.db").is_file() { Journal::peek(&state)? } else { Vec::new() };
-            let jobs = rows.into_iter().map(JobStatus::from).collect();
+            let jobs: Vec<_> = rows.into_iter().map(JobStatus::from).collect();
+            let full = match pools::without_server(&args.server) {
+                Some(Ok(pools)) => full::findings(&pools, &jobs, rustix::process::geteuid().as_raw()),
+                Some(Err(failure)) => return Err(failure),
+                None => Vec::new(),
+            };
             let mut scene = doctor::look(&state, jobs);
             scene.no_server = Some(tried);
-            (None, doctor::diagnose(&scene))
+            let mut findings = doctor::diagnose(&scene);
+            findings.extend(full);
+            findings.sort_by_key(|finding| !finding.stuck);
+            (None, findings)
         }
         Err(error) => return Err(error.into()),
     };

@@ -1,10 +1,14 @@
 //! `flashwright stage pools`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use stage::StageError;
 use stage::pace::Stop;
-use stage::pools::{PoolStatus, Pools, Request, Reservation};
+use stage::pools::{PoolStatus, Pools, Reservation};
+use stage::service::Client;
+use stage::service::pools::{Kept, PoolDesk, Relayed, Wish};
 
 use super::args::{
     PoolPlaceArgs, PoolsArgs, PoolsCommand, PoolsListArgs, ReleaseArgs, ReserveArgs, ServerArgs,
@@ -15,8 +19,10 @@ use super::request;
 use crate::failure::Failure;
 use crate::{output, paint, signals};
 
-/// Where pools are described, where nobody says so: the user's file, then the host's.
+/// Where the host's pools are described, where nobody says so.
 const HOST_CONFIG: &str = "/etc/flashwright/pools.toml";
+/// The ledger's name in a state directory.
+pub const LEDGER: &str = "pools.db";
 
 /// Shows pools, reserves room in them, gives it back.
 pub fn pools(args: &PoolsArgs) -> Result<(), Failure> {
@@ -24,40 +30,78 @@ pub fn pools(args: &PoolsArgs) -> Result<(), Failure> {
         Some(PoolsCommand::List(args)) => list(args),
         Some(PoolsCommand::Reserve(args)) => reserve(args),
         Some(PoolsCommand::Release(args)) => release(args),
+        Some(PoolsCommand::Renew(args)) => renew(args),
         None => list(&PoolsListArgs::default()),
     }
 }
 
-fn open(args: &PoolPlaceArgs) -> Result<Pools, Failure> {
+/// The server that keeps pools; where there is none, or files are named, the ledger's file.
+fn desk(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
+    if args.config.is_some() || args.ledger.is_some() {
+        return open(args);
+    }
+    match Client::connect_to_pools(desk::socket(&args.server)?.as_deref()) {
+        Ok(client) => Ok(Box::new(Relayed::new(client.socket().to_owned()))),
+        // Whoever names a socket means that server and no file.
+        Err(error @ StageError::NoServer { .. }) if args.server.socket.is_some() => Err(error.into()),
+        Err(StageError::NoServer { .. }) => open(args),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
     let config = match &args.config {
         Some(config) => request::absolute(config)?,
         None => usual_config()?,
     };
     let ledger = match &args.ledger {
         Some(ledger) => request::absolute(ledger)?,
-        None => desk::state(&ServerArgs::default())?.join("pools.db"),
+        None => desk::state(&args.server)?.join(LEDGER),
     };
     if let Some(folder) = ledger.parent() {
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make it", &error))?;
     }
-    Ok(Pools::open(&config, &ledger)?)
+    let pools = Pools::open(&config, &ledger)?;
+    Ok(Box::new(Kept::new(Arc::new(pools), rustix::process::geteuid().as_raw())))
+}
+
+/// The pools without a server, for a diagnosis: none where none are described.
+pub fn without_server(server: &ServerArgs) -> Option<Result<Vec<PoolStatus>, Failure>> {
+    own_config().or_else(host_config)?;
+    let place = PoolPlaceArgs { server: server.clone(), ..PoolPlaceArgs::default() };
+    // To look is not to begin: without a ledger nobody has reserved anything.
+    desk::state(server).ok().filter(|state| state.join(LEDGER).is_file())?;
+    Some(open(&place).and_then(|desk| Ok(desk.list()?)))
+}
+
+/// The user's own description of pools, if it is there.
+pub fn own_config() -> Option<PathBuf> {
+    usual_own_config().filter(|path| path.is_file())
+}
+
+/// The host's, if it is there.
+pub fn host_config() -> Option<PathBuf> {
+    Some(PathBuf::from(HOST_CONFIG)).filter(|path| path.is_file())
+}
+
+fn usual_own_config() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CONFIG_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+    base.map(|base| base.join("flashwright/pools.toml"))
 }
 
 fn usual_config() -> Result<PathBuf, Failure> {
-    let base = std::env::var_os("XDG_CONFIG_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
-    let own = base.map(|base| base.join("flashwright/pools.toml"));
-    let mut known = own.iter().cloned().chain([PathBuf::from(HOST_CONFIG)]);
-    if let Some(found) = known.find(|path| path.is_file()) {
-        return Ok(found);
-    }
-    let own = own.as_deref().map_or_else(String::new, |own| format!("{} nor ", shown(own)));
-    Err(Failure::failed(format!("no pools are described: there is neither {own}{HOST_CONFIG}"))
-        .hint("name the file that describes them: --config FILE.toml"))
+    own_config().or_else(host_config).ok_or_else(|| {
+        let own = usual_own_config().map_or_else(String::new, |own| format!("{} nor ", shown(&own)));
+        Failure::failed(format!(
+            "no server keeps pools, and none are described: there is neither {own}{HOST_CONFIG}"
+        ))
+        .hint("name the file that describes them: --config FILE.toml")
+    })
 }
 
 fn list(args: &PoolsListArgs) -> Result<(), Failure> {
-    let pools = open(&args.place)?.list()?;
+    let pools = desk(&args.place)?.list()?;
     if args.json {
         return print(&StagePools { schema: "flashwright.stage-pools/1", pools });
     }
@@ -66,16 +110,9 @@ fn list(args: &PoolsListArgs) -> Result<(), Failure> {
 }
 
 fn reserve(args: &ReserveArgs) -> Result<(), Failure> {
-    let pools = open(&args.place)?;
-    let request = Request {
-        pool: args.pool.clone(),
-        owner: rustix::process::geteuid().as_raw(),
-        label: args.name.clone(),
-        bytes: args.size,
-        process: None,
-    };
+    let wish = Wish { pool: args.pool.clone(), name: args.name.clone(), bytes: args.size, wait: args.wait };
     let stop = Stop::from(signals::stop_flag()?);
-    let reservation = pools.reserve(&request, args.wait, &stop)?;
+    let reservation = desk(&args.place)?.reserve(&wish, &|| !stop.asked())?;
     if args.json {
         return print(&StageReservation { schema: "flashwright.stage-reservation/1", reservation });
     }
@@ -93,8 +130,16 @@ fn reserved(reservation: &Reservation) -> String {
 }
 
 fn release(args: &ReleaseArgs) -> Result<(), Failure> {
-    open(&args.place)?.release(args.id, rustix::process::geteuid().as_raw())?;
+    desk(&args.place)?.release(args.id)?;
     output::print(&format!("reservation {}: released; what was written stays\n", args.id))
+}
+
+fn renew(args: &ReleaseArgs) -> Result<(), Failure> {
+    if !desk(&args.place)?.renew(args.id)? {
+        return Err(Failure::failed(format!("reservation {}: is not there any more", args.id))
+            .hint("it was released, or its day was over; reserve again"));
+    }
+    output::print(&format!("reservation {}: lasts for a day from now on\n", args.id))
 }
 
 fn print(document: &impl serde::Serialize) -> Result<(), Failure> {
@@ -115,16 +160,23 @@ fn words(pool: &PoolStatus) -> String {
         units::bytes(pool.reserved),
         units::bytes(pool.free),
     );
+    if pool.waiting > 0 {
+        text += &format!("  waiting: {} for {}\n", pool.waiting, units::bytes(pool.waiting_bytes));
+    }
+    for holder in &pool.holders {
+        let most =
+            pool.reserve_per_user.map_or_else(String::new, |most| format!(" of {}", units::bytes(most)));
+        let (used, reserved) = (units::bytes(holder.used), units::bytes(holder.reserved));
+        text += &format!("  uid {}: {used} used, {reserved} reserved{most}\n", holder.owner);
+    }
     for set in &pool.sets {
         text += &format!("  {:>10}  {}\n", units::bytes(set.bytes), shown(&set.path.0));
     }
     for row in &pool.reservations {
         let used = units::bytes(row.used);
         let bytes = units::bytes(row.bytes);
-        text += &format!(
-            "  reservation {}: {} of {bytes} written by uid {}, {}\n",
-            row.id, used, row.owner, row.label
-        );
+        let label = if row.label.is_empty() { String::new() } else { format!(", {}", row.label) };
+        text += &format!("  reservation {}: {used} of {bytes} written by uid {}{label}\n", row.id, row.owner);
     }
     text
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use stage::pools::Pools;
 use stage::qos::{Qos, QosConfig};
 use stage::service::config::FileConfig;
 use stage::service::listen::{Access, Listening};
@@ -14,12 +15,14 @@ use stage::service::place::{SYSTEM_SOCKET, SYSTEM_STATE, Surroundings};
 use stage::service::scrape::{Endpoint, Scraping};
 use stage::service::server::Limits;
 use stage::service::system::front;
+use stage::service::system::keeper::{self, Keeper};
 use stage::service::system::register::Register;
 use stage::service::system::roster::{Roster, RosterConfig};
 use stage::{ErrorClass, MoverConfig, StageError};
 use sweep::error::Class;
 use tracing_subscriber::EnvFilter;
 
+use super::{pools, request};
 use crate::failure::Failure;
 use crate::signals;
 use crate::values::{self, BadValue};
@@ -77,6 +80,10 @@ pub struct ServeArgs {
     /// Figures for Prometheus at unix:PATH or 127.0.0.1:PORT
     #[arg(long, value_name = "WHERE", value_parser = endpoint)]
     pub metrics: Option<Endpoint>,
+    /// Keep the pools that this file describes; with --system for all users, with a ledger that root alone can write
+    /// [~/.config/flashwright/pools.toml if it is there; with --system /etc/flashwright/pools.toml]
+    #[arg(long, value_name = "FILE.toml")]
+    pub pools: Option<PathBuf>,
     /// With --system: users (and sets of their groups) with work at a time (64)
     #[arg(long, value_name = "N", value_parser = positive, requires = "system")]
     pub max_workers: Option<usize>,
@@ -128,8 +135,11 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let work = Work::of(args, &file)?;
     let metrics = args.metrics.clone().or(file.metrics.clone());
     let scraping = || metrics.as_ref().map(Scraping::bind).transpose();
+    let described = args.pools.clone().or(file.pools.clone());
     if args.system {
-        let roster = roster(args, &file, &work)?;
+        let described = described.or_else(pools::host_config);
+        let keeper = described.map(|config| keeper(args, &file, &config)).transpose()?;
+        let roster = roster(args, &file, &work, keeper.is_some())?;
         let listening = handed_over.map_or_else(
             || {
                 Listening::bind(
@@ -140,7 +150,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
             Ok,
         );
         return listening
-            .and_then(|listening| front::serve(roster, listening, scraping()?, &stop))
+            .and_then(|listening| front::serve(roster, listening, scraping()?, keeper, &stop))
             .map_err(failure);
     }
     let around = Surroundings::here();
@@ -153,8 +163,16 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
             around.own_socket(named.as_deref()).and_then(|socket| Listening::bind(&socket, Access::Own))
         }
     };
+    let kept = match described.or_else(pools::own_config) {
+        Some(described) => {
+            std::fs::create_dir_all(&config.state)
+                .map_err(|error| Failure::io(&config.state, "make it", &error))?;
+            Some(Pools::open(&request::absolute(&described)?, &config.state.join(pools::LEDGER))?)
+        }
+        None => None,
+    };
     listening
-        .and_then(|listening| own::serve(&config, work.limits(), listening, scraping()?, &stop))
+        .and_then(|listening| own::serve(&config, work.limits(), listening, scraping()?, kept, &stop))
         .map_err(failure)
 }
 
@@ -224,8 +242,8 @@ fn state(named: Option<&Path>, around: &Surroundings) -> Result<PathBuf, Failure
     }
 }
 
-/// The processes behind the system's door: this program again, as `stage worker`.
-fn roster(args: &ServeArgs, file: &FileConfig, work: &Work) -> Result<Roster, Failure> {
+/// The state directory of the system's service, which root alone can have.
+fn system_state(args: &ServeArgs, file: &FileConfig) -> Result<PathBuf, Failure> {
     if !stage::service::system::credentials::is_root() {
         return Err(Failure::invalid("--system: only root can work with the rights of all users")
             .hint("leave it out for a server of your own"));
@@ -233,7 +251,25 @@ fn roster(args: &ServeArgs, file: &FileConfig, work: &Work) -> Result<Roster, Fa
     let around = Surroundings::here();
     let named = args.state.clone().or(file.state.clone());
     let usual = || around.state_directory.is_none().then(|| PathBuf::from(SYSTEM_STATE));
-    let register = Register::open(&state(named.or_else(usual).as_deref(), &around)?).map_err(failure)?;
+    state(named.or_else(usual).as_deref(), &around)
+}
+
+/// Pools for all users.
+fn keeper(args: &ServeArgs, file: &FileConfig, config: &Path) -> Result<Keeper, Failure> {
+    let state = system_state(args, file)?;
+    // Makes the state directory, and looks whether it is root's.
+    Register::open(&state).map_err(failure)?;
+    Keeper::open(&request::absolute(config)?, &state).map_err(failure)
+}
+
+/// The processes behind the system's door: this program again, as `stage worker`.
+fn roster(args: &ServeArgs, file: &FileConfig, work: &Work, pools: bool) -> Result<Roster, Failure> {
+    let state = system_state(args, file)?;
+    let register = Register::open(&state).map_err(failure)?;
+    let mut flags = work.flags(args.log_format);
+    if pools {
+        flags.extend(["--pools".into(), keeper::socket(&state).into()]);
+    }
     let most = args.max_workers.or(file.max_workers).unwrap_or(WORKERS);
     let kept = [LOG_VARIABLE, "JOURNAL_STREAM", "NO_COLOR"]
         .into_iter()
@@ -241,7 +277,7 @@ fn roster(args: &ServeArgs, file: &FileConfig, work: &Work) -> Result<Roster, Fa
     let config = RosterConfig {
         // The program as it was when this process began, even if the file was replaced since.
         program: ["/proc/self/exe", "stage", "worker"].map(OsString::from).into(),
-        flags: work.flags(args.log_format),
+        flags,
         variables: kept.collect(),
         most,
         most_of_user: WORKERS_OF_USER.min(most),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use stage::MoverConfig;
 use stage::qos::Qos;
+use stage::service::pools::Relayed;
 use stage::service::server::Limits;
 use stage::service::system::credentials::Credentials;
 use stage::service::system::worker;
@@ -43,6 +44,9 @@ pub struct WorkerArgs {
     /// What holds jobs back, as JSON
     #[arg(long, value_name = "JSON")]
     qos: String,
+    /// The socket of whoever keeps the pools
+    #[arg(long, value_name = "PATH")]
+    pools: Option<PathBuf>,
     /// How the log is written
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: LogFormat,
@@ -63,5 +67,5 @@ pub fn work(args: &WorkerArgs) -> Result<(), Failure> {
     let config =
         MoverConfig { state: args.state.clone(), jobs: args.jobs, threads: args.threads, qos: Qos::new(qos) };
     let limits = Limits { connections: args.max_connections, jobs: args.max_jobs, ..Limits::default() };
-    worker::run(&config, limits, channel, &stop).map_err(failure)
+    worker::run(&config, limits, channel, args.pools.clone().map(Relayed::new), &stop).map_err(failure)
 }

@@ -1,6 +1,8 @@
 //! A `stage serve` for tests, which ends with them.
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod world;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

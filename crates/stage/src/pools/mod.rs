@@ -16,7 +16,10 @@
 //!
 //! Reservations go when they are released, when their process dies, or when their time is up (`ledger`). What was
 //! written stays, and counts as used. Who waits for room is served in the order in which he came, within one process;
-//! between processes, as it comes.
+//! between processes, as it comes. Who waits for room in his own share alone keeps nobody else waiting.
+//!
+//! The ledger is a file that whoever may write to it could change at will. Users who are to share a pool without trusting
+//! each other therefore have a service keep it (`service::system::keeper`), whose ledger nobody else can open.
 //!
 //! `room` grants, `tell` says what is there. Above the high watermark a pool names the sets that are to go, the oldest first, until the low one is reached:
 //! never one that somebody writes to, never one of which [`Evictable`] does not say that its slow copy is durable and
@@ -37,11 +40,11 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::config::PoolConfig;
 pub use self::ledger::Process;
-pub use self::tell::{Evictable, Eviction, PoolStatus, ReservationStatus, SetStatus};
+pub use self::tell::{Evictable, Eviction, Holder, PoolFigures, PoolStatus, ReservationStatus, SetStatus};
 
 use self::host::{Host, Machine};
 use self::ledger::{Ledger, Reserved, Step};
@@ -74,7 +77,7 @@ pub struct Request {
 }
 
 /// Room that has been reserved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Reservation {
     /// Its number, for [`Pools::release`].
     pub id: i64,
@@ -97,15 +100,27 @@ struct Pool {
 #[derive(Debug)]
 struct Remembered {
     at: Duration,
+    /// How long the walk took.
+    took: Duration,
     changes: i64,
     usage: Arc<Usage>,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    owner: u32,
+    bytes: u64,
+    /// What it lacks is room in its own user's share, so that it keeps nobody else waiting.
+    in_share: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     walks: BTreeMap<String, Remembered>,
     /// Who waits for each pool, the first first.
-    queues: BTreeMap<String, VecDeque<u64>>,
+    queues: BTreeMap<String, VecDeque<Waiting>>,
     last_ticket: u64,
 }
 
@@ -136,6 +151,17 @@ impl Pools {
     /// The configuration makes no sense, a pool's directory is not there, the ledger cannot be used.
     pub fn open(config: &Path, ledger: &Path) -> Result<Self, StageError> {
         Self::open_on(config, ledger, Arc::new(SystemClock), Box::new(Machine))
+    }
+
+    /// Opens the pools that a service keeps for others than its own user: as [`Pools::open`], and their directories must
+    /// be such that nobody but the service can put anything in the place of a user's directory.
+    ///
+    /// # Errors
+    /// Those of [`Pools::open`]; [`StageError::Refused`] where others may write to a pool's own directory.
+    pub fn open_for_all(config: &Path, ledger: &Path) -> Result<Self, StageError> {
+        let pools = Self::open(config, ledger)?;
+        pools.pools.values().try_for_each(room::check_closed)?;
+        Ok(pools)
     }
 
     fn open_on(
@@ -268,10 +294,16 @@ impl Pools {
         {
             return Ok(Arc::clone(&known.usage));
         }
+        self.walk(name, pool, changes)
+    }
+
+    fn walk(&self, name: &str, pool: &Pool, changes: i64) -> Result<Arc<Usage>, StageError> {
+        let begun = self.clock.now().steady;
         let walked = usage::walk(pool.root.as_fd());
         let usage =
             Arc::new(walked.map_err(|error| StageError::io("look into it", &pool.config.path, error))?);
-        let remembered = Remembered { at: now, changes, usage: Arc::clone(&usage) };
+        let took = self.clock.now().steady.saturating_sub(begun);
+        let remembered = Remembered { at: begun, took, changes, usage: Arc::clone(&usage) };
         self.lock().walks.insert(name.to_owned(), remembered);
         Ok(usage)
     }

@@ -4,22 +4,32 @@
 //! does not fit now stands in its pool's queue until something has changed, its time is up, or it is stopped.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
-use std::sync::PoisonError;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::ledger::{self, Reserved, Step};
-use super::{Balance, LEASE, LOOK, Pool, Pools, Request, Reservation, Shared};
+use super::{Balance, LEASE, LOOK, Pool, Pools, Request, Reservation, Shared, Waiting};
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::names::PathText;
 use crate::pace::Stop;
 
 /// Why there is no room at the moment.
-struct NoRoom(String);
+struct NoRoom {
+    why: String,
+    /// The room that is missing is missing in the user's own share.
+    in_share: bool,
+}
+
+impl NoRoom {
+    fn of_all(why: String) -> Self {
+        Self { why, in_share: false }
+    }
+}
 
 impl Pools {
     /// Reserves room and makes the directory to write to. Where there is none, waits for it as long as `wait` says, or
@@ -34,52 +44,92 @@ impl Pools {
         wait: Option<Duration>,
         stop: &Stop,
     ) -> Result<Reservation, StageError> {
+        self.reserve_while(request, wait, &|| !stop.asked())
+    }
+
+    /// The same for somebody who may go: `wanted` is asked every half second while there is no room.
+    ///
+    /// # Errors
+    /// Those of [`Pools::reserve`].
+    pub fn reserve_while(
+        &self,
+        request: &Request,
+        wait: Option<Duration>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Reservation, StageError> {
         let pool = self.pool(&request.pool)?;
         self.check(pool, request)?;
-        let until = wait.map(|wait| self.clock.now().steady + wait);
-        let mut shared = self.lock();
-        shared.last_ticket += 1;
-        let ticket = shared.last_ticket;
-        shared.queues.entry(request.pool.clone()).or_default().push_back(ticket);
+        let until = wait.map(|wait| self.clock.now().steady.saturating_add(wait));
+        let ticket = self.queue_up(request);
         let granted = loop {
-            let before = self.lock_position(&shared, &request.pool, ticket);
-            drop(shared);
-            let tried = match before {
-                0 => self.try_reserve(pool, request),
-                1 => Ok(Err(NoRoom("another request waits for room".to_owned()))),
-                n => Ok(Err(NoRoom(format!("{n} other requests wait for room")))),
-            };
-            shared = self.lock();
-            let no_room = match tried {
+            let no_room = match self.attempt(pool, request, ticket) {
                 Ok(Err(no_room)) => no_room,
                 Ok(Ok(row)) => break Ok(row),
                 Err(error) => break Err(error),
             };
             let left = until.map(|until| until.saturating_sub(self.clock.now().steady));
             match left {
-                _ if stop.asked() => {
-                    break Err(StageError::Stopped { what: "the wait for room".to_owned() });
-                }
+                _ if !wanted() => break Err(StageError::Stopped { what: "the wait for room".to_owned() }),
                 None | Some(Duration::ZERO) => break Err(refused(request, &no_room, wait.is_some())),
                 Some(left) => {
                     let patience = self.clock.patience(left.min(LOOK));
-                    shared =
-                        self.room.wait_timeout(shared, patience).unwrap_or_else(PoisonError::into_inner).0;
+                    let shared = self.mark(&request.pool, ticket, no_room.in_share);
+                    let slept = self.room.wait_timeout(shared, patience);
+                    drop(slept.unwrap_or_else(PoisonError::into_inner));
                 }
             }
         };
-        if let Some(queue) = shared.queues.get_mut(&request.pool) {
-            queue.retain(|waiting| *waiting != ticket);
+        if let Some(queue) = self.lock().queues.get_mut(&request.pool) {
+            queue.retain(|waiting| waiting.ticket != ticket);
         }
-        drop(shared);
         // Whoever is next may have room, now that this one has what it wants or has gone.
         self.room.notify_all();
         self.make(pool, granted?)
     }
 
-    fn lock_position(&self, shared: &Shared, pool: &str, ticket: u64) -> usize {
-        let queue = shared.queues.get(pool);
-        queue.and_then(|queue| queue.iter().position(|waiting| *waiting == ticket)).unwrap_or(0)
+    fn queue_up(&self, request: &Request) -> u64 {
+        let mut shared = self.lock();
+        shared.last_ticket += 1;
+        let ticket = shared.last_ticket;
+        let Request { owner, bytes, .. } = *request;
+        let waiting = Waiting { ticket, owner, bytes, in_share: false };
+        shared.queues.entry(request.pool.clone()).or_default().push_back(waiting);
+        ticket
+    }
+
+    /// Notes what a request lacks. Where it has just turned out to be its own share alone, others need not wait for it.
+    fn mark(&self, pool: &str, ticket: u64, in_share: bool) -> MutexGuard<'_, Shared> {
+        let mut shared = self.lock();
+        let mut queue = shared.queues.get_mut(pool).into_iter().flatten();
+        if let Some(waiting) = queue.find(|waiting| waiting.ticket == ticket)
+            && std::mem::replace(&mut waiting.in_share, in_share) != in_share
+            && in_share
+        {
+            self.room.notify_all();
+        }
+        shared
+    }
+
+    /// How many stand before it.
+    fn before(&self, request: &Request, ticket: u64) -> usize {
+        let shared = self.lock();
+        let queue = shared.queues.get(&request.pool).into_iter().flatten();
+        let earlier = queue.take_while(|waiting| waiting.ticket != ticket);
+        earlier.filter(|waiting| !waiting.in_share || waiting.owner == request.owner).count()
+    }
+
+    /// One attempt of whoever is first.
+    fn attempt(
+        &self,
+        pool: &Pool,
+        request: &Request,
+        ticket: u64,
+    ) -> Result<Result<Reserved, NoRoom>, StageError> {
+        match self.before(request, ticket) {
+            0 => self.try_reserve(pool, request),
+            1 => Ok(Err(NoRoom::of_all("another request waits for room".to_owned()))),
+            n => Ok(Err(NoRoom::of_all(format!("{n} other requests wait for room")))),
+        }
     }
 
     /// What no waiting would change.
@@ -98,6 +148,9 @@ impl Pools {
                 format!("user {owner} has no place in pool {name}"),
                 "it is for those whom `users` in its configuration names",
             ));
+        }
+        if rustix::process::geteuid().is_root() && *owner != 0 {
+            check_closed(pool)?;
         }
         let share = config.reserve_per_user.unwrap_or(config.quota);
         if *bytes > share {
@@ -153,22 +206,24 @@ impl Pools {
         balance: &Balance,
     ) -> Result<Option<NoRoom>, StageError> {
         let (config, bytes) = (&pool.config, request.bytes);
-        let no_room = |what: String| Ok(Some(NoRoom(what)));
+        let no_room = |what: String| Ok(Some(NoRoom::of_all(what)));
         let figures = |used: u64, reserved: u64, most: u64| {
             let (used, reserved, most) = (units::bytes(used), units::bytes(reserved), units::bytes(most));
             format!("{used} used and {reserved} reserved of {most}")
         };
         let (used, reserved) = (balance.usage.bytes, balance.reserved);
-        if used.saturating_add(reserved).saturating_add(bytes) > config.quota {
-            return no_room(figures(used, reserved, config.quota));
-        }
+        // First: who has used up his own share is not to wait for the room of others.
         if let Some(share) = config.reserve_per_user {
             let used = balance.usage.by_owner.get(&request.owner).copied().unwrap_or(0);
             let own = balance.rows.iter().filter(|(row, _)| row.owner == request.owner);
             let reserved: u64 = own.map(|(row, used)| row.bytes.saturating_sub(*used)).sum();
             if used.saturating_add(reserved).saturating_add(bytes) > share {
-                return no_room(format!("user {} has {}", request.owner, figures(used, reserved, share)));
+                let why = format!("user {} has {}", request.owner, figures(used, reserved, share));
+                return Ok(Some(NoRoom { why, in_share: true }));
             }
+        }
+        if used.saturating_add(reserved).saturating_add(bytes) > config.quota {
+            return no_room(figures(used, reserved, config.quota));
         }
         // Last, so that what is written meanwhile is missing in it.
         let promised = self.promised_in(step, pool)?;
@@ -183,7 +238,7 @@ impl Pools {
     /// Makes the directory of a reservation; gives the reservation back if it cannot.
     fn make(&self, pool: &Pool, row: Reserved) -> Result<Reservation, StageError> {
         let directory = pool.config.path.join(row.directory());
-        if let Err(error) = make_directory(pool, row.owner, &row.label) {
+        if let Err(error) = make_directory(pool, &row) {
             self.release(row.id, row.owner)?;
             return Err(match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::EXIST) => StageError::refused(
@@ -198,37 +253,82 @@ impl Pools {
 }
 
 /// A user's directory may be there already, a set's not. Both are the user's; nobody else looks into them.
-fn make_directory(pool: &Pool, owner: u32, label: &str) -> std::io::Result<()> {
-    let (user, label) = (owner.to_string(), OsStr::new(label));
+///
+/// For another user (root alone can) both are made where that user cannot interfere, and given away before they are
+/// moved to where he can: what is given away is a directory that was made here, and nothing that he has put in its place.
+fn make_directory(pool: &Pool, reserved: &Reserved) -> std::io::Result<()> {
+    let (user, label) = (reserved.owner.to_string(), OsStr::new(&reserved.label));
     let user = OsStr::new(&user);
-    let foreign = rustix::process::geteuid().is_root() && owner != 0;
     let root = pool.root.as_fd();
-    let made = match calls::make_directory(root, user, Mode::RWXU) {
-        Ok(()) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
-        Err(error) => return Err(error),
-    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let foreign = rustix::process::geteuid().is_root() && reserved.owner != 0;
+    if !foreign {
+        match calls::make_directory(root, user, Mode::RWXU) {
+            Ok(()) => calls::sync(root)?,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let of_user = calls::open_at(root, user, flags, Mode::empty())?;
+        calls::make_directory(of_user.as_fd(), label, Mode::RWXU)?;
+        return calls::sync(of_user.as_fd());
+    }
+    let part = format!(".flashwright-{}", reserved.id);
+    let part = OsStr::new(&part);
+    let given_away = || -> std::io::Result<()> {
+        // One of a process that was killed here is as empty as ours.
+        match calls::remove_directory(root, part) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        calls::make_directory(root, part, Mode::RWXU)?;
+        let made = calls::open_at(root, part, flags, Mode::empty())?;
+        let group = calls::stat(made.as_fd())?.stx_gid;
+        calls::set_owner(made.as_fd(), reserved.owner, group)?;
+        calls::sync(made.as_fd())
+    };
+    let moved = |directory: BorrowedFd<'_>, name: &OsStr| {
+        let moved = calls::publish_into(root, part, directory, name);
+        if moved.is_err() {
+            // It is empty, and the name says whose it is; whoever gets the number next removes it otherwise.
+            let _ = calls::remove_directory(root, part);
+        }
+        moved
+    };
+    if calls::stat_at(root, user).is_err() {
+        given_away()?;
+        match moved(root, user) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+            _ => calls::sync(root)?,
+        }
+    }
     let of_user = calls::open_at(root, user, flags, Mode::empty())?;
-    let stat = calls::stat(of_user.as_fd())?;
-    if made && foreign {
-        calls::set_owner(of_user.as_fd(), owner, stat.stx_gid)?;
-    } else if !made && foreign && stat.stx_uid != owner && stat.stx_uid != 0 {
+    if calls::stat(of_user.as_fd())?.stx_uid != reserved.owner {
         // Somebody else made a directory of this name in a pool that others may write to.
         return Err(Errno::PERM.into());
     }
-    if made {
-        calls::sync(root)?;
-    }
-    calls::make_directory(of_user.as_fd(), label, Mode::RWXU)?;
-    if foreign {
-        let set = calls::open_at(of_user.as_fd(), label, flags, Mode::empty())?;
-        calls::set_owner(set.as_fd(), owner, stat.stx_gid)?;
-    }
-    calls::sync(of_user.as_fd())
+    given_away()?;
+    moved(of_user.as_fd(), label)?;
+    calls::sync(of_user.as_fd())?;
+    calls::sync(root)
 }
 
-fn refused(request: &Request, NoRoom(why): &NoRoom, waited: bool) -> StageError {
+/// Nobody but this process's user may make, remove or rename what lies directly in a pool that users share.
+pub(super) fn check_closed(pool: &Pool) -> Result<(), StageError> {
+    let path = &pool.config.path;
+    let stat = calls::stat(pool.root.as_fd()).map_err(|error| StageError::io("stat", path, error))?;
+    if stat.stx_uid != rustix::process::geteuid().as_raw() || stat.stx_mode & 0o022 != 0 {
+        return Err(StageError::refused(
+            format!(
+                "{}: a pool that users share must be a directory of root's that nobody else may write to",
+                shown(path)
+            ),
+            format!("chown root {0}; chmod go-w {0}; each user is given a directory in it", shown(path)),
+        ));
+    }
+    Ok(())
+}
+
+fn refused(request: &Request, NoRoom { why, .. }: &NoRoom, waited: bool) -> StageError {
     let waited = if waited { " (it was waited for)" } else { "" };
     StageError::refused(
         format!("no room for {} in pool {}: {why}{waited}", units::bytes(request.bytes), request.pool),

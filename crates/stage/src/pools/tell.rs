@@ -3,18 +3,27 @@
 //! Above the high watermark, or where something larger is to fit, the oldest sets are named until the low watermark is
 //! reached. Nothing is removed here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::usage::{self, Usage};
-use super::{Pool, Pools, ledger};
+use super::{Balance, Pool, PoolConfig, Pools, ledger};
 use crate::error::StageError;
 use crate::names::PathText;
 
+/// What was seen of a pool is good enough for figures for so long,
+const OF_LATE: Duration = Duration::from_secs(15);
+/// and for so many times as long as it took to look.
+const LOOK_SHARE: u32 = 20;
+/// Sets that are named in an answer at most.
+const TOLD: usize = 10_000;
+
 /// A set in a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SetStatus {
     /// Where.
     pub path: PathText,
@@ -27,13 +36,13 @@ pub struct SetStatus {
 }
 
 /// A reservation as others see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReservationStatus {
     /// Its number.
     pub id: i64,
     /// Whose.
     pub owner: u32,
-    /// The set's name.
+    /// The set's name; empty where it is another user's and the asker need not know.
     pub label: String,
     /// Bytes reserved.
     pub bytes: u64,
@@ -47,8 +56,44 @@ pub struct ReservationStatus {
     pub pid: Option<u32>,
 }
 
+/// What one user holds in a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Holder {
+    /// Whose.
+    pub owner: u32,
+    /// Bytes on the disk.
+    pub used: u64,
+    /// Bytes reserved and not yet used.
+    pub reserved: u64,
+}
+
+/// A pool in figures, for metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolFigures {
+    /// Its name.
+    pub name: String,
+    /// Bytes that it may hold.
+    pub quota: u64,
+    /// Bytes on the disk, as of a look that may be a minute old.
+    pub used: u64,
+    /// Bytes reserved and not yet used.
+    pub reserved: u64,
+    /// Bytes free in its file system.
+    pub free: u64,
+    /// Bytes above which sets are to be evicted.
+    pub high: u64,
+    /// Bytes down to which they are.
+    pub low: u64,
+    /// Reservations.
+    pub reservations: u64,
+    /// Requests that wait for room.
+    pub waiting: u64,
+    /// Bytes that they ask for.
+    pub waiting_bytes: u64,
+}
+
 /// A pool and what is in it.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
@@ -72,7 +117,16 @@ pub struct PoolStatus {
     pub reserve_per_user: Option<u64>,
     /// Directories that could not be looked into: what is in them is not in `used`.
     pub unseen: u64,
-    /// Sets, the oldest first.
+    /// Requests that wait for room, in the process that answers.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Bytes that they ask for.
+    #[serde(default)]
+    pub waiting_bytes: u64,
+    /// Who holds how much, the most first.
+    #[serde(default)]
+    pub holders: Vec<Holder>,
+    /// Sets, the oldest first. Of other users' sets, where the asker need not know their names, one for each user.
     pub sets: Vec<SetStatus>,
     /// Reservations, the oldest first.
     pub reservations: Vec<ReservationStatus>,
@@ -124,7 +178,8 @@ impl Pools {
         let balance = self.ledger.step("read the reservations", |step| self.balance(step, name, pool))?;
         let config = &pool.config;
         let used = balance.usage.bytes;
-        let share = |share: f64| (config.quota as f64 * share) as u64;
+        let (high, low) = watermarks(config);
+        let (waiting, waiting_bytes) = self.waiting(name);
         Ok(PoolStatus {
             name: name.to_owned(),
             path: config.path.as_path().into(),
@@ -132,11 +187,14 @@ impl Pools {
             used,
             reserved: balance.reserved,
             free: self.free(pool)?,
-            high: share(config.high),
-            low: share(config.low),
-            over: used + balance.reserved > share(config.high),
+            high,
+            low,
+            over: used + balance.reserved > high,
             reserve_per_user: config.reserve_per_user,
             unseen: balance.usage.unseen,
+            waiting,
+            waiting_bytes,
+            holders: holders(&balance),
             sets: sets(pool, &balance.usage),
             reservations: balance
                 .rows
@@ -153,6 +211,57 @@ impl Pools {
                 })
                 .collect(),
         })
+    }
+
+    /// All pools in figures. Cheap enough to be asked for again and again: what was seen of a pool counts for a while,
+    /// the longer the longer it takes to look, and nobody who reserves waits for it.
+    ///
+    /// # Errors
+    /// The kernel's and the ledger's.
+    pub fn figures(&self) -> Result<Vec<PoolFigures>, StageError> {
+        self.pools
+            .iter()
+            .map(|(name, pool)| {
+                let (rows, changes) = self.ledger.step("read the reservations", |step| {
+                    let changes = step.changes().map_err(|error| self.ledger.failed(error))?;
+                    Ok((self.purge(step)?, changes))
+                })?;
+                let usage = self.usage_of_late(name, pool, changes)?;
+                let rows = rows.iter().filter(|row| row.pool == *name);
+                let reserved = rows.clone().map(|row| row.bytes.saturating_sub(usage.of(&row.directory())));
+                let (high, low) = watermarks(&pool.config);
+                let (waiting, waiting_bytes) = self.waiting(name);
+                Ok(PoolFigures {
+                    name: name.clone(),
+                    quota: pool.config.quota,
+                    used: usage.bytes,
+                    reserved: reserved.sum(),
+                    free: self.free(pool)?,
+                    high,
+                    low,
+                    reservations: rows.count() as u64,
+                    waiting,
+                    waiting_bytes,
+                })
+            })
+            .collect()
+    }
+
+    fn usage_of_late(&self, name: &str, pool: &Pool, changes: i64) -> Result<Arc<Usage>, StageError> {
+        let now = self.clock.now().steady;
+        if let Some(known) = self.lock().walks.get(name)
+            && now < known.at + (known.took * LOOK_SHARE).max(OF_LATE)
+        {
+            return Ok(Arc::clone(&known.usage));
+        }
+        self.walk(name, pool, changes)
+    }
+
+    /// How many wait for a pool, and for how much.
+    fn waiting(&self, name: &str) -> (u64, u64) {
+        let shared = self.lock();
+        let queue = shared.queues.get(name).into_iter().flatten();
+        queue.fold((0, 0), |(count, bytes), waiting| (count + 1, waiting.bytes.saturating_add(bytes)))
     }
 
     /// What is to go from a pool that is above its high watermark, or so that `more` bytes fit: the oldest first, down
@@ -178,13 +287,18 @@ impl Pools {
         let promised = self.promised(self.pool(name)?)?;
         let short = (promised + more).saturating_sub(status.free);
         let wanted = over_quota.max(short);
-        let written: BTreeSet<PathBuf> = status
-            .reservations
-            .iter()
-            .map(|row| status.path.0.join(ledger::directory(row.owner, &row.label)))
-            .collect();
+        Ok(status.eviction(wanted, evictable))
+    }
+}
+
+impl PoolStatus {
+    /// What is to go so that `wanted` bytes get free: the oldest first, never what is being written, and only what
+    /// `evictable` lets go.
+    pub fn eviction(&self, wanted: u64, evictable: &dyn Evictable) -> Eviction {
+        let place = |row: &ReservationStatus| self.path.0.join(ledger::directory(row.owner, &row.label));
+        let written: BTreeSet<PathBuf> = self.reservations.iter().map(place).collect();
         let mut eviction = Eviction { wanted, ..Eviction::default() };
-        for set in status.sets {
+        for set in &self.sets {
             if eviction.found >= wanted {
                 break;
             }
@@ -196,16 +310,68 @@ impl Pools {
             match why {
                 None => {
                     eviction.found += set.bytes;
-                    eviction.go.push(set);
+                    eviction.go.push(set.clone());
                 }
-                Some(why) => eviction.stay.push((set, why)),
+                Some(why) => eviction.stay.push((set.clone(), why)),
             }
         }
         if eviction.found >= wanted {
             eviction.stay.clear();
         }
-        Ok(eviction)
+        eviction
     }
+
+    /// As one of its users is told: how much others hold, and not how they call it. An answer has an end: of very many
+    /// sets the oldest are named.
+    #[must_use]
+    pub fn seen_by(mut self, user: u32) -> Self {
+        if user != 0 {
+            for row in self.reservations.iter_mut().filter(|row| row.owner != user) {
+                row.label.clear();
+                row.pid = None;
+            }
+            let mut theirs: BTreeMap<u32, SetStatus> = BTreeMap::new();
+            self.sets.retain(|set| {
+                if set.owner == user {
+                    return true;
+                }
+                let of_user = theirs.entry(set.owner).or_insert_with(|| SetStatus {
+                    path: PathText(self.path.0.join(set.owner.to_string())),
+                    bytes: 0,
+                    ..set.clone()
+                });
+                of_user.bytes += set.bytes;
+                of_user.modified = of_user.modified.max(set.modified);
+                false
+            });
+            self.sets.extend(theirs.into_values());
+        }
+        self.sets.truncate(TOLD);
+        self
+    }
+}
+
+/// Bytes at which sets are to be evicted, and down to which.
+fn watermarks(config: &PoolConfig) -> (u64, u64) {
+    let share = |share: f64| (config.quota as f64 * share) as u64;
+    (share(config.high), share(config.low))
+}
+
+/// The most first.
+fn holders(balance: &Balance) -> Vec<Holder> {
+    let mut holders: BTreeMap<u32, Holder> = BTreeMap::new();
+    let of = |owner: u32| Holder { owner, used: 0, reserved: 0 };
+    for (owner, used) in &balance.usage.by_owner {
+        holders.entry(*owner).or_insert_with(|| of(*owner)).used += used;
+    }
+    for (row, used) in &balance.rows {
+        let holder = holders.entry(row.owner).or_insert_with(|| of(row.owner));
+        holder.reserved += row.bytes.saturating_sub(*used);
+    }
+    let mut holders: Vec<Holder> =
+        holders.into_values().filter(|holder| holder.used + holder.reserved > 0).collect();
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.used + holder.reserved));
+    holders
 }
 
 /// The oldest first.

@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::StageError;
 use crate::job::{JobId, JobStatus};
+use crate::pools::{PoolStatus, Reservation};
 use crate::service::doctor::Finding;
 use crate::service::has_reached;
 use crate::service::lines::{Line, Lines};
 use crate::service::place::Surroundings;
+use crate::service::pools::Wish;
 use crate::service::protocol::{ANSWER_BYTES, Answer, PROTOCOL, Reply, Request, ServerFacts};
 use crate::spec::{JobSpec, Level};
 
@@ -43,11 +45,29 @@ impl Client {
     /// # Errors
     /// [`StageError::NoServer`] where nobody listens; whoever listens speaks another version, or refuses.
     pub fn connect(socket: Option<&Path>) -> Result<Self, StageError> {
+        Self::connect_to(socket, &|_| true)
+    }
+
+    /// Connects to the first of them that keeps pools: a user's own server may keep none where the system's does.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`]; [`StageError::NoServer`] also where those who answer keep none.
+    pub fn connect_to_pools(socket: Option<&Path>) -> Result<Self, StageError> {
+        Self::connect_to(socket, &|server| server.pools)
+    }
+
+    fn connect_to(socket: Option<&Path>, fits: &dyn Fn(&ServerFacts) -> bool) -> Result<Self, StageError> {
         let sockets = Surroundings::here().tried(socket);
         let mut tried = Vec::new();
         for path in &sockets {
             match UnixStream::connect(path) {
-                Ok(stream) => return Self::greet(path, stream),
+                Ok(stream) => {
+                    let client = Self::greet(path, stream)?;
+                    if fits(&client.server) {
+                        return Ok(client);
+                    }
+                    tried.push(format!("{} (keeps no pools)", crate::error::shown(path)));
+                }
                 Err(error) => tried.push(format!("{} ({error})", crate::error::shown(path))),
             }
         }
@@ -66,6 +86,7 @@ impl Client {
             gid: 0,
             system: false,
             state: crate::names::PathText::default(),
+            pools: false,
         };
         let mut client =
             Self { socket: path.to_owned(), lines: Lines::new(stream, ANSWER_BYTES), server: nobody };
@@ -226,26 +247,97 @@ impl Client {
         }
     }
 
+    /// The pools that the server keeps, and what is in them.
+    ///
+    /// # Errors
+    /// The server's, and those of the way to it.
+    pub fn pools(&mut self) -> Result<Vec<PoolStatus>, StageError> {
+        match self.ask(&Request::Pools, ANSWER_TIME)? {
+            Reply::Pools(pools) => Ok(pools),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Reserves room in a pool. Once `wanted` says no, it is given up, and this client is of no use any more: the server
+    /// learns it by the end of the connection, and gives back what it may have reserved meanwhile.
+    ///
+    /// # Errors
+    /// There is no room (in time); what else the server has against it; those of the way to it;
+    /// [`StageError::Stopped`].
+    pub fn reserve(&mut self, wish: &Wish, wanted: &dyn Fn() -> bool) -> Result<Reservation, StageError> {
+        let Wish { pool, name, bytes, wait } = wish.clone();
+        let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        self.send(&Request::PoolReserve { pool, name, bytes, wait_ms })?;
+        let most = wait.unwrap_or_default().saturating_add(ANSWER_TIME);
+        match self.answer_while(most, wanted)? {
+            Some(Reply::Reserved(reservation)) => Ok(reservation),
+            Some(other) => Err(self.unexpected(&other)),
+            None => {
+                // Both ways, so that the server sees at once that nobody is left.
+                self.lines.hang_up();
+                Err(StageError::Stopped { what: "the wait for room".to_owned() })
+            }
+        }
+    }
+
+    /// Gives a reservation back; what was written stays.
+    ///
+    /// # Errors
+    /// It is another user's; those of the way to the server.
+    pub fn release(&mut self, id: i64) -> Result<(), StageError> {
+        match self.ask(&Request::PoolRelease { id }, ANSWER_TIME)? {
+            Reply::Released { .. } => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Has a reservation last for a day from now on; false if it is gone.
+    ///
+    /// # Errors
+    /// It is another user's; those of the way to the server.
+    pub fn renew(&mut self, id: i64) -> Result<bool, StageError> {
+        match self.ask(&Request::PoolRenew { id }, ANSWER_TIME)? {
+            Reply::Renewed { there, .. } => Ok(there),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     fn ask(&mut self, request: &Request, most: Duration) -> Result<Reply, StageError> {
+        self.send(request)?;
+        self.answer(most)
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), StageError> {
         if let Err(error) = self.lines.say(request) {
             // A server that refuses says why before it closes; that is worth more than `broken pipe`.
             if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
                 return Err(self.lost(&format!("cannot send a request: {error}")));
             }
         }
-        self.answer(most)
+        Ok(())
     }
 
     fn answer(&mut self, most: Duration) -> Result<Reply, StageError> {
-        let line = match self.lines.next(Some(most), ANSWER_TIME, &|| false) {
+        let reply = self.answer_while(most, &|| true)?;
+        reply.ok_or_else(|| self.lost("the server does not answer"))
+    }
+
+    /// None once nobody wants it any more.
+    fn answer_while(
+        &mut self,
+        most: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Option<Reply>, StageError> {
+        let line = match self.lines.next(Some(most), ANSWER_TIME, &|| !wanted()) {
             Ok(Line::Whole(line)) => line,
             Ok(Line::Ended) => return Err(self.lost("the server closed the connection")),
-            Ok(Line::Late | Line::Stopped) => return Err(self.lost("the server does not answer")),
+            Ok(Line::Late) => return Err(self.lost("the server does not answer")),
+            Ok(Line::Stopped) => return Ok(None),
             Ok(Line::TooLong) => return Err(self.lost("the answer is longer than an answer may be")),
             Err(error) => return Err(self.lost(&format!("cannot read an answer: {error}"))),
         };
         match serde_json::from_slice(&line) {
-            Ok(Answer::Ok(reply)) => Ok(reply),
+            Ok(Answer::Ok(reply)) => Ok(Some(reply)),
             Ok(Answer::Error(why)) => Err(StageError::Answered(Box::new(why))),
             Err(error) => Err(self.lost(&format!("what was answered is not {PROTOCOL}: {error}"))),
         }

@@ -27,6 +27,8 @@ pub struct FileConfig {
     /// Where figures can be had.
     #[serde(deserialize_with = "endpoint")]
     pub metrics: Option<Endpoint>,
+    /// The file that describes the pools to be kept.
+    pub pools: Option<PathBuf>,
     /// Jobs that have not ended, of each user.
     pub max_jobs: Option<usize>,
     /// Users with work at a time, of the system's service.
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn keys_are_the_names_of_flags() {
         let config = FileConfig::parse(
-            "jobs = 3\nmax-connections = 7\nmetrics = 'unix:/run/m'\nstate = '/s'\n[qos]\nbwlimit = '2GB/s'\n",
+            "jobs = 3\nmax-connections = 7\nmetrics = 'unix:/run/m'\nstate = '/s'\npools = '/p.toml'\n[qos]\nbwlimit = '2GB/s'\n",
         )
         .unwrap();
         assert_eq!(
@@ -78,6 +80,7 @@ mod tests {
             (Some(3), Some(7), Some(2_000_000_000))
         );
         assert_eq!(config.metrics, Some(Endpoint::Unix("/run/m".into())));
+        assert_eq!(config.pools, Some("/p.toml".into()));
         assert_eq!(FileConfig::parse("").unwrap(), FileConfig::default());
     }
 

@@ -110,6 +110,12 @@ impl Lines {
         (&self.socket).write_all(&text)
     }
 
+    /// Closes both ways, so that the other end sees it at once, whoever else holds the socket.
+    pub fn hang_up(&self) {
+        // One that is closed already cannot be shut down, and need not be.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+
     /// Has the other end gone for good? One that has only said all it wants to say has not.
     pub fn has_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];

@@ -1,7 +1,8 @@
 //! Figures for Prometheus: one table of names, what they are taken from, and how those of several processes add up.
 //!
 //! Names follow Prometheus' rules (a unit in full, `_total` for what only grows). Labels come from short lists of words in
-//! this file and never from users: no path, no job, no user, so that the number of series has a bound. Counters start at
+//! this file and never from users: no path, no job, no user, so that the number of series has a bound. Of pools the
+//! label is the name that the server's configuration gives them. Counters start at
 //! zero with the process; of what the journal holds from before nothing is counted. Values are doubles, as Prometheus has
 //! them: whole numbers to 2^53.
 
@@ -10,6 +11,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use crate::job::{JobId, JobStatus, State};
+use crate::pools::PoolFigures;
 use crate::qos::QosStatus;
 use crate::service::doctor::Cause;
 
@@ -165,6 +167,46 @@ impl Figures {
         let _ = writeln!(text, "{build}{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
         text
     }
+}
+
+/// A series of a pool.
+struct PoolSeries {
+    family: &'static str,
+    value: fn(&PoolFigures) -> u64,
+    help: &'static str,
+}
+
+macro_rules! pool_series {
+    ($($field:ident $family:literal $help:literal;)*) => {
+        &[$(PoolSeries { family: $family, value: |pool| pool.$field, help: $help },)*]
+    };
+}
+
+/// What is told of each pool, with its name as the label: pools are named by whoever configures the server.
+const POOL_SERIES: &[PoolSeries] = pool_series! {
+    quota "flashwright_stage_pool_quota_bytes" "Bytes that a pool may hold.";
+    used "flashwright_stage_pool_used_bytes" "Bytes on the disk in a pool, reserved or not.";
+    reserved "flashwright_stage_pool_reserved_bytes" "Bytes reserved in a pool and not yet used.";
+    free "flashwright_stage_pool_free_bytes" "Bytes free in a pool's file system.";
+    high "flashwright_stage_pool_high_watermark_bytes" "Bytes in a pool above which sets are to be evicted.";
+    low "flashwright_stage_pool_low_watermark_bytes" "Bytes in a pool down to which sets are to be evicted.";
+    reservations "flashwright_stage_pool_reservations" "Reservations in a pool.";
+    waiting "flashwright_stage_pool_waiting_requests" "Requests that wait for room in a pool.";
+    waiting_bytes "flashwright_stage_pool_waiting_bytes" "Bytes that requests wait for in a pool.";
+};
+
+/// Pools in Prometheus' exposition format, to stand behind [`Figures::text`]; nothing where there are none.
+#[must_use]
+pub fn pools_text(pools: &[PoolFigures]) -> String {
+    let mut text = String::new();
+    for series in POOL_SERIES.iter().filter(|_| !pools.is_empty()) {
+        head(&mut text, series.family, Kind::Gauge, series.help);
+        for pool in pools {
+            // The name has letters, digits, - and _ alone.
+            let _ = writeln!(text, "{}{{pool=\"{}\"}} {}", series.family, pool.name, (series.value)(pool));
+        }
+    }
+    text
 }
 
 fn head(text: &mut String, family: &str, kind: Kind, help: &str) {
@@ -384,7 +426,20 @@ mod tests {
                 expressions.push(target["expr"].as_str().unwrap());
             }
         }
-        let text = Figures::default().text();
+        let pool = PoolFigures {
+            name: "scratch".into(),
+            quota: 100,
+            used: 40,
+            reserved: 30,
+            free: 60,
+            high: 85,
+            low: 70,
+            reservations: 2,
+            waiting: 1,
+            waiting_bytes: 50,
+        };
+        let text = Figures::default().text() + &pools_text(&[pool]);
+        assert!(text.contains("\nflashwright_stage_pool_reserved_bytes{pool=\"scratch\"} 30\n"), "{text}");
         let asked: Vec<(&str, &str)> = expressions.iter().flat_map(|expression| named(expression)).collect();
         for (family, labels) in &asked {
             assert!(text.contains(&format!("# TYPE {family} ")), "{family} is no figure");
@@ -396,12 +451,9 @@ mod tests {
                 }
             }
         }
-        for series in SERIES {
-            assert!(
-                asked.iter().any(|(family, _)| *family == series.family),
-                "nobody looks at {}",
-                series.family
-            );
+        let families = SERIES.iter().map(|series| series.family);
+        for family in families.chain(POOL_SERIES.iter().map(|series| series.family)) {
+            assert!(asked.iter().any(|(asked, _)| *asked == family), "nobody looks at {family}");
         }
     }
 }

@@ -4,16 +4,20 @@
 //! - [`own`]: a user's own server. [`server`] takes connections, a `session` each answers, [`peer`] says whose they are.
 //! - [`listen`]: the socket, made here or handed over by systemd; `notify`: what systemd is told.
 //! - [`system`]: one door for all users, and a process for each.
-//! - [`metrics`] and [`scrape`]: figures for Prometheus. [`doctor`]: what is stuck, and why.
+//! - [`pools`]: room on a fast tier that users share.
+//! - [`metrics`] and [`scrape`]: figures for Prometheus. [`doctor`]: what is stuck, and why;
+//!   [`full`]: why a pool is full.
 
 pub mod client;
 pub mod config;
 pub mod doctor;
+pub mod full;
 pub mod listen;
 pub mod metrics;
 pub mod own;
 pub mod peer;
 pub mod place;
+pub mod pools;
 pub mod protocol;
 pub mod scrape;
 pub mod server;

@@ -13,10 +13,12 @@ use crate::error::StageError;
 use crate::mover::{Mover, MoverConfig};
 use crate::names::PathText;
 use crate::pace::Stop;
+use crate::pools::Pools;
 use crate::service::lines::LOOK;
 use crate::service::listen::Listening;
 use crate::service::metrics::Figures;
 use crate::service::notify;
+use crate::service::pools::{Kept, PoolDesk};
 use crate::service::protocol::{PROTOCOL, ServerFacts};
 use crate::service::scrape::Scraping;
 use crate::service::server::{House, Limits, each_round};
@@ -26,7 +28,7 @@ const PULSE: Duration = Duration::from_secs(1);
 /// At most this part of the time goes into looking.
 const PULSE_SHARE: u32 = 20;
 
-/// Serves until `stop` is asked for.
+/// Serves until `stop` is asked for; with `pools`, keeps them.
 ///
 /// # Errors
 /// The journal's and the socket's. What goes wrong with a client or a job ends neither.
@@ -35,11 +37,15 @@ pub fn serve(
     limits: Limits,
     listening: Listening,
     scraping: Option<Scraping>,
+    pools: Option<Pools>,
     stop: &Stop,
 ) -> Result<(), StageError> {
     let mover = Mover::open(config)?;
-    let house = House::new(Arc::new(mover.clone()), facts(config, false), limits, stop.clone());
-    let house = Arc::new(house.governed_by(&config.qos));
+    let facts = facts(config, false);
+    // Root may ask as well; what is reserved then is this server's user's all the same, who makes the directories.
+    let pools = pools.map(|pools| Arc::new(Kept::new(Arc::new(pools), facts.uid)) as Arc<dyn PoolDesk>);
+    let house = House::new(Arc::new(mover.clone()), facts, limits, stop.clone());
+    let house = Arc::new(house.governed_by(&config.qos).with_pools(pools));
     let served = attend(&house, &listening, scraping);
     notify::stopping();
     // Nobody is to connect to a server that does not answer any more.
@@ -61,6 +67,7 @@ pub(super) fn facts(config: &MoverConfig, system: bool) -> ServerFacts {
         gid: rustix::process::getegid().as_raw(),
         system,
         state: PathText(config.state.clone()),
+        pools: false,
     }
 }
 
@@ -71,7 +78,7 @@ fn attend(house: &Arc<House>, listening: &Listening, scraping: Option<Scraping>)
     if let Some(scraping) = scraping {
         tracing::info!(at = scraping.shown(), "figures for Prometheus");
         let (stop, house) = (house.stop.clone(), Arc::clone(house));
-        let figures = Arc::new(move || house.figures().map(|figures| figures.text()));
+        let figures = Arc::new(move || house.metrics());
         thread("stage-metrics", move || scraping.serve(stop, figures))?;
     }
     let at = listening.shown();

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::{JobId, JobStatus, Why};
+use crate::pools::{PoolStatus, Reservation};
 use crate::service::doctor::Finding;
 use crate::spec::{JobSpec, Level};
 
@@ -78,6 +79,32 @@ pub enum Request {
     Doctor,
     /// Figures for Prometheus, of the caller's jobs alone. Answered by [`Reply::Metrics`].
     Metrics,
+    /// Which pools are there, and what is in them? Answered by [`Reply::Pools`]; the names of other users' sets are
+    /// told to root alone.
+    Pools,
+    /// Reserve room in a pool for a set of the caller's. Answered by [`Reply::Reserved`], or refused where there is no
+    /// room. It lasts for a day, unless it is renewed.
+    PoolReserve {
+        /// Which pool.
+        pool: String,
+        /// The set's name, the last part of the directory that the answer names.
+        name: String,
+        /// Bytes that will be written.
+        bytes: u64,
+        /// How long to wait for room, milliseconds; not at all where nothing is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait_ms: Option<u64>,
+    },
+    /// Give a reservation of the caller's back; what was written stays. Answered by [`Reply::Released`].
+    PoolRelease {
+        /// Which.
+        id: i64,
+    },
+    /// Have a reservation of the caller's last for a day from now on. Answered by [`Reply::Renewed`].
+    PoolRenew {
+        /// Which.
+        id: i64,
+    },
 }
 
 /// What the server says to a request.
@@ -109,6 +136,22 @@ pub enum Reply {
     Findings(Vec<Finding>),
     /// Text of Prometheus' exposition format 0.0.4.
     Metrics(String),
+    /// Pools, by name.
+    Pools(Vec<PoolStatus>),
+    /// Room was reserved.
+    Reserved(Reservation),
+    /// It is not there any more.
+    Released {
+        /// Its number.
+        id: i64,
+    },
+    /// It was renewed, if it was still there.
+    Renewed {
+        /// Its number.
+        id: i64,
+        /// Was it still there?
+        there: bool,
+    },
 }
 
 /// Who answers.
@@ -128,6 +171,9 @@ pub struct ServerFacts {
     pub system: bool,
     /// Where its journal is.
     pub state: crate::names::PathText,
+    /// It keeps pools.
+    #[serde(default)]
+    pub pools: bool,
 }
 
 #[cfg(test)]
@@ -152,6 +198,14 @@ mod tests {
             r#"{"op":"wait","id":7,"level":"durable","timeout_ms":500}"#,
         );
         says(&Request::Doctor, r#"{"op":"doctor"}"#);
+        says(&Request::Pools, r#"{"op":"pools"}"#);
+        let (pool, name) = ("scratch".to_owned(), "ckpt-7".to_owned());
+        says(
+            &Request::PoolReserve { pool, name, bytes: 4096, wait_ms: Some(500) },
+            r#"{"op":"pool-reserve","pool":"scratch","name":"ckpt-7","bytes":4096,"wait_ms":500}"#,
+        );
+        says(&Request::PoolRelease { id: 3 }, r#"{"op":"pool-release","id":3}"#);
+        says(&Request::PoolRenew { id: 3 }, r#"{"op":"pool-renew","id":3}"#);
     }
 
     #[test]
@@ -161,6 +215,9 @@ mod tests {
             r#"{"op":"explode"}"#,
             r#"{"op":"cancel"}"#,
             r#"{"op":"cancel","id":"7"}"#,
+            r#"{"op":"pool-release","id":3,"owner":0}"#,
+            r#"{"op":"pool-reserve","pool":"a","name":"b","bytes":1,"uid":0}"#,
+            r#"{"op":"pool-reserve","pool":"a","name":"b","bytes":-1}"#,
             r#"{"id":7}"#,
             r#"{"op":"submit","spec":{"verb":"move","source":{"path":"/a"},"destination":{"path":"/b"},"options":{"fsync":false}}}"#,
             "7",

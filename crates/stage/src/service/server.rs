@@ -16,9 +16,11 @@ use crate::error::StageError;
 use crate::pace::Stop;
 use crate::qos::Qos;
 use crate::service::doctor::{self, Finding};
+use crate::service::full;
 use crate::service::lines::{LOOK, readable};
-use crate::service::metrics::{Figures, Ledger};
+use crate::service::metrics::{Figures, Ledger, pools_text};
 use crate::service::peer::Peer;
+use crate::service::pools::PoolDesk;
 use crate::service::protocol::ServerFacts;
 use crate::service::session::{LINE_TIME, Session, refusal};
 
@@ -66,6 +68,7 @@ pub struct House {
     pub(super) stop: Stop,
     pub(super) counts: Counts,
     pub(super) ledger: Ledger,
+    pub(super) pools: Option<Arc<dyn PoolDesk>>,
     qos: Option<Arc<Qos>>,
 }
 
@@ -73,7 +76,15 @@ impl House {
     /// With a desk that takes jobs, until `stop` is asked for.
     #[must_use]
     pub fn new(desk: Arc<dyn Desk>, facts: ServerFacts, limits: Limits, stop: Stop) -> Self {
-        Self { desk, facts, limits, stop, counts: Counts::default(), ledger: Ledger::default(), qos: None }
+        let (counts, ledger) = (Counts::default(), Ledger::default());
+        Self { desk, facts, limits, stop, counts, ledger, pools: None, qos: None }
+    }
+
+    /// With pools, where there are any.
+    #[must_use]
+    pub fn with_pools(mut self, pools: Option<Arc<dyn PoolDesk>>) -> Self {
+        self.facts.pools = pools.is_some();
+        Self { pools, ..self }
     }
 
     /// With the figures of what holds jobs back.
@@ -85,7 +96,17 @@ impl House {
     /// What is stuck, as this process sees it.
     pub(super) fn examine(&self) -> Result<Vec<Finding>, StageError> {
         let jobs = self.desk.status(None)?;
-        Ok(doctor::diagnose(&doctor::look(&self.facts.state.0, jobs)))
+        let full = match &self.pools {
+            Some(pools) => match pools.list() {
+                Ok(pools) => full::findings(&pools, &jobs, self.facts.uid),
+                Err(error) => vec![full::unknown(&error)],
+            },
+            None => Vec::new(),
+        };
+        let mut findings = doctor::diagnose(&doctor::look(&self.facts.state.0, jobs));
+        findings.extend(full);
+        findings.sort_by_key(|finding| !finding.stuck);
+        Ok(findings)
     }
 
     /// The figures as they are now.
@@ -104,6 +125,14 @@ impl House {
         figures.jobs_submitted = self.counts.submitted.load(Relaxed) as f64;
         figures.connections = self.counts.connections.load(Relaxed) as f64;
         Ok(figures)
+    }
+
+    /// The figures as text, those of the pools that this process keeps behind them. Pools that cannot be looked into
+    /// keep nobody from the others.
+    pub(super) fn metrics(&self) -> Result<String, StageError> {
+        let pools = self.pools.as_ref().map_or(Ok(Vec::new()), |pools| pools.figures());
+        let pools = pools.inspect_err(|error| tracing::warn!(%error, "no figures of pools"));
+        Ok(self.figures()?.text() + &pools_text(&pools.unwrap_or_default()))
     }
 
     /// Takes a connection that this process has accepted.

@@ -12,6 +12,7 @@ use crate::job::{JobId, JobStatus, Why};
 use crate::names::shown;
 use crate::service::has_reached;
 use crate::service::lines::{LOOK, Line, Lines};
+use crate::service::pools::{self, PoolDesk, Wish};
 use crate::service::protocol::{Answer, JOBS, LINE_BYTES, PROTOCOL, Reply, Request};
 use crate::service::server::House;
 use crate::spec::{JobSpec, Level};
@@ -97,13 +98,24 @@ impl<'a> Session<'a> {
                 return Ok(self.wait(id, level, timeout_ms.map(Duration::from_millis)));
             }
             Request::Follow { interval_ms } => return self.follow(Duration::from_millis(interval_ms)),
+            Request::PoolReserve { pool, name, bytes, wait_ms } => {
+                let wait = wait_ms.map(Duration::from_millis);
+                return Ok(self.reserve(&Wish { pool, name, bytes, wait }));
+            }
+            Request::Pools => self.pools().and_then(PoolDesk::list).map(Reply::Pools),
+            Request::PoolRelease { id } => {
+                self.pools().and_then(|pools| pools.release(id)).map(|()| Reply::Released { id })
+            }
+            Request::PoolRenew { id } => {
+                self.pools().and_then(|pools| pools.renew(id)).map(|there| Reply::Renewed { id, there })
+            }
             Request::Hello { version } => self.hello(&version),
             Request::Submit { spec } => self.submit(*spec),
             Request::Status { id } => self.jobs(id).map(Reply::Jobs),
             Request::Cancel { id } => self.cancel(id),
             Request::Retry { id } => self.house.desk.retry(id).map(|status| Reply::Job(Box::new(status))),
             Request::Doctor => self.house.examine().map(Reply::Findings),
-            Request::Metrics => self.house.figures().map(|figures| Reply::Metrics(figures.text())),
+            Request::Metrics => self.house.metrics().map(Reply::Metrics),
         };
         Ok(Next::Say(reply.map_or_else(|error| refusal(&error), Answer::Ok)))
     }
@@ -133,6 +145,30 @@ impl<'a> Session<'a> {
         self.house.counts.submitted.fetch_add(1, Relaxed);
         tracing::info!(id, source, destination, "accepted");
         Ok(Reply::Submitted { id })
+    }
+
+    fn pools(&self) -> Result<&dyn PoolDesk, StageError> {
+        self.house.pools.as_deref().ok_or_else(pools::none_here)
+    }
+
+    /// Reserves room, as long as anybody is left to be told. What is granted while the client goes is given back.
+    fn reserve(&self, wish: &Wish) -> Next {
+        let left = || self.lines.has_gone() || self.house.stop.asked();
+        let pools = match self.pools() {
+            Ok(pools) => pools,
+            Err(error) => return Next::Say(refusal(&error)),
+        };
+        match pools.reserve(wish, &|| !left()) {
+            Ok(reservation) if self.lines.has_gone() => {
+                if let Err(error) = pools.release(reservation.id) {
+                    tracing::warn!(%error, id = reservation.id, "a reservation that nobody waited for stays");
+                }
+                Next::End
+            }
+            Ok(reservation) => Next::Say(Answer::Ok(Reply::Reserved(reservation))),
+            Err(StageError::Stopped { .. }) if left() => Next::End,
+            Err(error) => Next::Say(refusal(&error)),
+        }
     }
 
     fn cancel(&self, id: JobId) -> Result<Reply, StageError> {

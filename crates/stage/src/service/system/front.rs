@@ -16,6 +16,7 @@ use crate::service::peer::Peer;
 use crate::service::scrape::Scraping;
 use crate::service::server::each_round;
 use crate::service::system::credentials::Credentials;
+use crate::service::system::keeper::Keeper;
 use crate::service::system::roster::Roster;
 use crate::service::{metrics, notify};
 
@@ -24,7 +25,7 @@ const STATUS: Duration = Duration::from_secs(5);
 /// How long workers may take to stop between two steps; below systemd's own TimeoutStopSec of 90 s.
 const STOP: Duration = Duration::from_secs(75);
 
-/// Serves until `stop` is asked for.
+/// Serves until `stop` is asked for, with a keeper of pools where there are any.
 ///
 /// # Errors
 /// The socket's. What goes wrong with a worker or a user does not end it.
@@ -32,15 +33,24 @@ pub fn serve(
     mut roster: Roster,
     listening: Listening,
     scraping: Option<Scraping>,
+    keeper: Option<Keeper>,
     stop: &Stop,
 ) -> Result<(), StageError> {
     let figures = Arc::new(Mutex::new(Figures::default()));
     if let Some(scraping) = scraping {
         tracing::info!(at = scraping.shown(), "figures for Prometheus");
         let (stop, figures) = (stop.clone(), Arc::clone(&figures));
-        let text = move || Ok(figures.lock().unwrap_or_else(PoisonError::into_inner).text());
+        let pools = keeper.as_ref().map(Keeper::figures);
+        let text = move || {
+            // Pools that cannot be looked into keep nobody from the other figures.
+            let pools = pools.as_ref().map_or(Ok(Vec::new()), |pools| pools());
+            let pools = pools.inspect_err(|error| tracing::warn!(%error, "no figures of pools"));
+            let figures = figures.lock().unwrap_or_else(PoisonError::into_inner).text();
+            Ok(figures + &metrics::pools_text(&pools.unwrap_or_default()))
+        };
         thread("stage-metrics", move || scraping.serve(stop, Arc::new(text)))?;
     }
+    let keeping = keeper.map(|keeper| keeper.work(stop)).transpose()?;
     let at = listening.shown();
     tracing::info!(at, since = metrics::now(), "ready for all users");
     notify::ready();
@@ -66,6 +76,10 @@ pub fn serve(
     drop(listening);
     stop.ask();
     roster.stop(STOP);
+    if let Some(keeping) = keeping {
+        // It looks up ten times a second; what was granted is in the ledger.
+        let _ = keeping.join();
+    }
     tracing::info!("stopped");
     served.map_err(|error| StageError::io("take connections", at.as_ref(), error))
 }

@@ -14,11 +14,13 @@
 //! - [`roster`] keeps the workers: one for each set of [`credentials`], started when asked for or when jobs are left,
 //!   started again with a growing pause when it dies, retired when it has nothing to do.
 //! - [`register`] remembers, durably, whose jobs there may be, so that they are gone on with after a restart.
+//! - [`keeper`] keeps the pools that users share, for whom the kernel says that they ask.
 //! - [`worker`] is the process; [`channel`] what front and worker say to each other.
 
 pub mod channel;
 pub mod credentials;
 pub mod front;
+pub mod keeper;
 pub mod register;
 pub mod roster;
 pub mod worker;

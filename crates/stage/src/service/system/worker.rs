@@ -15,6 +15,7 @@ use crate::mover::{Mover, MoverConfig};
 use crate::pace::Stop;
 use crate::service::lines::{LOOK, readable};
 use crate::service::own::{Pulse, facts};
+use crate::service::pools::{PoolDesk, Relayed};
 use crate::service::server::{House, Limits, turn_away};
 use crate::service::system::channel::{self, Passed, Report};
 use crate::service::system::credentials::Credentials;
@@ -46,11 +47,17 @@ pub fn become_user(credentials: &Credentials) -> Result<OwnedFd, StageError> {
     Ok(channel)
 }
 
-/// Works until the front goes.
+/// Works until the front goes; `pools` are the system's, as this process's user has them.
 ///
 /// # Errors
 /// The journal's; whoever waits for an answer then is told.
-pub fn run(config: &MoverConfig, limits: Limits, channel: OwnedFd, stop: &Stop) -> Result<(), StageError> {
+pub fn run(
+    config: &MoverConfig,
+    limits: Limits,
+    channel: OwnedFd,
+    pools: Option<Relayed>,
+    stop: &Stop,
+) -> Result<(), StageError> {
     let mover = match open_after_the_last(config) {
         Ok(mover) => mover,
         Err(error) => {
@@ -60,7 +67,8 @@ pub fn run(config: &MoverConfig, limits: Limits, channel: OwnedFd, stop: &Stop) 
     };
     let channel = Arc::new(channel);
     let house = House::new(Arc::new(mover.clone()), facts(config, true), limits, stop.clone());
-    let house = Arc::new(house.governed_by(&config.qos));
+    let pools = pools.map(|pools| Arc::new(pools) as Arc<dyn PoolDesk>);
+    let house = Arc::new(house.governed_by(&config.qos).with_pools(pools));
     house.figures()?;
     let pulse = {
         let (channel, counted) = (Arc::clone(&channel), Arc::clone(&house));
