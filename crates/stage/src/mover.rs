@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -422,8 +422,7 @@ impl Inner {
 
     fn attempts(&self, id: JobId, live: &Live) -> Result<Notes, StageError> {
         let row = self.row(id)?;
-        // Where the source is a directory of objects there is no tier here to look after.
-        let fast = row.spec.source.path().and_then(Path::parent);
+        let fast = row.spec.fast_directory();
         let pace =
             live.pace.get_or_init(|| JobPace::new(&row.spec.options, &self.config.qos, &live.progress, fast));
         let run = Run {

@@ -181,6 +181,10 @@ pub struct Options {
     pub keep_slow: Option<u32>,
     /// Let others' I/O go first (the idle class of ioprio_set(2)), and back off when the fast tier slows down.
     pub background: bool,
+    /// Towards the fast tier: what is brought back for an application. The fast tier, whose latency a governor looks at, is
+    /// then the destination's and not the source's. What comes out of an object store is so in any case.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inward: bool,
 }
 
 /// A move.
@@ -196,6 +200,17 @@ pub struct JobSpec {
     /// How.
     #[serde(default)]
     pub options: Options,
+}
+
+impl JobSpec {
+    /// A directory on the fast tier: the one that holds the source of a drain, or where what is brought back is to be,
+    /// or the nearest above it that is there already. None where that end is no path.
+    #[must_use]
+    pub fn fast_directory(&self) -> Option<&Path> {
+        let fetched = matches!(self.source, Place::Object(_));
+        let end = if self.options.inward || fetched { &self.destination } else { &self.source };
+        end.path()?.ancestors().skip(1).find(|above| above.is_dir())
+    }
 }
 
 /// How far a move has come, for those who wait.
@@ -239,5 +254,43 @@ pub fn into_directory(source: &Path, destination: &Path, is_directory: bool) -> 
     match source.file_name() {
         Some(name) if is_directory => destination.join(name),
         _ => destination.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_tier_is_where_a_drain_comes_from_and_where_what_is_brought_back_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let (fast, slow) = (directory.path().join("fast"), directory.path().join("slow"));
+        std::fs::create_dir(&fast).unwrap();
+        std::fs::create_dir(&slow).unwrap();
+        let spec = |source: Place, destination: Place, inward: bool| JobSpec {
+            verb: Verb::Copy,
+            source,
+            destination,
+            options: Options { inward, ..Options::default() },
+        };
+        let path = |path: PathBuf| Place::of_path(&path).unwrap();
+        let drain = spec(path(fast.join("a")), path(slow.join("a")), false);
+        assert_eq!(drain.fast_directory(), Some(fast.as_path()));
+        let get = spec(path(slow.join("a")), path(fast.join("a")), true);
+        assert_eq!(get.fast_directory(), Some(fast.as_path()));
+        // Directories that the job will make are not there yet.
+        let deep = spec(path(slow.join("a")), path(fast.join("x/y/a")), true);
+        assert_eq!(deep.fast_directory(), Some(fast.as_path()));
+        let object = || Place::Object("memory:///bucket".to_owned());
+        assert_eq!(spec(object(), path(fast.join("a")), false).fast_directory(), Some(fast.as_path()));
+        assert_eq!(spec(path(fast.join("a")), object(), false).fast_directory(), Some(fast.as_path()));
+    }
+
+    #[test]
+    fn a_job_that_an_older_journal_holds_is_a_drain() {
+        let text = r#"{"verb":"copy","source":{"path":"/a"},"destination":{"path":"/b"},"options":{"background":true}}"#;
+        let spec: JobSpec = serde_json::from_str(text).unwrap();
+        assert!(!spec.options.inward);
+        assert!(!serde_json::to_string(&spec).unwrap().contains("inward"));
     }
 }

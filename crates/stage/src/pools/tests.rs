@@ -487,3 +487,108 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_waits_for_his_own_share_keeps_nobody_else_waiting() {
+    let f = fixture(100, 50, 1000);
+    let path = |file: &str| f.directory.path().join(file);
+    let pools = Pools::open(&path("pools.toml"), &path("pools.db")).unwrap();
+    let hers = pools.reserve(&request("a", ALICE, "s", 50), None, &Stop::new()).unwrap();
+    let (hour, stop) = (Some(Duration::from_secs(3600)), Stop::new());
+    std::thread::scope(|scope| {
+        let more = scope.spawn(|| pools.reserve(&request("a", ALICE, "t", 40), hour, &stop));
+        while !pools.lock().queues.get("a").is_some_and(|queue| queue.iter().any(|waiting| waiting.in_share))
+        {
+            std::thread::yield_now();
+        }
+        let figures = &pools.figures().unwrap()[0];
+        assert_eq!((figures.waiting, figures.waiting_bytes), (1, 40 * BLOCK));
+        pools.reserve(&request("a", BOB, "u", 50), None, &stop).unwrap();
+        // Her own requests stay in their order.
+        let hasty = pools.reserve(&request("a", ALICE, "v", 1), None, &stop).unwrap_err();
+        assert!(hasty.to_string().contains("another request waits"), "{hasty}");
+        pools.release(hers.id, ALICE).unwrap();
+        more.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn who_has_gone_does_not_wait_any_more() {
+    let f = fixture(100, 100, 1000);
+    f.reserve(&request("a", ALICE, "s", 80)).unwrap();
+    let asked = std::cell::Cell::new(0);
+    let wanted = || {
+        asked.set(asked.get() + 1);
+        asked.get() < 3
+    };
+    let hour = Some(Duration::from_secs(3600));
+    let error = f.pools.reserve_while(&request("a", BOB, "t", 30), hour, &wanted).unwrap_err();
+    assert!(matches!(error, StageError::Stopped { .. }), "{error}");
+    assert_eq!((asked.get(), f.pools.status("a").unwrap().waiting), (3, 0));
+}
+
+#[test]
+fn a_user_is_told_how_much_others_hold_and_not_how_they_call_it() {
+    let f = fixture(100, 100, 1000);
+    for (owner, label) in [(ALICE, "s"), (ALICE, "secret-1"), (BOB, "t"), (ALICE, "secret-2")] {
+        let reservation = f.reserve(&request("a", owner, label, 10)).unwrap();
+        write(&reservation, "data", 5);
+    }
+    let seen = f.pools.status("a").unwrap().seen_by(BOB);
+    assert!(!format!("{seen:?}").contains("secret"), "{seen:?}");
+    let held: Vec<_> = seen.holders.iter().map(|h| (h.owner, h.used, h.reserved)).collect();
+    assert_eq!(held, [(ALICE, 15 * BLOCK, 15 * BLOCK), (BOB, 5 * BLOCK, 5 * BLOCK)]);
+    let sets: Vec<_> = seen.sets.iter().map(|set| (set.owner, set.bytes)).collect();
+    assert_eq!(sets, [(BOB, 5 * BLOCK), (ALICE, 15 * BLOCK)]);
+    assert_eq!(seen.reservations.iter().filter(|row| row.label == "t").count(), 1);
+    assert_eq!(f.pools.status("a").unwrap().seen_by(0), f.pools.status("a").unwrap());
+}
+
+#[test]
+fn figures_are_of_late_and_know_every_reservation() {
+    let f = fixture(100, 100, 1000);
+    let reservation = f.reserve(&request("a", ALICE, "s", 80)).unwrap();
+    let figures = |f: &Fixture| f.pools.figures().unwrap().remove(0);
+    assert_eq!((figures(&f).used, figures(&f).reserved), (0, 80 * BLOCK));
+    write(&reservation, "data", 50);
+    f.pools.release(reservation.id, ALICE).unwrap();
+    f.clock.pass(Duration::from_secs(60));
+    let now = figures(&f);
+    assert_eq!((now.used, now.reserved, now.reservations), (50 * BLOCK, 0, 0));
+    assert_eq!((now.quota, now.high, now.low), (100 * BLOCK, 80 * BLOCK, 50 * BLOCK));
+    // What is seen now counts for a while; reservations are always those of the ledger.
+    let other = f.reserve(&request("a", BOB, "t", 20)).unwrap();
+    write(&other, "data", 10);
+    assert_eq!((figures(&f).reserved, figures(&f).reservations), (20 * BLOCK, 1));
+    f.clock.pass(Duration::from_secs(60));
+    assert_eq!((figures(&f).used, figures(&f).reserved), (60 * BLOCK, 10 * BLOCK));
+}
+
+#[test]
+fn a_pool_for_all_is_for_nobody_else_to_write_to() {
+    use std::os::unix::fs::PermissionsExt;
+    let f = fixture(100, 100, 1000);
+    let path = |file: &str| f.directory.path().join(file);
+    Pools::open_for_all(&path("pools.toml"), &path("pools.db")).unwrap();
+    for mode in [0o777, 0o1777, 0o775] {
+        fs::set_permissions(path("tier/b"), fs::Permissions::from_mode(mode)).unwrap();
+        let error = Pools::open_for_all(&path("pools.toml"), &path("pools.db")).unwrap_err();
+        assert_eq!(error.class(), crate::ErrorClass::Refused, "{mode:o}");
+    }
+}
+
+#[test]
+fn what_a_killed_process_left_of_making_a_directory_is_in_nobodys_way() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP what_a_killed_process_left: not root");
+        return;
+    }
+    let f = fixture(100, 100, 1000);
+    for id in 1..=2 {
+        fs::create_dir(f.directory.path().join(format!("tier/a/.flashwright-{id}"))).unwrap();
+    }
+    f.reserve(&request("a", ALICE, "s", 10)).unwrap();
+    f.reserve(&request("a", ALICE, "t", 10)).unwrap();
+    let names: Vec<_> = fs::read_dir(f.directory.path().join("tier/a")).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}

@@ -509,3 +509,27 @@ fn a_thread_that_would_wait_for_days_is_woken_by_a_stop_and_by_new_limits() {
         waiting.join().unwrap();
     });
 }
+
+#[test]
+fn what_is_brought_back_is_governed_by_the_tier_that_it_goes_to() {
+    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for name in ["fast", "slow"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    std::fs::write(at("slow/a"), [7; 5000]).unwrap();
+    let config = crate::MoverConfig::new(at("state"));
+    let mover = crate::Mover::open(&config).unwrap();
+    let place = |name: &str| crate::Place::of_path(&at(name)).unwrap();
+    let spec = crate::JobSpec {
+        verb: crate::Verb::Copy,
+        source: place("slow/a"),
+        destination: place("fast/a"),
+        options: Options { background: true, inward: true, ..Options::default() },
+    };
+    let id = mover.submit(spec).unwrap();
+    let job = mover.wait(id, crate::Level::Durable, None).unwrap();
+    assert_eq!(job.state, crate::State::Done, "{job:?}");
+    let tiers = config.qos.status().tiers;
+    assert_eq!(tiers.iter().map(|tier| tier.path.0.clone()).collect::<Vec<_>>(), [at("fast")]);
+}

@@ -103,6 +103,7 @@ impl Store {
             options: Options {
                 digest: manifest.algorithm(),
                 preserve: Preserve { xattrs: self.config.options.preserve.xattrs, ..Preserve::USUAL },
+                inward: true,
                 ..Options::default()
             },
         };
