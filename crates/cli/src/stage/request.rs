@@ -31,6 +31,7 @@ pub fn options(args: &OptionArgs) -> Options {
         keep_fast: args.keep_fast,
         keep_slow: args.keep_slow,
         background: args.background,
+        inward: false,
     }
 }
 

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use stage::desk::{Desk, submit_or_retry};
-use stage::{JobId, JobSpec, JobStatus, Level, Verb};
+use stage::{JobId, JobSpec, JobStatus, Level, Options, Verb};
 
-use super::args::{GetArgs, ModeArgs, OptionArgs, ServerArgs, TransferArgs};
+use super::args::{GetArgs, ModeArgs, ServerArgs, TransferArgs};
 use super::desk::Server;
 use super::foreground::Foreground;
 use super::wait::Come;
@@ -16,22 +16,23 @@ use crate::{output, signals};
 
 /// Moves or copies.
 pub fn transfer(verb: Verb, args: &TransferArgs) -> Result<(), Failure> {
-    carry_out(verb, &args.paths, &args.options, &args.mode, &args.server)
+    carry_out(verb, &args.paths, &request::options(&args.options), &args.mode, &args.server)
 }
 
 /// Copies from the slow tier to the fast one.
 pub fn get(args: &GetArgs) -> Result<(), Failure> {
-    carry_out(Verb::Copy, &args.paths, &args.options, &args.mode, &args.server)
+    let options = Options { inward: true, ..request::options(&args.options) };
+    carry_out(Verb::Copy, &args.paths, &options, &args.mode, &args.server)
 }
 
 fn carry_out(
     verb: Verb,
     paths: &[OsString],
-    options: &OptionArgs,
+    options: &Options,
     mode: &ModeArgs,
     server: &ServerArgs,
 ) -> Result<(), Failure> {
-    let mut jobs = request::jobs(verb, paths, &request::options(options), mode.no_target_directory)?;
+    let mut jobs = request::jobs(verb, paths, options, mode.no_target_directory)?;
     if mode.foreground {
         let foreground = Foreground::of(server, &jobs)?;
         let all = std::mem::take(&mut jobs);
