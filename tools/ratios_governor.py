@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a drain costs an application that reads from the fast tier, with the governor and without it, as ratios.
 
-    tools/ratios_governor.py [--rounds 3] [--seconds 20] [--fast 100] [--slow 400] [--iops 200]
+    tools/ratios_governor.py [--rounds 3] [--seconds 15] [--fast 60] [--slow 200] [--iops 200]
 
 Tiers: two ext4 file systems on loop devices, throttled by blkio of control group version 1 (see tools/ratios_stage.py):
 the fast one to --fast MB/s of reads, the slow one to --slow MB/s of writes, so that a drain alone can use up the fast
@@ -38,6 +38,7 @@ import ratios_stage
 MODES = ("alone", "drain", "governed")
 QUANTILES = ("50", "90", "99")
 APPLICATION_BYTES = 64 << 20
+PIECE_BYTES = 16 << 20
 # The drain and its server have settled, and the governor has seen the tier at rest, before anything counts.
 SETTLE_S = 8
 
@@ -75,8 +76,8 @@ def application(path, options):
     text, _, _ = ratios.execute([
         ratios.OURS, "bench", "--rw=randread", "--bs=4k", "--iodepth=64", "--norandommap=1", f"--rate_iops={options.iops}",
         f"--ramp_time={SETTLE_S}s", f"--runtime={options.seconds}s", f"--size={APPLICATION_BYTES}", "--target", path, "--json"])
-    percentiles = json.loads(text)["latency_ns"]["percentiles"]
-    return {quantile: percentiles[next(key for key in percentiles if float(key) == float(quantile))] for quantile in QUANTILES}
+    latency = json.loads(text)["latency_ns"]
+    return {quantile: latency["p" + quantile] for quantile in QUANTILES}
 
 
 def one(mode, tiers, options):
@@ -104,14 +105,17 @@ def one(mode, tiers, options):
         server.close()
 
 
+def source_bytes(options):
+    """What a drain could not have moved by the end, at all that the fast tier gives."""
+    return int(options.fast * 1e6 * (options.seconds + SETTLE_S) * 1.5) // PIECE_BYTES * PIECE_BYTES
+
+
 def compare(tiers, options):
     with open(os.path.join(tiers.fast, "application"), "wb") as file:
         file.write(os.urandom(APPLICATION_BYTES))
-    source_bytes = int(options.fast * 1e6 * (options.seconds + SETTLE_S) * 1.5)
     with open(os.path.join(tiers.fast, "source"), "wb") as file:
-        piece = os.urandom(16 << 20)
-        for _ in range(source_bytes // len(piece) + 1):
-            file.write(piece)
+        for _ in range(source_bytes(options) // PIECE_BYTES):
+            file.write(os.urandom(PIECE_BYTES))
         file.flush()
         os.fsync(file.fileno())
     # Only now: to lay the files at the throttled rate would take as long as the whole.
@@ -147,16 +151,18 @@ def compare(tiers, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=20, help="of each measurement")
-    parser.add_argument("--fast", type=float, default=100, help="MB/s of the fast tier")
-    parser.add_argument("--slow", type=float, default=400, help="MB/s of the slow tier")
+    parser.add_argument("--seconds", type=int, default=15, help="of each measurement")
+    parser.add_argument("--fast", type=float, default=60, help="MB/s of the fast tier")
+    parser.add_argument("--slow", type=float, default=200, help="MB/s of the slow tier")
     parser.add_argument("--iops", type=int, default=200, help="reads a second of the application")
     parser.add_argument("--directory", default=tempfile.gettempdir(), help="where the images lie")
     options = parser.parse_args()
     if os.geteuid() != 0 or not os.path.exists(ratios_stage.THROTTLE + "read_bps_device"):
         sys.exit("SKIP the governor on throttled tiers: it takes root, loop devices and blkio of control group version 1")
-    needed = int(options.fast * 1e6 * (options.seconds + SETTLE_S) * 1.5 + APPLICATION_BYTES)
-    tiers = ratios_stage.Loops(options.directory, int(needed * 1.1) + (512 << 20), None)
+    needed = source_bytes(options) + APPLICATION_BYTES
+    # In whole MiB, with room for the file system itself.
+    image_bytes = (int(needed * 1.1) + (256 << 20)) >> 20 << 20
+    tiers = ratios_stage.Loops(options.directory, image_bytes, None)
     try:
         print(tiers.what() + f", then throttled to {options.fast:.0f} and {options.slow:.0f} MB/s; "
               f"the application reads {options.iops} times a second, for {options.seconds} s")

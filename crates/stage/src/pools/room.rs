@@ -219,7 +219,8 @@ impl Pools {
             let reserved: u64 = own.map(|(row, used)| row.bytes.saturating_sub(*used)).sum();
             if used.saturating_add(reserved).saturating_add(bytes) > share {
                 let why = format!("user {} has {}", request.owner, figures(used, reserved, share));
-                return Ok(Some(NoRoom { why, in_share: true }));
+                // A share that is the whole quota is no share: others have to wait for the same room.
+                return Ok(Some(NoRoom { why, in_share: share < config.quota }));
             }
         }
         if used.saturating_add(reserved).saturating_add(bytes) > config.quota {

@@ -534,6 +534,7 @@ fn a_user_is_told_how_much_others_hold_and_not_how_they_call_it() {
         let reservation = f.reserve(&request("a", owner, label, 10)).unwrap();
         write(&reservation, "data", 5);
     }
+    f.clock.pass(Duration::from_secs(10));
     let seen = f.pools.status("a").unwrap().seen_by(BOB);
     assert!(!format!("{seen:?}").contains("secret"), "{seen:?}");
     let held: Vec<_> = seen.holders.iter().map(|h| (h.owner, h.used, h.reserved)).collect();
