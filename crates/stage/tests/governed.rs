@@ -20,7 +20,6 @@ fn tool(name: &str, arguments: &[&str]) -> Option<String> {
 /// A file system on a loop device. All of it goes with it.
 #[derive(Default)]
 struct Tier {
-    image: PathBuf,
     device: Option<String>,
     number: Option<String>,
     place: Option<PathBuf>,
@@ -29,11 +28,12 @@ struct Tier {
 impl Tier {
     fn make(folder: &Path) -> Option<Self> {
         let shown = |path: &Path| path.display().to_string();
-        let mut tier = Self { image: folder.join("image"), ..Self::default() };
+        let image = folder.join("image");
+        let mut tier = Self::default();
         let place = folder.join("fast");
-        fs::File::create(&tier.image).and_then(|file| file.set_len(128 * MIB)).ok()?;
+        fs::File::create(&image).and_then(|file| file.set_len(128 * MIB)).ok()?;
         fs::create_dir(&place).ok()?;
-        let device = tool("losetup", &["--find", "--show", &shown(&tier.image)])?;
+        let device = tool("losetup", &["--find", "--show", &shown(&image)])?;
         tier.device = Some(device.clone());
         tool("mkfs.ext4", &["-q", "-F", &device])?;
         tool("mount", &[&device, &shown(&place)])?;
@@ -72,7 +72,7 @@ fn a_drain_that_uses_up_its_tier_is_held_back_and_comes_to_its_end() {
         return println!("SKIP a governed drain: no loop device can be made and mounted here");
     };
     let at = |name: &str| folder.path().join(name);
-    let bytes: Vec<u8> = (0..40 * MIB).map(|n| (n * n >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..40 * MIB).map(|n| ((n * n) >> 7) as u8).collect();
     fs::write(at("fast/a"), &bytes).expect("writes");
     fs::File::open(at("fast/a")).and_then(|file| file.sync_all()).expect("fsync");
     if !tier.throttle(8 * MIB) {
