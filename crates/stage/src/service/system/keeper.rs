@@ -49,7 +49,7 @@ pub fn socket(state: &Path) -> PathBuf {
     state.join("pools.sock")
 }
 
-/// Keeps pools; to be told to work by [`Keeper::work`].
+/// Keeps pools, once the front has it work.
 #[derive(Debug)]
 pub struct Keeper {
     pools: Arc<Pools>,
