@@ -99,6 +99,7 @@ bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rcl
 	python3 tools/volume_ratios.py
 	python3 tools/ratios_hosts.py
 	python3 tools/ratios_stage.py
+	python3 tools/ratios_governor.py
 
 install: build ## Install the binary, and units for stage serve, under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright
