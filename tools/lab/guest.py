@@ -5,7 +5,8 @@ What the host can do with it:
 * `run` a shell script in it and get exit code, output and errors back, over a virtio-serial port of its own;
 * `limit` a drive, at any time: each has a throttle group, which stands for the drive's own speed;
 * `cut_power`: qemu ends at once, as a machine does whose plug is pulled. What the guest had not written
-  through is lost, what is on the drives and on the state disk is there at the next `boot`;
+  to its drives is lost, what is on the drives and on the state disk is there at the next `boot`;
+* instead of the sixteen drives have some that forget: they lose what they were not told to flush as well;
 * `close`: the process is ended and the drives' files are removed, however the lab ends.
 
 Nothing here knows what is tested. All waiting is for an answer or an end, bounded by a time-out that says
@@ -24,6 +25,7 @@ import tarfile
 import tempfile
 import time
 
+import forgetful
 import kit
 
 DRIVES = 16
@@ -63,6 +65,7 @@ class Guest:
     def __init__(self, kernel, initramfs, binary):
         self.kernel, self.initramfs = kernel, initramfs
         self.process = self.agent = self.monitor = None
+        self.forgetful = []  # drives with a volatile write cache, instead of the sixteen
         self.directory = tempfile.mkdtemp(prefix="flashwright-lab-")
         self.payload = os.path.join(self.directory, "payload.tar")
         with tempfile.TemporaryDirectory(dir=self.directory) as scratch:
@@ -80,11 +83,19 @@ class Guest:
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    def fresh_disks(self):
-        """Drives and state disk as they come out of the box: all zeros, taking no room."""
+    def fresh_disks(self, forgetful_drives=0):
+        """Drives and state disk as they come out of the box: all zeros, taking no room. With `forgetful_drives` there are
+        so many that forget, and none of the others."""
+        self.let_go()
         for name, size in [(f"drive{index}", DRIVE_BYTES) for index in range(DRIVES)] + [("state", STATE_BYTES)]:
             with open(self.path(name), "wb") as file:
                 file.truncate(size)
+        self.forgetful = [forgetful.Drive(self.path(f"drive{index}")) for index in range(forgetful_drives)]
+
+    def let_go(self):
+        for drive in self.forgetful:
+            drive.close()
+        self.forgetful = []
 
     def command(self, arguments):
         """qemu's command line; `arguments` are further ones of the kernel's."""
@@ -99,7 +110,14 @@ class Guest:
         for name, options in (("payload", ["-blockdev", f"driver=raw,node-name=payload,read-only=on,file.driver=file,file.filename={self.payload}"]),
                               ("state", ["-blockdev", f"driver=raw,node-name=state,cache.no-flush=on,file.driver=file,file.filename={self.path('state')}"])):
             words += options + ["-device", f"virtio-blk-pci,drive={name},serial={name}"]
-        for index in range(DRIVES):
+        for index, drive in enumerate(self.forgetful):
+            # These are told of each flush, over NBD. virtio has no forced writes (FUA), so the guest flushes after them;
+            # qemu's NVMe (7.2) takes them and does not pass them on.
+            words += ["-object", f"throttle-group,id=speed{index}",
+                      "-blockdev", f"driver=throttle,node-name=drive{index},throttle-group=speed{index},"
+                                   f"file.driver=nbd,file.server.type=unix,file.server.path={drive.socket_path}",
+                      "-device", f"virtio-blk-pci,drive=drive{index},serial=forgetful{index},write-cache=on"]
+        for index in range(0 if self.forgetful else DRIVES):
             words += ["-object", f"throttle-group,id=speed{index}",
                       "-blockdev", f"driver=throttle,node-name=drive{index},throttle-group=speed{index},cache.no-flush=on,"
                                    f"file.driver=raw,file.file.driver=file,file.file.filename={self.path(f'drive{index}')}",
@@ -111,6 +129,8 @@ class Guest:
         """Starts the machine and waits for its agent."""
         started = time.monotonic()
         listeners = {name: self.listen(name) for name in ("monitor", "agent")}
+        for drive in self.forgetful:
+            drive.start()
         self.process = subprocess.Popen(self.command(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
                                         preexec_fn=end_with_parent)
         self.monitor = Monitor(self.accept(listeners["monitor"]), self.console)
@@ -176,25 +196,28 @@ class Guest:
         with open(local, "wb") as file:
             file.write(answer.raw)
 
-    def limit(self, drives=range(DRIVES), iops=0, bytes_per_s=0):
-        """Sets the speed of drives; 0 stands for as fast as the host goes."""
-        for index in drives:
+    def limit(self, drives=None, iops=0, bytes_per_s=0):
+        """Sets the speed of drives, all where none are named; 0 stands for as fast as the host goes."""
+        for index in range(len(self.forgetful) or DRIVES) if drives is None else drives:
             self.monitor.execute("qom-set", path=f"/objects/speed{index}", property="limits", value={"iops-total": iops, "bps-total": bytes_per_s})
 
-    def cut_power(self):
-        """Ends the machine at once; nothing in it is told."""
+    def cut_power(self, luck=None):
+        """Ends the machine at once; nothing in it is told. Drives that forget keep of what was not flushed nothing, or
+        what chance (`luck`, a `random.Random`) has them keep; returns how many bytes were at stake on each."""
         if self.process is None:
-            return
+            return []
         self.process.kill()
         self.process.wait()
         for connection in (self.agent, self.monitor):
             if connection is not None:
                 connection.close()
         self.process = self.agent = self.monitor = None
+        return [drive.cut(luck) for drive in self.forgetful]
 
     def close(self, keep=False):
         """Ends the machine and, unless they are to be kept, removes its drives."""
         self.cut_power()
+        self.let_go()
         if not keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 
