@@ -94,16 +94,17 @@ fn find_job(args: &VerifyArgs) -> Result<(JobStatus, PathBuf), Failure> {
         if !state.join("journal.db").is_file() || (number.is_some() && index > 0) {
             continue;
         }
-        for row in Journal::peek(&state)? {
-            let job = JobStatus::from(row);
-            let meant = match number {
-                Some(number) => job.id == number,
-                None => job.spec.destination == place,
-            };
-            let newer = newest.as_ref().is_none_or(|(other, _)| job.created >= other.created);
-            if meant && newer && matches!(job.state, State::Committed | State::Done) {
-                newest = Some((job, state.clone()));
-            }
+        // By number, the newest last: a clock that was set back makes a later job look older. Only of different
+        // journals is there nothing else to go by.
+        let mut jobs = Journal::peek(&state)?.into_iter().map(JobStatus::from);
+        let made = |job: &JobStatus| {
+            let meant = number.map_or_else(|| job.spec.destination == place, |number| job.id == number);
+            meant && matches!(job.state, State::Committed | State::Done)
+        };
+        if let Some(job) = jobs.rfind(made)
+            && newest.as_ref().is_none_or(|(other, _)| job.created >= other.created)
+        {
+            newest = Some((job, state.clone()));
         }
     }
     newest.ok_or_else(|| {

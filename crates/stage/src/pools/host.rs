@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::os::fd::BorrowedFd;
 
+use super::lease::Uptime;
 use super::ledger::Process;
 
 pub(super) trait Host: Send + Sync + fmt::Debug {
@@ -12,6 +13,9 @@ pub(super) trait Host: Send + Sync + fmt::Debug {
 
     /// Is this process still there?
     fn lives(&self, process: &Process) -> bool;
+
+    /// How long the machine is up, which no setting of its clock changes; none if it does not say.
+    fn uptime(&self) -> Option<Uptime>;
 }
 
 /// This machine.
@@ -29,6 +33,17 @@ impl Host for Machine {
         // differs or is missing as well, and its reservation goes. What it has written counts all the same.
         Process::of(process.pid).is_some_and(|found| found == *process)
     }
+
+    fn uptime(&self) -> Option<Uptime> {
+        // proc_uptime(5): seconds, sleep included, with a fraction.
+        let uptime = fs::read_to_string("/proc/uptime").ok()?;
+        Some(Uptime { boot: boot()?, seconds: uptime.split('.').next()?.parse().ok()? })
+    }
+}
+
+/// Which boot this is.
+fn boot() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
 }
 
 impl Process {
@@ -40,7 +55,7 @@ impl Process {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
         let started = fields.nth(18)?.parse().ok()?;
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        let boot = boot()?;
         (!matches!(state, "Z" | "X")).then_some(Self { pid, started, boot })
     }
 

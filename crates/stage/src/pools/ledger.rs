@@ -2,7 +2,7 @@
 //!
 //! A reservation is there, durably, before its holder may write a byte. It goes when it is released, when the process
 //! that it is bound to is gone (its number, its start time and the boot that it belongs to, so that no other process passes
-//! for it), or, bound to no process, when its time is up. `changes` counts what may have made room or hidden use; who
+//! for it), or, bound to no process, when its time is up (`lease`). `changes` counts what may have made room or hidden use; who
 //! remembers how much lies in a pool forgets it when that has moved.
 
 use std::path::{Path, PathBuf};
@@ -10,10 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 
+use super::lease::{Lease, Uptime};
 use crate::error::{StageError, shown};
 
 /// The version of the tables. A ledger of a later one is refused, never guessed at.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE reservations (
@@ -30,6 +31,12 @@ CREATE TABLE reservations (
 );
 CREATE TABLE changes (count INTEGER NOT NULL);
 INSERT INTO changes VALUES (0);
+";
+
+/// What version 2 has besides: when a lease ends by the time of a boot.
+const LEASES: &str = "
+ALTER TABLE reservations ADD COLUMN lease_boot TEXT;
+ALTER TABLE reservations ADD COLUMN lease_until INTEGER;
 ";
 
 /// A process that cannot be taken for another.
@@ -52,7 +59,8 @@ pub(super) struct Reserved {
     pub(super) label: String,
     pub(super) bytes: u64,
     pub(super) created: u64,
-    pub(super) expires: Option<u64>,
+    /// Of one that is bound to no process.
+    pub(super) lease: Option<Lease>,
     pub(super) process: Option<Process>,
 }
 
@@ -94,6 +102,9 @@ impl Ledger {
             let version: i64 = step.pragma_query_value(None, "user_version", |row| row.get(0))?;
             if version == 0 {
                 step.execute_batch(TABLES)?;
+            }
+            if version < VERSION {
+                step.execute_batch(LEASES)?;
                 step.pragma_update(None, "user_version", VERSION)?;
             }
             step.commit()?;
@@ -137,7 +148,8 @@ impl Step<'_> {
     pub(super) fn rows(&self) -> rusqlite::Result<Vec<Reserved>> {
         self.0
             .prepare_cached(
-                "SELECT id, pool, owner, label, bytes, created, expires, pid, started, boot FROM reservations ORDER BY id",
+                "SELECT id, pool, owner, label, bytes, created, expires, pid, started, boot, lease_boot, lease_until
+                 FROM reservations ORDER BY id",
             )?
             .query_map([], row_of)?
             .collect()
@@ -145,19 +157,23 @@ impl Step<'_> {
 
     pub(super) fn insert(&self, row: &Reserved) -> rusqlite::Result<i64> {
         let process = row.process.as_ref();
+        let until = row.lease.as_ref().and_then(|lease| lease.until.as_ref());
         self.0.execute(
-            "INSERT INTO reservations (pool, owner, label, bytes, created, expires, pid, started, boot)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO reservations
+             (pool, owner, label, bytes, created, expires, pid, started, boot, lease_boot, lease_until)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 row.pool,
                 row.owner,
                 row.label,
                 row.bytes as i64,
                 row.created as i64,
-                row.expires.map(|at| at as i64),
+                row.lease.as_ref().map(|lease| lease.expires as i64),
                 process.map(|process| process.pid),
                 process.map(|process| process.started as i64),
                 process.map(|process| &process.boot),
+                until.map(|until| &until.boot),
+                until.map(|until| until.seconds as i64),
             ],
         )?;
         Ok(self.0.last_insert_rowid())
@@ -169,11 +185,17 @@ impl Step<'_> {
         Ok(self.0.execute("DELETE FROM reservations WHERE id = ?1", [id])? == 1)
     }
 
-    pub(super) fn renew(&self, id: i64, expires: u64) -> rusqlite::Result<bool> {
-        Ok(self
-            .0
-            .execute("UPDATE reservations SET expires = ?2 WHERE id = ?1", params![id, expires as i64])?
-            == 1)
+    /// Was there one whose lease could be noted?
+    pub(super) fn note(&self, id: i64, lease: &Lease) -> rusqlite::Result<bool> {
+        let until = lease.until.as_ref();
+        let set = "UPDATE reservations SET expires = ?2, lease_boot = ?3, lease_until = ?4 WHERE id = ?1";
+        let values = params![
+            id,
+            lease.expires as i64,
+            until.map(|until| &until.boot),
+            until.map(|until| until.seconds as i64)
+        ];
+        Ok(self.0.execute(set, values)? == 1)
     }
 
     pub(super) fn changes(&self) -> rusqlite::Result<i64> {
@@ -190,6 +212,11 @@ fn row_of(row: &Row<'_>) -> rusqlite::Result<Reserved> {
         (Some(pid), Some(started), Some(boot)) => Some(Process { pid, started: started as u64, boot }),
         _ => None,
     };
+    let until = match (row.get(10)?, row.get::<_, Option<i64>>(11)?) {
+        (Some(boot), Some(seconds)) => Some(Uptime { boot, seconds: seconds as u64 }),
+        _ => None,
+    };
+    let expires: Option<i64> = row.get(6)?;
     Ok(Reserved {
         id: row.get(0)?,
         pool: row.get(1)?,
@@ -197,7 +224,7 @@ fn row_of(row: &Row<'_>) -> rusqlite::Result<Reserved> {
         label: row.get(3)?,
         bytes: row.get::<_, i64>(4)? as u64,
         created: row.get::<_, i64>(5)? as u64,
-        expires: row.get::<_, Option<i64>>(6)?.map(|at| at as u64),
+        lease: expires.map(|at| Lease { expires: at as u64, until }),
         process,
     })
 }

@@ -27,6 +27,7 @@
 
 mod config;
 mod host;
+mod lease;
 mod ledger;
 mod room;
 mod tell;
@@ -47,6 +48,7 @@ pub use self::ledger::Process;
 pub use self::tell::{Evictable, Eviction, Holder, PoolFigures, PoolStatus, ReservationStatus, SetStatus};
 
 use self::host::{Host, Machine};
+use self::lease::Lease;
 use self::ledger::{Ledger, Reserved, Step};
 use self::usage::Usage;
 use crate::calls;
@@ -58,9 +60,6 @@ use crate::qos::{Clock, SystemClock};
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// How often who waits looks at what other processes have released.
 const LOOK: Duration = Duration::from_millis(500);
-/// A reservation that is bound to no process lasts so long, unless it is renewed.
-const LEASE: Duration = Duration::from_secs(24 * 3600);
-
 /// What is asked of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -206,11 +205,11 @@ impl Pools {
     /// # Errors
     /// It is another user's; the ledger's.
     pub fn renew(&self, id: i64, owner: u32) -> Result<bool, StageError> {
-        let expires = (self.clock.now().wall + LEASE).as_secs();
+        let lease = self.lease();
         self.ledger.step("renew a reservation", |step| {
             self.purge(step)?;
             self.own(step, id, owner)?;
-            step.renew(id, expires).map_err(|error| self.ledger.failed(error))
+            step.note(id, &lease).map_err(|error| self.ledger.failed(error))
         })
     }
 
@@ -249,25 +248,36 @@ impl Pools {
         self.ledger.step("read the reservations", |step| self.promised_in(step, pool))
     }
 
-    /// Drops the reservations whose holders are gone.
-    fn purge(&self, step: &Step<'_>) -> Result<Vec<Reserved>, StageError> {
-        let failed = |error| self.ledger.failed(error);
-        let now = self.clock.now().wall.as_secs();
-        let mut rows = step.rows().map_err(failed)?;
-        for row in &rows {
-            if self.is_over(row, now) {
-                step.delete(row.id).map_err(failed)?;
-            }
-        }
-        rows.retain(|row| !self.is_over(row, now));
-        Ok(rows)
+    /// One that begins now.
+    fn lease(&self) -> Lease {
+        Lease::begin(self.clock.now().wall.as_secs(), self.host.uptime().as_ref())
     }
 
-    fn is_over(&self, row: &Reserved, now: u64) -> bool {
-        match &row.process {
-            Some(process) => !self.host.lives(process),
-            None => row.expires.is_some_and(|expires| expires <= now),
+    /// Drops the reservations whose holders are gone, or whose time is up, and notes what a set clock has changed.
+    fn purge(&self, step: &Step<'_>) -> Result<Vec<Reserved>, StageError> {
+        let failed = |error| self.ledger.failed(error);
+        let (wall, uptime) = (self.clock.now().wall.as_secs(), self.host.uptime());
+        let mut rows = Vec::new();
+        for mut row in step.rows().map_err(failed)? {
+            let over = match (&row.process, &row.lease) {
+                (Some(process), _) => !self.host.lives(process),
+                (None, Some(lease)) => {
+                    let now = lease.now(wall, uptime.as_ref());
+                    if let Some(anew) = now.as_ref().filter(|now| *now != lease) {
+                        step.note(row.id, anew).map_err(failed)?;
+                    }
+                    row.lease = now;
+                    row.lease.is_none()
+                }
+                (None, None) => false,
+            };
+            if over {
+                step.delete(row.id).map_err(failed)?;
+            } else {
+                rows.push(row);
+            }
         }
+        Ok(rows)
     }
 
     fn balance(&self, step: &Step<'_>, name: &str, pool: &Pool) -> Result<Balance, StageError> {

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::ledger::{self, Reserved, Step};
-use super::{Balance, LEASE, LOOK, Pool, Pools, Request, Reservation, Shared, Waiting};
+use super::{Balance, LOOK, Pool, Pools, Request, Reservation, Shared, Waiting};
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::names::PathText;
@@ -181,15 +181,14 @@ impl Pools {
             if let Some(no_room) = self.lacking(step, pool, request, &balance)? {
                 return Ok(Err(no_room));
             }
-            let now = self.clock.now().wall;
             let mut row = Reserved {
                 id: 0,
                 pool: request.pool.clone(),
                 owner: request.owner,
                 label: request.label.clone(),
                 bytes: request.bytes,
-                created: now.as_secs(),
-                expires: request.process.is_none().then(|| (now + LEASE).as_secs()),
+                created: self.clock.now().wall.as_secs(),
+                lease: request.process.is_none().then(|| self.lease()),
                 process: request.process.clone(),
             };
             row.id = step.insert(&row).map_err(|error| self.ledger.failed(error))?;
@@ -249,7 +248,8 @@ impl Pools {
                 _ => StageError::io("make the directory of a reservation", &directory, error),
             });
         }
-        Ok(Reservation { id: row.id, directory: PathText(directory), bytes: row.bytes, expires: row.expires })
+        let expires = row.lease.map(|lease| lease.expires);
+        Ok(Reservation { id: row.id, directory: PathText(directory), bytes: row.bytes, expires })
     }
 }
 

@@ -206,7 +206,7 @@ impl Pools {
                     bytes: row.bytes,
                     used,
                     created: row.created,
-                    expires: row.expires.filter(|_| row.process.is_none()),
+                    expires: row.lease.map(|lease| lease.expires),
                     pid: row.process.map(|process| process.pid),
                 })
                 .collect(),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::lease::{LEASE, Uptime};
 use super::*;
 use crate::pace::Stop;
 use crate::qos::Now;
@@ -16,20 +17,33 @@ const BLOCK: u64 = 4096;
 const ALICE: u32 = 1000;
 const BOB: u32 = 1001;
 
-/// Time that passes where somebody waits.
+/// Time that passes where somebody waits, on a machine whose clock is set and that is started anew.
 #[derive(Debug, Default)]
-struct TestClock(Mutex<Duration>);
+struct TestClock {
+    steady: Mutex<Duration>,
+    set: Mutex<i64>,
+    boots: Mutex<u32>,
+}
 
 impl TestClock {
     fn pass(&self, time: Duration) {
-        *self.0.lock().unwrap() += time;
+        *self.steady.lock().unwrap() += time;
+    }
+
+    fn set(&self, seconds: i64) {
+        *self.set.lock().unwrap() += seconds;
+    }
+
+    fn reboot(&self) {
+        *self.boots.lock().unwrap() += 1;
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Now {
-        let steady = *self.0.lock().unwrap();
-        Now { steady, wall: Duration::from_secs(1_800_000_000) + steady }
+        let steady = *self.steady.lock().unwrap();
+        let wall = Duration::from_secs(1_800_000_000_u64.saturating_add_signed(*self.set.lock().unwrap()));
+        Now { steady, wall: wall + steady }
     }
 
     fn patience(&self, most: Duration) -> Duration {
@@ -43,6 +57,7 @@ struct TestHost {
     size: u64,
     root: PathBuf,
     dead: Arc<Mutex<BTreeSet<u32>>>,
+    clock: Arc<TestClock>,
 }
 
 impl Host for TestHost {
@@ -53,6 +68,11 @@ impl Host for TestHost {
 
     fn lives(&self, process: &Process) -> bool {
         !self.dead.lock().unwrap().contains(&process.pid)
+    }
+
+    fn uptime(&self) -> Option<Uptime> {
+        let boot = format!("test {}", self.clock.boots.lock().unwrap());
+        Some(Uptime { boot, seconds: self.clock.steady.lock().unwrap().as_secs() })
     }
 }
 
@@ -83,7 +103,7 @@ fn fixture(quota: u64, share: u64, size: u64) -> Fixture {
 
 fn open(directory: &TempDir, clock: &Arc<TestClock>, dead: &Arc<Mutex<BTreeSet<u32>>>, size: u64) -> Pools {
     let root = directory.path().join("tier");
-    let host = TestHost { size: size * BLOCK, root, dead: Arc::clone(dead) };
+    let host = TestHost { size: size * BLOCK, root, dead: Arc::clone(dead), clock: Arc::clone(clock) };
     let ledger = directory.path().join("pools.db");
     Pools::open_on(&directory.path().join("pools.toml"), &ledger, clock.clone(), Box::new(host)).unwrap()
 }
@@ -189,6 +209,67 @@ fn a_reservation_without_a_process_lasts_a_day_unless_it_is_renewed() {
     f.clock.pass(LEASE / 2);
     f.reserve(&request("a", BOB, "t", 90)).unwrap();
     assert!(!f.pools.renew(reservation.id, ALICE).unwrap());
+}
+
+#[test]
+fn a_clock_that_is_set_neither_ends_a_reservation_nor_prolongs_it() {
+    let f = fixture(100, 100, 1000);
+    let reservation = f.reserve(&request("a", ALICE, "s", 80)).unwrap();
+    let shown = || f.pools.status("a").unwrap().reservations[0].expires.unwrap();
+    for jump in [25 * 3600, -48 * 3600, 7 * 3600] {
+        f.clock.set(jump);
+        f.clock.pass(LEASE / 4);
+        let left = shown() - f.clock.now().wall.as_secs();
+        assert!(left > 0 && left < LEASE.as_secs(), "{left}");
+        let other = open(&f.directory, &f.clock, &f.dead, 1000);
+        assert!(other.reserve(&request("a", BOB, "t", 30), None, &Stop::new()).is_err());
+    }
+    f.clock.set(-1_000_000);
+    f.clock.pass(LEASE / 4);
+    f.reserve(&request("a", BOB, "t", 100)).unwrap();
+    assert!(!f.pools.renew(reservation.id, ALICE).unwrap());
+}
+
+#[test]
+fn after_a_restart_with_a_clock_that_went_back_a_reservation_lasts_a_day_at_most() {
+    let f = fixture(100, 100, 1000);
+    f.reserve(&request("a", ALICE, "s", 80)).unwrap();
+    f.clock.set(-1_000_000);
+    f.clock.reboot();
+    f.refused(&request("a", BOB, "t", 30));
+    f.clock.pass(LEASE - Duration::from_secs(60));
+    f.refused(&request("a", BOB, "t", 30));
+    f.clock.pass(Duration::from_secs(60));
+    f.reserve(&request("a", BOB, "t", 30)).unwrap();
+}
+
+#[test]
+fn a_ledger_of_the_first_version_is_gone_on_with() {
+    let f = fixture(100, 100, 1000);
+    let path = f.directory.path().join("old.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(
+        "CREATE TABLE reservations (id INTEGER PRIMARY KEY AUTOINCREMENT, pool TEXT NOT NULL, owner INTEGER NOT NULL,
+         label TEXT NOT NULL, bytes INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER, pid INTEGER,
+         started INTEGER, boot TEXT);
+         CREATE TABLE changes (count INTEGER NOT NULL);
+         INSERT INTO changes VALUES (0);
+         INSERT INTO reservations VALUES (7, 'a', 1000, 's', 4096, 1800000000, 1800086400, NULL, NULL, NULL);
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    let host = TestHost {
+        size: 1000 * BLOCK,
+        root: f.directory.path().join("tier"),
+        dead: Arc::clone(&f.dead),
+        clock: Arc::clone(&f.clock),
+    };
+    let config = f.directory.path().join("pools.toml");
+    let pools = Pools::open_on(&config, &path, f.clock.clone(), Box::new(host)).unwrap();
+    assert_eq!(pools.status("a").unwrap().reservations[0].id, 7);
+    f.clock.pass(LEASE);
+    assert!(pools.status("a").unwrap().reservations.is_empty());
 }
 
 #[test]
@@ -340,9 +421,9 @@ fn pools_in_each_other_and_ledgers_of_later_versions_are_refused() {
     fs::write(path("pools.toml"), format!("[pool.a]\npath = {:?}\nquota = 1\n", path("a"))).unwrap();
     Pools::open(&path("pools.toml"), &path("pools.db")).unwrap();
     let connection = rusqlite::Connection::open(path("pools.db")).unwrap();
-    connection.pragma_update(None, "user_version", 2).unwrap();
+    connection.pragma_update(None, "user_version", 3).unwrap();
     let error = Pools::open(&path("pools.toml"), &path("pools.db")).unwrap_err();
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
 }
 
 #[test]
