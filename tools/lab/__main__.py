@@ -29,7 +29,7 @@ import kit  # noqa: E402
 import lab as laboratory  # noqa: E402
 
 # In this order, so that what fails for a simple reason fails early.
-FIRST = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits"]
+FIRST = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits", "stage"]
 # Each of these takes as long as all others together, and mostly waits for its drives: they have machines of their
 # own beside the first.
 ASIDE = ["walkthrough", "table1"]
@@ -141,9 +141,10 @@ def perform(lab, name, module):
     """One scenario. It finds a machine that runs and drives that are as new, or gets them."""
     lab.scenario, started = name, time.monotonic()
     try:
-        if lab.guest.process is None or lab.spoilt:
-            lab.spoilt = False
+        # A scenario that boots a machine of its own kind needs no other before.
+        if not getattr(module, "BOOTS", False) and (lab.guest.process is None or lab.spoilt):
             lab.boot(fresh=True)
+        lab.spoilt = False
         module.run(lab)
     except laboratory.Stop:
         pass

@@ -99,9 +99,10 @@ class Guest:
 
     def command(self, arguments):
         """qemu's command line; `arguments` are further ones of the kernel's."""
+        # Without `no_timer_check` the kernel panics when the host lets it wait for its first timer interrupts.
         words = [kit.which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
                  "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
-                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init {arguments}",
+                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", f"console=ttyS0 quiet panic=-1 no_timer_check rdinit=/init {arguments}",
                  "-chardev", f"file,id=console,path={self.path('console')},append=on", "-serial", "chardev:console",
                  "-chardev", f"socket,id=monitor,path={self.path('monitor.sock')}", "-mon", "chardev=monitor,mode=control",
                  "-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={self.path('agent.sock')}",
