@@ -51,8 +51,6 @@ class Drive:
 
     def start(self):
         """Serves the next connection: the machine's, for as long as it has power."""
-        if os.path.exists(self.socket_path):
-            os.unlink(self.socket_path)
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.socket_path)
         self.listener.listen(1)
@@ -78,6 +76,7 @@ class Drive:
             self.listener.shutdown(socket.SHUT_RDWR)
             self.thread.join()
             self.listener.close()
+            os.unlink(self.socket_path)
             self.thread = None
 
     def close(self):
