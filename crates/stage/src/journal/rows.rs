@@ -15,7 +15,7 @@ use crate::spec::{JobSpec, Level};
 /// What tells one state of a source file from another. A file that was written to since has another change time;
 /// one that was replaced has another inode. The device's number is left out: it may change when the machine starts
 /// again, and everything is looked up beneath one root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// Inode.
     pub ino: u64,

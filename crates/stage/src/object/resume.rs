@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::source::Identity;
 use crate::digest::Digest;
 use crate::error::StageError;
+use crate::journal::Identity;
 use crate::names::PathText;
 
 /// Where a drain keeps what it remembers: notes by a key, of one job.
@@ -231,7 +231,7 @@ mod tests {
     use crate::digest::Algorithm;
 
     fn upload(id: &str) -> Upload {
-        let identity = Identity { ino: 7, size: 9, mtime: (1, 2), ctime: (3, 4) };
+        let identity = Identity { ino: 7, size: 9, mtime: (1, 2), ctime: (3, 4), nlink: 1 };
         Upload { id: id.to_owned(), identity, part_bytes: 8 << 20 }
     }
 

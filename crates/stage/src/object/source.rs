@@ -10,49 +10,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Statx};
-use serde::{Deserialize, Serialize};
 
 use crate::calls;
 use crate::digest::{Algorithm, Digest};
 use crate::error::{StageError, shown};
+use crate::journal::Identity;
 use crate::manifest::{Entry, Kind};
 use crate::names::PathText;
 use crate::spec::Preserve;
-
-/// What tells one state of a file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
-    pub ino: u64,
-    pub size: u64,
-    pub mtime: (i64, u32),
-    pub ctime: (i64, u32),
-}
-
-impl Identity {
-    fn of(stat: &Statx) -> Self {
-        Self {
-            ino: stat.stx_ino,
-            size: stat.stx_size,
-            mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
-            ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
-        }
-    }
-
-    /// In what the two differ, if they do.
-    fn change(&self, later: &Self) -> Option<&'static str> {
-        if self.ino != later.ino {
-            Some("it was replaced")
-        } else if self.size != later.size {
-            Some("its size is another")
-        } else if self.mtime != later.mtime {
-            Some("it was written to")
-        } else if self.ctime != later.ctime {
-            Some("its change time is another")
-        } else {
-            None
-        }
-    }
-}
 
 /// Something that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +27,6 @@ pub(super) struct Found {
     pub kind: Kind,
     pub identity: Identity,
     device: (u32, u32),
-    links: u32,
     mode: u32,
     owner: (u32, u32),
     target: Option<OsString>,
@@ -216,7 +180,6 @@ impl<'a> Source<'a> {
             kind,
             identity: Identity::of(stat),
             device: (stat.stx_dev_major, stat.stx_dev_minor),
-            links: stat.stx_nlink,
             mode: u32::from(stat.stx_mode) & 0o7777,
             owner: (stat.stx_uid, stat.stx_gid),
             target: None,
@@ -296,7 +259,7 @@ impl<'a> Source<'a> {
 fn link(found: &mut [Found]) {
     let mut first: HashMap<((u32, u32), u64), PathBuf> = HashMap::new();
     for entry in found {
-        if entry.kind == Kind::File && entry.links > 1 {
+        if entry.kind == Kind::File && entry.identity.nlink > 1 {
             let key = (entry.device, entry.identity.ino);
             match first.get(&key) {
                 Some(path) => entry.link_to = Some(path.clone()),
