@@ -69,6 +69,37 @@ impl Manifest {
         }
     }
 
+    /// A manifest that somebody else has read, and read to its end: of a set in an object store. It is kept in a file
+    /// in memory. `path` is what messages call it.
+    ///
+    /// # Errors
+    /// The kernel's; what is no manifest.
+    pub fn of_text(text: &[u8], path: &Path) -> Result<Self, StageError> {
+        let failed = |error| StageError::io("keep in memory", path, error);
+        let file = rustix::fs::memfd_create("manifest", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|errno| failed(io::Error::from(errno)))?;
+        calls::write_at(file.as_fd(), text, 0).map_err(failed)?;
+        let (header, digest) = {
+            let mut entries = entries(&file, path)?;
+            while entries.next_entry()?.is_some() {}
+            (entries.header().clone(), entries.digest())
+        };
+        let digest = digest.ok_or_else(|| StageError::Peer {
+            peer: shown(path),
+            what: "the manifest has no end".to_owned(),
+        })?;
+        Ok(Self { file, path: path.to_owned(), header, digest })
+    }
+
+    /// The same, for somebody else.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn try_clone(&self) -> Result<Self, StageError> {
+        let file = self.file.try_clone().map_err(|error| StageError::io("duplicate", &self.path, error))?;
+        Ok(Self { file, path: self.path.clone(), header: self.header.clone(), digest: self.digest })
+    }
+
     /// How its files are digested.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {

@@ -37,12 +37,40 @@ impl Place {
         Ok(Self::Path(PathText(std::path::absolute(path)?)))
     }
 
+    /// What a program names: a URL of an object store, or else a path, which is left as it is.
+    ///
+    /// # Errors
+    /// [`crate::StageError::Invalid`] for a URL that went through what makes paths of text, and lost a slash there.
+    pub fn of_name(name: PathBuf) -> Result<Self, crate::StageError> {
+        let text = name.to_str().unwrap_or_default();
+        if ["s3://", "file:///", "memory:///"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Ok(Self::Object(text.trim_end_matches('/').to_owned()));
+        }
+        if text.starts_with("s3:/") {
+            return Err(crate::StageError::invalid(
+                format!("{}: a path, and no URL", crate::error::shown(&name)),
+                "hand over s3://BUCKET/PREFIX as a string: a path object has one slash where it has two",
+            ));
+        }
+        Ok(Self::Path(PathText(name)))
+    }
+
     /// The path, if it is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(&path.0),
             Self::Object(_) => None,
+        }
+    }
+
+    /// Do the two name one place? URLs may be spelt in several ways.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            #[cfg(feature = "s3")]
+            (Self::Object(a), Self::Object(b)) => a == b || crate::object::is_same(a, b),
+            (a, b) => a == b,
         }
     }
 

@@ -15,7 +15,7 @@ use stage::fault::{Effect, Fault, Plan, install};
 use stage::manifest::{self, Entry, Kind, Writer};
 use stage::names::PathText;
 use stage::retention::{Keep, LATEST, Witness, evict, pin, place, tidy};
-use stage::{Algorithm, StageError};
+use stage::{Algorithm, Place, StageError};
 
 /// Tests of one process share its plan of faults.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -57,9 +57,13 @@ struct World {
 struct Vouched(BTreeSet<String>);
 
 impl Witness for Vouched {
-    fn vouches(&self, _: &Path, slow: &Path) -> Result<bool, StageError> {
-        Ok(self.0.contains(slow.file_name().unwrap().to_str().unwrap()))
+    fn vouches(&self, _: &Path, slow: &Place) -> Result<bool, StageError> {
+        Ok(self.0.contains(slow.path().unwrap().file_name().unwrap().to_str().unwrap()))
     }
+}
+
+fn place_of(path: &Path) -> Place {
+    Place::Path(path.into())
 }
 
 fn name(number: u32) -> String {
@@ -172,7 +176,8 @@ impl Tiers {
     fn tidy(&self, world: &World) -> Result<(), StageError> {
         let vouched = world.sets.iter().filter(|(_, set)| set.vouched).map(|(number, _)| name(*number));
         let witness = Vouched(vouched.collect());
-        tidy(&self.fast, &self.slow, OsStr::new(&name(world.committed)), world.keep, &witness).map(drop)
+        tidy(&self.fast, &place_of(&self.slow), OsStr::new(&name(world.committed)), world.keep, &witness)
+            .map(drop)
     }
 
     /// Every name below both tiers, and where links lead.
@@ -342,7 +347,7 @@ fn a_set_that_is_asked_to_go_says_why_it_may_not() {
         let sets = BTreeMap::from([(7, Set { fast, slow, vouched })]);
         let tiers = Tiers::of(&World { sets, keep: Keep::default(), latest: None, committed: 7 });
         let witness = Vouched(vouched.then(|| name(7)).into_iter().collect());
-        let evicted = evict(&tiers.fast, &tiers.slow, OsStr::new("ckpt-7"), &witness);
+        let evicted = evict(&tiers.fast, &place_of(&tiers.slow), OsStr::new("ckpt-7"), &witness);
         match (evicted, why) {
             (Err(error), Some(why)) => assert!(error.to_string().contains(why), "{error}"),
             (Ok(()), None) => assert!(!tiers.fast.join("ckpt-7").exists()),

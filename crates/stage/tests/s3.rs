@@ -222,7 +222,7 @@ fn a_set_is_stored_listed_verified_fetched_and_deleted() {
     let listed = server.set("run 1").list(&Stop::new()).unwrap();
     assert_eq!(listed.iter().map(|set| set.name.as_str()).collect::<Vec<_>>(), ["step+7"]);
     let again = ObjectSet::open(&listed[0].url, &environment()).unwrap();
-    let verified = again.verify(&Stop::new(), &Progress::default()).unwrap();
+    let verified = again.verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
     assert_eq!((verified.files, verified.faults.len()), (44, 0));
     assert_eq!(set.delete(&Stop::new()).unwrap(), 44);
     assert!(server.set("run 1").list(&Stop::new()).unwrap().is_empty());

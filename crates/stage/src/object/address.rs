@@ -115,7 +115,7 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 /// A URL, taken apart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     scheme: Scheme,
     /// The last segment is the set's name.
@@ -193,6 +193,11 @@ impl Address {
             Scheme::File => "file://".to_owned(),
             Scheme::Memory => "memory://".to_owned(),
         }
+    }
+
+    /// Something else in the same store.
+    pub fn with_prefix(&self, prefix: Key) -> Self {
+        Self { prefix, ..self.clone() }
     }
 
     /// The URL of something else in the same store.

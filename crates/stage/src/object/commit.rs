@@ -40,6 +40,9 @@ struct Claim {
     id: String,
     /// When it began, seconds since 1970.
     since: u64,
+    /// It is a deletion that has begun, and no drain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    deletion: bool,
 }
 
 /// The word in a claim.
@@ -69,7 +72,12 @@ impl ObjectSet {
             offset: None,
             source,
         })?;
-        let claim = Claim { format: CLAIM_FORMAT.to_owned(), id: crate::names::hex(&id.0), since: now() };
+        let claim = Claim {
+            format: CLAIM_FORMAT.to_owned(),
+            id: crate::names::hex(&id.0),
+            since: now(),
+            deletion: false,
+        };
         // Before it is put: a drain that dies in between must know it again.
         resume.save(CLAIM_NOTE, &serde_json::to_vec(&claim).unwrap_or_default())?;
         Ok(claim)
@@ -141,6 +149,12 @@ impl ObjectSet {
         }
         let since = match self.claim_there(&key, halt)? {
             Some(there) if there.id == claim.id => return Ok(None),
+            Some(there) if there.deletion => {
+                return Ok(Some(StageError::refused(
+                    format!("{}: what had this name is being deleted", self.shown(&self.prefix)),
+                    "wait until it is; if nothing is at work there any more, delete what is left",
+                )));
+            }
             Some(there) => format!("begun {} s after 1970", there.since),
             None => "just ended".to_owned(),
         };
@@ -155,12 +169,27 @@ impl ObjectSet {
         Ok(self.claim_there(&self.claim_key(), halt)?.is_some())
     }
 
+    /// Has somebody begun to delete what is under this name?
+    pub(super) fn is_half_gone(&self, halt: &Halt<'_>) -> Result<bool, StageError> {
+        Ok(self.claim_there(&self.claim_key(), halt)?.is_some_and(|claim| claim.deletion))
+    }
+
+    /// Says that a deletion has begun, so that half of one is told from half a drain.
+    pub(super) fn mark_deletion(&self, halt: &Halt<'_>) -> Result<(), StageError> {
+        let key = self.claim_key();
+        let claim =
+            Claim { format: CLAIM_FORMAT.to_owned(), id: String::new(), since: now(), deletion: true };
+        let body = PutPayload::from(serde_json::to_vec(&claim).unwrap_or_default());
+        self.ask(&key, "mark what is deleted", halt, self.store.put(key.clone(), body, false))
+    }
+
     fn claim_there(&self, key: &Key, halt: &Halt<'_>) -> Result<Option<Claim>, StageError> {
         let read =
             self.wait(halt, async { self.store.get(key.clone(), Some(0..4096)).await?.bytes().await })?;
         match read {
             Ok(text) => {
-                let unknown = || Claim { format: String::new(), id: String::new(), since: 0 };
+                let unknown =
+                    || Claim { format: String::new(), id: String::new(), since: 0, deletion: false };
                 Ok(Some(serde_json::from_slice(&text).unwrap_or_else(|_| unknown())))
             }
             Err(Error::NotFound { .. }) => Ok(None),

@@ -12,7 +12,7 @@ use super::{LANES, ObjectSet};
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
 use crate::manifest::{Entry, Kind};
-use crate::pace::{Pace, Progress, Stop};
+use crate::pace::{Pace, Progress, Stop, Unlimited};
 use crate::spec::Preserve;
 
 /// How a set is stored.
@@ -75,7 +75,7 @@ impl ObjectSet {
             work.digest_what_is_not_stored(&found, stop)?;
             self.same_or_refused(there, &work.entries(&found)?, options.digest)?;
             source.check_all(&found, &options.preserve)?;
-            let verified = self.verify_manifest(there, stop, &Progress::default())?;
+            let verified = self.verify_manifest(there, &Unlimited, stop, &Progress::default())?;
             if let Some(fault) = verified.faults.into_iter().next() {
                 return Err(fault);
             }

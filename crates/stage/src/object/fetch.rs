@@ -233,7 +233,7 @@ impl Fetch<'_> {
                 .map_err(|error| self.failed("reserve room for", entry, error))?;
         }
         calls::truncate(file, entry.size).map_err(|error| self.failed("truncate", entry, error))?;
-        self.set.read(&wanted, Some(&digests), halt, Some(self.pace), &mut |offset, bytes, pieces| {
+        self.set.read(&wanted, Some(&digests), halt, self.pace, true, &mut |offset, bytes, pieces| {
             // What the file reads as anyway need not be written.
             let hole = self.preserve.sparse && pieces.iter().all(|piece| piece.iter().all(|byte| *byte == 0));
             let mut at = offset;

@@ -34,6 +34,7 @@ mod source;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tier;
 mod upload;
 
 use std::future::Future;
@@ -46,6 +47,7 @@ pub use drain::{DrainOptions, Drained};
 pub use resume::{Forgetful, Resume};
 pub use sets::{Manifest, SetInfo, Verified, list};
 pub use source::Source;
+pub use tier::{ObjectTier, is_same};
 
 use crate::error::StageError;
 use address::Address;
@@ -66,7 +68,7 @@ pub struct ObjectSet {
     /// What it was opened with.
     address: Address,
     store: Arc<dyn Store>,
-    runtime: Option<tokio::runtime::Runtime>,
+    threads: Arc<Threads>,
     prefix: Key,
     budget: Arc<Budget>,
 }
@@ -101,11 +103,29 @@ impl ObjectSet {
                 source,
             })?;
         let prefix = address.prefix.clone();
-        Ok(Self { address, store, runtime: Some(runtime), prefix, budget: Budget::new(MEMORY_BYTES) })
+        let threads = Arc::new(Threads { runtime: Some(runtime), process: std::process::id() });
+        Ok(Self { address, store, threads, prefix, budget: Budget::new(MEMORY_BYTES) })
+    }
+
+    /// Something else in the same store, reached over the same connections.
+    fn elsewhere(&self, prefix: Key) -> Self {
+        Self {
+            address: self.address.with_prefix(prefix.clone()),
+            store: Arc::clone(&self.store),
+            threads: Arc::clone(&self.threads),
+            prefix,
+            budget: Arc::clone(&self.budget),
+        }
     }
 
     fn runtime(&self) -> &tokio::runtime::Runtime {
-        self.runtime.as_ref().expect("it is taken only when this goes")
+        self.threads.runtime.as_ref().expect("it is taken only when this goes")
+    }
+
+    /// What messages and documents call it: its URL without options.
+    #[must_use]
+    pub fn name_shown(&self) -> String {
+        self.shown(&self.prefix)
     }
 
     /// The set's name: the last segment of its URL.
@@ -197,11 +217,21 @@ impl ObjectSet {
     }
 }
 
-impl Drop for ObjectSet {
+/// The threads that requests are made in.
+struct Threads {
+    runtime: Option<tokio::runtime::Runtime>,
+    process: u32,
+}
+
+impl Drop for Threads {
     fn drop(&mut self) {
-        // Without waiting for a name server that does not answer.
-        if let Some(runtime) = self.runtime.take() {
+        let Some(runtime) = self.runtime.take() else { return };
+        if self.process == std::process::id() {
+            // Without waiting for a name server that does not answer.
             runtime.shutdown_background();
+        } else {
+            // A child of fork(2) has none of the threads, and locks that they may have held.
+            std::mem::forget(runtime);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::store::Store;
 use super::{ObjectSet, WINDOW};
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::StageError;
+use crate::pace::Pace;
 
 /// An object that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,23 +125,26 @@ impl ObjectSet {
         &self,
         wanted: &Wanted<'_>,
         expected: Option<&[Digest]>,
+        pace: &dyn Pace,
         halt: &Halt<'_>,
         seen: &dyn Fn(u64),
     ) -> Result<Read, StageError> {
-        self.read(wanted, expected, halt, None, &mut |_, bytes, _| {
+        self.read(wanted, expected, halt, pace, false, &mut |_, bytes, _| {
             seen(bytes);
             Ok(())
         })
     }
 
-    /// Reads an object and hands its chunks on, in any order, with their offsets, once their digests are right. With
-    /// `pace`, every chunk is asked for there first.
+    /// Reads an object and hands its chunks on, in any order, with their offsets, once their digests are right; with
+    /// `keep`, their bytes as well. Every chunk is asked for at `pace` first.
+    #[allow(clippy::too_many_arguments, reason = "what a reading consists of")]
     pub(super) fn read(
         &self,
         wanted: &Wanted<'_>,
         expected: Option<&[Digest]>,
         halt: &Halt<'_>,
-        sink_pace: Option<&dyn crate::pace::Pace>,
+        pace: &dyn Pace,
+        keep: bool,
         sink: &mut Sink<'_>,
     ) -> Result<Read, StageError> {
         let count = wanted.size.div_ceil(wanted.chunk_bytes).max(1) as usize;
@@ -155,16 +159,14 @@ impl ObjectSet {
                 let range = wanted.range(next as u64);
                 let bytes = range.end - range.start;
                 // Whoever holds pieces that are in memory must not wait for more room without taking them.
-                let share = match sink_pace {
-                    None => Some(None),
-                    Some(_) if under_way == 0 => Some(Some(self.budget.take(bytes, halt)?)),
-                    Some(_) => self.budget.try_take(bytes).map(Some),
+                let share = match keep {
+                    false => Some(None),
+                    true if under_way == 0 => Some(Some(self.budget.take(bytes, halt)?)),
+                    true => self.budget.try_take(bytes).map(Some),
                 };
                 if let Some(share) = share {
-                    if let Some(pace) = sink_pace {
-                        pace.admit(bytes, 1, halt.stop);
-                        halt.check()?;
-                    }
+                    pace.admit(bytes, 1, halt.stop);
+                    halt.check()?;
                     tasks.push(self.request(wanted, next as u64, share, &send));
                     next += 1;
                     under_way += 1;

@@ -1,5 +1,6 @@
 //! Sets that are there: their manifests, whether their bytes are right, and how they go.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
@@ -10,11 +11,12 @@ use object_store::path::Path as Key;
 
 use super::lanes::{Halt, over};
 use super::read::Wanted;
+use super::tier::short;
 use super::{Environment, LANES, ObjectSet, keys};
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::manifest::{Entry, Header, Kind, Reader};
-use crate::pace::{Progress, Stop};
+use crate::pace::{Pace, Progress, Stop};
 
 /// The largest manifest that is read: some millions of files.
 const MANIFEST_BYTES_MAX: u64 = 4 << 30;
@@ -88,7 +90,21 @@ impl ObjectSet {
         })
     }
 
+    /// What tells the set that is there from another; none where there is none that can be used.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn digest(&self, stop: &Stop) -> Result<Option<Digest>, StageError> {
+        let text = self.manifest_text(&Halt::new(stop))?;
+        Ok(text.and_then(|text| self.parsed(&self.manifest_key(), text).ok()).map(|found| found.digest))
+    }
+
     pub(super) fn manifest_if_any(&self, halt: &Halt<'_>) -> Result<Option<Manifest>, StageError> {
+        let text = self.manifest_text(halt)?;
+        text.map(|text| self.parsed(&self.manifest_key(), text)).transpose()
+    }
+
+    pub(super) fn manifest_text(&self, halt: &Halt<'_>) -> Result<Option<Vec<u8>>, StageError> {
         let key = self.manifest_key();
         let read = self.wait(halt, async {
             let answer = self.store.get(key.clone(), None).await?;
@@ -98,7 +114,7 @@ impl ObjectSet {
             answer.bytes().await.map(Some)
         })?;
         match read {
-            Ok(Some(text)) => self.parsed(&key, text.to_vec()).map(Some),
+            Ok(Some(text)) => Ok(Some(text.to_vec())),
             Ok(None) => Err(StageError::Peer {
                 peer: self.shown(&key),
                 what: format!("the manifest has more than {MANIFEST_BYTES_MAX} bytes"),
@@ -109,7 +125,7 @@ impl ObjectSet {
     }
 
     /// Takes nothing in it on trust: see [`Reader`], and what a set in a store must be besides.
-    fn parsed(&self, key: &Key, text: Vec<u8>) -> Result<Manifest, StageError> {
+    pub(super) fn parsed(&self, key: &Key, text: Vec<u8>) -> Result<Manifest, StageError> {
         let wrong = |what: String| StageError::Peer { peer: self.shown(key), what };
         let mut reader = Reader::new(text.as_slice(), self.shown(key))?;
         let header = reader.header().clone();
@@ -160,14 +176,15 @@ impl ObjectSet {
     ///
     /// # Errors
     /// There is no such set; the store's. What is wrong with the set's bytes is no error, and in the answer.
-    pub fn verify(&self, stop: &Stop, progress: &Progress) -> Result<Verified, StageError> {
+    pub fn verify(&self, pace: &dyn Pace, stop: &Stop, progress: &Progress) -> Result<Verified, StageError> {
         let manifest = self.manifest(stop)?;
-        self.verify_manifest(&manifest, stop, progress)
+        self.verify_manifest(&manifest, pace, stop, progress)
     }
 
     pub(super) fn verify_manifest(
         &self,
         manifest: &Manifest,
+        pace: &dyn Pace,
         stop: &Stop,
         progress: &Progress,
     ) -> Result<Verified, StageError> {
@@ -185,6 +202,7 @@ impl ObjectSet {
             match self.read_back(
                 &self.wanted(&key, entry, &manifest.header),
                 Some(&chunks_of(entry)),
+                pace,
                 halt,
                 &seen,
             ) {
@@ -246,7 +264,31 @@ impl ObjectSet {
         }
     }
 
-    /// Deletes the set: its manifest first, so that what is left when it is cut short is no set, then its objects.
+    /// Objects beneath the set's prefix that its manifest does not know, a thousand of them at most.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn strangers(&self, manifest: &Manifest, stop: &Stop) -> Result<Vec<String>, StageError> {
+        let known: Result<HashSet<u128>, StageError> =
+            manifest.files().map(|file| Ok(short(&self.key(&file.path.0)?))).collect();
+        let (known, own) = (known?, [self.manifest_key(), self.claim_key()]);
+        let beneath = if self.prefix.is_root() { 0 } else { self.prefix.as_ref().len() + 1 };
+        let mut strangers = Vec::new();
+        let mut listing = self.store.list(self.prefix.clone());
+        self.ask(&self.prefix, "list", &Halt::new(stop), async {
+            while let Some(object) = listing.try_next().await? {
+                let key = object.location;
+                if !own.contains(&key) && !known.contains(&short(&key)) && strangers.len() < FAULTS_MAX {
+                    strangers.push(key.as_ref().get(beneath..).unwrap_or_default().to_owned());
+                }
+            }
+            Ok(())
+        })?;
+        Ok(strangers)
+    }
+
+    /// Deletes the set: its manifest first, so that what is left when it is cut short is no set, then its objects. A
+    /// mark that is put before that tells whoever comes next that a deletion was begun.
     /// Objects beneath its prefix that are none of its stay. Where there is no manifest (any more), everything beneath
     /// the prefix goes but what belongs to sets further down. Returns how many objects went.
     ///
@@ -272,7 +314,7 @@ impl ObjectSet {
             return Err(StageError::Refused { what, hint: None });
         }
         // Without a manifest, what is there may be the half of a set that somebody stores now.
-        if there.is_none() && self.is_claimed(&halt)? {
+        if there.is_none() && self.is_claimed(&halt)? && !self.is_half_gone(&halt)? {
             return Ok(0);
         }
         self.delete_found(there, &halt)
@@ -284,6 +326,7 @@ impl ObjectSet {
                 let keys: Result<Vec<Key>, StageError> =
                     manifest.files().map(|file| self.key(&file.path.0)).collect();
                 let key = self.manifest_key();
+                self.mark_deletion(halt)?;
                 self.ask(&key, "delete the manifest", halt, self.store.delete(vec![key.clone()]))?;
                 keys?
             }

@@ -15,7 +15,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as Key;
 use object_store::{
     Error, GetOptions, GetResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutOptions, PutPayload,
-    Result,
+    Result, UpdateVersion,
 };
 
 /// What a request comes to.
@@ -25,6 +25,8 @@ pub(super) type Answer<'a, T> = BoxFuture<'a, Result<T>>;
 pub(super) trait Store: Send + Sync + 'static {
     /// Stores an object whole; with `create`, only where none has its key.
     fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()>;
+    /// Stores an object whole in place of the one that has this ETag.
+    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()>;
     /// Reads an object, or a range of it.
     fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult>;
     /// Begins an upload by parts, which has the identifier that is returned.
@@ -51,6 +53,14 @@ pub(super) trait Store: Send + Sync + 'static {
 fn put<'a>(store: &'a dyn ObjectStore, key: Key, body: PutPayload, create: bool) -> Answer<'a, ()> {
     async move {
         let mode = if create { PutMode::Create } else { PutMode::Overwrite };
+        store.put_opts(&key, body, PutOptions::from(mode)).await.map(drop)
+    }
+    .boxed()
+}
+
+fn replace<'a>(store: &'a dyn ObjectStore, key: Key, body: PutPayload, e_tag: String) -> Answer<'a, ()> {
+    async move {
+        let mode = PutMode::Update(UpdateVersion { e_tag: Some(e_tag), version: None });
         store.put_opts(&key, body, PutOptions::from(mode)).await.map(drop)
     }
     .boxed()
@@ -99,6 +109,10 @@ impl<S: ObjectStore + MultipartStore> Remote<S> {
 impl<S: ObjectStore + MultipartStore> Store for Remote<S> {
     fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
         put(&*self.0, key, body, create)
+    }
+
+    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()> {
+        replace(&*self.0, key, body, e_tag)
     }
 
     fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {
@@ -156,6 +170,10 @@ impl Local {
 impl Store for Local {
     fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
         put(&self.store, key, body, create)
+    }
+
+    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()> {
+        replace(&self.store, key, body, e_tag)
     }
 
     fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {

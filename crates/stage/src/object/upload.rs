@@ -23,7 +23,7 @@ use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest};
 use crate::error::StageError;
 use crate::names::PathText;
-use crate::pace::{Pace, Progress};
+use crate::pace::{Pace, Progress, Unlimited};
 
 /// Parts that an upload may have, and bytes of one (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
 const PARTS_MAX: u64 = 10_000;
@@ -120,7 +120,7 @@ impl Work<'_> {
     ) -> Result<Read, StageError> {
         let wanted =
             Wanted { key, size: found.identity.size, chunk_bytes: CHUNK_BYTES, algorithm: self.algorithm };
-        self.set.read_back(&wanted, Some(chunks), halt, &|bytes| {
+        self.set.read_back(&wanted, Some(chunks), &Unlimited, halt, &|bytes| {
             self.progress.bytes_verified.fetch_add(bytes, Relaxed);
         })
     }

@@ -17,12 +17,15 @@ use crate::job::{JobId, State};
 use crate::journal::{Done, Identity, JobRow, Journal};
 use crate::manifest::{self, Kind};
 use crate::object::{self, DrainOptions, Environment, Manifest, ObjectSet, Resume};
+use crate::retention;
 use crate::small::{create, joined};
 use crate::spec::Verb;
 use crate::tree::entry_of;
 
 /// The note of which set was fetched: its manifest's digest.
 const FETCHED: &str = "object/fetched";
+/// The note of which set was stored.
+const STORED: &str = "object/stored";
 /// Entries in one step of the journal.
 const STEP: usize = 4096;
 
@@ -51,10 +54,20 @@ impl Run<'_> {
         url: &str,
         notes: &mut Notes,
     ) -> Result<(), StageError> {
-        if row.state != State::Committed {
+        let set = ObjectSet::open(url, &Environment::of_process())?;
+        if row.state == State::Committed {
+            // Whoever has deleted it since takes the source with it, if nobody looks.
+            let stored = self.journal.note(self.id, STORED)?.and_then(|noted| Digest::from_slice(&noted));
+            if stored.is_none() || set.digest(self.stop)? != stored {
+                notes.push(format!(
+                    "{} is not there any more as it was committed; the source was left alone",
+                    self.spec.destination.shown()
+                ));
+                return Ok(());
+            }
+        } else {
             let source = Source::open(path)?;
             self.local(&source)?;
-            let set = ObjectSet::open(url, &Environment::of_process())?;
             // Before anything is read: what goes in the end is what was there now.
             let root = source.open_root()?;
             self.identities(&source, &root)?;
@@ -76,12 +89,15 @@ impl Run<'_> {
                 ));
             }
             self.progress.files_done.store(drained.files, Relaxed);
+            self.journal.keep_note(self.id, STORED, &drained.digest.0)?;
             self.journal.commit(self.id, now())?;
         }
         if self.spec.verb == Verb::Move {
             super::remove::remove(self, path, notes)?;
         }
-        self.semaphore((self.spec.verb == Verb::Move).then_some(path))
+        self.semaphore((self.spec.verb == Verb::Move).then_some(path))?;
+        notes.extend(retention::after_commit(self.spec, self.journal)?.notes());
+        Ok(())
     }
 
     /// From objects to files.
@@ -118,6 +134,7 @@ impl Run<'_> {
                 notes.push("the destination is not there any more as it was committed; the set was left in the store".to_owned());
             }
         }
+        notes.extend(retention::after_commit(self.spec, self.journal)?.notes());
         Ok(())
     }
 

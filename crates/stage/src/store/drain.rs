@@ -1,10 +1,10 @@
 //! Draining: jobs of a mover, one for each checkpoint; waited for, told of when they fail, gone on with.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::files::take_lock;
+use super::files::{is_directory, steps_in, take_lock};
+use super::slow::Slow;
 use super::{GoOn, SLICE, Store, step_name, step_of};
 use crate::error::StageError;
 use crate::job::{JobId, JobStatus, State};
@@ -35,7 +35,12 @@ impl Store {
         inner.mover = Some(mover.clone());
         let known = inner.jobs.clone();
         drop(inner);
-        for step in self.steps_in(&self.fast, &self.config.fast)? {
+        if !matches!(*self.slow, Slow::Directory { .. }) {
+            // Here and now it is found out that the store cannot be reached, and not at the first checkpoint.
+            let stored = self.slow.steps()?;
+            self.locked().stored = stored.into_iter().collect();
+        }
+        for step in steps_in(&self.fast, &self.config.fast)? {
             let job = known.get(&step).and_then(|id| jobs.iter().find(|job| job.id == *id));
             match job {
                 Some(job) if job.state == State::Failed => {
@@ -43,7 +48,7 @@ impl Store {
                     self.locked().told.remove(&job.id);
                 }
                 Some(job) if !job.state.is_final() => {}
-                _ if self.is_there(&self.slow, step) => {}
+                _ if self.may_be_stored(step) && self.slow.has(step)? => {}
                 _ => self.drain(&mover, step)?,
             }
         }
@@ -52,19 +57,18 @@ impl Store {
 
     /// The step that a job drains.
     fn drained_by(&self, job: &JobStatus) -> Option<u64> {
-        let (source, destination) = (job.spec.source.path()?, job.spec.destination.path()?);
-        let drains =
-            source.parent() == Some(&*self.config.fast) && destination.parent() == Some(&*self.config.slow);
-        if drains { step_of(destination.file_name()?) } else { None }
+        let source = job.spec.source.path()?;
+        let step = step_of(source.file_name()?)?;
+        let drains = source.parent() == Some(&*self.config.fast)
+            && job.spec.destination.is_same(&self.slow.place(step));
+        drains.then_some(step)
     }
 
     pub(super) fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
-        let name = step_name(step);
-        let place = |tier: &Path| Place::Path(PathText(tier.join(&name)));
         let id = mover.submit(JobSpec {
             verb: Verb::Copy,
-            source: place(&self.config.fast),
-            destination: place(&self.config.slow),
+            source: Place::Path(PathText(self.config.fast.join(step_name(step)))),
+            destination: self.slow.place(step),
             options: Options {
                 latest: true,
                 keep_fast: self.config.keep_fast,
@@ -90,7 +94,7 @@ impl Store {
         let until = most.and_then(|most| Instant::now().checked_add(most));
         let steps = match step {
             Some(step) => vec![step],
-            None => self.steps_in(&self.fast, &self.config.fast)?,
+            None => steps_in(&self.fast, &self.config.fast)?,
         };
         for step in steps {
             if !self.wait_for(step, level, until, go_on)? {
@@ -110,8 +114,8 @@ impl Store {
     ) -> Result<bool, StageError> {
         let mover = self.mover()?;
         let Some(id) = self.locked().jobs.get(&step).copied() else {
-            if self.is_there(&self.slow, step) || (level < Level::Durable && self.is_there(&self.fast, step))
-            {
+            let local = level < Level::Durable && is_directory(&self.fast, &step_name(step));
+            if local || self.slow.has(step)? {
                 return Ok(true);
             }
             return Err(self.no_such(step));

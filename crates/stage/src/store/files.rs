@@ -23,6 +23,22 @@ pub(super) fn same(a: &OwnedFd, b: &OwnedFd) -> io::Result<bool> {
     Ok(identity(a)? == identity(b)?)
 }
 
+/// Is a directory of this name there?
+pub(super) fn is_directory(tier: &OwnedFd, name: &OsStr) -> bool {
+    calls::stat_at(tier.as_fd(), name)
+        .is_ok_and(|found| FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory)
+}
+
+/// The checkpoints in a directory, oldest first.
+pub(super) fn steps_in(tier: &OwnedFd, path: &Path) -> Result<Vec<u64>, StageError> {
+    let names =
+        calls::list(tier.as_fd()).map_err(|error| StageError::io("read the directory", path, error))?;
+    let named = names.iter().filter(|(name, _)| is_directory(tier, name));
+    let mut steps: Vec<u64> = named.filter_map(|(name, _)| super::step_of(name)).collect();
+    steps.sort_unstable();
+    Ok(steps)
+}
+
 pub(super) fn open_directory(
     parent: BorrowedFd<'_>,
     name: &OsStr,

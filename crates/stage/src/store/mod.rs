@@ -21,6 +21,7 @@
 mod drain;
 mod files;
 mod restore;
+mod slow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -29,22 +30,22 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{FileType, Mode};
+use rustix::fs::Mode;
 
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::job::{JobId, JobStatus};
 use crate::mover::Mover;
-use crate::names::part_name;
+use crate::names::{PathText, part_name};
 use crate::retention::{self, is_marked, marked_uuid};
 use crate::runner::discard;
-use crate::set::Manifest;
-use crate::spec::{Level, Options};
+use crate::spec::{Level, Options, Place};
 
-use files::{look_at, open_directory, same, sync_tree, tier};
+use files::{is_directory, look_at, open_directory, same, steps_in, sync_tree, tier};
+use slow::Slow;
 
 /// The state directory, where none is named: in the fast directory.
 pub const STATE: &str = ".flashwright";
@@ -60,7 +61,7 @@ const MANY_FILES: usize = 32;
 pub struct StoreConfig {
     /// The directory on the fast tier; made if its parent is there.
     pub fast: PathBuf,
-    /// The directory on the slow tier; made if its parent is there.
+    /// The directory on the slow tier, made if its parent is there; or `s3://BUCKET/PREFIX` ([`crate::object`]).
     pub slow: PathBuf,
     /// Where the journal is; `.flashwright` in the fast directory where none is named.
     pub state: Option<PathBuf>,
@@ -123,7 +124,7 @@ pub fn always() -> Result<(), StageError> {
 pub struct Store {
     config: StoreConfig,
     fast: OwnedFd,
-    slow: OwnedFd,
+    slow: Arc<Slow>,
     /// The process that opened it; a child of fork(2) has another number.
     process: u32,
     inner: Mutex<Inner>,
@@ -134,6 +135,9 @@ struct Inner {
     /// None where it is read-only or closed.
     mover: Option<Mover>,
     lock: Option<File>,
+    /// What was in the object store when this was opened. Which is asked about before a step is begun: a store may be
+    /// far away, and a program that computes is not to wait for it.
+    stored: BTreeSet<u64>,
     /// The newest job of each step.
     jobs: BTreeMap<u64, JobId>,
     /// Begun and not committed: the part's name.
@@ -170,6 +174,10 @@ fn step_staged(name: &OsStr) -> Option<u64> {
     step_of(OsStr::from_bytes(name.as_bytes().strip_prefix(b".")?.strip_suffix(b".staged")?))
 }
 
+fn absolute(path: &Path) -> Result<PathBuf, StageError> {
+    std::path::absolute(path).map_err(|error| StageError::io("find the current directory for", path, error))
+}
+
 impl Store {
     /// Opens a store, makes its directories, removes what a process that died had begun, and goes on draining.
     ///
@@ -177,12 +185,13 @@ impl Store {
     /// [`StageError::Invalid`] for directories and numbers that make no sense, [`StageError::Refused`] if another
     /// process writes to it; the kernel's and the journal's.
     pub fn open(mut config: StoreConfig) -> Result<Self, StageError> {
-        for path in
-            [Some(&mut config.fast), Some(&mut config.slow), config.state.as_mut()].into_iter().flatten()
-        {
-            *path = std::path::absolute(&*path)
-                .map_err(|error| StageError::io("find the current directory for", path, error))?;
+        for path in [Some(&mut config.fast), config.state.as_mut()].into_iter().flatten() {
+            *path = absolute(path)?;
         }
+        let slow = match Place::of_name(config.slow.clone())? {
+            Place::Path(path) => Place::Path(PathText(absolute(&path.0)?)),
+            url => url,
+        };
         if config.keep_slow == Some(0) {
             return Err(StageError::invalid(
                 "keep_slow 0: the last durable checkpoint is never removed",
@@ -190,15 +199,17 @@ impl Store {
             ));
         }
         let fast = tier("fast", &config.fast, config.read_only)?;
-        let slow = tier("slow", &config.slow, config.read_only)?;
-        if same(&fast, &slow).map_err(|error| StageError::io("stat", &config.fast, error))? {
+        let slow = Slow::open(&slow, config.read_only)?;
+        if let Slow::Directory { directory, .. } = &slow
+            && same(&fast, directory).map_err(|error| StageError::io("stat", &config.fast, error))?
+        {
             return Err(StageError::invalid(
                 format!("fast and slow are one directory: {}", shown(&config.fast)),
                 "name two, on different devices",
             ));
         }
         let inner = Mutex::default();
-        let store = Self { config, fast, slow, process: std::process::id(), inner };
+        let store = Self { config, fast, slow: Arc::new(slow), process: std::process::id(), inner };
         if !store.config.read_only {
             store.begin_draining()?;
         }
@@ -216,7 +227,9 @@ impl Store {
                 !job.state.is_final() && job.spec.destination.path() == Some(&self.config.fast.join(name))
             })
         };
-        for (name, _) in self.names(&self.fast, &self.config.fast)? {
+        let names = calls::list(self.fast.as_fd())
+            .map_err(|error| StageError::io("read the directory", &self.config.fast, error))?;
+        for (name, _) in names {
             if is_marked(&name, BEGUN) || (step_staged(&name).is_some() && !wanted(&name)) {
                 discard(&self.fast, &name, &self.config.fast)?;
             }
@@ -232,7 +245,7 @@ impl Store {
         self.mover()?;
         self.tell_failures()?;
         let name = step_name(step);
-        if self.is_there(&self.fast, step) || self.is_there(&self.slow, step) {
+        if is_directory(&self.fast, &name) || self.may_be_stored(step) && self.slow.has(step)? {
             return Err(StageError::refused(
                 format!("step {step}: there is a checkpoint of this step, and it is not written over"),
                 "go on counting, or remove that one from both tiers first",
@@ -264,6 +277,14 @@ impl Store {
     pub fn path(&self, step: u64) -> Result<PathBuf, StageError> {
         self.own_process()?;
         Ok(self.config.fast.join(self.part_of(step)?))
+    }
+
+    /// Must the slow tier be asked whether it has this step?
+    fn may_be_stored(&self, step: u64) -> bool {
+        let inner = self.locked();
+        matches!(*self.slow, Slow::Directory { .. })
+            || inner.stored.contains(&step)
+            || inner.jobs.contains_key(&step)
     }
 
     fn part_of(&self, step: u64) -> Result<OsString, StageError> {
@@ -347,11 +368,11 @@ impl Store {
     pub fn list(&self) -> Result<Vec<Step>, StageError> {
         self.own_process()?;
         let mut steps = BTreeMap::new();
-        for step in self.steps_in(&self.fast, &self.config.fast)? {
+        for step in steps_in(&self.fast, &self.config.fast)? {
             steps.insert(step, Step { step, fast: true, slow: false });
         }
-        for step in self.steps_in(&self.slow, &self.config.slow)? {
-            let whole = self.manifest(&self.slow, &self.config.slow, step)?.is_some();
+        for step in self.slow.steps()? {
+            let whole = self.slow.is_whole(step)?;
             if whole || steps.contains_key(&step) {
                 steps.entry(step).or_insert(Step { step, fast: false, slow: false }).slow = whole;
             }
@@ -373,7 +394,7 @@ impl Store {
     /// [`StageError::Refused`] if it may not go, and why; the kernel's.
     pub fn evict(&self, step: u64) -> Result<(), StageError> {
         let mover = self.mover()?;
-        retention::evict(&self.config.fast, &self.config.slow, &step_name(step), &OrReading(mover.journal()))
+        retention::evict(&self.config.fast, &self.slow.tier(), &step_name(step), &OrReading(mover.journal()))
     }
 
     /// Stops draining, between two steps, and lets others have the store. What is not drained is gone on with by the
@@ -445,34 +466,6 @@ impl Store {
     fn locked(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn names(&self, tier: &OwnedFd, path: &Path) -> Result<Vec<(OsString, FileType)>, StageError> {
-        calls::list(tier.as_fd()).map_err(|error| StageError::io("read the directory", path, error))
-    }
-
-    fn steps_in(&self, tier: &OwnedFd, path: &Path) -> Result<Vec<u64>, StageError> {
-        let names = self.names(tier, path)?;
-        let mut steps: Vec<u64> = names
-            .iter()
-            .filter_map(|(name, _)| step_of(name))
-            .filter(|step| self.is_there(tier, *step))
-            .collect();
-        steps.sort_unstable();
-        Ok(steps)
-    }
-
-    fn is_there(&self, tier: &OwnedFd, step: u64) -> bool {
-        calls::stat_at(tier.as_fd(), &step_name(step))
-            .is_ok_and(|found| FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory)
-    }
-
-    fn manifest(&self, tier: &OwnedFd, path: &Path, step: u64) -> Result<Option<Manifest>, StageError> {
-        if !self.is_there(tier, step) {
-            return Ok(None);
-        }
-        let path = path.join(step_name(step));
-        Manifest::read(open_directory(tier.as_fd(), &step_name(step), &path)?.as_fd(), &path)
-    }
 }
 
 impl Drop for Store {
@@ -482,6 +475,7 @@ impl Drop for Store {
         } else {
             // A child of fork(2): the mover's threads are not here, and waiting for them would never end.
             std::mem::forget(std::mem::take(&mut self.inner));
+            std::mem::forget(Arc::clone(&self.slow));
         }
     }
 }
@@ -490,7 +484,7 @@ impl Drop for Store {
 struct OrReading<'a>(&'a crate::journal::Journal);
 
 impl retention::Witness for OrReading<'_> {
-    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
+    fn vouches(&self, fast: &Path, slow: &Place) -> Result<bool, StageError> {
         self.0.vouches(fast, slow)
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use super::files::{open_directory, same};
+use super::files::{is_directory, open_directory, same};
 use super::{BEGUN, GoOn, Store, staged_name, step_name};
 use crate::calls;
 use crate::error::{StageError, shown};
@@ -27,20 +27,20 @@ impl Store {
     pub fn restore(&self, step: u64, verify: bool, go_on: GoOn<'_>) -> Result<PathBuf, StageError> {
         self.own_process()?;
         let path = self.config.fast.join(step_name(step));
-        if self.is_there(&self.fast, step) {
+        if is_directory(&self.fast, &step_name(step)) {
             match self.restore_here(step, &path, verify, go_on) {
                 Err(StageError::Corrupt { .. }) if self.can_stage_in(step)? => self.set_aside(step)?,
                 Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                 restored => return restored.map(|()| path),
             }
         }
-        if self.manifest(&self.slow, &self.config.slow, step)?.is_none() {
+        if self.slow.manifest(step)?.is_none() {
             return Err(self.no_such(step));
         }
         if self.config.read_only {
             return Err(StageError::refused(
                 format!("step {step} is on the slow tier alone, and this store is open to be read only"),
-                format!("read it where it is: {}", shown(&self.config.slow.join(step_name(step)))),
+                format!("read it where it is: {}", self.slow.place(step).shown()),
             ));
         }
         self.stage_in(step, go_on)?;
@@ -48,7 +48,7 @@ impl Store {
     }
 
     fn can_stage_in(&self, step: u64) -> Result<bool, StageError> {
-        Ok(!self.config.read_only && self.manifest(&self.slow, &self.config.slow, step)?.is_some())
+        Ok(!self.config.read_only && self.slow.manifest(step)?.is_some())
     }
 
     fn restore_here(&self, step: u64, path: &Path, verify: bool, go_on: GoOn<'_>) -> Result<(), StageError> {
@@ -61,9 +61,8 @@ impl Store {
         }
         let manifest = match Manifest::read(directory.as_fd(), path)? {
             Some(manifest) => Some((manifest, Times::Ignored)),
-            None => self
-                .manifest(&self.slow, &self.config.slow, step)?
-                .map(|manifest| (manifest, Times::Compared)),
+            None if !verify => None,
+            None => self.slow.manifest(step)?.map(|manifest| (manifest, Times::Compared)),
         };
         if let Some((manifest, times)) = manifest.filter(|_| verify) {
             if let Some(how) = manifest.differs_from(directory.as_fd(), path, times)? {
@@ -93,12 +92,11 @@ impl Store {
     fn stage_in(&self, step: u64, go_on: GoOn<'_>) -> Result<(), StageError> {
         let mover = self.mover()?;
         let (name, staged) = (step_name(step), staged_name(step));
-        let (source, path) = (self.config.slow.join(&name), self.config.fast.join(&staged));
-        let manifest =
-            self.manifest(&self.slow, &self.config.slow, step)?.ok_or_else(|| self.no_such(step))?;
+        let (source, path) = (self.slow.place(step), self.config.fast.join(&staged));
+        let manifest = self.slow.manifest(step)?.ok_or_else(|| self.no_such(step))?;
         let spec = JobSpec {
             verb: Verb::Copy,
-            source: Place::Path(PathText(source.clone())),
+            source: source.clone(),
             destination: Place::Path(PathText(path.clone())),
             options: Options {
                 digest: manifest.algorithm(),
@@ -119,11 +117,9 @@ impl Store {
         let right = copied.map(|copied| copied.same_bytes(&manifest)).transpose()?;
         if right != Some(true) {
             discard(&self.fast, &staged, &self.config.fast)?;
-            let slow = open_directory(self.slow.as_fd(), &name, &source)?;
-            // Says which file it is.
-            manifest.verify(slow.as_fd(), &source, go_on)?;
+            self.slow.verify(step, &manifest, go_on)?;
             let how = "names, or bytes that were right when they were read again".to_owned();
-            return Err(StageError::SourceChanged { path: shown(&source), how });
+            return Err(StageError::SourceChanged { path: source.shown(), how });
         }
         let pinned = pin(directory.as_fd()).map_err(|error| StageError::io("lock", &path, error))?;
         calls::publish(self.fast.as_fd(), &staged, &name).map_err(|error| {

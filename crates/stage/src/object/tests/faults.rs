@@ -8,7 +8,7 @@ fn a_set_comes_back_as_it_was() {
     let drained = scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
     assert_eq!((drained.files, drained.already, drained.strangers), (5, false, 0));
     assert_same(&scene.source, scene.fetched().path());
-    let verified = scene.plain().verify(&Stop::new(), &Progress::default()).unwrap();
+    let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
     assert_eq!((verified.files, verified.bytes, verified.faults.len()), (5, drained.bytes, 0));
 }
 
@@ -29,7 +29,8 @@ fn whatever_request_fails_the_next_run_ends_as_one_without_faults() {
                 failed += u32::from(first.is_err());
                 if first.is_err() && scene.manifest().is_some() {
                     // It was the answer to the commit that was lost, or what came after it.
-                    let verified = scene.plain().verify(&Stop::new(), &Progress::default()).unwrap();
+                    let verified =
+                        scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
                     assert!(verified.faults.is_empty(), "{op:?} {nth}: a manifest without its objects");
                 }
                 let again = scene
@@ -37,7 +38,7 @@ fn whatever_request_fails_the_next_run_ends_as_one_without_faults() {
                     .unwrap_or_else(|error| panic!("{op:?} {nth}: {error}"));
                 assert_eq!(again.files, 5);
                 assert_eq!(contents(&scene.manifest().unwrap()), expected);
-                let verified = scene.plain().verify(&Stop::new(), &Progress::default()).unwrap();
+                let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
                 assert!(verified.faults.is_empty(), "{op:?} {nth}: {verified:?}");
             }
         }
@@ -202,7 +203,7 @@ fn the_same_set_again_is_a_success_and_another_is_refused() {
     let error = scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err();
     assert_eq!(error.class(), crate::ErrorClass::Refused, "{error}");
     assert_eq!(scene.manifest().unwrap().digest, first.digest, "nothing was overwritten");
-    let verified = scene.plain().verify(&Stop::new(), &Progress::default()).unwrap();
+    let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
     assert!(verified.faults.is_empty());
 }
 
@@ -214,7 +215,7 @@ fn a_set_that_lost_an_object_is_not_vouched_for_again() {
     store.delete(vec![Key::from("run/step-7/a-b")]).now_or_never().unwrap().unwrap();
     let error = scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err();
     assert!(matches!(error, StageError::Corrupt { .. }), "{error}");
-    let verified = scene.plain().verify(&Stop::new(), &Progress::default()).unwrap();
+    let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
     assert_eq!(verified.faults.len(), 1);
 }
 
@@ -236,7 +237,7 @@ fn rot_and_loss_are_found_by_verify_and_by_fetch() {
         let mut bytes = bytes.to_vec();
         *bytes.last_mut().unwrap() ^= 0x80;
         store.put(Key::from(key), bytes.into(), false).now_or_never().unwrap().unwrap();
-        let verified = scene.plain().verify(&Stop::new(), &Progress::default()).unwrap();
+        let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
         assert!(matches!(verified.faults[..], [StageError::Corrupt { .. }]), "{verified:?}");
         let directory = tempfile::tempdir().unwrap();
         let root = fs::File::open(directory.path()).unwrap();

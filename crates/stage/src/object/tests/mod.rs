@@ -2,6 +2,7 @@
 
 mod faults;
 mod sets;
+mod tier;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -136,6 +137,10 @@ fn injected() -> Error {
 impl Store for Arc<Faulty> {
     fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
         self.through(Op::Put, key.to_string(), self.store.put(key, body, create))
+    }
+
+    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()> {
+        self.through(Op::Put, key.to_string(), self.store.replace(key, body, e_tag))
     }
 
     fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {

@@ -20,6 +20,11 @@
 //! Who is reading a fast copy holds a shared flock(2) on its directory ([`pin`]); it stays as long as the lock does.
 //! Directories are worked on by one process at a time, by an exclusive flock(2) on them, where the file system has
 //! such locks.
+//!
+//! The slow tier is a directory ([`directory`]) or a prefix in an object store, where the same rules hold with what a
+//! store has instead of renames and links ([`crate::object::ObjectTier`]).
+
+mod directory;
 
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
@@ -28,19 +33,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use storage::uuid::Uuid;
 
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::journal::Journal;
-use crate::names::{is_part, part_name};
-use crate::runner::discard;
+use crate::names::is_part;
 use crate::set::Manifest;
-use crate::spec::{JobSpec, Level};
+use crate::spec::{self, JobSpec, Level};
 
-/// The link beside a series that points to its newest durable member.
+use directory::DIRECTORY;
+pub(crate) use directory::Tier;
+
+/// The link beside a series that points to its newest durable member; in an object store the object that names it.
 pub const LATEST: &str = "latest";
 
 /// In byte 7 of a version 8 UUID (RFC 9562: for whoever makes it to fill) of a name: what has it is to be removed.
@@ -99,7 +106,7 @@ pub trait Witness {
     ///
     /// # Errors
     /// The journal's.
-    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError>;
+    fn vouches(&self, fast: &Path, slow: &spec::Place) -> Result<bool, StageError>;
 
     /// May it be read now, where nobody vouches for it?
     fn may_read(&self) -> bool {
@@ -108,12 +115,68 @@ pub trait Witness {
 }
 
 impl Witness for Journal {
-    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
+    fn vouches(&self, fast: &Path, slow: &spec::Place) -> Result<bool, StageError> {
         Ok(self.jobs()?.iter().any(|job| {
             job.level >= Level::Durable
                 && job.spec.source.path() == Some(fast)
-                && job.spec.destination.path() == Some(slow)
+                && job.spec.destination.is_same(slow)
         }))
+    }
+}
+
+/// A slow tier: where sets lie beside each other, each with its manifest.
+pub(crate) trait Slow {
+    /// Where a set is, as people and journals have it.
+    fn place(&self, name: &OsStr) -> spec::Place;
+    /// The right to work there, as far as there is such a thing.
+    fn lock(&self) -> Box<dyn Lock + '_>;
+    /// Is it this directory?
+    fn is(&self, fast: &Tier) -> Result<bool, StageError>;
+    /// The sets of a series, oldest first.
+    fn members(&self, series: &Place<'_>) -> Result<Vec<OsString>, StageError>;
+    /// The manifest of a set that is durable.
+    fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError>;
+    /// Is it all there, byte for byte?
+    fn reads_back(&self, name: &OsStr, manifest: &Manifest) -> Result<bool, StageError>;
+    /// What `latest` points to.
+    fn latest(&self) -> Result<Option<OsString>, StageError>;
+    /// Rule 4; where it points to now, if it was moved.
+    fn move_latest(&self, name: &OsStr, own: &Place<'_>) -> Result<Option<OsString>, StageError>;
+    /// Rule 3: has a set be none any more, durably. What is left of it goes with [`Slow::sweep`], or before.
+    fn remove(&self, name: &OsStr) -> Result<(), StageError>;
+    /// Takes apart what was removed, now or before a crash.
+    fn sweep(&self) -> Result<(), StageError>;
+}
+
+/// Held by who works on a tier.
+pub(crate) trait Lock {}
+
+/// Opens a directory or a prefix of sets.
+fn open(slow: &spec::Place) -> Result<Box<dyn Slow>, StageError> {
+    match slow {
+        spec::Place::Path(path) => Ok(Box::new(Tier::open(&path.0)?)),
+        #[cfg(feature = "s3")]
+        spec::Place::Object(url) => Ok(Box::new(crate::object::ObjectTier::open(url)?)),
+        #[cfg(not(feature = "s3"))]
+        spec::Place::Object(_) => Err(StageError::invalid(
+            "this program is built without object stores",
+            "build it with the feature s3",
+        )),
+    }
+}
+
+/// The tier that a set is on, and its name there.
+fn split(slow: &spec::Place) -> Result<Option<(spec::Place, OsString)>, StageError> {
+    match slow {
+        spec::Place::Path(path) => Ok(match (path.0.parent(), path.0.file_name()) {
+            (Some(above), Some(name)) => Some((spec::Place::Path(above.into()), name.to_owned())),
+            _ => None,
+        }),
+        #[cfg(feature = "s3")]
+        spec::Place::Object(url) => Ok(crate::object::ObjectTier::split(url)?
+            .map(|(above, name)| (spec::Place::Object(above), name.into()))),
+        #[cfg(not(feature = "s3"))]
+        spec::Place::Object(_) => Ok(None),
     }
 }
 
@@ -122,7 +185,7 @@ impl Witness for Journal {
 pub struct Outcome {
     /// Fast copies that went.
     pub evicted: Vec<PathBuf>,
-    /// Slow copies that went.
+    /// Slow copies that went; of one in an object store its URL.
     pub removed: Vec<PathBuf>,
     /// What should have gone by number and stayed, and why.
     pub kept: Vec<(PathBuf, String)>,
@@ -146,21 +209,20 @@ impl Outcome {
 pub fn after_commit(spec: &JobSpec, witness: &dyn Witness) -> Result<Outcome, StageError> {
     let options = &spec.options;
     let keep = Keep { fast: options.keep_fast, slow: options.keep_slow, latest: options.latest };
-    let (Some(source), Some(destination)) = (spec.source.path(), spec.destination.path()) else {
-        return Ok(Outcome::default());
-    };
     if keep == Keep::default() {
         return Ok(Outcome::default());
     }
-    let (Some(fast), Some(slow)) = (source.parent(), destination.parent()) else {
+    let Some((slow, name)) = split(&spec.destination)? else {
         return Ok(Outcome::default());
     };
-    let (Some(name), Some(fast_name)) = (destination.file_name(), source.file_name()) else {
-        return Ok(Outcome::default());
+    let source = spec.source.path().and_then(|source| Some((source.parent()?, source.file_name()?)));
+    // A set that has another name at its destination has no series of copies: nothing says which belong together. And
+    // what came out of a store is a copy of what is there, not the other way round.
+    let (fast, keep) = match source {
+        Some((fast, fast_name)) if fast_name == name => (fast, keep),
+        _ => (Path::new("/"), Keep { latest: keep.latest, ..Keep::default() }),
     };
-    // A set that has another name at its destination has no series of copies: nothing says which belong together.
-    let keep = if name == fast_name { keep } else { Keep { latest: keep.latest, ..Keep::default() } };
-    tidy(fast, slow, name, keep, witness)
+    tidy(fast, &slow, &name, keep, witness)
 }
 
 /// Applies the rules to the series of `name`: `latest`, then the fast copies, then the slow ones.
@@ -169,7 +231,20 @@ pub fn after_commit(spec: &JobSpec, witness: &dyn Witness) -> Result<Outcome, St
 /// The kernel's and the journal's. Nothing is lost by it: the same call, later, goes on.
 pub fn tidy(
     fast: &Path,
-    slow: &Path,
+    slow: &spec::Place,
+    name: &OsStr,
+    keep: Keep,
+    witness: &dyn Witness,
+) -> Result<Outcome, StageError> {
+    if place(name).is_none() {
+        return Ok(Outcome::default());
+    }
+    apply(fast, &*open(slow)?, name, keep, witness)
+}
+
+pub(crate) fn apply(
+    fast: &Path,
+    slow: &dyn Slow,
     name: &OsStr,
     keep: Keep,
     witness: &dyn Witness,
@@ -178,7 +253,6 @@ pub fn tidy(
     let Some(place) = place(name) else {
         return Ok(outcome);
     };
-    let slow = Tier::open(slow)?;
     let _alone = slow.lock();
     if keep.latest {
         outcome.latest = slow.move_latest(name, &place)?;
@@ -189,19 +263,19 @@ pub fn tidy(
     let fast = match Tier::open(fast) {
         Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         // One directory under two names: there are no two copies in it.
-        Ok(fast) if fast.is(&slow)? => return Ok(outcome),
+        Ok(fast) if slow.is(&fast)? => return Ok(outcome),
         opened => Some(opened?),
     };
     if let Some(fast) = &fast {
         let _alone = fast.lock();
         let keep_slow = keep.slow.map(|slow| slow.max(1));
         if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
-            evict_surplus(fast, &slow, &place, most as usize, witness, &mut outcome)?;
+            evict_surplus(fast, slow, &place, most as usize, witness, &mut outcome)?;
         }
         fast.sweep()?;
     }
     if let Some(most) = keep.slow {
-        remove_surplus(fast.as_ref(), &slow, &place, most.max(1) as usize, witness, &mut outcome)?;
+        remove_surplus(fast.as_ref(), slow, &place, most.max(1) as usize, witness, &mut outcome)?;
     }
     slow.sweep()?;
     Ok(outcome)
@@ -213,19 +287,19 @@ pub fn tidy(
 /// The kernel's and the journal's.
 pub fn evictable(
     fast: &Path,
-    slow: &Path,
+    slow: &spec::Place,
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Option<String>, StageError> {
-    held(&Tier::open(fast)?, &Tier::open(slow)?, name, witness)
+    held(&Tier::open(fast)?, &*open(slow)?, name, witness)
 }
 
 /// Removes one fast copy, if it may go.
 ///
 /// # Errors
 /// [`StageError::Refused`] if it may not, and why; the kernel's and the journal's.
-pub fn evict(fast: &Path, slow: &Path, name: &OsStr, witness: &dyn Witness) -> Result<(), StageError> {
-    let (fast, slow) = (Tier::open(fast)?, Tier::open(slow)?);
+pub fn evict(fast: &Path, slow: &spec::Place, name: &OsStr, witness: &dyn Witness) -> Result<(), StageError> {
+    let (fast, slow) = (Tier::open(fast)?, open(slow)?);
     let _alone = fast.lock();
     let refused = |why: String| StageError::Refused {
         what: format!("{} is not evicted: {why}", shown(&fast.path.join(name))),
@@ -234,7 +308,7 @@ pub fn evict(fast: &Path, slow: &Path, name: &OsStr, witness: &dyn Witness) -> R
                 .to_owned(),
         ),
     };
-    if let Some(why) = held(&fast, &slow, name, witness)? {
+    if let Some(why) = held(&fast, &*slow, name, witness)? {
         return Err(refused(why));
     }
     if !fast.doom(name, true)? {
@@ -259,7 +333,7 @@ pub fn pin(directory: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 
 fn evict_surplus(
     fast: &Tier,
-    slow: &Tier,
+    slow: &dyn Slow,
     place: &Place<'_>,
     most: usize,
     witness: &dyn Witness,
@@ -280,7 +354,7 @@ fn evict_surplus(
 
 fn remove_surplus(
     fast: Option<&Tier>,
-    slow: &Tier,
+    slow: &dyn Slow,
     place: &Place<'_>,
     most: usize,
     witness: &dyn Witness,
@@ -290,7 +364,7 @@ fn remove_surplus(
     let mut vouched = false;
     let latest = slow.latest()?;
     for name in slow.members(place)?.iter().rev() {
-        let path = slow.path.join(name);
+        let path = shown_path(&slow.place(name));
         let Some(durable) = slow.durable(name)? else {
             outcome.kept.push((path, "it is not whole; `stage verify` says what it lacks".to_owned()));
             continue;
@@ -317,7 +391,7 @@ fn remove_surplus(
         match why {
             Some(why) => outcome.kept.push((path, why)),
             None => {
-                slow.doom(name, false)?;
+                slow.remove(name)?;
                 outcome.removed.push(path);
             }
         }
@@ -326,7 +400,12 @@ fn remove_surplus(
 }
 
 /// Rule 1.
-fn held(fast: &Tier, slow: &Tier, name: &OsStr, witness: &dyn Witness) -> Result<Option<String>, StageError> {
+fn held(
+    fast: &Tier,
+    slow: &dyn Slow,
+    name: &OsStr,
+    witness: &dyn Witness,
+) -> Result<Option<String>, StageError> {
     let Some(manifest) = slow.durable(name)? else {
         return Ok(Some("no durable copy of it is on the slow tier".to_owned()));
     };
@@ -341,206 +420,23 @@ fn held(fast: &Tier, slow: &Tier, name: &OsStr, witness: &dyn Witness) -> Result
 
 fn vouches(
     fast: Option<&Tier>,
-    slow: &Tier,
+    slow: &dyn Slow,
     name: &OsStr,
     manifest: &Manifest,
     witness: &dyn Witness,
 ) -> Result<bool, StageError> {
-    let path = slow.path.join(name);
     if let Some(fast) = fast
-        && witness.vouches(&fast.path.join(name), &path)?
+        && witness.vouches(&fast.path.join(name), &slow.place(name))?
     {
         return Ok(true);
     }
-    if !witness.may_read() {
-        return Ok(false);
-    }
-    let directory = slow.directory(name)?;
-    match manifest.verify(directory.as_fd(), &path, &crate::store::always) {
-        Ok(()) => Ok(true),
-        Err(StageError::Corrupt { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
+    if witness.may_read() { slow.reads_back(name, manifest) } else { Ok(false) }
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-
-/// A directory of sets.
-struct Tier {
-    path: PathBuf,
-    directory: OwnedFd,
-}
-
-/// The right to work on a directory, where the file system has locks.
-struct Alone<'a>(Option<BorrowedFd<'a>>);
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        if let Some(directory) = self.0 {
-            let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
-        }
-    }
-}
-
-impl Tier {
-    fn open(path: &Path) -> Result<Self, StageError> {
-        let directory =
-            calls::open_directory(path).map_err(|error| StageError::io("open the directory", path, error))?;
-        Ok(Self { path: path.to_owned(), directory })
-    }
-
-    fn is(&self, other: &Self) -> Result<bool, StageError> {
-        let identity = |tier: &Self| {
-            calls::stat(tier.directory.as_fd())
-                .map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
-                .map_err(|error| StageError::io("stat", &tier.path, error))
-        };
-        Ok(identity(self)? == identity(other)?)
-    }
-
-    fn failed<'a>(
-        &'a self,
-        operation: &'a str,
-        name: &'a OsStr,
-    ) -> impl FnOnce(io::Error) -> StageError + 'a {
-        move |error| StageError::io(operation, &self.path.join(name), error)
-    }
-
-    fn lock(&self) -> Alone<'_> {
-        let locked =
-            rustix::io::retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::LockExclusive));
-        Alone(locked.is_ok().then(|| self.directory.as_fd()))
-    }
-
-    fn directory(&self, name: &OsStr) -> Result<OwnedFd, StageError> {
-        calls::open_at(self.directory.as_fd(), name, DIRECTORY, Mode::empty())
-            .map_err(self.failed("open", name))
-    }
-
-    fn names(&self) -> Result<Vec<(OsString, FileType)>, StageError> {
-        calls::list(self.directory.as_fd())
-            .map_err(|error| StageError::io("read the directory", &self.path, error))
-    }
-
-    /// The directories of a series, oldest first.
-    fn members(&self, series: &Place<'_>) -> Result<Vec<OsString>, StageError> {
-        let mut members = Vec::new();
-        for (name, _) in self.names()? {
-            let beside = place(&name).is_some_and(|place| place.is_beside(series));
-            if beside && !is_part(&name) && self.has(&name)? {
-                members.push(name);
-            }
-        }
-        members.sort_by(|a, b| match (place(a), place(b)) {
-            (Some(a), Some(b)) => a.order(&b),
-            _ => a.cmp(b),
-        });
-        Ok(members)
-    }
-
-    /// Is a directory of this name here? File systems need not tell kinds when they list names. What cannot be told is
-    /// an error: a copy that is overlooked is one that the rules do not protect.
-    fn has(&self, name: &OsStr) -> Result<bool, StageError> {
-        match calls::stat_at(self.directory.as_fd(), name) {
-            Ok(found) => Ok(FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.failed("stat", name)(error)),
-        }
-    }
-
-    /// The manifest of a set that is durable here.
-    fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
-        if !self.has(name)? {
-            return Ok(None);
-        }
-        let directory = self.directory(name)?;
-        let path = self.path.join(name);
-        let Some(manifest) = Manifest::read(directory.as_fd(), &path)? else {
-            return Ok(None);
-        };
-        let differs = manifest.differs_from(directory.as_fd(), &path, crate::set::Times::Ignored)?;
-        Ok(differs.is_none().then_some(manifest))
-    }
-
-    fn latest(&self) -> Result<Option<OsString>, StageError> {
-        match calls::read_link(self.directory.as_fd(), OsStr::new(LATEST)) {
-            Ok(target) => Ok(Some(target)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("read the link", OsStr::new(LATEST))(error)),
-        }
-    }
-
-    /// Rule 4.
-    fn move_latest(&self, name: &OsStr, own: &Place<'_>) -> Result<Option<OsString>, StageError> {
-        if self.durable(name)?.is_none() {
-            return Ok(None);
-        }
-        let current = match self.latest() {
-            Err(StageError::Io { source, .. })
-                if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
-            {
-                return Err(StageError::refused(
-                    format!("{} is no symbolic link, and is left as it is", shown(&self.path.join(LATEST))),
-                    "give it another name, then the next set that is durable has `latest` point to it",
-                ));
-            }
-            current => current?,
-        };
-        if let Some(current) = current {
-            let newer = place(&current)
-                .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
-            if current == name || (newer && self.has(&current)?) {
-                // Who moved it may have died before the name was durable.
-                self.sync()?;
-                return Ok(None);
-            }
-        }
-        let directory = self.directory.as_fd();
-        // Nobody else is at it (`lock`): what has such a name is of somebody who died before the rename.
-        for (name, kind) in self.names()? {
-            if kind == FileType::Symlink && is_doomed(&name) && name.as_bytes().starts_with(b".latest.") {
-                calls::remove_file(directory, &name).map_err(self.failed("remove", &name))?;
-            }
-        }
-        let part = part_name(OsStr::new(LATEST), doomed_uuid(&self.path)?);
-        calls::symlink(name, directory, &part).map_err(self.failed("make the link", &part))?;
-        calls::replace(directory, &part, OsStr::new(LATEST))
-            .map_err(self.failed("rename to latest", &part))?;
-        self.sync()?;
-        Ok(Some(name.to_owned()))
-    }
-
-    fn sync(&self) -> Result<(), StageError> {
-        calls::sync(self.directory.as_fd()).map_err(|error| StageError::io("fsync", &self.path, error))
-    }
-
-    /// Rule 3: has a set lose its name, durably. False if somebody is reading it, or it went meanwhile.
-    fn doom(&self, name: &OsStr, unless_pinned: bool) -> Result<bool, StageError> {
-        let set = self.directory(name)?;
-        if unless_pinned {
-            let lock = rustix::fs::flock(&set, FlockOperation::NonBlockingLockExclusive);
-            if lock == Err(Errno::WOULDBLOCK) {
-                return Ok(false);
-            }
-        }
-        let part = part_name(name, doomed_uuid(&self.path)?);
-        match calls::publish(self.directory.as_fd(), name, &part) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(self.failed("rename, to remove it,", name)(error)),
-        }
-        self.sync()?;
-        Ok(true)
-    }
-
-    /// Takes apart what was doomed, now or before a crash.
-    fn sweep(&self) -> Result<(), StageError> {
-        for (name, _) in self.names()? {
-            if is_doomed(&name) {
-                discard(&self.directory, &name, &self.path)?;
-            }
-        }
-        Ok(())
+fn shown_path(place: &spec::Place) -> PathBuf {
+    match place {
+        spec::Place::Path(path) => path.0.clone(),
+        spec::Place::Object(url) => url.into(),
     }
 }
 
