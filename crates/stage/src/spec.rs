@@ -64,6 +64,33 @@ impl Place {
         }
     }
 
+    /// What lies at this path below.
+    #[must_use]
+    pub fn join(&self, path: &Path) -> Self {
+        match self {
+            Self::Path(above) => Self::Path(PathText(above.0.join(path))),
+            Self::Object(url) => {
+                use std::os::unix::ffi::OsStrExt;
+                let (above, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+                let names = path.components().map(|name| crate::watch::percent(name.as_os_str().as_bytes()));
+                let names: Vec<String> = names.collect();
+                Self::Object(format!("{}/{}{query}", above.trim_end_matches('/'), names.join("/")))
+            }
+        }
+    }
+
+    /// The last name of a path, or of what a URL names; a bucket has none.
+    #[must_use]
+    pub fn name(&self) -> Option<std::ffi::OsString> {
+        match self {
+            Self::Path(path) => path.0.file_name().map(std::ffi::OsStr::to_owned),
+            #[cfg(feature = "s3")]
+            Self::Object(url) => crate::object::ObjectTier::split(url).ok()?.map(|(_, name)| name.into()),
+            #[cfg(not(feature = "s3"))]
+            Self::Object(_) => None,
+        }
+    }
+
     /// Do the two name one place? URLs may be spelt in several ways.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

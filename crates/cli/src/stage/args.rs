@@ -303,9 +303,10 @@ Every byte is read from the medium. Exit codes: 0 all is as it was written, 1 it
 
 Examples:
   flashwright stage verify /lustre/run/ckpt-7
+  flashwright stage verify s3://bucket/run/ckpt-7
   flashwright stage verify 7 --json")]
 pub struct VerifyArgs {
-    /// A directory with a manifest, or a job: its number, or what it made
+    /// A directory with a manifest, a set in an object store, or a job: its number, or what it made
     #[arg(value_name = "PATH|ID")]
     pub what: OsString,
     /// Read at most so many bytes a second
@@ -326,14 +327,15 @@ the fast copy; then the fast copy goes. Whatever differs or is missing: nothing 
 
 Examples:
   flashwright stage evict /flash/ckpt-7
-  flashwright stage evict /flash/ckpt-7 --copy /lustre/run/ckpt-7")]
+  flashwright stage evict /flash/ckpt-7 --copy /lustre/run/ckpt-7
+  flashwright stage evict /flash/ckpt-7 --copy s3://bucket/run/ckpt-7")]
 pub struct EvictArgs {
     /// The fast copy
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Where the slow copy is, if no job knows
+    /// Where the slow copy is, if no job knows: a path, or s3://BUCKET/PREFIX/NAME
     #[arg(long, value_name = "PATH")]
-    pub copy: Option<PathBuf>,
+    pub copy: Option<OsString>,
     /// Print one JSON document (flashwright.stage-evict/1)
     #[arg(long)]
     pub json: bool,

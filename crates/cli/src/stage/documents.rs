@@ -54,7 +54,7 @@ pub struct StageWatch {
 pub struct StageVerify {
     /// `flashwright.stage-verify/1`.
     pub schema: &'static str,
-    /// What was read.
+    /// What was read; of a set in an object store its URL without options.
     pub path: PathText,
     /// All of it is as it was written.
     pub right: bool,
@@ -87,7 +87,7 @@ pub struct StageEvict {
     pub schema: &'static str,
     /// What went.
     pub path: PathText,
-    /// The copy that stays.
+    /// The copy that stays; of one in an object store its URL.
     pub copy: PathText,
 }
 

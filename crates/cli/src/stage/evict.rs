@@ -1,10 +1,10 @@
 //! `flashwright stage evict`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stage::names::PathText;
 use stage::retention::{self, Witness};
-use stage::{StageError, State};
+use stage::{Place, StageError, State};
 
 use super::args::EvictArgs;
 use super::desk::{Server, shown};
@@ -17,7 +17,7 @@ use crate::output;
 struct Reading;
 
 impl Witness for Reading {
-    fn vouches(&self, _: &Path, _: &Path) -> Result<bool, StageError> {
+    fn vouches(&self, _: &Path, _: &Place) -> Result<bool, StageError> {
         Ok(false)
     }
 
@@ -38,33 +38,39 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         Ok(_) => {}
     }
     let copy = match &args.copy {
-        Some(copy) => request::absolute(copy)?,
+        Some(copy) => request::place(copy)?,
         None => slow_copy(args, &path)?,
     };
-    let (Some(fast), Some(slow), Some(name)) = (path.parent(), copy.parent(), path.file_name()) else {
+    let (Some(fast), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Failure::refused(format!("{}: has no name", shown(&path))));
     };
-    if copy.file_name() != Some(name) {
-        return Err(Failure::refused(format!("{} and {}: have different names", shown(&path), shown(&copy)))
+    if copy.name().as_deref() != Some(name) {
+        return Err(Failure::refused(format!("{} and {}: have different names", shown(&path), copy.shown()))
             .hint("what is evicted is the same set on two tiers, under one name"));
     }
-    if !copy.is_dir() {
-        return Err(Failure::refused(format!("{}: there is no copy of {}", shown(&copy), shown(&path)))
+    if copy.path().is_some_and(|copy| !copy.is_dir()) {
+        return Err(Failure::refused(format!("{}: there is no copy of {}", copy.shown(), shown(&path)))
             .hint("copy it first: flashwright stage cp"));
     }
-    retention::evict(fast, slow, name, &Reading)?;
+    let Some((slow, _)) = retention::split(&copy)? else {
+        return Err(Failure::refused(format!("{}: has no name", copy.shown())));
+    };
+    retention::evict(fast, &slow, name, &Reading)?;
     if args.json {
-        let document =
-            StageEvict { schema: "flashwright.stage-evict/1", path: PathText(path), copy: PathText(copy) };
+        let copy = match copy {
+            Place::Path(path) => path,
+            Place::Object(url) => PathText(url.into()),
+        };
+        let document = StageEvict { schema: "flashwright.stage-evict/1", path: PathText(path), copy };
         let text = serde_json::to_string_pretty(&document)
             .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
         return output::print(&format!("{text}\n"));
     }
-    output::print(&format!("{}: evicted; {} has been read back and stays\n", shown(&path), shown(&copy)))
+    output::print(&format!("{}: evicted; {} has been read back and stays\n", shown(&path), copy.shown()))
 }
 
 /// Where the newest job that copied it has put it.
-fn slow_copy(args: &EvictArgs, path: &Path) -> Result<PathBuf, Failure> {
+fn slow_copy(args: &EvictArgs, path: &Path) -> Result<Place, Failure> {
     let unknown = |why: String| {
         Failure::refused(format!("{}: {why}", shown(path))).hint("name its slow copy: --copy PATH")
     };
@@ -81,8 +87,8 @@ fn slow_copy(args: &EvictArgs, path: &Path) -> Result<PathBuf, Failure> {
         // What was staged in has its slow copy where it came from.
         let fetched = done && job.spec.destination.path() == Some(path);
         match (copied, fetched) {
-            (true, _) => job.spec.destination.path().map(Path::to_owned),
-            (_, true) => job.spec.source.path().map(Path::to_owned),
+            (true, _) => Some(job.spec.destination),
+            (_, true) => Some(job.spec.source),
             _ => None,
         }
     });

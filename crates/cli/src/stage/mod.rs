@@ -13,6 +13,8 @@ mod desk;
 mod doctor;
 mod evict;
 mod foreground;
+#[cfg(feature = "s3")]
+mod objects;
 mod pools;
 mod request;
 mod screen;

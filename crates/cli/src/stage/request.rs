@@ -87,36 +87,20 @@ struct Target {
 
 impl Target {
     fn of(text: &OsStr, exact: bool) -> Result<Self, Failure> {
-        let slash = text.as_bytes().ends_with(b"/");
         let place = place(text)?;
+        let bytes = text.as_bytes();
+        let query = matches!(place, Place::Object(_)).then(|| bytes.iter().position(|byte| *byte == b'?'));
+        let slash = bytes[..query.flatten().unwrap_or(bytes.len())].ends_with(b"/");
         let takes_names = !exact && (slash || place.path().is_some_and(Path::is_dir));
         Ok(Self { place, takes_names })
-    }
-
-    fn of_name(&self, name: &OsStr) -> Place {
-        match &self.place {
-            Place::Path(path) => Place::Path(PathText(path.0.join(name))),
-            Place::Object(url) => {
-                let name = stage::watch::percent(name.as_bytes());
-                Place::Object(format!("{}/{name}", url.trim_end_matches('/')))
-            }
-        }
     }
 
     fn name(&self, source: &Place) -> Result<Place, Failure> {
         if !self.takes_names {
             return Ok(self.place.clone());
         }
-        let name: Option<OsString> = match source {
-            Place::Path(path) => path.0.file_name().map(OsStr::to_owned),
-            // The last segment of a URL, which may not be more than a bucket.
-            Place::Object(url) => {
-                let path = url.split_once("://").map_or("", |(_, rest)| rest.trim_end_matches('/'));
-                path.rsplit_once('/').map(|(_, name)| OsString::from(name)).filter(|name| !name.is_empty())
-            }
-        };
-        match name {
-            Some(name) => Ok(self.of_name(&name)),
+        match source.name() {
+            Some(name) => Ok(self.place.join(Path::new(&name))),
             None => Err(Failure::invalid(format!("{}: has no name to be put under", source.shown()))
                 .hint("name the destination as well: DST/NAME, with -T if DST/NAME is there")),
         }
@@ -203,6 +187,9 @@ mod tests {
         assert_eq!(to(&["/a/x y", "s3://bucket/run/"], false), Ok(vec!["s3://bucket/run/x%20y".to_owned()]));
         assert_eq!(to(&["/a/x", "s3://bucket/run"], false), Ok(vec!["s3://bucket/run".to_owned()]));
         assert_eq!(to(&["s3://bucket/run/c7", "/a/new/"], false), Ok(vec!["/a/new/c7".to_owned()]));
+        assert_eq!(to(&["s3://b/c%207?region=x", "/a/new/"], false), Ok(vec!["/a/new/c 7".to_owned()]));
+        assert_eq!(to(&["/a/x", "s3://b/r/?region=x"], false), Ok(vec!["s3://b/r/x?region=x".to_owned()]));
+        assert!(to(&["s3://bucket", "/a/new/"], false).unwrap_err().contains("has no name to be put under"));
         assert!(to(&["s3://b/x", "s3://b/y"], false).unwrap_err().contains("are both in object stores"));
         assert!(to(&["/a", "gopher://x"], false).unwrap_err().contains("gopher is no object store"));
         assert!(to(&["/a", "s3://"], false).unwrap_err().contains("names no bucket"));

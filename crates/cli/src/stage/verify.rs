@@ -38,10 +38,7 @@ pub fn verify(args: &VerifyArgs) -> Result<(), Failure> {
             let found = by_manifest(&path.0, args.bwlimit, &stop)?;
             (path.0, found)
         }
-        (None, Place::Object(url)) => {
-            return Err(Failure::invalid(format!("{url}: an object store checks what it stores itself"))
-                .hint("copy it back to compare it: flashwright stage get"));
-        }
+        (None, Place::Object(url)) => in_store(&url, args.bwlimit, &stop)?,
         (None, Place::Path(path)) if std::fs::symlink_metadata(&path.0).is_err() => {
             return Err(Failure::failed(format!("{}: is not there", shown(&path.0)))
                 .hint("name what was made, or the number of the job that made it"));
@@ -54,10 +51,6 @@ pub fn verify(args: &VerifyArgs) -> Result<(), Failure> {
 /// What a job made, by the journal's word.
 fn of_job(args: &VerifyArgs, stop: &Stop) -> Result<(PathBuf, Found), Failure> {
     let (job, state) = find_job(args)?;
-    let Some(path) = job.spec.destination.path().map(Path::to_owned) else {
-        return Err(Failure::invalid(format!("job {}: went to an object store", job.id))
-            .hint("copy it back to compare it: flashwright stage get"));
-    };
     if !matches!(job.state, State::Committed | State::Done) {
         return Err(Failure::failed(format!(
             "job {}: is {}, and has made nothing yet",
@@ -66,12 +59,27 @@ fn of_job(args: &VerifyArgs, stop: &Stop) -> Result<(PathBuf, Found), Failure> {
         ))
         .hint("wait for it first: flashwright stage wait"));
     }
+    let path = match job.spec.destination {
+        Place::Path(path) => path.0,
+        Place::Object(url) => return in_store(&url, args.bwlimit, stop),
+    };
     if path.join(manifest::NAME).is_file() {
         let found = by_manifest(&path, args.bwlimit, stop)?;
         return Ok((path, found));
     }
     let found = by_journal(&state, job.id, job.spec.options.digest, &path, args.bwlimit, stop)?;
     Ok((path, found))
+}
+
+/// A set in an object store. What it is called takes a path's place in messages.
+fn in_store(url: &str, bwlimit: Option<u64>, stop: &Stop) -> Result<(PathBuf, Found), Failure> {
+    #[cfg(feature = "s3")]
+    return super::objects::verify(url, bwlimit, stop).map(|(name, found)| (name.into(), found));
+    #[cfg(not(feature = "s3"))]
+    {
+        let _ = (bwlimit, stop);
+        Err(Failure::invalid(format!("{url}: this program is built without object stores")))
+    }
 }
 
 /// A job and the journal that has it: the server's, or one of a command without a server.
@@ -122,11 +130,14 @@ fn find_job(args: &VerifyArgs) -> Result<(JobStatus, PathBuf), Failure> {
 /// What reading came to.
 #[derive(Debug, Default)]
 pub struct Found {
-    files: u64,
-    bytes: u64,
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
     /// What is wrong.
     pub faults: Vec<Fault>,
-    unknown: Vec<PathText>,
+    /// What is there and not in the manifest.
+    pub unknown: Vec<PathText>,
 }
 
 /// Reads a directory with a manifest.
@@ -245,7 +256,8 @@ fn read(
     })
 }
 
-fn fault_of(root: &Path, error: &StageError) -> Fault {
+/// What is told of an error, whose path lies beneath `root`.
+pub fn fault_of(root: &Path, error: &StageError) -> Fault {
     let inside = |text: &str| {
         let base = shown(root);
         let inner = text.strip_prefix(&base).map(|rest| rest.trim_start_matches('/'));
@@ -262,6 +274,22 @@ fn fault_of(root: &Path, error: &StageError) -> Fault {
         }
         other => Fault { path: PathText::default(), offset: None, what: other.to_string() },
     }
+}
+
+/// Does what counts bytes read back, with a bar where somebody watches.
+#[cfg(feature = "s3")]
+pub fn watched<T: Send>(progress: &Progress, work: impl FnOnce() -> T + Send) -> T {
+    let bar = bar();
+    let done = std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        while !worker.is_finished() {
+            tick(&bar, progress);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        worker.join()
+    });
+    bar.finish_and_clear();
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn bar() -> ProgressBar {
@@ -378,6 +406,10 @@ pub fn is_there(
     job: &JobSpec,
     known: &dyn Fn() -> Result<Option<(JobStatus, PathBuf)>, Failure>,
 ) -> Result<bool, Failure> {
+    #[cfg(feature = "s3")]
+    if let (Some(source), Place::Object(url)) = (job.source.path(), &job.destination) {
+        return super::objects::is_there(source, url, &Stop::from(signals::stop_flag()?));
+    }
     let (Some(source), Some(destination)) = (job.source.path(), job.destination.path()) else {
         return Ok(false);
     };
@@ -388,7 +420,7 @@ pub fn is_there(
             return Ok(false);
         }
         if let Some(how) = changed_since(source, destination)? {
-            return Err(another(destination, &how));
+            return Err(another(&shown(destination), &how));
         }
         by_manifest(destination, None, &stop)?
     } else {
@@ -401,6 +433,11 @@ pub fn is_there(
         }
         by_journal(&state, made.id, made.spec.options.digest, destination, None, &stop)?
     };
+    verdict(destination, &found)
+}
+
+/// True, or what is wrong with what is there.
+pub fn verdict(destination: &Path, found: &Found) -> Result<bool, Failure> {
     match found.faults.first() {
         None => Ok(true),
         Some(fault) => Err(Failure::failed(fault_words(destination, fault))
@@ -416,10 +453,8 @@ fn changed_since(source: &Path, copy: &Path) -> Result<Option<String>, StageErro
     manifest.differs_from(set.as_fd(), source, Times::Compared)
 }
 
-fn another(destination: &Path, how: &str) -> Failure {
-    Failure::refused(format!(
-        "{}: is there already, and the source is another set: {how}",
-        shown(destination)
-    ))
-    .hint("name another destination, or move away what is there")
+/// The destination is not the source's copy.
+pub fn another(destination: &str, how: &str) -> Failure {
+    Failure::refused(format!("{destination}: is there already, and the source is another set: {how}"))
+        .hint("name another destination, or move away what is there")
 }

@@ -181,7 +181,11 @@ impl ObjectSet {
         self.verify_manifest(&manifest, pace, stop, progress)
     }
 
-    pub(super) fn verify_manifest(
+    /// [`Self::verify`], where the manifest has been read already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_manifest(
         &self,
         manifest: &Manifest,
         pace: &dyn Pace,

@@ -165,8 +165,11 @@ fn open(slow: &spec::Place) -> Result<Box<dyn Slow>, StageError> {
     }
 }
 
-/// The tier that a set is on, and its name there.
-fn split(slow: &spec::Place) -> Result<Option<(spec::Place, OsString)>, StageError> {
+/// The tier that a set is on, a directory or a prefix, and the set's name there; none for what has no name.
+///
+/// # Errors
+/// A URL that makes no sense.
+pub fn split(slow: &spec::Place) -> Result<Option<(spec::Place, OsString)>, StageError> {
     match slow {
         spec::Place::Path(path) => Ok(match (path.0.parent(), path.0.file_name()) {
             (Some(above), Some(name)) => Some((spec::Place::Path(above.into()), name.to_owned())),

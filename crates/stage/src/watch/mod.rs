@@ -229,7 +229,7 @@ impl<'a> Watch<'a> {
             JobSpec {
                 verb: self.orders.verb,
                 source: Place::Path(PathText(self.finder.root().join(&source.path))),
-                destination: below(&self.orders.to, &source.path),
+                destination: self.orders.to.join(&source.path),
                 options,
             }
         };
@@ -359,19 +359,6 @@ fn failed(trigger: &Path, job: &JobStatus) -> Happened {
         errno: None,
     });
     Happened::Failed { trigger: trigger.to_owned(), job: job.id, why }
-}
-
-/// The place of this path below another.
-fn below(to: &Place, path: &Path) -> Place {
-    match to {
-        Place::Path(to) => Place::Path(PathText(to.0.join(path))),
-        Place::Object(url) => {
-            use std::os::unix::ffi::OsStrExt;
-            let names = path.components().map(|name| percent(name.as_os_str().as_bytes()));
-            let names: Vec<String> = names.collect();
-            Place::Object(format!("{}/{}", url.trim_end_matches('/'), names.join("/")))
-        }
-    }
 }
 
 /// A name in a URL: what is not unreserved (RFC 3986, section 2.3) is written as its bytes.

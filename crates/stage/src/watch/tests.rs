@@ -312,6 +312,8 @@ fn a_semaphore_that_stays_has_its_set_moved_once() {
 #[test]
 fn names_in_urls_are_escaped() {
     let to = Place::Object("s3://bucket/run/".to_owned());
-    let place = below(&to, Path::new("a b/c\n%"));
+    let place = to.join(Path::new("a b/c\n%"));
     assert_eq!(place, Place::Object("s3://bucket/run/a%20b/c%0A%25".to_owned()));
+    let to = Place::Object("s3://bucket/run/?region=x".to_owned());
+    assert_eq!(to.join(Path::new("a")), Place::Object("s3://bucket/run/a?region=x".to_owned()));
 }
