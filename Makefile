@@ -66,7 +66,7 @@ test-crash: ## Kill and fail a move at every call it makes, and cut the power at
 PYTHON ?= python3
 WHEEL = $(or $(CARGO_TARGET_DIR),target)/python
 
-test-python: ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
+test-python: test-moto ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
 	rm -rf $(WHEEL)
 	$(PYTHON) -m venv $(WHEEL)/build
 	$(PYTHON) -m venv $(WHEEL)/clean
@@ -74,6 +74,7 @@ test-python: ## Build the wheel of the Python package, install it in a clean vir
 	$(QUICK) $(WHEEL)/build/bin/maturin build --profile dev --auditwheel skip --out $(WHEEL)/wheels
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
+	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
 	$(WHEEL)/clean/bin/pytest -q -p no:cacheprovider --import-mode=importlib python/tests
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)

@@ -333,6 +333,56 @@ fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
 }
 
 #[test]
+fn sets_in_an_object_store_are_kept_by_number_read_back_and_vouch_for_fast_copies() {
+    let folder = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let to = format!("file://{}/run/", at("bucket"));
+    fs::create_dir(at("bucket")).expect("makes");
+    for name in ["ckpt-8", "ckpt-9", "ckpt-10"] {
+        checkpoint(folder.path(), name);
+        works(folder.path(), &["cp", "--foreground", "--latest", "--keep-slow=2", name, &to]);
+    }
+    let there = |name: &str| Path::new(&at("bucket/run")).join(name).join("large").exists();
+    assert!(there("ckpt-8"), "its fast copy is still there");
+    fs::remove_dir_all(at("ckpt-8")).expect("removes");
+    let again = works(folder.path(), &["cp", "--foreground", "--idempotent", "ckpt-10", &to]);
+    assert!(again.out.contains("there already, and right"), "{again:#?}");
+    checkpoint(folder.path(), "ckpt-11");
+    works(folder.path(), &["cp", "--foreground", "--latest", "--keep-slow=2", "ckpt-11", &to]);
+    assert_eq!((there("ckpt-8"), there("ckpt-9"), there("ckpt-11")), (false, true, true));
+    let latest: Value =
+        serde_json::from_slice(&fs::read(at("bucket/run/latest")).expect("reads")).expect("JSON");
+    assert_eq!(latest["name"], "ckpt-11");
+
+    let set = format!("{to}ckpt-11");
+    let found = json(folder.path(), &["verify", &set, "--json"]);
+    fits_schema(&found, "stage-verify");
+    assert_eq!(
+        (&found["right"], &found["files"], &found["path"]),
+        (&true.into(), &2.into(), &set.clone().into())
+    );
+    let none = run(folder.path(), &["verify", to.trim_end_matches('/')]);
+    assert_eq!(none.code, 1, "{none:#?}");
+    assert!(
+        none.err.contains("no set is there") && none.err.contains("ckpt-10, ckpt-11, ckpt-9"),
+        "{none:#?}"
+    );
+
+    let large = fs::File::options().write(true).open(at("bucket/run/ckpt-11/large")).expect("opens");
+    large.write_all_at(b"rot", 8 << 20).expect("writes");
+    let rotten = run(folder.path(), &["verify", &set]);
+    assert_eq!(rotten.code, 1, "{rotten:#?}");
+    assert!(rotten.err.contains("ckpt-11/large: is not as it was written at offset 8388608"), "{rotten:#?}");
+    let kept = run(folder.path(), &["evict", "ckpt-11", "--copy", &set]);
+    assert_eq!(kept.code, 3, "{kept:#?}");
+    is_the_checkpoint(&folder.path().join("ckpt-11"));
+    works(folder.path(), &["evict", "ckpt-10", "--copy", &format!("{to}ckpt-10")]);
+    assert!(!folder.path().join("ckpt-10").exists());
+    works(folder.path(), &["get", "--foreground", &format!("{to}ckpt-10"), "ckpt-10"]);
+    is_the_checkpoint(&folder.path().join("ckpt-10"));
+}
+
+#[test]
 fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
     let folder = place();
     let fast = folder.path().join("fast");

@@ -16,9 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stage::StageError;
 use stage::digest::CHUNK_BYTES;
 use stage::names::hex;
-use stage::object::{DrainOptions, Drained, Environment, Forgetful, ObjectSet, Resume, Source};
+use stage::object::{DrainOptions, Drained, Environment, FetchOptions, Forgetful, ObjectSet, Resume, Source};
 use stage::pace::{Pace, Progress, Stop, Unlimited};
-use stage::spec::Preserve;
 
 /// What the child is to do: URL, source, notes, and the request before which it stops for good, each on a line.
 const CHILD: &str = "FLASHWRIGHT_TEST_S3_CHILD";
@@ -181,7 +180,8 @@ fn assert_comes_back(set: &ObjectSet, source: &Path) {
         &manifest,
         root.as_fd(),
         back.path(),
-        &Preserve::USUAL,
+        &FetchOptions::default(),
+        &Forgetful::default(),
         &Unlimited,
         &Stop::new(),
         &progress,

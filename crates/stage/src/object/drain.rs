@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::commit::now;
 use super::lanes::{Halt, over};
-use super::resume::{Log, Resume};
+use super::resume::{Log, Resume, STORED};
 use super::source::{Found, Source};
 use super::upload::Work;
 use super::{LANES, ObjectSet};
@@ -62,7 +62,7 @@ impl ObjectSet {
         self.name()?;
         let found = source.walk(&options.preserve)?;
         count(&found, options, progress);
-        let log = Log::load(resume)?;
+        let log = Log::load(resume, STORED)?;
         let work = Work { set: self, source, algorithm: options.digest, resume, log, pace, progress };
         let halt = Halt::new(stop);
         self.check_free(&found, resume, &halt)?;
@@ -113,7 +113,7 @@ impl ObjectSet {
         if self.claim(resume, &halt)?.is_some() {
             return Ok(());
         }
-        let log = Log::load(resume)?;
+        let log = Log::load(resume, STORED)?;
         let mut keys = Vec::new();
         // Files that are gone by now had no upload worth finding; their objects are in the log.
         for found in source.walk(&Preserve::NONE).unwrap_or_default() {

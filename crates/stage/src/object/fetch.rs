@@ -3,19 +3,30 @@
 //! Everything is made beneath the caller's descriptor, through no symbolic link, by names that the manifest's reader
 //! has found to lead downwards only. When it returns, every byte has been compared with the manifest twice, as it came
 //! and as it was read back from the file, and everything is durable but the directory's own name.
+//!
+//! What is done is noted ([`Resume`]), so that one that died goes on where it was: a file that was synced and read back,
+//! and is still what it was then, stays; of a large one that was under way the chunks that were synced stay, and all of
+//! it is read back in the end. Whatever else is there is removed and fetched again.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
+use storage::uuid::Uuid;
 
 use super::lanes::{Halt, over};
+use super::read::Wanted;
+use super::resume::{ChunkLog, GOT, Log, Resume, Stored};
 use super::sets::{chunks_of, split};
 use super::{LANES, Manifest, ObjectSet};
 use crate::calls;
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
+use crate::journal::Identity;
 use crate::manifest::{Entry, Kind};
 use crate::pace::{Pace, Progress, Stop};
 use crate::spec::Preserve;
@@ -23,11 +34,29 @@ use crate::spec::Preserve;
 /// Whoever could write to the store would otherwise make programs that run with the caller's rights.
 const SETUID_SETGID: u32 = 0o6000;
 
+/// Chunks are noted when there are this many, or when the first has waited for [`NOTED_EVERY`]; files of no more are
+/// fetched whole.
+const NOTED_AT_ONCE: usize = 4;
+/// See [`NOTED_AT_ONCE`].
+const NOTED_EVERY: Duration = Duration::from_secs(5);
+
+/// How a set is fetched.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FetchOptions {
+    /// What goes with the bytes.
+    pub preserve: Preserve,
+    /// The directory or file is that of an earlier run with the same notes; otherwise it is empty.
+    pub resumed: bool,
+}
+
 /// What a fetch works with.
 struct Fetch<'a> {
     set: &'a ObjectSet,
     manifest: &'a Manifest,
     preserve: &'a Preserve,
+    resumed: bool,
+    resume: &'a dyn Resume,
+    log: Log<'a>,
     pace: &'a dyn Pace,
     progress: &'a Progress,
     /// For messages.
@@ -35,8 +64,8 @@ struct Fetch<'a> {
 }
 
 impl ObjectSet {
-    /// Fills an empty directory with a set that is a directory. Set-user-ID and set-group-ID bits are kept only where
-    /// owners are.
+    /// Fills a directory with a set that is a directory. Set-user-ID and set-group-ID bits are kept only where owners
+    /// are. What an earlier run with the same notes and the same manifest has brought is not fetched again.
     ///
     /// # Errors
     /// [`StageError::Corrupt`] for what is not as the manifest has it; the kernel's and the store's. What was made
@@ -47,7 +76,8 @@ impl ObjectSet {
         manifest: &Manifest,
         directory: BorrowedFd<'_>,
         path: &Path,
-        preserve: &Preserve,
+        options: &FetchOptions,
+        resume: &dyn Resume,
         pace: &dyn Pace,
         stop: &Stop,
         progress: &Progress,
@@ -58,8 +88,11 @@ impl ObjectSet {
                 hint: None,
             });
         }
-        let fetch = Fetch { set: self, manifest, preserve, pace, progress, path };
-        fetch.count();
+        let fetch = Fetch::new(self, manifest, options, resume, pace, progress, path)?;
+        if fetch.resumed {
+            calls::set_mode(directory, 0o700)
+                .map_err(|error| StageError::io("set the mode of", path, error))?;
+        }
         for entry in manifest.entries.iter().filter(|entry| entry.kind == Kind::Directory && !is_root(entry))
         {
             stop.check()?;
@@ -67,15 +100,11 @@ impl ObjectSet {
         }
         let mut files: Vec<&Entry> = manifest.files().collect();
         files.sort_by_key(|entry| std::cmp::Reverse(entry.size));
-        over(&files, LANES, stop, &|entry, halt| {
-            let mode = Mode::from_raw_mode(if preserve.mode { 0o600 } else { 0o666 });
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-            let (parent, name) = fetch.parent(directory, entry)?;
-            let parent = parent.as_ref().map_or(directory, |parent| parent.as_fd());
-            let file = calls::open_at(parent, name, flags, mode)
-                .map_err(|error| fetch.failed("create", entry, error))?;
-            fetch.file(entry, file.as_fd(), halt)
-        })?;
+        let got = over(&files, LANES, stop, &|entry, halt| fetch.one(directory, entry, halt));
+        // What was fetched is remembered even if the rest failed.
+        let noted = fetch.log.flush();
+        got?;
+        noted?;
         for entry in &manifest.entries {
             stop.check()?;
             fetch.make_link(directory, entry)?;
@@ -88,7 +117,7 @@ impl ObjectSet {
         Ok(())
     }
 
-    /// Fills an empty file, open for reading and writing, with a set that is a file.
+    /// Fills a file, open for reading and writing, with a set that is a file.
     ///
     /// # Errors
     /// As [`Self::fetch_into`].
@@ -98,7 +127,8 @@ impl ObjectSet {
         manifest: &Manifest,
         file: BorrowedFd<'_>,
         path: &Path,
-        preserve: &Preserve,
+        options: &FetchOptions,
+        resume: &dyn Resume,
         pace: &dyn Pace,
         stop: &Stop,
         progress: &Progress,
@@ -109,8 +139,7 @@ impl ObjectSet {
                 hint: None,
             });
         };
-        let fetch = Fetch { set: self, manifest, preserve, pace, progress, path };
-        fetch.count();
+        let fetch = Fetch::new(self, manifest, options, resume, pace, progress, path)?;
         fetch.file(entry, file, &Halt::new(stop))
     }
 }
@@ -119,7 +148,82 @@ fn is_root(entry: &Entry) -> bool {
     entry.path.0.as_os_str().is_empty()
 }
 
-impl Fetch<'_> {
+impl<'a> Fetch<'a> {
+    fn new(
+        set: &'a ObjectSet,
+        manifest: &'a Manifest,
+        options: &'a FetchOptions,
+        resume: &'a dyn Resume,
+        pace: &'a dyn Pace,
+        progress: &'a Progress,
+        path: &'a Path,
+    ) -> Result<Self, StageError> {
+        let FetchOptions { preserve, resumed } = options;
+        let log = Log::load(resume, GOT)?;
+        let fetch = Self { set, manifest, preserve, resumed: *resumed, resume, log, pace, progress, path };
+        fetch.count();
+        Ok(fetch)
+    }
+
+    /// A file of a directory, unless it is there.
+    fn one(&self, root: BorrowedFd<'_>, entry: &Entry, halt: &Halt<'_>) -> Result<(), StageError> {
+        let (parent, name) = self.parent(root, entry)?;
+        let parent = parent.as_ref().map_or(root, |parent| parent.as_fd());
+        if self.resumed {
+            if self.is_done(parent, name, entry)? {
+                self.progress.bytes_written.fetch_add(entry.size, Relaxed);
+                self.progress.bytes_verified.fetch_add(entry.size, Relaxed);
+                self.progress.files_done.fetch_add(1, Relaxed);
+                return Ok(());
+            }
+            // NONBLOCK: what is there may be anything.
+            let flags = OFlags::RDWR | OFlags::NONBLOCK;
+            if self.is_noted_by_chunk(entry)
+                && let Ok(file) = calls::open_at(parent, name, flags, Mode::empty())
+                && self.is_begun(entry, file.as_fd())?
+            {
+                return self.file(entry, file.as_fd(), halt);
+            }
+            self.remove(parent, name, entry)?;
+        }
+        let mode = Mode::from_raw_mode(if self.preserve.mode { 0o600 } else { 0o666 });
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let file =
+            calls::open_at(parent, name, flags, mode).map_err(|error| self.failed("create", entry, error))?;
+        self.file(entry, file.as_fd(), halt)
+    }
+
+    /// Has an earlier run brought it, and is it still what it was then?
+    fn is_done(&self, parent: BorrowedFd<'_>, name: &OsStr, entry: &Entry) -> Result<bool, StageError> {
+        let Some(got) = self.log.get(&entry.path.0) else { return Ok(false) };
+        match calls::stat_at(parent, name) {
+            Ok(stat) => Ok(got.identity.change(&Identity::of(&stat)).is_none()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.failed("look at", entry, error)),
+        }
+    }
+
+    fn is_noted_by_chunk(&self, entry: &Entry) -> bool {
+        entry.size.div_ceil(self.manifest.header.chunk_bytes) > NOTED_AT_ONCE as u64
+    }
+
+    /// Is this the file that an earlier run has begun?
+    fn is_begun(&self, entry: &Entry, file: BorrowedFd<'_>) -> Result<bool, StageError> {
+        let stat = calls::stat(file).map_err(|error| self.failed("look at", entry, error))?;
+        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+        Ok(is_file && !ChunkLog::new(self.resume, &entry.path.0).load(stat.stx_ino)?.is_empty())
+    }
+
+    /// What an earlier run left and did not come to note.
+    fn remove(&self, parent: BorrowedFd<'_>, name: &OsStr, entry: &Entry) -> Result<(), StageError> {
+        match calls::remove_file(parent, name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(self.failed("remove", entry, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn count(&self) {
         let files = self.manifest.files().count() as u64;
         self.progress.files_total.store(files, Relaxed);
@@ -157,8 +261,14 @@ impl Fetch<'_> {
         let (parent, name) = self.parent(root, entry)?;
         let parent = parent.as_ref().map_or(root, |parent| parent.as_fd());
         let mode = Mode::from_raw_mode(if self.preserve.mode { 0o700 } else { 0o777 });
-        calls::make_directory(parent, name, mode)
-            .map_err(|error| self.failed("make the directory", entry, error))
+        match calls::make_directory(parent, name, mode) {
+            Err(error) if self.resumed && error.kind() == std::io::ErrorKind::AlreadyExists => {
+                // An earlier run's, which may have its final mode already. Nobody else can write where it is.
+                rustix::fs::chmodat(parent, name, Mode::RWXU, rustix::fs::AtFlags::empty())
+                    .map_err(|errno| self.failed("set the mode of", entry, errno.into()))
+            }
+            made => made.map_err(|error| self.failed("make the directory", entry, error)),
+        }
     }
 
     /// A symbolic link, or another name of a file.
@@ -168,6 +278,9 @@ impl Fetch<'_> {
             _ => self.parent(root, entry)?,
         };
         let parent = parent.as_ref().map_or(root, |parent| parent.as_fd());
+        if self.resumed {
+            self.remove(parent, name, entry)?;
+        }
         if let Some(first) = &entry.link_to {
             let first = Entry { path: first.clone(), ..entry.clone() };
             let (from, old) = self.parent(root, &first)?;
@@ -227,7 +340,22 @@ impl Fetch<'_> {
     fn file(&self, entry: &Entry, file: BorrowedFd<'_>, halt: &Halt<'_>) -> Result<(), StageError> {
         let key = self.set.key(&entry.path.0)?;
         let digests = chunks_of(entry);
-        let wanted = self.set.wanted(&key, entry, &self.manifest.header);
+        let ino = calls::stat(file).map_err(|error| self.failed("look at", entry, error))?.stx_ino;
+        let by_chunk = self.is_noted_by_chunk(entry);
+        let mut notes = ChunkLog::new(self.resume, &entry.path.0);
+        let have = if by_chunk && self.resumed { notes.load(ino)? } else { BTreeSet::new() };
+        if by_chunk && have.is_empty() {
+            let id = Uuid::random().map_err(|error| self.failed("find a number for", entry, error))?;
+            notes.begin(crate::names::hex(&id.0), ino)?;
+        }
+        let fresh = have.is_empty();
+        let chunk_bytes = self.manifest.header.chunk_bytes;
+        let there: u64 =
+            have.iter().map(|chunk| entry.size.saturating_sub(chunk * chunk_bytes).min(chunk_bytes)).sum();
+        self.progress.bytes_written.fetch_add(there, Relaxed);
+        let wanted = Wanted { have: Some(&have), ..self.set.wanted(&key, entry, &self.manifest.header) };
+        let mut waiting = Vec::new();
+        let mut since = Instant::now();
         if !self.preserve.sparse {
             calls::reserve(file, entry.size)
                 .map_err(|error| self.failed("reserve room for", entry, error))?;
@@ -235,7 +363,9 @@ impl Fetch<'_> {
         calls::truncate(file, entry.size).map_err(|error| self.failed("truncate", entry, error))?;
         self.set.read(&wanted, Some(&digests), halt, self.pace, true, &mut |offset, bytes, pieces| {
             // What the file reads as anyway need not be written.
-            let hole = self.preserve.sparse && pieces.iter().all(|piece| piece.iter().all(|byte| *byte == 0));
+            let hole = fresh
+                && self.preserve.sparse
+                && pieces.iter().all(|piece| piece.iter().all(|byte| *byte == 0));
             let mut at = offset;
             for piece in pieces.iter().filter(|_| !hole) {
                 calls::write_at(file, piece, at)
@@ -243,11 +373,36 @@ impl Fetch<'_> {
                 at += piece.len() as u64;
             }
             self.progress.bytes_written.fetch_add(bytes, Relaxed);
+            if !by_chunk {
+                return Ok(());
+            }
+            if waiting.is_empty() {
+                since = Instant::now();
+            }
+            waiting.push(offset / chunk_bytes);
+            if waiting.len() >= NOTED_AT_ONCE || since.elapsed() >= NOTED_EVERY {
+                calls::sync_data(file).map_err(|error| self.failed("fdatasync", entry, error))?;
+                notes.add(std::mem::take(&mut waiting))?;
+            }
             Ok(())
         })?;
         self.metadata(entry, file)?;
         calls::sync(file).map_err(|error| self.failed("fsync", entry, error))?;
-        self.read_back(entry, file, &digests, halt)?;
+        match self.read_back(entry, file, &digests, halt) {
+            // Whatever was noted of it, the next run begins it again.
+            Err(error @ StageError::Corrupt { .. }) if by_chunk => {
+                notes.forget()?;
+                return Err(error);
+            }
+            read => read?,
+        }
+        let stat = calls::stat(file).map_err(|error| self.failed("look at", entry, error))?;
+        self.log.note(Stored {
+            path: entry.path.clone(),
+            identity: Identity::of(&stat),
+            e_tag: None,
+            chunks: Vec::new(),
+        })?;
         self.progress.files_done.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -44,6 +44,7 @@ use object_store::path::Path as Key;
 
 pub use address::Environment;
 pub use drain::{DrainOptions, Drained};
+pub use fetch::FetchOptions;
 pub use resume::{Forgetful, Resume};
 pub use sets::{Manifest, SetInfo, Verified, list};
 pub use source::Source;

@@ -1,5 +1,6 @@
 //! Reading objects back: all of one, range by range, several ranges at once, each digested as it comes.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -31,6 +32,8 @@ pub(super) struct Wanted<'a> {
     pub size: u64,
     pub chunk_bytes: u64,
     pub algorithm: Algorithm,
+    /// Chunks that are not read.
+    pub have: Option<&'a BTreeSet<u64>>,
 }
 
 impl Wanted<'_> {
@@ -153,7 +156,14 @@ impl ObjectSet {
         let (send, receive_from) = channel();
         let mut tasks = Tasks::new();
         let (mut next, mut under_way) = (0, 0);
-        while next < count || under_way > 0 {
+        let is_had = |number: usize| wanted.have.is_some_and(|have| have.contains(&(number as u64)));
+        loop {
+            while next < count && is_had(next) {
+                next += 1;
+            }
+            if next >= count && under_way == 0 {
+                break;
+            }
             if next < count && under_way < WINDOW {
                 halt.check()?;
                 let range = wanted.range(next as u64);

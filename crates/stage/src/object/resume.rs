@@ -1,4 +1,4 @@
-//! What a drain remembers, so that one that died goes on where it was.
+//! What a drain or a fetch remembers, so that one that died goes on where it was.
 //!
 //! Small pieces that are only ever added, so that a million files or ten thousand parts cost as many bytes of journal
 //! as there are of them, and not the square of it:
@@ -6,11 +6,14 @@
 //! - `object/done/N`: files that are stored and were read back, with the state of the source they were read in, the
 //!   digests of their chunks, and the ETag of what was read back;
 //! - `object/upload/KEY`: that a file is being uploaded by parts, under which identifier, in parts of which size;
-//! - `object/upload/KEY/N`: parts that the store has taken, with what it calls them and the digests of their chunks.
+//! - `object/upload/KEY/N`: parts that the store has taken, with what it calls them and the digests of their chunks;
+//! - `object/got/N`: files that were fetched, synced and read back, with the state of the copy when that was done;
+//! - `object/fetch/KEY`: that a large file is being fetched, into which inode;
+//! - `object/fetch/KEY/N`: chunks of it that came as the manifest has them, were written and synced.
 //!
 //! A piece that cannot be read is a piece that is not there: the file is uploaded again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,9 +71,15 @@ const NOTED_AT_ONCE: usize = 256;
 /// See [`NOTED_AT_ONCE`].
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
+/// Where a drain's files are noted.
+pub(super) const STORED: &str = "object/done";
+/// Where a fetch's are.
+pub(super) const GOT: &str = "object/got";
+
 /// The log of files that are done.
 pub(super) struct Log<'a> {
     resume: &'a dyn Resume,
+    key: &'static str,
     state: Mutex<LogState>,
 }
 
@@ -83,16 +92,16 @@ struct LogState {
 
 impl<'a> Log<'a> {
     /// What was done before.
-    pub fn load(resume: &'a dyn Resume) -> Result<Self, StageError> {
+    pub fn load(resume: &'a dyn Resume, key: &'static str) -> Result<Self, StageError> {
         let mut done = HashMap::new();
         let mut next = 0;
-        while let Some(piece) = resume.load(&format!("object/done/{next}"))? {
+        while let Some(piece) = resume.load(&format!("{key}/{next}"))? {
             let stored: Vec<Stored> = serde_json::from_slice(&piece).unwrap_or_default();
             done.extend(stored.into_iter().map(|stored| (stored.path.0.clone(), stored)));
             next += 1;
         }
         let state = LogState { done, waiting: Vec::new(), since: Instant::now(), next };
-        Ok(Self { resume, state: Mutex::new(state) })
+        Ok(Self { resume, key, state: Mutex::new(state) })
     }
 
     /// The file, if it is done.
@@ -112,30 +121,35 @@ impl<'a> Log<'a> {
 
     /// One more.
     pub fn add(&self, stored: Stored) -> Result<(), StageError> {
+        self.know(stored.clone());
+        self.note(stored)
+    }
+
+    /// One more, which nobody will ask for but the next run.
+    pub fn note(&self, stored: Stored) -> Result<(), StageError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.waiting.is_empty() {
             state.since = Instant::now();
         }
-        state.waiting.push(stored.clone());
-        state.done.insert(stored.path.0.clone(), stored);
+        state.waiting.push(stored);
         if state.waiting.len() >= NOTED_AT_ONCE || state.since.elapsed() >= NOTED_EVERY {
-            state.flush(self.resume)?;
+            state.flush(self.resume, self.key)?;
         }
         Ok(())
     }
 
     /// Makes all of it durable.
     pub fn flush(&self) -> Result<(), StageError> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).flush(self.resume)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).flush(self.resume, self.key)
     }
 }
 
 impl LogState {
-    fn flush(&mut self, resume: &dyn Resume) -> Result<(), StageError> {
+    fn flush(&mut self, resume: &dyn Resume, key: &str) -> Result<(), StageError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        resume.save(&format!("object/done/{}", self.next), &json(&self.waiting))?;
+        resume.save(&format!("{key}/{}", self.next), &json(&self.waiting))?;
         self.next += 1;
         self.waiting.clear();
         Ok(())
@@ -221,6 +235,78 @@ impl<'a> UploadLog<'a> {
     }
 }
 
+/// A file that is being fetched.
+#[derive(Serialize, Deserialize)]
+struct Fetching {
+    /// This copy's, so that what was noted of another, in an inode of the same number, is not taken for it.
+    id: String,
+    /// Where it is.
+    ino: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Chunks {
+    id: String,
+    chunks: Vec<u64>,
+}
+
+/// The notes of one large file that is being fetched.
+pub(super) struct ChunkLog<'a> {
+    resume: &'a dyn Resume,
+    key: String,
+    id: String,
+    next: u64,
+}
+
+impl<'a> ChunkLog<'a> {
+    /// `path` is the file's in the set.
+    pub fn new(resume: &'a dyn Resume, path: &std::path::Path) -> Self {
+        let key = format!("object/fetch/{}", super::keys::of_path(path));
+        Self { resume, key, id: String::new(), next: 0 }
+    }
+
+    /// The chunks that are in the file with this inode.
+    pub fn load(&mut self, ino: u64) -> Result<BTreeSet<u64>, StageError> {
+        let mut have = BTreeSet::new();
+        let Some(begun) = self.resume.load(&self.key)? else { return Ok(have) };
+        let Ok(begun) = serde_json::from_slice::<Fetching>(&begun) else { return Ok(have) };
+        if begun.id.is_empty() || begun.ino != ino {
+            return Ok(have);
+        }
+        (self.id, self.next) = (begun.id, 0);
+        while let Some(piece) = self.resume.load(&format!("{}/{}", self.key, self.next))? {
+            match serde_json::from_slice::<Chunks>(&piece) {
+                Ok(piece) if piece.id == self.id => have.extend(piece.chunks),
+                _ => break,
+            }
+            self.next += 1;
+        }
+        Ok(have)
+    }
+
+    /// A new copy, in this inode, in place of any that was.
+    pub fn begin(&mut self, id: String, ino: u64) -> Result<(), StageError> {
+        (self.id, self.next) = (id.clone(), 0);
+        self.resume.save(&self.key, &json(&Fetching { id, ino }))
+    }
+
+    /// More chunks.
+    pub fn add(&mut self, chunks: Vec<u64>) -> Result<(), StageError> {
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let piece = Chunks { id: self.id.clone(), chunks };
+        self.resume.save(&format!("{}/{}", self.key, self.next), &json(&piece))?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// What was noted is not true.
+    pub fn forget(&mut self) -> Result<(), StageError> {
+        self.resume.save(&self.key, &json(&Fetching { id: String::new(), ino: 0 }))
+    }
+}
+
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these have no keys but strings, and no floats")
 }
@@ -256,6 +342,23 @@ mod tests {
     }
 
     #[test]
+    fn chunks_of_a_copy_that_is_gone_are_not_those_of_the_next_in_the_same_inode() {
+        let notes = Forgetful::default();
+        let path = std::path::Path::new("a/b");
+        let mut log = ChunkLog::new(&notes, path);
+        log.begin("one".to_owned(), 7).unwrap();
+        log.add(vec![0, 1]).unwrap();
+        log.add(vec![5]).unwrap();
+        let load = |ino| ChunkLog::new(&notes, path).load(ino).unwrap().into_iter().collect::<Vec<_>>();
+        assert_eq!((load(7), load(8)), (vec![0, 1, 5], vec![]));
+        log.begin("two".to_owned(), 7).unwrap();
+        log.add(vec![3]).unwrap();
+        assert_eq!(load(7), [3], "a piece of the first one follows");
+        log.forget().unwrap();
+        assert_eq!(load(7), Vec::<u64>::new());
+    }
+
+    #[test]
     fn files_that_are_done_are_known_to_the_next_who_looks() {
         let notes = Forgetful::default();
         let stored = |n: usize| Stored {
@@ -264,14 +367,14 @@ mod tests {
             e_tag: None,
             chunks: part(0).chunks,
         };
-        let log = Log::load(&notes).unwrap();
+        let log = Log::load(&notes, STORED).unwrap();
         for n in 0..NOTED_AT_ONCE + 3 {
             log.add(stored(n)).unwrap();
         }
-        let before = Log::load(&notes).unwrap();
+        let before = Log::load(&notes, STORED).unwrap();
         assert!(before.get(std::path::Path::new("f3")).is_some(), "a full piece is noted at once");
         log.flush().unwrap();
-        let after = Log::load(&notes).unwrap();
+        let after = Log::load(&notes, STORED).unwrap();
         assert_eq!(after.get(std::path::Path::new("f258")), Some(stored(258)));
     }
 }

@@ -229,7 +229,13 @@ impl ObjectSet {
     }
 
     pub(super) fn wanted<'a>(&self, key: &'a Key, entry: &Entry, header: &Header) -> Wanted<'a> {
-        Wanted { key, size: entry.size, chunk_bytes: header.chunk_bytes, algorithm: header.algorithm }
+        Wanted {
+            key,
+            size: entry.size,
+            chunk_bytes: header.chunk_bytes,
+            algorithm: header.algorithm,
+            have: None,
+        }
     }
 
     /// The sets right beneath the prefix that this was opened with, in the order of their names.

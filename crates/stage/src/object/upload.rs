@@ -118,8 +118,13 @@ impl Work<'_> {
         chunks: &[Digest],
         halt: &Halt<'_>,
     ) -> Result<Read, StageError> {
-        let wanted =
-            Wanted { key, size: found.identity.size, chunk_bytes: CHUNK_BYTES, algorithm: self.algorithm };
+        let wanted = Wanted {
+            key,
+            size: found.identity.size,
+            chunk_bytes: CHUNK_BYTES,
+            algorithm: self.algorithm,
+            have: None,
+        };
         self.set.read_back(&wanted, Some(chunks), &Unlimited, halt, &|bytes| {
             self.progress.bytes_verified.fetch_add(bytes, Relaxed);
         })

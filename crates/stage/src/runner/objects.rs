@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::find::{Destination, Source, inode};
-use super::{Notes, Run, now};
+use super::{Notes, Part, Run, now};
 use crate::calls;
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::job::{JobId, State};
 use crate::journal::{Done, Identity, JobRow, Journal};
 use crate::manifest::{self, Kind};
-use crate::object::{self, DrainOptions, Environment, Manifest, ObjectSet, Resume};
+use crate::object::{self, DrainOptions, Environment, FetchOptions, Manifest, ObjectSet, Resume};
 use crate::retention;
 use crate::small::{create, joined};
 use crate::spec::Verb;
@@ -158,47 +158,70 @@ impl Run<'_> {
         if there.is_some() {
             return Err(super::publish::taken(&destination.path()));
         }
-        if let Some(part) = &row.part {
-            // What an earlier attempt brought is brought again: a store's set is read in the order that suits it.
-            super::discard(&parent, part, &destination.parent)?;
-        }
         let found = set.manifest(self.stop)?;
-        let part = self.new_part(&parent, destination, !found.is_file())?;
+        let part = self.fetched_into(row, &found, &parent, destination)?;
         let shown = destination.parent.join(&part.name);
-        let (preserve, pace, stop, progress) =
-            (&self.spec.options.preserve, self.pace, self.stop, self.progress);
+        let options = FetchOptions { preserve: self.spec.options.preserve, resumed: part.resumed };
+        let notebook = Notebook { journal: self.journal, id: self.id };
+        let (pace, stop, progress) = (self.pace, self.stop, self.progress);
         if found.is_file() {
-            let file = create(parent.as_fd(), &part.name, OFlags::RDWR)
-                .map_err(|error| StageError::io("create", &shown, error))?;
+            let file = match part.resumed {
+                true => calls::open_at(parent.as_fd(), &part.name, OFlags::RDWR, Mode::empty()),
+                false => create(parent.as_fd(), &part.name, OFlags::RDWR),
+            };
+            let file = file.map_err(|error| StageError::io("create", &shown, error))?;
             self.part_is(&parent, &part.name, destination)?;
-            set.fetch_file(&found, file.as_fd(), &shown, preserve, pace, stop, progress)?;
+            set.fetch_file(&found, file.as_fd(), &shown, &options, &notebook, pace, stop, progress)?;
         } else {
             let root =
                 calls::open_at(parent.as_fd(), &part.name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
                     .map_err(|error| StageError::io("open the directory", &shown, error))?;
-            set.fetch_into(&found, root.as_fd(), &shown, preserve, pace, stop, progress)?;
+            set.fetch_into(&found, root.as_fd(), &shown, &options, &notebook, pace, stop, progress)?;
             if !self.spec.options.no_manifest {
                 self.keep_manifest(&root, &shown, &found)?;
             }
         }
         self.record_fetched(&found)?;
-        self.journal.keep_note(self.id, FETCHED, &found.digest.0)?;
         self.stop.check()?;
         destination.publish(&parent, &part.name)?;
         self.committed(&parent, destination)
+    }
+
+    /// Where the set is fetched into: what an earlier attempt has begun with this very set, or a new part.
+    fn fetched_into(
+        &self,
+        row: &JobRow,
+        found: &Manifest,
+        parent: &OwnedFd,
+        destination: &Destination,
+    ) -> Result<Part, StageError> {
+        if let Some(name) = &row.part {
+            let there = inode(parent, name, &destination.parent)?;
+            let noted = self.journal.note(self.id, FETCHED)?.and_then(|noted| Digest::from_slice(&noted));
+            if there.is_some() && there == row.part_ino && noted == Some(found.digest) {
+                return Ok(Part { name: name.clone(), resumed: true });
+            }
+            super::discard(parent, name, &destination.parent)?;
+        }
+        let part = self.new_part(parent, destination, !found.is_file())?;
+        self.journal.keep_note(self.id, FETCHED, &found.digest.0)?;
+        Ok(part)
     }
 
     /// The manifest as the store has it, beside what it lists.
     fn keep_manifest(&self, root: &OwnedFd, shown: &Path, found: &Manifest) -> Result<(), StageError> {
         let shown = shown.join(manifest::NAME);
         let failed = |error| StageError::io("write", &shown, error);
+        // An earlier attempt's.
+        match calls::remove_file(root.as_fd(), manifest::NAME.as_ref()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
         let file = create(root.as_fd(), manifest::NAME.as_ref(), OFlags::WRONLY).map_err(failed)?;
         calls::write_at(file.as_fd(), &found.text, 0).map_err(failed)?;
         calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", &shown, error))?;
-        let stat = calls::stat(root.as_fd()).map_err(failed)?;
         let root_entry = found.entries.iter().find(|entry| entry.path.0.as_os_str().is_empty());
         if let (true, Some(entry)) = (self.spec.options.preserve.times, root_entry) {
-            let _ = stat;
             let modified = (entry.mtime_s, entry.mtime_ns);
             calls::set_times(root.as_fd(), modified, modified)
                 .map_err(|error| StageError::io("set the times", &shown, error))?;

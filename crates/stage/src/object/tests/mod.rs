@@ -23,7 +23,9 @@ use object_store::{Error, GetResult, GetResultPayload, ObjectMeta, PutPayload, R
 
 use super::address::Address;
 use super::store::{Answer, Remote, Store};
-use super::{DrainOptions, Drained, Environment, Forgetful, Manifest, ObjectSet, Resume, Source};
+use super::{
+    DrainOptions, Drained, Environment, FetchOptions, Forgetful, Manifest, ObjectSet, Resume, Source,
+};
 use crate::digest::{Algorithm, CHUNK_BYTES};
 use crate::error::StageError;
 use crate::manifest::{Entry, Kind, Writer};
@@ -280,7 +282,8 @@ impl Scene {
             &manifest,
             root.as_fd(),
             directory.path(),
-            &Preserve::USUAL,
+            &FetchOptions::default(),
+            &Forgetful::default(),
             &Unlimited,
             &Stop::new(),
             &progress,

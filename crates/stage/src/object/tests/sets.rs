@@ -88,8 +88,17 @@ fn one_file_is_a_set_of_one() {
         assert_eq!(object.unwrap().meta.size, size);
         let back = tempfile::tempfile().unwrap();
         let progress = Progress::default();
-        set.fetch_file(&manifest, back.as_fd(), &path, &Preserve::USUAL, &Unlimited, &Stop::new(), &progress)
-            .unwrap();
+        set.fetch_file(
+            &manifest,
+            back.as_fd(),
+            &path,
+            &FetchOptions::default(),
+            &Forgetful::default(),
+            &Unlimited,
+            &Stop::new(),
+            &progress,
+        )
+        .unwrap();
         let mut bytes = vec![0; size as usize];
         assert_eq!(crate::calls::read_at(back.as_fd(), &mut bytes, 0).unwrap() as u64, size);
         assert!(bytes == fs::read(&path).unwrap());
@@ -113,7 +122,8 @@ fn a_directory_stands_in_for_a_store() {
         &manifest,
         root.as_fd(),
         back.path(),
-        &Preserve::USUAL,
+        &FetchOptions::default(),
+        &Forgetful::default(),
         &Unlimited,
         &Stop::new(),
         &Progress::default(),
@@ -217,7 +227,8 @@ fn pace_is_asked_for_every_byte_once_in_each_direction() {
         &manifest,
         root.as_fd(),
         back.path(),
-        &Preserve::NONE,
+        &FetchOptions { preserve: Preserve::NONE, resumed: false },
+        &Forgetful::default(),
         &down,
         &Stop::new(),
         &Progress::default(),
@@ -297,7 +308,8 @@ fn an_object_larger_than_its_manifest_says_is_not_taken_and_programs_lose_their_
             &manifest,
             root.as_fd(),
             directory.path(),
-            &Preserve::USUAL,
+            &FetchOptions::default(),
+            &Forgetful::default(),
             &Unlimited,
             &Stop::new(),
             &Progress::default(),
