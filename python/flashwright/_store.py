@@ -70,7 +70,8 @@ def _call(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
 class Store:
     """Checkpoints on a fast tier, drained to a slow one behind the program's back.
 
-    ``fast`` and ``slow`` are directories, made if their parents are there. ``keep_fast`` and ``keep_slow`` say how many
+    ``fast`` and ``slow`` are directories, made if their parents are there; ``slow`` may be an object store,
+    ``"s3://bucket/prefix"``. ``keep_fast`` and ``keep_slow`` say how many
     checkpoints stay on each tier once they are durable; None keeps all. The last durable one is never removed, and a
     fast copy only when its slow copy is durable and verified. ``bwlimit`` holds the drain back, for example
     ``"2GB/s"`` or ``"1GiB/s"``, or a number of bytes a second.

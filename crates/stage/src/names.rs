@@ -66,6 +66,12 @@ impl From<&Path> for PathText {
     }
 }
 
+/// Is this one of the paths that are listed, or a directory that one of them is in?
+#[must_use]
+pub fn is_among(listed: &std::collections::BTreeSet<PathBuf>, path: &Path) -> bool {
+    listed.range(path.to_owned()..).next().is_some_and(|listed| listed.starts_with(path))
+}
+
 /// Two hexadecimal digits a byte.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {

@@ -190,7 +190,6 @@ impl Walk<'_> {
     }
 
     fn is_wanted(&self, path: &Path) -> bool {
-        let Some(only) = self.only else { return true };
-        only.range(path.to_owned()..).next().is_some_and(|listed| listed.starts_with(path))
+        self.only.is_none_or(|only| names::is_among(only, path))
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::commit::now;
+use super::expected::listed;
 use super::lanes::{Halt, over};
 use super::resume::{Log, Resume, STORED};
 use super::source::{Found, Source};
@@ -13,16 +14,18 @@ use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
 use crate::manifest::{Entry, Kind};
 use crate::pace::{Pace, Progress, Stop, Unlimited};
-use crate::spec::Preserve;
+use crate::spec::{Expected, Preserve};
 
 /// How a set is stored.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct DrainOptions {
+pub struct DrainOptions<'a> {
     /// How bytes are digested.
     pub digest: Algorithm,
     /// Names of one file are stored as such where `links` is set. Modes, owners and times are in the manifest anyway;
     /// extended attributes and access control lists are not, and count as not preserved where they are asked for.
     pub preserve: Preserve,
+    /// What must be there. Where it lists anything, nothing else of a directory is stored.
+    pub expected: &'a [Expected],
 }
 
 /// A set that is stored.
@@ -53,17 +56,20 @@ impl ObjectSet {
     pub fn drain(
         &self,
         source: &Source<'_>,
-        options: &DrainOptions,
+        options: &DrainOptions<'_>,
         resume: &dyn Resume,
         pace: &dyn Pace,
         stop: &Stop,
         progress: &Progress,
     ) -> Result<Drained, StageError> {
         self.name()?;
+        let listed = listed(options.expected);
+        let source = &source.only(listed.as_ref());
         let found = source.walk(&options.preserve)?;
         count(&found, options, progress);
         let log = Log::load(resume, STORED)?;
         let work = Work { set: self, source, algorithm: options.digest, resume, log, pace, progress };
+        work.has_what_is_expected(&found, options.expected)?;
         let halt = Halt::new(stop);
         self.check_free(&found, resume, &halt)?;
         // In this order: whoever commits gives its claim back only afterwards.
@@ -74,6 +80,7 @@ impl ObjectSet {
             }
             work.digest_what_is_not_stored(&found, stop)?;
             self.same_or_refused(there, &work.entries(&found)?, options.digest)?;
+            work.is_what_is_expected(&found, options.expected, &halt)?;
             source.check_all(&found, &options.preserve)?;
             let verified = self.verify_manifest(there, &Unlimited, stop, &Progress::default())?;
             if let Some(fault) = verified.faults.into_iter().next() {
@@ -92,6 +99,7 @@ impl ObjectSet {
         let noted = work.log.flush();
         stored?;
         noted?;
+        work.is_what_is_expected(&found, options.expected, &halt)?;
         source.check_all(&found, &options.preserve)?;
         let strangers = self.check_listing(&work, &found, &halt)?;
         let digest = self.commit(&work.entries(&found)?, options.digest, now(), &halt)?;
@@ -151,7 +159,7 @@ impl ObjectSet {
 }
 
 /// Counts what is to be done, and what cannot be kept.
-fn count(found: &[Found], options: &DrainOptions, progress: &Progress) {
+fn count(found: &[Found], options: &DrainOptions<'_>, progress: &Progress) {
     let files = found.iter().filter(|found| found.has_bytes());
     let (mut number, mut bytes) = (0, 0);
     for file in files {

@@ -24,6 +24,7 @@
 mod address;
 mod commit;
 mod drain;
+mod expected;
 mod fetch;
 pub mod keys;
 mod lanes;

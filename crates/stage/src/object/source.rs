@@ -4,7 +4,7 @@
 //! read, and before the set is committed; what it finds must be the same, so that a file that was written, replaced,
 //! removed or added in between fails the drain instead of being half in the set.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::digest::{Algorithm, Digest};
 use crate::error::{StageError, shown};
 use crate::journal::Identity;
 use crate::manifest::{Entry, Kind};
-use crate::names::PathText;
+use crate::names::{self, PathText};
 use crate::spec::Preserve;
 
 /// Something that was found.
@@ -67,19 +67,26 @@ pub struct Source<'a> {
     /// The file's name in `root`; none where `root` itself is the source.
     file: Option<&'a OsStr>,
     path: &'a Path,
+    /// What is stored of it: these files and the directories that they are in, where it is given.
+    only: Option<&'a BTreeSet<PathBuf>>,
 }
 
 impl<'a> Source<'a> {
     /// An open directory; `path` is for messages.
     #[must_use]
     pub fn directory(root: BorrowedFd<'a>, path: &'a Path) -> Self {
-        Self { root, file: None, path }
+        Self { root, file: None, path, only: None }
     }
 
     /// A file in an open directory; `path`, of the file, is for messages.
     #[must_use]
     pub fn file(parent: BorrowedFd<'a>, name: &'a OsStr, path: &'a Path) -> Self {
-        Self { root: parent, file: Some(name), path }
+        Self { root: parent, file: Some(name), path, only: None }
+    }
+
+    /// Nothing of a directory but these files, relative to it, and the directories that they are in.
+    pub(super) fn only(self, only: Option<&'a BTreeSet<PathBuf>>) -> Self {
+        Self { only, ..self }
     }
 
     /// What a message calls something in it.
@@ -132,12 +139,15 @@ impl<'a> Source<'a> {
             opened.as_fd()
         };
         for (name, _) in calls::list(fd).map_err(|error| self.gone("list", directory, error))? {
-            let skipped = crate::names::is_part(&name)
+            let skipped = names::is_part(&name)
                 || directory.as_os_str().is_empty() && name == OsStr::new(crate::manifest::NAME);
             if skipped {
                 continue;
             }
             let path = directory.join(&name);
+            if self.only.is_some_and(|only| !names::is_among(only, &path)) {
+                continue;
+            }
             if path == Path::new(super::keys::CLAIM) {
                 let hint = "rename it: an object of this name says that a drain is at work";
                 return Err(StageError::refused(

@@ -75,8 +75,9 @@ impl Run<'_> {
                 true => object::Source::directory(root.as_fd(), path),
                 false => object::Source::file(source.parent.as_fd(), &source.name, path),
             };
+            let wanted = &self.spec.options;
             let options =
-                DrainOptions { digest: self.spec.options.digest, preserve: self.spec.options.preserve };
+                DrainOptions { digest: wanted.digest, preserve: wanted.preserve, expected: &wanted.expected };
             let notebook = Notebook { journal: self.journal, id: self.id };
             let drained = set.drain(&what, &options, &notebook, self.pace, self.stop, self.progress)?;
             if drained.already {
@@ -259,6 +260,7 @@ impl Run<'_> {
             let path = joined(&source.path, path);
             move |error| StageError::io("look at", &path, error)
         };
+        let only = self.only();
         let mut done = Vec::new();
         let mut waiting = vec![PathBuf::new()];
         while let Some(path) = waiting.pop() {
@@ -278,7 +280,8 @@ impl Run<'_> {
             while let Some((name, _)) = list.next().map_err(failed(&path))? {
                 let below = path.join(&name);
                 // As the drain does: what it does not store must not be removed.
-                if below == Path::new(manifest::NAME) || crate::names::is_part(&name) {
+                let listed = only.as_ref().is_none_or(|only| crate::names::is_among(only, &below));
+                if below == Path::new(manifest::NAME) || crate::names::is_part(&name) || !listed {
                     continue;
                 }
                 let stat = calls::stat_at(directory.as_fd(), &name).map_err(failed(&below))?;

@@ -96,7 +96,7 @@ impl Run<'_> {
     }
 
     /// The files that a semaphore names, where it names any.
-    fn only(&self) -> Option<BTreeSet<PathBuf>> {
+    pub(super) fn only(&self) -> Option<BTreeSet<PathBuf>> {
         let listed: BTreeSet<PathBuf> =
             self.spec.options.expected.iter().map(|expected| expected.path.0.clone()).collect();
         (!listed.is_empty()).then_some(listed)

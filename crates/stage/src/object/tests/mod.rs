@@ -1,6 +1,7 @@
 //! Drains and fetches against stores that fail on demand: the store, and the scene in which runs follow one another.
 
 mod faults;
+mod fetch;
 mod sets;
 mod tier;
 
@@ -31,7 +32,7 @@ use crate::error::StageError;
 use crate::manifest::{Entry, Kind, Writer};
 use crate::names::PathText;
 use crate::pace::{Pace, Progress, Stop, Unlimited};
-use crate::spec::Preserve;
+use crate::spec::{Expected, Preserve};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Op {
@@ -216,7 +217,7 @@ struct Scene {
     source: PathBuf,
     memory: Arc<InMemory>,
     notes: Forgetful,
-    options: DrainOptions,
+    options: DrainOptions<'static>,
 }
 
 impl Scene {

@@ -330,3 +330,60 @@ fn an_object_larger_than_its_manifest_says_is_not_taken_and_programs_lose_their_
     let directory = fetch().unwrap();
     assert_eq!(fs::metadata(directory.path().join("a")).unwrap().mode() & 0o7777, 0o755);
 }
+
+fn promised(path: &str, size: Option<u64>, digest: Option<&[u8]>) -> Expected {
+    Expected { path: PathText(path.into()), size, digest: digest.map(|bytes| Algorithm::Xxh3.of(bytes)) }
+}
+
+#[test]
+fn what_a_semaphore_lists_is_stored_and_nothing_else() {
+    let scene = Scene::usual();
+    let large = fs::read(scene.source.join("large")).unwrap();
+    let expected = [
+        promised("a/b/deep", Some(4), Some(b"deep")),
+        promised("a-b", None, None),
+        promised("large", Some(large.len() as u64), Some(&large)),
+    ];
+    let root = fs::File::open(&scene.source).unwrap();
+    let source = Source::directory(root.as_fd(), &scene.source);
+    let options = DrainOptions { expected: &expected, ..DrainOptions::default() };
+    let drain = || {
+        let set = scene.plain();
+        set.drain(&source, &options, &scene.notes, &Unlimited, &Stop::new(), &Progress::default())
+    };
+    assert_eq!(drain().unwrap().files, 3);
+    let paths: Vec<PathBuf> =
+        scene.manifest().unwrap().entries.into_iter().map(|entry| entry.path.0).collect();
+    assert_eq!(paths, ["", "a", "a-b", "a/b", "a/b/deep", "large"].map(PathBuf::from));
+    // Not one of it is overlooked where the set is there already.
+    assert!(drain().unwrap().already);
+}
+
+#[test]
+fn what_is_not_as_a_semaphore_has_it_is_never_committed() {
+    let large = fs::read(Scene::usual().source.join("large")).unwrap();
+    let mut other = large.clone();
+    other[CHUNK_BYTES as usize + 1] ^= 1;
+    let cases = [
+        (promised("gone", None, None), 0, "it is not there"),
+        (promised("a-b", Some(6), None), 0, "6 bytes, and it has 7"),
+        (promised("a-b", Some(7), Some(b"BETWEEN")), 1, "the semaphore says"),
+        (promised("large", None, Some(&other)), 1, "the semaphore says"),
+    ];
+    for (wrong, stored, words) in cases {
+        let scene = Scene::usual();
+        let root = fs::File::open(&scene.source).unwrap();
+        let source = Source::directory(root.as_fd(), &scene.source);
+        let expected = [promised("a/b/deep", Some(4), Some(b"deep")), wrong];
+        let options = DrainOptions { expected: &expected, ..DrainOptions::default() };
+        let faulty = Faulty::new(&scene.memory, vec![]);
+        let set = scene.set(Arc::new(Arc::clone(&faulty)));
+        let error = set
+            .drain(&source, &options, &scene.notes, &Unlimited, &Stop::new(), &Progress::default())
+            .unwrap_err();
+        assert!(matches!(error, StageError::SourceChanged { .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(faulty.count(Op::Put) > 0, stored > 0, "{error}");
+        assert!(scene.manifest().is_none());
+    }
+}

@@ -1,0 +1,166 @@
+//! Jobs of a mover between directories and object stores; a directory stands in for the store.
+#![cfg(feature = "s3")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stage::digest::CHUNK_BYTES;
+use stage::names::PathText;
+use stage::spec::Expected;
+use stage::{Algorithm, JobId, JobSpec, JobStatus, Level, Mover, MoverConfig, Options, Place, State, Verb};
+
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["fast", "store"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn url(&self, name: &str) -> Place {
+        Place::Object(format!("file://{}/run/{name}", self.at("store").display()))
+    }
+
+    fn set(&self, name: &str) -> PathBuf {
+        let set = self.at("fast").join(name);
+        fs::create_dir_all(set.join("below")).unwrap();
+        fs::write(set.join("below/small"), name).unwrap();
+        fs::write(set.join("large"), vec![7; CHUNK_BYTES as usize + 5]).unwrap();
+        set
+    }
+
+    fn mover(&self) -> Mover {
+        Mover::open(&MoverConfig { jobs: 1, ..MoverConfig::new(self.at("state")) }).unwrap()
+    }
+
+    fn spec(&self, verb: Verb, source: Place, destination: Place, options: Options) -> JobSpec {
+        JobSpec { verb, source, destination, options }
+    }
+
+    /// Stores a set of the fast tier under its own name.
+    fn store(&self, mover: &Mover, name: &str, verb: Verb, options: Options) -> JobStatus {
+        let source = Place::Path(self.at("fast").join(name).as_path().into());
+        done(mover, mover.submit(self.spec(verb, source, self.url(name), options)).unwrap())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let all = fs::read_dir(self.at("store/run")).unwrap();
+        let mut names: Vec<String> =
+            all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn done(mover: &Mover, id: JobId) -> JobStatus {
+    mover.wait(id, Level::Durable, None).unwrap()
+}
+
+fn is_set(directory: &Path, name: &str) {
+    assert_eq!(fs::read_to_string(directory.join("below/small")).unwrap(), name);
+    assert!(fs::read(directory.join("large")).unwrap() == vec![7; CHUNK_BYTES as usize + 5]);
+}
+
+#[test]
+fn jobs_keep_as_many_sets_as_were_asked_for_and_say_what_stays() {
+    let world = World::new();
+    let mover = world.mover();
+    let options = || Options { latest: true, keep_fast: Some(1), keep_slow: Some(2), ..Options::default() };
+    for name in ["ckpt-8", "ckpt-9", "ckpt-10"] {
+        world.set(name);
+        let job = world.store(&mover, name, Verb::Copy, options());
+        assert_eq!((job.state, job.notes.as_slice()), (State::Done, &[][..]), "{job:?}");
+    }
+    assert_eq!(world.names(), ["ckpt-10", "ckpt-9", "latest"]);
+    assert!(!world.at("fast/ckpt-9").exists() && world.at("fast/ckpt-10").exists());
+    // What came back keeps its slow copy.
+    let back = world.spec(
+        Verb::Copy,
+        world.url("ckpt-9"),
+        Place::Path(world.at("fast/ckpt-9").as_path().into()),
+        Options { latest: true, ..Options::default() },
+    );
+    assert_eq!(done(&mover, mover.submit(back).unwrap()).state, State::Done);
+    is_set(&world.at("fast/ckpt-9"), "ckpt-9");
+    assert_eq!(fs::read_link(world.at("fast/latest")).unwrap(), Path::new("ckpt-9"));
+    world.set("ckpt-11");
+    let job =
+        world.store(&mover, "ckpt-11", Verb::Move, Options { keep_slow: Some(1), ..Options::default() });
+    assert_eq!(job.state, State::Done, "{job:?}");
+    // One has its fast copy still, another is what latest names.
+    assert_eq!(world.names(), ["ckpt-10", "ckpt-11", "ckpt-9", "latest"]);
+    assert_eq!(job.notes.len(), 2, "{job:?}");
+}
+
+#[test]
+fn a_fetch_that_is_stopped_goes_on_in_the_same_part() {
+    let world = World::new();
+    let set = world.set("ckpt-1");
+    fs::write(set.join("larger"), vec![5; 12 * CHUNK_BYTES as usize]).unwrap();
+    let mover = world.mover();
+    assert_eq!(world.store(&mover, "ckpt-1", Verb::Copy, Options::default()).state, State::Done);
+    let to = world.at("back/ckpt-1");
+    let slowly = Options { bwlimit: Some(4 << 20), ..Options::default() };
+    let spec = world.spec(Verb::Copy, world.url("ckpt-1"), Place::Path(to.as_path().into()), slowly);
+    let id = mover.submit(spec).unwrap();
+    while mover.status(Some(id)).unwrap()[0].bytes_written == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    mover.stop();
+    drop(mover);
+    let part = || fs::read_dir(world.at("back")).unwrap().next().unwrap().unwrap().file_name();
+    let begun = part();
+    assert!(!to.exists());
+    let journal = stage::journal::Journal::open(&world.at("state")).unwrap();
+    journal.hurry(id, &Options::default()).unwrap();
+    drop(journal);
+    let mover = world.mover();
+    let still = mover.status(Some(id)).unwrap();
+    assert!(still[0].state != State::Failed, "{still:?}");
+    let job = done(&mover, id);
+    assert_eq!((job.state, job.attempts), (State::Done, 2), "{job:?}");
+    assert_eq!(job.bytes_written, job.bytes_total, "what was there is counted, once");
+    is_set(&to, "ckpt-1");
+    assert!(fs::read(to.join("larger")).unwrap() == vec![5; 12 * CHUNK_BYTES as usize]);
+    assert!(begun.to_str().unwrap().ends_with(".part"), "{begun:?}");
+    assert_eq!(part(), "ckpt-1", "nothing else is left");
+}
+
+#[test]
+fn a_semaphores_list_holds_for_a_store_and_its_semaphore_stays_until_all_is_there() {
+    let world = World::new();
+    let (set, mover) = (world.set("ckpt-1"), world.mover());
+    fs::write(set.join("DONE"), "").unwrap();
+    let listed = |digest: &[u8]| {
+        let of = |path: &str, size, digest| Expected { path: PathText(path.into()), size, digest };
+        vec![
+            of("below/small", Some(6), Some(Algorithm::Xxh3.of(digest))),
+            of("large", Some(CHUNK_BYTES + 5), None),
+        ]
+    };
+    let options = |digest: &[u8]| Options {
+        expected: listed(digest),
+        semaphore: Some(PathText(set.join("DONE"))),
+        ..Options::default()
+    };
+    let job = world.store(&mover, "ckpt-1", Verb::Move, options(b"ckpt-2"));
+    assert_eq!(job.state, State::Failed);
+    assert!(job.error.unwrap().message.contains("the semaphore says"));
+    assert!(set.join("DONE").exists() && set.join("large").exists());
+    mover.cancel(job.id).unwrap();
+    let job = world.store(&mover, "ckpt-1", Verb::Move, options(b"ckpt-1"));
+    assert_eq!(job.state, State::Done, "{job:?}");
+    assert!(!set.join("DONE").exists() && !set.join("large").exists());
+    is_set(&world.at("store/run/ckpt-1"), "ckpt-1");
+    assert!(!world.at("store/run/ckpt-1/DONE").exists(), "the semaphore is none of what it lists");
+}
