@@ -356,7 +356,7 @@ fn sets_in_an_object_store_are_kept_by_number_read_back_and_vouch_for_fast_copie
 
     let set = format!("{to}ckpt-11");
     let found = json(folder.path(), &["verify", &set, "--json"]);
-    fits_schema(&found, "stage-verify");
+    fits_schema(folder.path(), "stage-verify", &found);
     assert_eq!(
         (&found["right"], &found["files"], &found["path"]),
         (&true.into(), &2.into(), &set.clone().into())

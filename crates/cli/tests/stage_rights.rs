@@ -6,10 +6,12 @@ mod stage_server;
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use common::{skipped, tool, wait_until};
 use stage::service::Client;
@@ -250,4 +252,102 @@ fn child_asks_from_where_it_is() {
         Ok(_) => println!("ANSWER: let in"),
         Err(error) => println!("ANSWER: {error}"),
     }
+}
+
+/// A store that has nothing, and tells who signed each request.
+fn store_that_tells_who_asks() -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (send, asked) = channel();
+    // It lives as long as the test's process does.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let who = head.split_once("Credential=").and_then(|(_, rest)| rest.split('/').next());
+            let _ = send.send(who.unwrap_or("nobody").to_owned());
+            let _ =
+                stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    (port, asked)
+}
+
+#[test]
+fn a_worker_signs_with_the_keys_in_its_users_home_and_never_with_the_services() {
+    let Some(world) = World::new() else { return };
+    for program in ["nsenter", "setpriv"] {
+        if tool(program, &["--version"]).is_none() {
+            return skipped("SKIP a user with a home of their own: no nsenter(1) and setpriv(1)");
+        }
+    }
+    if tool("unshare", &["--mount", "true"]).is_none() {
+        return skipped(
+            "SKIP a user with a home of their own: unshare(1) cannot make a mount namespace here",
+        );
+    }
+    let (port, asked) = store_that_tells_who_asks();
+    let home = world.at("alice");
+    std::fs::create_dir(home.join(".aws")).expect("mkdir");
+    let keys = "[default]\naws_access_key_id = ALICE\naws_secret_access_key = a\n\
+                [other]\naws_access_key_id = OTHER\naws_secret_access_key = b\n";
+    std::fs::write(home.join(".aws/credentials"), keys).expect("writes");
+    let settings = format!("[default]\nregion = here\nendpoint_url = http://127.0.0.1:{port}\n");
+    std::fs::write(
+        home.join(".aws/config"),
+        settings.clone() + &settings.replace("default", "profile other"),
+    )
+    .expect("writes");
+    std::fs::write(home.join("data"), "x").expect("writes");
+    let url = "s3://bucket/run/set?allow_http=true&retries=0";
+
+    let binary = Server::command(world.folder.path(), &[]).get_program().to_owned();
+
+    // A process of one's own: its home, and the profile that it names.
+    for (profile, key) in [("default", "ALICE"), ("other", "OTHER")] {
+        let mut verify = Command::new(&binary);
+        verify.args(["stage", "verify", url]).env("HOME", &home).env("AWS_PROFILE", profile);
+        let came = verify.env_remove("AWS_ACCESS_KEY_ID").output().expect("runs");
+        assert_eq!(came.status.code(), Some(1), "{came:?}");
+        assert_eq!(asked.recv().expect("it has asked"), key);
+        while asked.try_recv().is_ok() {}
+    }
+
+    // Under the system's service, in a place where this user has a home.
+    let users = std::fs::read_to_string("/etc/passwd").expect("reads");
+    let users = format!("{users}alice:x:{ALICE}:{ALICE}::{}:/bin/sh\n", home.display());
+    std::fs::write(world.at("passwd"), users).expect("writes");
+    let socket = world.at("own/stage.sock");
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", "mount --bind passwd /etc/passwd && exec \"$@\"", "sh"])
+        .arg(&binary);
+    command.args(["stage", "serve", "--system", "--state", "own-state", "--socket"]).arg(&socket);
+    command.current_dir(world.folder.path()).env_remove("STATE_DIRECTORY");
+    command.env("AWS_ACCESS_KEY_ID", "SERVICE").env("AWS_SECRET_ACCESS_KEY", "c");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Server { child: command.spawn().expect("runs"), socket: socket.clone() };
+    let pid = server.child.id().to_string();
+    let alice = |arguments: &[&str]| {
+        let mut client = Command::new("nsenter");
+        client.args(["--mount", "--target", &pid, "setpriv", "--reuid", &ALICE.to_string()]);
+        client
+            .args(["--regid", &ALICE.to_string(), "--clear-groups"])
+            .arg(&binary)
+            .arg("stage")
+            .args(arguments);
+        client.arg("--socket").arg(&socket).env("AWS_ACCESS_KEY_ID", "CLIENT").current_dir("/");
+        client.output().expect("runs")
+    };
+    wait_until("the server", || alice(&["status"]).status.success());
+    let source = home.join("data").display().to_string();
+    let came = alice(&["cp", "-T", "--wait", &source, url]);
+    let who = asked.try_recv().unwrap_or_else(|_| panic!("nobody has asked: {came:?}"));
+    assert_eq!(who, "ALICE");
+    assert!(asked.try_iter().all(|who| who == "ALICE"));
+    assert_eq!(came.status.code(), Some(1), "a store that answers nothing but 404 stores nothing: {came:?}");
 }

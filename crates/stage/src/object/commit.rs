@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::path::Path as Key;
 use object_store::{Error, PutPayload};
@@ -18,12 +19,13 @@ use serde::{Deserialize, Serialize};
 use super::lanes::{Halt, over};
 use super::resume::{Resume, Stored};
 use super::source::Found;
+use super::tier::{digest_of, short};
 use super::upload::Work;
 use super::{LANES, Manifest, ObjectSet, keys};
 use crate::calls;
-use crate::digest::{Algorithm, CHUNK_BYTES, Digest};
+use crate::digest::{CHUNK_BYTES, Digest};
 use crate::error::StageError;
-use crate::manifest::{Entry, Writer};
+use crate::manifest::Writer;
 use crate::names::PathText;
 use crate::pace::Stop;
 
@@ -209,18 +211,19 @@ impl ObjectSet {
     /// Puts the manifest and reads it back. Returns what tells it from another.
     pub(super) fn commit(
         &self,
-        entries: &[Entry],
-        algorithm: Algorithm,
+        work: &Work<'_>,
+        found: &[Found],
         created: u64,
         halt: &Halt<'_>,
     ) -> Result<Digest, StageError> {
         let key = self.manifest_key();
-        let text = self.text(entries, algorithm, created)?;
+        let (text, digest) = self.text(work, found, created)?;
+        let text = Bytes::from(text);
         halt.check()?;
         // From here on nobody stops it: the answer to the one request that matters is waited for.
         let stop = Stop::new();
         let halt = &Halt::new(&stop);
-        let body = PutPayload::from(text);
+        let body = PutPayload::from(text.clone());
         let put = self.wait(halt, self.store.put(key.clone(), body.clone(), true))?;
         let lost = match put {
             Ok(()) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => None,
@@ -233,9 +236,11 @@ impl ObjectSet {
             // Perhaps it is the answer that was lost: what is there tells.
             Err(error) => Some(self.failed(&key, "put the manifest", &error)),
         };
-        match self.manifest_if_any(halt) {
+        match self.manifest_text(halt) {
+            Ok(Some(there)) if there == text => Ok(digest),
             Ok(Some(there)) => {
-                self.same_or_refused(&there, entries, algorithm)?;
+                let there = self.parsed(&key, there)?;
+                self.same_or_refused(&there, work, found)?;
                 Ok(there.digest)
             }
             Ok(None) => Err(lost.unwrap_or_else(|| StageError::Peer {
@@ -246,37 +251,44 @@ impl ObjectSet {
         }
     }
 
-    fn text(&self, entries: &[Entry], algorithm: Algorithm, created: u64) -> Result<Vec<u8>, StageError> {
-        let written = || -> std::io::Result<Vec<u8>> {
-            let mut writer =
-                Writer::new(Vec::new(), algorithm, Path::new(self.prefix.filename().unwrap_or("")), created)?;
-            for entry in entries {
-                writer.entry(entry)?;
-            }
-            Ok(writer.finish()?.0)
-        };
-        written().map_err(|source| StageError::Io {
+    fn text(&self, work: &Work<'_>, found: &[Found], created: u64) -> Result<(Vec<u8>, Digest), StageError> {
+        let failed = |source| StageError::Io {
             operation: "write the manifest".to_owned(),
             path: self.shown(&self.manifest_key()),
             offset: None,
             source,
-        })
+        };
+        let name = Path::new(self.prefix.filename().unwrap_or(""));
+        let mut writer = Writer::new(Vec::new(), work.algorithm, name, created).map_err(failed)?;
+        for found in found {
+            writer.entry(&work.entry(found)?).map_err(failed)?;
+        }
+        writer.finish().map_err(failed)
     }
 
-    /// Is the manifest that is there that of these entries?
+    /// Is the manifest that is there that of what was found?
     pub(super) fn same_or_refused(
         &self,
         there: &Manifest,
-        entries: &[Entry],
-        algorithm: Algorithm,
+        work: &Work<'_>,
+        found: &[Found],
     ) -> Result<(), StageError> {
-        if there.header.algorithm == algorithm && there.entries == entries {
-            return Ok(());
+        let mut differs = None;
+        for (theirs, ours) in there.entries.iter().zip(found) {
+            if *theirs != work.entry(ours)? {
+                differs = Some(theirs);
+                break;
+            }
         }
-        let mut pairs = there.entries.iter().zip(entries);
-        let how = match pairs.find(|(theirs, ours)| theirs != ours) {
-            Some((theirs, _)) => format!("it differs at {:?}", crate::error::shown(&theirs.path.0)),
-            None => format!("it has {} entries, and the source has {}", there.entries.len(), entries.len()),
+        let how = match differs {
+            Some(theirs) => format!("it differs at {:?}", crate::error::shown(&theirs.path.0)),
+            None if there.entries.len() != found.len() => {
+                format!("it has {} entries, and the source has {}", there.entries.len(), found.len())
+            }
+            None if there.header.algorithm != work.algorithm => {
+                format!("its digests are of {}", there.header.algorithm.word())
+            }
+            None => return Ok(()),
         };
         Err(StageError::refused(
             format!("{}: another set is there ({how})", self.shown(&self.prefix)),
@@ -292,10 +304,11 @@ impl ObjectSet {
         found: &[Found],
         halt: &Halt<'_>,
     ) -> Result<u64, StageError> {
-        let mut expected: HashMap<String, (u64, Option<String>)> = HashMap::new();
+        let tag = |e_tag: &str| digest_of(bare(e_tag).as_bytes());
+        let mut expected: HashMap<u128, (u64, Option<u128>)> = HashMap::new();
         for file in found.iter().filter(|found| found.has_bytes()) {
-            let e_tag = work.log.get(&file.path).and_then(|stored| stored.e_tag);
-            expected.insert(self.key(&file.path)?.to_string(), (file.identity.size, e_tag));
+            let e_tag = work.log.e_tag(&file.path, tag);
+            expected.insert(short(&self.key(&file.path)?), (file.identity.size, e_tag));
         }
         let claim = self.claim_key();
         let mut strangers = 0;
@@ -303,11 +316,11 @@ impl ObjectSet {
         let mut listing = self.store.list(self.prefix.clone());
         let listed = self.wait(halt, async {
             while let Some(object) = listing.try_next().await? {
-                match expected.remove(object.location.as_ref()) {
+                match expected.remove(&short(&object.location)) {
                     None => strangers += u64::from(object.location != claim),
                     Some((size, e_tag)) => {
-                        let tags = e_tag.as_deref().zip(object.e_tag.as_deref());
-                        if object.size != size || tags.is_some_and(|(was, is)| bare(was) != bare(is)) {
+                        let tags = e_tag.zip(object.e_tag.as_deref().map(tag));
+                        if object.size != size || tags.is_some_and(|(was, is)| was != is) {
                             wrong.get_or_insert(object.location);
                         }
                     }
@@ -320,10 +333,15 @@ impl ObjectSet {
             let what = "it was replaced after it had been read back".to_owned();
             return Err(StageError::Peer { peer: self.shown(&key), what });
         }
-        if let Some(key) = expected.into_keys().min() {
-            let peer = crate::names::shown(format!("{}/{key}", self.address.bucket()).as_bytes());
-            let what = "it is gone after it had been read back".to_owned();
-            return Err(StageError::Peer { peer, what });
+        if expected.is_empty() {
+            return Ok(strangers);
+        }
+        for file in found.iter().filter(|found| found.has_bytes()) {
+            let key = self.key(&file.path)?;
+            if expected.contains_key(&short(&key)) {
+                let what = "it is gone after it had been read back".to_owned();
+                return Err(StageError::Peer { peer: self.shown(&key), what });
+            }
         }
         Ok(strangers)
     }

@@ -12,7 +12,7 @@ use super::upload::Work;
 use super::{LANES, ObjectSet};
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
-use crate::manifest::{Entry, Kind};
+use crate::manifest::Entry;
 use crate::pace::{Pace, Progress, Stop, Unlimited};
 use crate::spec::{Expected, Preserve};
 
@@ -79,7 +79,7 @@ impl ObjectSet {
                 self.unclaim();
             }
             work.digest_what_is_not_stored(&found, stop)?;
-            self.same_or_refused(there, &work.entries(&found)?, options.digest)?;
+            self.same_or_refused(there, &work, &found)?;
             work.is_what_is_expected(&found, options.expected, &halt)?;
             source.check_all(&found, &options.preserve)?;
             let verified = self.verify_manifest(there, &Unlimited, stop, &Progress::default())?;
@@ -102,7 +102,7 @@ impl ObjectSet {
         work.is_what_is_expected(&found, options.expected, &halt)?;
         source.check_all(&found, &options.preserve)?;
         let strangers = self.check_listing(&work, &found, &halt)?;
-        let digest = self.commit(&work.entries(&found)?, options.digest, now(), &halt)?;
+        let digest = self.commit(&work, &found, now(), &halt)?;
         self.unclaim();
         Ok(work.drained(&found, digest, false, strangers))
     }
@@ -175,18 +175,10 @@ fn count(found: &[Found], options: &DrainOptions<'_>, progress: &Progress) {
 }
 
 impl Work<'_> {
-    /// The manifest's entries, once every file is in the log.
-    fn entries(&self, found: &[Found]) -> Result<Vec<Entry>, StageError> {
-        found
-            .iter()
-            .map(|found| {
-                let chunks = match found.kind {
-                    Kind::File if found.has_bytes() => self.chunks(&found.path)?,
-                    Kind::File | Kind::Directory | Kind::Symlink => Vec::new(),
-                };
-                Ok(found.entry(self.algorithm, chunks))
-            })
-            .collect()
+    /// The manifest's entry of what was found, once every file is in the log.
+    pub(super) fn entry(&self, found: &Found) -> Result<Entry, StageError> {
+        let chunks = if found.has_bytes() { self.chunks(&found.path)? } else { Vec::new() };
+        Ok(found.entry(self.algorithm, chunks))
     }
 
     fn chunks(&self, path: &Path) -> Result<Vec<Digest>, StageError> {

@@ -109,6 +109,12 @@ impl<'a> Log<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).done.get(path).cloned()
     }
 
+    /// What `of` makes of the ETag of a file that is done.
+    pub fn e_tag<T>(&self, path: &std::path::Path, of: impl FnOnce(&str) -> T) -> Option<T> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.done.get(path)?.e_tag.as_deref().map(of)
+    }
+
     /// The paths of all that was ever done.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).done.keys().cloned().collect()

@@ -280,7 +280,11 @@ impl ObjectSet {
 
 /// A key in 16 bytes, so that a million of them are not too many.
 pub(super) fn short(key: &Key) -> u128 {
-    let digest = Algorithm::Xxh3.of(key.as_ref().as_bytes()).0;
+    digest_of(key.as_ref().as_bytes())
+}
+
+pub(super) fn digest_of(bytes: &[u8]) -> u128 {
+    let digest = Algorithm::Xxh3.of(bytes).0;
     digest[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
