@@ -164,3 +164,57 @@ fn a_semaphores_list_holds_for_a_store_and_its_semaphore_stays_until_all_is_ther
     is_set(&world.at("store/run/ckpt-1"), "ckpt-1");
     assert!(!world.at("store/run/ckpt-1/DONE").exists(), "the semaphore is none of what it lists");
 }
+
+/// What the child does: `drain` or `fetch`, and the directory of it all, each on a line.
+const CHILD: &str = "FLASHWRIGHT_TEST_OBJECTS_CHILD";
+
+/// No test by itself: a process whose memory is measured.
+#[test]
+fn child() {
+    let Ok(orders) = std::env::var(CHILD) else { return };
+    let orders: Vec<&str> = orders.lines().collect();
+    let [what, folder] = orders[..] else { panic!("{orders:?}") };
+    let folder = Path::new(folder);
+    let mover = Mover::open(&MoverConfig { jobs: 1, ..MoverConfig::new(folder.join(what)) }).unwrap();
+    let place = |name: &str| Place::Path(folder.join(name).as_path().into());
+    let store = Place::Object(format!("file://{}/set", folder.display()));
+    let (source, destination) =
+        if what == "drain" { (place("source"), store) } else { (store, place("back")) };
+    let spec = JobSpec { verb: Verb::Copy, source, destination, options: Options::default() };
+    let job = done(&mover, mover.submit(spec).unwrap());
+    assert_eq!(job.state, State::Done, "{job:?}");
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    println!("PEAK {}", peak.trim().trim_end_matches(" kB"));
+}
+
+/// `cargo test -p flashwright-stage --test objects -- --ignored --nocapture` prints the figures of docs/s3.md.
+#[test]
+#[ignore = "takes minutes, and prints figures"]
+fn memory_of_a_drain_and_of_a_fetch_by_the_file() {
+    const FILES: [u64; 2] = [10_000, 100_000];
+    let mut peaks = [[0_u64; 2]; 2];
+    for (nth, files) in FILES.into_iter().enumerate() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        for file in 0..files {
+            let directory = folder.path().join(format!("source/directory-{}", file / 1000));
+            if file % 1000 == 0 {
+                fs::create_dir_all(&directory).unwrap();
+            }
+            fs::write(directory.join(format!("shard-of-a-checkpoint-{file:08}")), file.to_string()).unwrap();
+        }
+        for (which, what) in ["drain", "fetch"].into_iter().enumerate() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "child", "--nocapture"]);
+            child.env(CHILD, format!("{what}\n{}", folder.path().display()));
+            let output = child.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let peak = text.lines().find_map(|line| line.split_once("PEAK ")).expect("it has told").1;
+            peaks[which][nth] = peak.trim().parse::<u64>().unwrap() * 1024;
+            println!("{what} of {files} files: {:.0} MB", peaks[which][nth] as f64 / 1e6);
+        }
+    }
+    for (what, [few, many]) in ["drain", "fetch"].into_iter().zip(peaks) {
+        println!("{what}: {} bytes a file", (many - few) / (FILES[1] - FILES[0]));
+    }
+}

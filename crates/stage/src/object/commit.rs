@@ -154,7 +154,7 @@ impl ObjectSet {
             Some(there) if there.deletion => {
                 return Ok(Some(StageError::refused(
                     format!("{}: what had this name is being deleted", self.shown(&self.prefix)),
-                    "wait until it is; if nothing is at work there any more, delete what is left",
+                    "wait until it is; if nothing is at work there any more, delete what is left (aws s3 rm --recursive)",
                 )));
             }
             Some(there) => format!("begun {} s after 1970", there.since),
@@ -162,7 +162,8 @@ impl ObjectSet {
         };
         Ok(Some(StageError::refused(
             format!("{}: another drain has claimed this name ({since})", self.shown(&self.prefix)),
-            "let it finish; if nothing is at work there any more, delete what it left, claim and all",
+            "let it finish; if nothing is at work there any more, delete what it left, claim and all \
+             (aws s3 rm --recursive)",
         )))
     }
 
