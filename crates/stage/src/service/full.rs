@@ -7,10 +7,11 @@ use std::path::Path;
 
 use crate::error::{StageError, shown};
 use crate::job::{JobStatus, State};
+use crate::names::PathText;
 use crate::pools::{Evictable, Holder, PoolStatus};
 use crate::retention::{self, Witness};
 use crate::service::doctor::Finding;
-use crate::spec::Level;
+use crate::spec::{Level, Place};
 
 /// Sets and users that are named.
 const NAMED: usize = 5;
@@ -121,12 +122,20 @@ impl Evictable for Copies<'_> {
     fn why_not(&self, set: &Path) -> Result<Option<String>, StageError> {
         let is_durable = |job: &&JobStatus| matches!(job.state, State::Done | State::Committed);
         let copy = self.0.iter().rev().filter(is_durable).find_map(|job| {
-            let (source, destination) = (job.spec.source.path()?, job.spec.destination.path()?);
+            let (source, destination) = (&job.spec.source, &job.spec.destination);
             // What was fetched has its slow copy where it came from.
-            if source == set { Some(destination) } else { (destination == set).then_some(source) }
+            let fetched = || (destination.path() == Some(set)).then_some(source);
+            if source.path() == Some(set) { Some(destination) } else { fetched() }
         });
         let Some(copy) = copy else {
             return Ok(Some("no job that is durable has copied it".to_owned()));
+        };
+        let Some(copy) = copy.path() else {
+            // Whoever asks is not made to wait for an object store.
+            return Ok(Some(format!(
+                "its copy is {}, which is not asked here; stage evict asks",
+                copy.shown()
+            )));
         };
         let (Some(fast), Some(slow), Some(name)) = (set.parent(), copy.parent(), set.file_name()) else {
             return Ok(Some("it has no name".to_owned()));
@@ -134,16 +143,16 @@ impl Evictable for Copies<'_> {
         if copy.file_name() != Some(name) {
             return Ok(Some(format!("its copy has another name: {}", shown(copy))));
         }
-        retention::evictable(fast, slow, name, self)
+        retention::evictable(fast, &Place::Path(PathText(slow.to_owned())), name, self)
     }
 }
 
 impl Witness for Copies<'_> {
-    fn vouches(&self, fast: &Path, slow: &Path) -> Result<bool, StageError> {
+    fn vouches(&self, fast: &Path, slow: &Place) -> Result<bool, StageError> {
         Ok(self.0.iter().any(|job| {
             job.level >= Level::Durable
                 && job.spec.source.path() == Some(fast)
-                && job.spec.destination.path() == Some(slow)
+                && job.spec.destination.is_same(slow)
         }))
     }
 }
@@ -154,7 +163,7 @@ mod tests {
     use crate::names::PathText;
     use crate::pools::SetStatus;
     use crate::service::testing::job;
-    use crate::{Mover, MoverConfig, Place};
+    use crate::{Mover, MoverConfig};
 
     const ME: u32 = 1000;
     const OTHER: u32 = 1001;
