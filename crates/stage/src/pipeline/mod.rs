@@ -54,6 +54,9 @@ const LANES: usize = 3;
 const WRITING: usize = 2;
 /// Chunks under way in each lane. What is under way is what a sync has to wait for, and so how far reading back lags.
 pub(crate) const LANE_DEPTH: u32 = 4;
+/// The same of a drain that yields to the application, whose requests wait behind all that is under way: one chunk is
+/// copied, and one read back.
+pub(crate) const BACKGROUND_DEPTH: u32 = 2;
 /// Entries in one transaction of the journal at most, and what one is worth waiting for, as long as for a sync.
 const RECORD: usize = 8192;
 const RECORD_LEAST: usize = 2048;

@@ -185,7 +185,11 @@ impl Run<'_> {
             threads: self.threads,
             resumed: part.resumed,
             lane: LaneConfig {
-                depth: if source.is_directory { pipeline::LANE_DEPTH } else { LaneConfig::default().depth },
+                depth: match (self.spec.options.background, source.is_directory) {
+                    (true, _) => pipeline::BACKGROUND_DEPTH,
+                    (false, true) => pipeline::LANE_DEPTH,
+                    (false, false) => LaneConfig::default().depth,
+                },
                 background: self.spec.options.background,
                 ..LaneConfig::default()
             },

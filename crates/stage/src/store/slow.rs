@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use super::files::{is_directory, open_directory, steps_in, tier};
-use super::{GoOn, step_name, step_of};
+#[cfg(feature = "s3")]
+use super::step_of;
+use super::{GoOn, step_name};
 use crate::error::StageError;
 use crate::names::PathText;
 #[cfg(feature = "s3")]
@@ -94,11 +96,10 @@ impl Slow {
 
     /// A checkpoint's manifest, if it is whole.
     pub fn manifest(&self, step: u64) -> Result<Option<Manifest>, StageError> {
-        let name = step_name(step);
         match self {
             Self::Directory { path, directory } => manifest_in(directory, path, step),
             #[cfg(feature = "s3")]
-            Self::Objects(tier) => tier.manifest(&name.to_string_lossy()),
+            Self::Objects(tier) => tier.manifest(&step_name(step).to_string_lossy()),
         }
     }
 
