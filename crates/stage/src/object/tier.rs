@@ -47,6 +47,8 @@ struct Latest {
 #[derive(Debug)]
 pub struct ObjectTier {
     root: ObjectSet,
+    /// Ends what is under way.
+    stop: Stop,
     /// Manifests of sets that were found durable, or not, since this was opened.
     looked_at: Mutex<HashMap<OsString, Option<set::Manifest>>>,
     /// Sets that are half deleted, as the last look at all of them found.
@@ -69,8 +71,14 @@ impl ObjectTier {
         Ok(Self::of(ObjectSet::open(url, &Environment::of_process())?))
     }
 
+    /// The same, which somebody may want stopped.
+    #[must_use]
+    pub fn until(self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self }
+    }
+
     pub(super) fn of(root: ObjectSet) -> Self {
-        Self { root, looked_at: Mutex::default(), half_gone: Mutex::default() }
+        Self { root, stop: Stop::new(), looked_at: Mutex::default(), half_gone: Mutex::default() }
     }
 
     /// The prefix that a set lies beneath, and its name there; none where the URL names no more than a bucket.
@@ -127,13 +135,12 @@ impl ObjectTier {
     /// # Errors
     /// The store's.
     pub fn names(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Vec<String>, StageError> {
-        let stop = Stop::new();
-        let root = &self.root;
+        let (root, stop) = (&self.root, &self.stop);
         let listing = root.store.children(root.prefix.clone());
-        let mut children = root.ask(&root.prefix, "list", &Halt::new(&stop), listing)?;
+        let mut children = root.ask(&root.prefix, "list", &Halt::new(stop), listing)?;
         children.retain(|child| child.filename().is_some_and(wanted));
         let (sets, half_gone) = (Mutex::new(BTreeSet::new()), Mutex::new(Vec::new()));
-        over(&children, LANES, &stop, &|child, halt| {
+        over(&children, LANES, stop, &|child, halt| {
             let name = child.filename().unwrap_or_default().to_owned();
             match root.elsewhere(child.clone()).state(halt)? {
                 State::Set => {
@@ -155,8 +162,7 @@ impl ObjectTier {
     /// The store's.
     pub fn has(&self, name: &str) -> Result<bool, StageError> {
         let Ok(set) = self.set(name) else { return Ok(false) };
-        let stop = Stop::new();
-        Ok(matches!(set.state(&Halt::new(&stop))?, State::Set))
+        Ok(matches!(set.state(&Halt::new(&self.stop))?, State::Set))
     }
 
     /// The manifest of a set; none where there is no set, or one whose manifest says nothing that can be used.
@@ -165,14 +171,13 @@ impl ObjectTier {
     /// The store's.
     pub fn manifest(&self, name: &str) -> Result<Option<set::Manifest>, StageError> {
         let Ok(set) = self.set(name) else { return Ok(None) };
-        Ok(set.usable()?.map(|(_, manifest)| manifest))
+        Ok(set.usable(&self.stop)?.map(|(_, manifest)| manifest))
     }
 
     /// What `latest` names, and what tells this object from the next.
     fn pointer(&self) -> Result<Option<(OsString, Option<String>)>, StageError> {
         let (root, key) = (&self.root, self.root.below(LATEST));
-        let stop = Stop::new();
-        let read = root.wait(&Halt::new(&stop), async {
+        let read = root.wait(&Halt::new(&self.stop), async {
             let answer = root.store.get(key.clone(), Some(0..LATEST_BYTES)).await?;
             let e_tag = answer.meta.e_tag.clone();
             Ok((answer.bytes().await?, e_tag))
@@ -198,8 +203,7 @@ impl ObjectTier {
         let mut text = serde_json::to_vec(&latest).unwrap_or_default();
         text.push(b'\n');
         let body = PutPayload::from(text);
-        let stop = Stop::new();
-        let halt = Halt::new(&stop);
+        let halt = Halt::new(&self.stop);
         let put = match instead_of {
             None => root.wait(&halt, root.store.put(key.clone(), body.clone(), true))?,
             Some(Some(e_tag)) => root.wait(&halt, root.store.replace(key.clone(), body.clone(), e_tag))?,
@@ -231,10 +235,9 @@ impl ObjectSet {
 
     /// The set's manifest, twice: as objects are read by it, and as directories are compared with it. None where there
     /// is none that can be used.
-    fn usable(&self) -> Result<Option<(Manifest, set::Manifest)>, StageError> {
-        let stop = Stop::new();
+    fn usable(&self, stop: &Stop) -> Result<Option<(Manifest, set::Manifest)>, StageError> {
         let key = self.manifest_key();
-        let Some(text) = self.manifest_text(&Halt::new(&stop))? else { return Ok(None) };
+        let Some(text) = self.manifest_text(&Halt::new(stop))? else { return Ok(None) };
         let Ok(found) = self.parsed(&key, text) else { return Ok(None) };
         let shown = self.shown(&key);
         let manifest = set::Manifest::of_text(&found.text, Path::new(&shown))?;
@@ -316,8 +319,8 @@ impl Slow for ObjectTier {
             return known.as_ref().map(set::Manifest::try_clone).transpose();
         }
         let Some(Ok(set)) = name.to_str().map(|name| self.set(name)) else { return Ok(None) };
-        let manifest = match set.usable()? {
-            Some((found, manifest)) if set.lacks(&found, &Stop::new())?.is_none() => Some(manifest),
+        let manifest = match set.usable(&self.stop)? {
+            Some((found, manifest)) if set.lacks(&found, &self.stop)?.is_none() => Some(manifest),
             _ => None,
         };
         let told = manifest.as_ref().map(set::Manifest::try_clone).transpose()?;
@@ -327,7 +330,7 @@ impl Slow for ObjectTier {
 
     fn reads_back(&self, name: &OsStr, _: &set::Manifest) -> Result<bool, StageError> {
         let Some(Ok(set)) = name.to_str().map(|name| self.set(name)) else { return Ok(false) };
-        let found = set.verify(&Unlimited, &Stop::new(), &Progress::default())?;
+        let found = set.verify(&Unlimited, &self.stop, &Progress::default())?;
         Ok(found.faults.is_empty())
     }
 
@@ -357,13 +360,13 @@ impl Slow for ObjectTier {
     fn remove(&self, name: &OsStr) -> Result<(), StageError> {
         let Some(Ok(set)) = name.to_str().map(|name| self.set(name)) else { return Ok(()) };
         self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        set.delete(&Stop::new()).map(drop)
+        set.delete(&self.stop).map(drop)
     }
 
     fn sweep(&self) -> Result<(), StageError> {
         let left = std::mem::take(&mut *self.half_gone.lock().unwrap_or_else(PoisonError::into_inner));
         for name in left {
-            self.set(&name)?.delete(&Stop::new())?;
+            self.set(&name)?.delete(&self.stop)?;
         }
         Ok(())
     }

@@ -41,6 +41,7 @@ use crate::calls;
 use crate::error::{StageError, shown};
 use crate::journal::Journal;
 use crate::names::is_part;
+use crate::pace::Stop;
 use crate::set::Manifest;
 use crate::spec::{self, JobSpec, Level};
 
@@ -152,11 +153,15 @@ pub(crate) trait Slow {
 pub(crate) trait Lock {}
 
 /// Opens a directory or a prefix of sets.
-fn open(slow: &spec::Place) -> Result<Box<dyn Slow>, StageError> {
+fn open(slow: &spec::Place, stop: &Stop) -> Result<Box<dyn Slow>, StageError> {
     match slow {
-        spec::Place::Path(path) => Ok(Box::new(Tier::open(&path.0)?)),
+        spec::Place::Path(path) => {
+            // What it asks of a file system is soon done.
+            let _ = stop;
+            Ok(Box::new(Tier::open(&path.0)?))
+        }
         #[cfg(feature = "s3")]
-        spec::Place::Object(url) => Ok(Box::new(crate::object::ObjectTier::open(url)?)),
+        spec::Place::Object(url) => Ok(Box::new(crate::object::ObjectTier::open(url)?.until(stop))),
         #[cfg(not(feature = "s3"))]
         spec::Place::Object(_) => Err(StageError::invalid(
             "this program is built without object stores",
@@ -205,11 +210,12 @@ impl Outcome {
     }
 }
 
-/// What a job that is committed asks for: [`tidy`] with its options. To be called after the journal says COMMITTED.
+/// What a job that is committed asks for: [`tidy`] with its options. To be called after the journal says COMMITTED. A
+/// store that does not answer is waited for until `stop` is asked for.
 ///
 /// # Errors
 /// The kernel's and the journal's. Nothing is lost by it: the same call, later, goes on.
-pub fn after_commit(spec: &JobSpec, witness: &dyn Witness) -> Result<Outcome, StageError> {
+pub fn after_commit(spec: &JobSpec, witness: &dyn Witness, stop: &Stop) -> Result<Outcome, StageError> {
     let options = &spec.options;
     let keep = Keep { fast: options.keep_fast, slow: options.keep_slow, latest: options.latest };
     if keep == Keep::default() {
@@ -225,7 +231,10 @@ pub fn after_commit(spec: &JobSpec, witness: &dyn Witness) -> Result<Outcome, St
         Some((fast, fast_name)) if fast_name == name => (fast, keep),
         _ => (Path::new("/"), Keep { latest: keep.latest, ..Keep::default() }),
     };
-    tidy(fast, &slow, &name, keep, witness)
+    if place(&name).is_none() {
+        return Ok(Outcome::default());
+    }
+    apply(fast, &*open(&slow, stop)?, &name, keep, witness)
 }
 
 /// Applies the rules to the series of `name`: `latest`, then the fast copies, then the slow ones.
@@ -242,7 +251,7 @@ pub fn tidy(
     if place(name).is_none() {
         return Ok(Outcome::default());
     }
-    apply(fast, &*open(slow)?, name, keep, witness)
+    apply(fast, &*open(slow, &Stop::new())?, name, keep, witness)
 }
 
 pub(crate) fn apply(
@@ -294,7 +303,7 @@ pub fn evictable(
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Option<String>, StageError> {
-    held(&Tier::open(fast)?, &*open(slow)?, name, witness)
+    held(&Tier::open(fast)?, &*open(slow, &Stop::new())?, name, witness)
 }
 
 /// Removes one fast copy, if it may go.
@@ -302,7 +311,7 @@ pub fn evictable(
 /// # Errors
 /// [`StageError::Refused`] if it may not, and why; the kernel's and the journal's.
 pub fn evict(fast: &Path, slow: &spec::Place, name: &OsStr, witness: &dyn Witness) -> Result<(), StageError> {
-    let (fast, slow) = (Tier::open(fast)?, open(slow)?);
+    let (fast, slow) = (Tier::open(fast)?, open(slow, &Stop::new())?);
     let _alone = fast.lock();
     let refused = |why: String| StageError::Refused {
         what: format!("{} is not evicted: {why}", shown(&fast.path.join(name))),

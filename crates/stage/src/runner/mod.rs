@@ -347,7 +347,7 @@ impl Run<'_> {
             remove::remove(self, source, notes)?;
         }
         self.semaphore((self.spec.verb == Verb::Move).then_some(source))?;
-        let outcome = retention::after_commit(self.spec, self.journal)?;
+        let outcome = retention::after_commit(self.spec, self.journal, self.stop)?;
         notes.extend(outcome.notes());
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Run<'_> {
             super::remove::remove(self, path, notes)?;
         }
         self.semaphore((self.spec.verb == Verb::Move).then_some(path))?;
-        notes.extend(retention::after_commit(self.spec, self.journal)?.notes());
+        notes.extend(retention::after_commit(self.spec, self.journal, self.stop)?.notes());
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Run<'_> {
                 notes.push("the destination is not there any more as it was committed; the set was left in the store".to_owned());
             }
         }
-        notes.extend(retention::after_commit(self.spec, self.journal)?.notes());
+        notes.extend(retention::after_commit(self.spec, self.journal, self.stop)?.notes());
         Ok(())
     }
 
