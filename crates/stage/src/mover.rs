@@ -232,6 +232,11 @@ impl Mover {
                     while desk.live.get(&id).is_some_and(|live| live.unsettled().is_none()) {
                         desk = inner.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
                     }
+                    // It may have failed just before it heard of it.
+                    let row = inner.row(id)?;
+                    if row.state == State::Failed && !desk.live.contains_key(&id) {
+                        inner.give_up(&row)?;
+                    }
                 }
                 None => {
                     desk.waiting.retain(|(waiting, _)| *waiting != id);
