@@ -21,8 +21,8 @@
 //! Directories are worked on by one process at a time, by an exclusive flock(2) on them, where the file system has
 //! such locks.
 //!
-//! The slow tier is a directory (`directory`) or a prefix in an object store, where the same rules hold with what a
-//! store has instead of renames and links ([`crate::object::ObjectTier`]).
+//! The slow tier is a directory (`retention/directory.rs`) or a prefix in an object store, where the same rules hold
+//! with what a store has instead of renames and links (`object/tier.rs`).
 
 mod directory;
 
