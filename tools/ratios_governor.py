@@ -107,8 +107,8 @@ def one(mode, tiers, options):
 
 def source_bytes(options):
     """What a drain could not have moved by the end, at all that the fast tier gives: reads that were due and not answered
-    are made after the time is up, and may take as long again."""
-    return int(options.fast * 1e6 * (2 * options.seconds + SETTLE_S) * 1.2) // PIECE_BYTES * PIECE_BYTES
+    are made after the time is up, and may take several times as long."""
+    return int(options.fast * 1e6 * (5 * options.seconds + SETTLE_S)) // PIECE_BYTES * PIECE_BYTES
 
 
 def compare(tiers, options):

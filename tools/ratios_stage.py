@@ -128,7 +128,13 @@ class Loops(Tiers):
         for device in self.throttled:
             self.throttle(device, 0)
         for place in self.mounted:
-            subprocess.run(["umount", place], check=False)
+            # Whoever was ended a moment ago may still have a file open.
+            for _ in range(40):
+                if subprocess.run(["umount", place], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                    break
+                time.sleep(0.25)
+            else:
+                print(f"{place} could not be unmounted", file=sys.stderr)
         for device in self.devices:
             subprocess.run(["losetup", "-d", device], check=False)
         super().close()
