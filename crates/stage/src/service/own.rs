@@ -4,6 +4,7 @@
 //! socket, say that it is ready, answer. At the end the other way round: take no more connections, stop between two steps,
 //! let the journal go. What is unfinished then, the next start goes on with, as after a kill.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -41,7 +42,7 @@ pub fn serve(
     stop: &Stop,
 ) -> Result<(), StageError> {
     let mover = Mover::open(config)?;
-    let facts = facts(config, false);
+    let facts = facts(&config.state, false);
     // Root may ask as well; what is reserved then is this server's user's all the same, who makes the directories.
     let pools = pools.map(|pools| Arc::new(Kept::new(Arc::new(pools), facts.uid)) as Arc<dyn PoolDesk>);
     let house = House::new(Arc::new(mover.clone()), facts, limits, stop.clone());
@@ -58,7 +59,7 @@ pub fn serve(
 }
 
 /// What this process says of itself.
-pub(super) fn facts(config: &MoverConfig, system: bool) -> ServerFacts {
+pub(super) fn facts(state: &Path, system: bool) -> ServerFacts {
     ServerFacts {
         protocol: PROTOCOL.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,7 +67,7 @@ pub(super) fn facts(config: &MoverConfig, system: bool) -> ServerFacts {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         system,
-        state: PathText(config.state.clone()),
+        state: PathText(state.to_owned()),
         pools: false,
     }
 }

@@ -32,7 +32,7 @@ impl Running {
         let directory = tempfile::tempdir().unwrap();
         let desk = Arc::new(Still::default());
         let config = MoverConfig { jobs: 1, threads: 1, ..MoverConfig::new(directory.path()) };
-        let facts: ServerFacts = super::own::facts(&config, false);
+        let facts: ServerFacts = super::own::facts(&config.state, false);
         let house = Arc::new(House::new(desk.clone(), facts, limits, Stop::new()));
         let listening = Listening::bind(&directory.path().join("s"), Access::Own).unwrap();
         let accepting = {

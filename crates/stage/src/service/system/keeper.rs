@@ -25,14 +25,13 @@ use std::time::Duration;
 use crate::desk::Desk;
 use crate::error::StageError;
 use crate::job::{JobId, JobStatus};
-use crate::names::PathText;
 use crate::pace::Stop;
 use crate::pools::{PoolFigures, Pools};
 use crate::service::listen::{Access, Listening};
-use crate::service::own::thread;
+use crate::service::own::{facts, thread};
 use crate::service::peer::Peer;
 use crate::service::pools::Kept;
-use crate::service::protocol::{PROTOCOL, ServerFacts};
+use crate::service::protocol::ServerFacts;
 use crate::service::server::{House, Limits, each_round, turn_away};
 use crate::service::session::Session;
 use crate::spec::{JobSpec, Level};
@@ -107,7 +106,8 @@ impl Keeper {
         let uid = Peer::of(socket)?.uid;
         let seat = Seat::take(seats, uid)?;
         let limits = Limits { idle: Some(IDLE), ..Limits::default() };
-        let house = House::new(Arc::new(NoJobs), facts(&self.state), limits, stop.clone());
+        let facts = ServerFacts { pools: true, ..facts(&self.state, true) };
+        let house = House::new(Arc::new(NoJobs), facts, limits, stop.clone());
         let house = house.with_pools(Some(Arc::new(Kept::new(Arc::clone(&self.pools), uid))));
         let failed = |error| StageError::io("take the connection", "pools".as_ref(), error);
         let socket = socket.try_clone().map_err(failed)?;
@@ -116,20 +116,6 @@ impl Keeper {
             Session::hold(&house, socket);
         });
         started.map(drop).map_err(failed)
-    }
-}
-
-/// What the keeper says of itself.
-fn facts(state: &Path) -> ServerFacts {
-    ServerFacts {
-        protocol: PROTOCOL.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        system: true,
-        state: PathText(state.to_owned()),
-        pools: true,
     }
 }
 

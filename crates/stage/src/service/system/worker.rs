@@ -66,7 +66,7 @@ pub fn run(
         }
     };
     let channel = Arc::new(channel);
-    let house = House::new(Arc::new(mover.clone()), facts(config, true), limits, stop.clone());
+    let house = House::new(Arc::new(mover.clone()), facts(&config.state, true), limits, stop.clone());
     let pools = pools.map(|pools| Arc::new(pools) as Arc<dyn PoolDesk>);
     let house = Arc::new(house.governed_by(&config.qos).with_pools(pools));
     house.figures()?;
