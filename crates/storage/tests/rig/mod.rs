@@ -177,9 +177,9 @@ pub fn errno(failure: &RequestFailure) -> Option<i32> {
     }
 }
 
-/// A seed for this run, or that of a run to be repeated: `SEED=… cargo test …`.
+/// A seed for this run, or that of a run to be repeated: `FLASHWRIGHT_TEST_SEED=… cargo test …`.
 pub fn seed() -> u64 {
-    let given = std::env::var("SEED").ok().map(|text| text.parse().expect("SEED is a number"));
+    let given = std::env::var("FLASHWRIGHT_TEST_SEED").ok().map(|text| text.parse().expect("it is a number"));
     given.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.expect("a clock after 1970").as_nanos() as u64

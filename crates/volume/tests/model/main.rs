@@ -3,7 +3,7 @@
 //! discards, zeros, and now and then all of it closed and opened again, a labelled volume with its members in another
 //! order. Exports are served by this process, over loopback and over Unix sockets.
 //!
-//! After fsx, with which Apple and NeXT tested their file systems. `SEED=… cargo test …` repeats a run, and
+//! After fsx, with which Apple and NeXT tested their file systems. `FLASHWRIGHT_TEST_SEED=… cargo test …` has another run, and
 //! `OPERATIONS=…` makes it shorter or longer; `--nocapture` shows what was done to what.
 
 mod random;
