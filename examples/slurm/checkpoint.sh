@@ -37,7 +37,7 @@ if [ -L "$slow/latest" ]; then
     latest=$(realpath "$slow/latest")
     RESTART=$fast/restart/$(basename "$latest")
     # --idempotent: a job that was requeued on the same node has it already.
-    "$FLASHWRIGHT" stage get --foreground --idempotent --state "$fast/journal" -T "$latest" "$RESTART"
+    "$FLASHWRIGHT" stage get --foreground --idempotent --parents --state "$fast/journal" -T "$latest" "$RESTART"
     export RESTART
 fi
 

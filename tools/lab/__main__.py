@@ -29,7 +29,7 @@ import kit  # noqa: E402
 import lab as laboratory  # noqa: E402
 
 # In this order, so that what fails for a simple reason fails early.
-FIRST = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits", "stage"]
+FIRST = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits", "stage", "nfs"]
 # Each of these takes as long as all others together, and mostly waits for its drives: they have machines of their
 # own beside the first.
 ASIDE = ["walkthrough", "table1"]

@@ -9,6 +9,8 @@ Between two flushes only the places are kept that were written; a flush copies t
 does what a drive does whose power goes: what was not flushed is gone. With `luck` part of it is kept, as caches are
 written back in any order and at any time: some writes whole, some in part, by sectors of 512 bytes.
 
+`go_off` and `come_back` are a power cut of the drive alone, or of the host that serves it, while the machine runs on.
+
 Requests are done one after another and answered when they are done, so a flush covers all that was answered before it
 and nothing that comes after: the protocol's own rule (NBD, "Ordering of messages and writes"), and a drive's.
 """
@@ -31,7 +33,7 @@ ACK, INFO, UNSUPPORTED = 1, 3, 0x80000001
 FLAGS = 1 << 0 | 1 << 2
 REQUEST_MAGIC, REPLY_MAGIC = 0x25609513, 0x67446698
 READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
-EINVAL = 22
+EIO, EINVAL = 5, 22
 
 
 class Drive:
@@ -47,6 +49,7 @@ class Drive:
             copy(self.medium, self.now, start, end - start)
         self.unflushed = []  # places that were written, offset and length, in their order
         self.flushes = 0
+        self.lock, self.off = threading.Lock(), False
         self.listener = self.thread = None
 
     def start(self):
@@ -60,6 +63,20 @@ class Drive:
     def cut(self, luck=None):
         """Forgets what was not flushed, once the machine is gone; returns how many bytes were at stake."""
         self.stop()
+        self.off = False
+        return self.forget(luck)
+
+    def go_off(self, luck=None):
+        """Forgets likewise, with the machine still running, and fails every request until it comes back."""
+        with self.lock:
+            self.off = True
+            return self.forget(luck)
+
+    def come_back(self):
+        with self.lock:
+            self.off = False
+
+    def forget(self, luck):
         if luck is not None:
             for offset, length in [piece for place in self.unflushed for piece in kept(place, luck)]:
                 copy(self.now, self.medium, offset, length)
@@ -127,14 +144,18 @@ class Drive:
         if magic != REQUEST_MAGIC or kind == DISCONNECT:
             return False
         data, error = b"", 0
-        if kind == WRITE:
-            self.write(offset, receive(connection, length))
-        elif kind == READ:
-            data = os.pread(self.now, length, offset)
-        elif kind == FLUSH:
-            self.flush()
-        else:
-            error = EINVAL
+        given = receive(connection, length) if kind == WRITE else b""
+        with self.lock:
+            if self.off:
+                error = EIO
+            elif kind == WRITE:
+                self.write(offset, given)
+            elif kind == READ:
+                data = os.pread(self.now, length, offset)
+            elif kind == FLUSH:
+                self.flush()
+            else:
+                error = EINVAL
         connection.sendall(struct.pack(">IIQ", REPLY_MAGIC, error, cookie) + data)
         return True
 

@@ -21,12 +21,16 @@ FLAVOUR = "cloud-amd64"
 FOR_DISKS = ["virtio_pci", "virtio_blk", "virtio_console"]
 # Loaded by the kernel when asked for; dependencies follow by themselves.
 ON_DEMAND = ["raid0", "raid1", "md-mod", "dm-mod", "dm-mirror", "dm-snapshot", "xfs", "btrfs", "f2fs", "bfq", "kyber-iosched", "null_blk", "loop",
-             "crc32c-intel", "crc32c_generic", "libcrc32c"]
+             "crc32c-intel", "crc32c_generic", "libcrc32c", "nfs", "nfsv3", "nfsv4", "nfsd", "md5", "veth"]
 # Programs copied with their libraries. busybox gives the rest, and yields where one of these stands.
 TOOLS = ["mdadm", "lvm", "dmsetup", "mkfs.xfs", "xfs_io", "mkfs.ext4", "tune2fs", "dumpe2fs", "mkfs.btrfs", "btrfs", "mkfs.f2fs",
-         "wipefs", "blkid", "blkdiscard", "lsblk", "findmnt", "mount", "umount", "flock"]
+         "wipefs", "blkid", "blkdiscard", "lsblk", "findmnt", "mount", "umount", "flock",
+         "ip", "unshare", "nsenter", "rpcbind", "rpc.mountd", "rpc.nfsd", "exportfs", "mount.nfs", "strace"]
 LVM_NAMES = ["pvcreate", "pvremove", "pvs", "vgcreate", "vgremove", "vgchange", "vgs", "lvcreate", "lvremove", "lvchange", "lvs", "vgscan", "pvscan"]
 EXT_NAMES = ["mke2fs"]
+NFS_NAMES = ["mount.nfs4", "umount.nfs", "umount.nfs4"]
+# What sunrpc's programs look names up in.
+DATABASES = ["mke2fs.conf", "netconfig", "protocols", "rpc", "services"]
 
 
 def build():
@@ -102,16 +106,19 @@ def plant(tree, kernel_dir, release):
         copy_with_libraries(tree, tool)
     alias(tree, "lvm", LVM_NAMES)
     alias(tree, "mkfs.ext4", EXT_NAMES)
+    alias(tree, "mount.nfs", NFS_NAMES)
     copy_modules(tree, kernel_dir, release)
     for name in ("init", "agent"):
         shutil.copy(os.path.join(kit.HERE, "guest", name), os.path.join(tree, name))
         os.chmod(os.path.join(tree, name), 0o755)
     shutil.copy(os.path.join(kit.HERE, "guest", "lvm.conf"), os.path.join(tree, "etc", "lvm", "lvm.conf"))
-    for name, text in (("passwd", "root:x:0:0:root:/tmp:/bin/sh\n"), ("group", "root:x:0:\n"), ("os-release", 'NAME="flashwright lab"\n')):
+    for name, text in (("passwd", "root:x:0:0:root:/tmp:/bin/sh\n_rpc:x:106:0:rpcbind:/run/rpcbind:/bin/false\n"), ("group", "root:x:0:\n"),
+                       ("hosts", "127.0.0.1 localhost\n"), ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"), ("os-release", 'NAME="flashwright lab"\n')):
         with open(os.path.join(tree, "etc", name), "w") as file:
             file.write(text)
-    if os.path.exists("/etc/mke2fs.conf"):
-        shutil.copy("/etc/mke2fs.conf", os.path.join(tree, "etc", "mke2fs.conf"))
+    for name in DATABASES:
+        if os.path.exists(f"/etc/{name}"):
+            shutil.copy(f"/etc/{name}", os.path.join(tree, "etc", name))
 
 
 def busybox(tree):
@@ -132,7 +139,7 @@ def copy_with_libraries(tree, tool):
     shutil.copy(os.path.realpath(path), destination)
     os.chmod(destination, 0o755)
     for library in kit.libraries(path):
-        there = os.path.join(tree, library.lstrip("/"))
+        there = os.path.join(tree, library.removeprefix(kit.unpacked_dir()).lstrip("/"))
         if not os.path.exists(there):
             os.makedirs(os.path.dirname(there), exist_ok=True)
             shutil.copy(os.path.realpath(library), there)

@@ -4,9 +4,11 @@ A missing package is installed where that can be done (root on Debian); what sta
 leave the lab out, said aloud: `Missing` carries it.
 """
 
+import glob
 import os
 import shutil
 import subprocess
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,8 +20,13 @@ PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86", "musl-gcc": "musl-tools", "make": "make", "perl": "perl", "busybox": "busybox-static",
     "mdadm": "mdadm", "lvm": "lvm2", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
     "mkfs.f2fs": "f2fs-tools", "wipefs": "util-linux", "blkdiscard": "util-linux", "cpio": "cpio", "zstd": "zstd",
+    "ip": "iproute2", "strace": "strace",
     "depmod": "kmod", "ldd": "libc-bin", "dpkg": "dpkg", "apt-get": "apt",
 }
+
+# Programs of packages that would start services if they were installed: these are only unpacked, into the cache.
+UNPACKED = {"rpc.nfsd": "nfs-kernel-server", "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server", "mount.nfs": "nfs-common", "rpcbind": "rpcbind"}
+UNPACKED_LIBRARIES = ["libwrap0", "libtirpc3", "libnsl2", "libkeyutils1"]
 
 
 class Missing(Exception):
@@ -28,7 +35,8 @@ class Missing(Exception):
 
 def which(program):
     """Where a program is, system directories included, which users often have not in PATH."""
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
+    unpacked = unpacked_dir()
+    return shutil.which(program, path=os.environ.get("PATH", "") + f":/usr/sbin:/sbin:/usr/bin:/bin:{unpacked}/usr/sbin:{unpacked}/sbin")
 
 
 def run(*command, **options):
@@ -41,6 +49,13 @@ def run(*command, **options):
 
 def programs():
     """Sees to it that all programs are there."""
+    installed()
+    if any(which(name) is None for name in UNPACKED):
+        unpack()
+
+
+def installed():
+    """Installs those of `PROGRAMS` that are missing."""
     missing = [name for name in PROGRAMS if which(name) is None]
     if not missing:
         return
@@ -57,6 +72,28 @@ def programs():
     still = [name for name in missing if which(name) is None]
     if still:
         raise Missing(f"still not there after installing {' '.join(packages)}: {', '.join(still)}")
+
+
+def unpacked_dir():
+    return os.path.join(cache_dir(), "packages")
+
+
+def unpack():
+    """Downloads the packages of `UNPACKED` and unpacks them into the cache, all or none."""
+    packages = sorted(set(UNPACKED.values())) + UNPACKED_LIBRARIES
+    print(f"lab: fetching {' '.join(packages)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="flashwright-lab-", dir=cache_dir()) as scratch:
+        # apt drops its privileges for downloads, where its user may write.
+        os.chmod(scratch, 0o777)
+        try:
+            run("apt-get", "download", "-qq", *packages, cwd=scratch)
+        except RuntimeError as error:
+            raise Missing(f"cannot download {' '.join(packages)}: {error}") from error
+        unpacked = os.path.join(scratch, "unpacked")
+        for archive in glob.glob(os.path.join(scratch, "*.deb")):
+            run("dpkg", "-x", archive, unpacked)
+        shutil.rmtree(unpacked_dir(), ignore_errors=True)
+        os.rename(unpacked, unpacked_dir())
 
 
 def cache_dir():
@@ -89,7 +126,9 @@ def binary():
 
 def libraries(program):
     """Paths of the libraries that a program is linked with; none for a static one."""
-    listing = subprocess.run(["ldd", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    unpacked = unpacked_dir()
+    there = dict(os.environ, LD_LIBRARY_PATH=f"{unpacked}/usr/lib/x86_64-linux-gnu:{unpacked}/lib/x86_64-linux-gnu")
+    listing = subprocess.run(["ldd", program], env=there, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return [word for word in listing.split() if word.startswith("/") and os.path.isfile(word) and os.path.realpath(word) != os.path.realpath(program)]
 
 
