@@ -12,7 +12,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: run build test test-tools test-moto test-cargo test-crash test-python test-lab lint deny bench install clean help
+.PHONY: left-out run build test test-explore test-tools test-moto test-cargo test-crash test-python test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -23,7 +23,25 @@ run: build ## Build the release binary and measure this directory's flash: three
 build: ## Build the release binary
 	$(CARGO) build --release --locked -p flashwright
 
-test: test-tools test-cargo test-python ## Run all tests; as root on Debian, install what they use first
+# A failure of one part is not to hide another, nor what was left out.
+test: test-tools ## Run all tests; as root on Debian, install what they use first
+	@rm -rf $(LEFT_OUT); failed=; \
+	for part in test-cargo test-python; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	python3 tools/tests.py tell $(LEFT_OUT); \
+	[ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
+
+# What tests leave out, and why: tools/tests.py.
+LEFT_OUT = $(or $(CARGO_TARGET_DIR),target)/left-out
+
+# `make test` draws the same random cases every time (.cargo/config.toml).
+SEED =
+test-explore: test-moto ## Run the tests with new random cases, and print their seed; SEED=N has them again
+	@rm -rf $(LEFT_OUT); seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "make test-explore SEED=$$seed"; \
+	export PROPTEST_RNG_SEED=$$seed FLASHWRIGHT_CRASH_SEED=$$seed FLASHWRIGHT_TEST_SEED=$$seed; \
+	failed=0; $(MAKE) --no-print-directory test-cargo || failed=1; \
+	python3 tools/tests.py tell $(LEFT_OUT); \
+	echo "make test-explore SEED=$$seed"; exit $$failed
 
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
 test-tools:
@@ -53,13 +71,16 @@ test-moto:
 test-cargo: test-moto
 	$(QUICK) $(CARGO) build --workspace --examples --locked
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(QUICK) $(CARGO) test --workspace --locked --no-fail-fast
+	$(QUICK) python3 tools/tests.py run $(LEFT_OUT)/rust $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
-	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage --test crash --locked --no-fail-fast
+	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage --test crash --test crash-nfs --locked --no-fail-fast
 	$(QUICK) $(CARGO) build -p flashwright-stage --example move --locked
 	python3 tools/crash/inject.py --full
+
+left-out: ## Leave out each sync and each check of a move alone, show what is lost, and print the table of both
+	FLASHWRIGHT_LEFT_OUT=1 $(QUICK) $(CARGO) test -p flashwright-stage --test crash --locked left_out:: -- --nocapture --test-threads=1
 
 # The wheel as a user gets it, but for its profile and for the system's OpenSSL, which is not bundled, in an environment of
 # its own. What cargo has built is used again.
@@ -75,7 +96,7 @@ test-python: test-moto ## Build the wheel of the Python package, install it in a
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(WHEEL)/clean/bin/pytest -q -p no:cacheprovider --import-mode=importlib python/tests
+	python3 tools/tests.py run $(LEFT_OUT)/python $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib python/tests
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	python3 tools/lab
@@ -104,7 +125,7 @@ bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rcl
 
 install: build ## Install the binary, and units for stage serve, under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/systemd/flashwright-stage.service dist/systemd/flashwright-stage.socket
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/systemd/flashwright-stage@.service dist/systemd/flashwright-stage@.socket
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/user dist/systemd/user/*
 
 clean: ## Remove what was built

@@ -39,7 +39,7 @@ extern "C" {
 typedef struct FwStore fw_store;
 
 /* Opens a store over two directories, which are made if their parents are there, and goes on with what an earlier program
- * left undrained. slow may be an object store, "s3://BUCKET/PREFIX". options, or NULL: "keep_fast=N,keep_slow=N,bwlimit=RATE,state=DIR,read_only,jobs=N,threads=N", any of
+ * left undrained. slow may be an object store, "s3://BUCKET/PREFIX". options, or NULL: "keep_fast=N,keep_slow=N,bwlimit=RATE,state=DIR,read_only,parents,jobs=N,threads=N", any of
  * them. One program at a time writes to a store. */
 int fw_open(const char *fast, const char *slow, const char *options, fw_store **store);
 

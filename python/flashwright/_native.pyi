@@ -18,6 +18,7 @@ class Store:
         priority: int,
         digest: str,
         preserve: Optional[str],
+        parents: bool,
         read_only: bool,
         jobs: int,
         threads: int,

@@ -206,6 +206,6 @@ def test_a_fork_lets_go_of_a_store_in_a_bucket(open_remote: Open) -> None:
 def test_a_bucket_that_cannot_be_reached_is_told_when_the_store_is_opened(open_remote: Open, server: Server) -> None:
     with pytest.raises(flashwright.Failed, match="nowhere"):
         open_remote(slow=server.url().replace(f"s3://{BUCKET}", "s3://nowhere"))
-    with pytest.raises(flashwright.InvalidRequest, match="no URL") as wrong:
+    with pytest.raises(flashwright.InvalidRequest, match="looks like a URL") as wrong:
         open_remote(slow=Path("s3://bucket/run"))
     assert "string" in str(wrong.value.hint)

@@ -2,7 +2,7 @@
 //!
 //! The only `unsafe` here is at the border, where pointers of a C or Fortran program become references, each with what
 //! the header asks of the caller for it. No panic leaves a call: it becomes `FW_BUG`. What went wrong in a thread's
-//! last call is kept for that thread. A `stage::store::Store` may be used by several threads, and so may a `fw_store`.
+//! last call is kept for that thread. A `stage_service::store::Store` may be used by several threads, and so may a `fw_store`.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, c_char, c_double, c_int};
@@ -11,8 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-use stage::store::{Store, StoreConfig, always};
+use stage::pace::always;
 use stage::{ErrorClass, Level, StageError};
+use stage_service::store::{Store, StoreConfig};
 
 /// Done.
 pub const FW_OK: c_int = 0;
@@ -40,6 +41,14 @@ thread_local! {
 
 /// A store, as C holds it.
 pub struct FwStore(Store);
+
+/// What opens tiers: directories, and object stores if this library has them.
+fn tiers() -> stage::tier::Tiers {
+    #[cfg(feature = "s3")]
+    return stage_object::tiers();
+    #[cfg(not(feature = "s3"))]
+    stage::tier::Tiers::default()
+}
 
 /// What a call comes to, if it is not what was asked for.
 enum Not {
@@ -155,7 +164,7 @@ fn options(config: &mut StoreConfig, words: &str) -> Result<(), StageError> {
         let wrong = |why: &str| {
             StageError::invalid(
                 format!("option {word:?}: {why}"),
-                "keep_fast=N, keep_slow=N, bwlimit=RATE, state=DIR, read_only, jobs=N, threads=N",
+                "keep_fast=N, keep_slow=N, bwlimit=RATE, state=DIR, read_only, parents, jobs=N, threads=N",
             )
         };
         let number = || value.parse::<u32>().map_err(|_| wrong("a number is expected"));
@@ -163,10 +172,11 @@ fn options(config: &mut StoreConfig, words: &str) -> Result<(), StageError> {
             "keep_fast" => config.keep_fast = Some(number()?),
             "keep_slow" => config.keep_slow = Some(number()?),
             "bwlimit" => {
-                let rate = stage::qos::rate(value).map_err(|error| wrong(&error.to_string()))?;
+                let rate = stage_service::qos::rate(value).map_err(|error| wrong(&error.to_string()))?;
                 config.options.bwlimit = Some(rate);
             }
             "state" if !value.is_empty() => config.state = Some(value.into()),
+            "parents" if value.is_empty() => config.options.parents = true,
             "read_only" if value.is_empty() => config.read_only = true,
             "jobs" => config.jobs = number()?.max(1) as usize,
             "threads" => config.threads = number()?.max(1) as usize,
@@ -193,7 +203,7 @@ pub unsafe extern "C" fn fw_open(
         }
         // SAFETY: strings, as this function's own contract has it.
         let (fast, slow) = unsafe { (text(fast, "fast")?, text(slow, "slow")?) };
-        let mut config = StoreConfig::new(Path::new(fast), Path::new(slow));
+        let mut config = StoreConfig { tiers: tiers(), ..StoreConfig::new(Path::new(fast), Path::new(slow)) };
         if !words.is_null() {
             // SAFETY: a string, as this function's own contract has it.
             let words = unsafe { text(words, "options")? };

@@ -54,8 +54,8 @@ fn of(document: Document) -> Value {
         Document::StageDoctor => schema_for!(staging::StageDoctor),
         Document::StagePools => schema_for!(staging::StagePools),
         Document::StageReservation => schema_for!(staging::StageReservation),
-        Document::StageRequest => schema_for!(::stage::service::protocol::Request),
-        Document::StageAnswer => schema_for!(::stage::service::protocol::Answer),
+        Document::StageRequest => schema_for!(stage_service::protocol::Request),
+        Document::StageAnswer => schema_for!(stage_service::protocol::Answer),
         Document::StageManifestHeader => schema_for!(::stage::manifest::Header),
         Document::StageManifestEntry => schema_for!(::stage::manifest::Entry),
     };

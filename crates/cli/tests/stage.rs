@@ -122,11 +122,33 @@ fn wrong_requests_are_named_with_their_values() {
                 .into(),
         ),
         (
+            &["mv", "file", "s3:/bucket/run"],
+            2,
+            "error: s3:/bucket/run: looks like a URL, and is not one of an object store\n\
+             hint: an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME\n"
+                .into(),
+        ),
+        (
+            &["watch", ".", "--to", "S3://bucket/run", "--trigger", "*.done"],
+            2,
+            "error: S3://bucket/run: looks like a URL, and is not one of an object store\n\
+             hint: an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME\n"
+                .into(),
+        ),
+        (
+            &["mv", "--foreground", "missing", "x"],
+            2,
+            format!(
+                "error: {here}/missing: is not there\n\
+                 hint: name what is to be moved or copied; what was moved before lies at its destination\n"
+            ),
+        ),
+        (
             &["cp", "a", "b", "c"],
             2,
             format!(
                 "error: {here}/c: is no directory, and 2 sources need one\n\
-                 hint: a directory that is not there yet is made if a slash follows: DST/\n"
+                 hint: for a directory that is to be made, let a slash follow: --parents DST/\n"
             ),
         ),
         (
@@ -272,15 +294,16 @@ fn what_is_interrupted_goes_on_by_the_same_command() {
 #[test]
 fn what_is_there_already_is_no_error_where_that_is_asked_for() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     checkpoint(folder.path(), "out");
-    let again = ["mv", "--foreground", "--idempotent", "-T", "out", "slow/out"];
+    let again = ["mv", "--foreground", "--idempotent", "--parents", "-T", "out", "slow/out"];
     for _ in 0..2 {
         works(folder.path(), &again);
         is_the_checkpoint(&folder.path().join("slow/out"));
     }
     // A file of a move likewise, by its journal.
     fs::write(folder.path().join("file"), "x").expect("writes");
-    let file = ["mv", "--foreground", "--idempotent", "-T", "file", "slow/file"];
+    let file = ["mv", "--foreground", "--idempotent", "--parents", "-T", "file", "slow/file"];
     works(folder.path(), &file);
     let came = works(folder.path(), &file);
     assert!(came.out.ends_with("/slow/file: there already, and right\n"), "{came:?}");
@@ -293,6 +316,16 @@ fn what_is_there_already_is_no_error_where_that_is_asked_for() {
     fs::remove_dir_all(folder.path().join("out")).expect("removes");
     fs::write(folder.path().join("slow/out/deep/small"), bytes(3, 5000)).expect("writes");
     assert_eq!(run(folder.path(), &again).code, 1);
+    // Names, sizes and times do not vouch for bytes.
+    checkpoint(folder.path(), "out");
+    works(folder.path(), &["cp", "--foreground", "-T", "out", "slow/copy"]);
+    let small = folder.path().join("out/deep/small");
+    let before = fs::metadata(&small).and_then(|facts| facts.modified()).expect("a file");
+    fs::write(&small, bytes(4, fs::metadata(&small).expect("a file").len() as usize)).expect("writes");
+    fs::File::options().write(true).open(&small).and_then(|file| file.set_modified(before)).expect("sets it");
+    let came = run(folder.path(), &["cp", "--foreground", "--idempotent", "-T", "out", "slow/copy"]);
+    assert_eq!(came.code, 3, "right was said of other bytes: {came:?}");
+    fs::remove_dir_all(folder.path().join("out")).expect("removes");
     // Without the word a destination that is there is never overwritten.
     checkpoint(folder.path(), "out");
     let came = run(folder.path(), &["cp", "--foreground", "-T", "out", "slow/out"]);
@@ -303,10 +336,26 @@ fn what_is_there_already_is_no_error_where_that_is_asked_for() {
 #[test]
 fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let fast = checkpoint(folder.path(), "ckpt-7");
-    works(folder.path(), &["cp", "--foreground", "ckpt-7", "slow/"]);
+    works(folder.path(), &["cp", "--foreground", "--parents", "ckpt-7", "slow/"]);
     let came = run(folder.path(), &["evict", "ckpt-7"]);
     assert_eq!(came.code, 3, "{came:?}");
+    assert_eq!(
+        works(
+            folder.path(),
+            &["cp", "--foreground", "--no-manifest", "--state=kept", "--parents", "ckpt-7", "plain/"]
+        )
+        .code,
+        0
+    );
+    // That journal says where a copy is; it has no manifest to evict by.
+    let came = run(folder.path(), &["evict", "--state=kept", "ckpt-7"]);
+    assert!(came.code == 3 && came.err.contains("no durable copy of it is on the slow tier"), "{came:?}");
+    // What was copied is not what is verified where it is named itself.
+    let came = run(folder.path(), &["verify", "--state=kept", "ckpt-7"]);
+    assert!(came.code == 1 && came.err.contains("its copy is ") && came.out.is_empty(), "{came:?}");
+    let came = run(folder.path(), &["evict", "ckpt-7"]);
     assert!(came.err.contains("hint: name its slow copy: --copy PATH"), "{came:?}");
 
     let evict = ["evict", "ckpt-7", "--copy", "slow/ckpt-7"];
@@ -346,7 +395,7 @@ fn sets_in_an_object_store_are_kept_by_number_read_back_and_vouch_for_fast_copie
     assert!(there("ckpt-8"), "its fast copy is still there");
     fs::remove_dir_all(at("ckpt-8")).expect("removes");
     let again = works(folder.path(), &["cp", "--foreground", "--idempotent", "ckpt-10", &to]);
-    assert!(again.out.contains("there already, and right"), "{again:#?}");
+    assert!(again.err.contains("it was there already, and the same, byte for byte"), "{again:#?}");
     checkpoint(folder.path(), "ckpt-11");
     works(folder.path(), &["cp", "--foreground", "--latest", "--keep-slow=2", "ckpt-11", &to]);
     assert_eq!((there("ckpt-8"), there("ckpt-9"), there("ckpt-11")), (false, true, true));
@@ -385,6 +434,7 @@ fn sets_in_an_object_store_are_kept_by_number_read_back_and_vouch_for_fast_copie
 #[test]
 fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let fast = folder.path().join("fast");
     checkpoint(&fast, "ckpt-7");
     fs::write(fast.join("ckpt-7.done"), "").expect("writes");
@@ -394,8 +444,18 @@ fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
     // One byte short of what its list says.
     fs::write(fast.join("short"), "12").expect("writes");
     fs::write(fast.join("short.done"), "short 3\n").expect("writes");
-    let watch =
-        ["watch", "fast", "--to", "slow", "--trigger", "*.done", "--foreground", "--once", "--settle=10ms"];
+    let watch = [
+        "watch",
+        "fast",
+        "--to",
+        "slow",
+        "--parents",
+        "--trigger",
+        "*.done",
+        "--foreground",
+        "--once",
+        "--settle=10ms",
+    ];
     let came = run(folder.path(), &watch);
     assert_eq!(came.code, 1, "{came:?}");
     assert!(came.out.contains("ckpt-7.done: durable and verified"), "{came:?}");
@@ -423,13 +483,24 @@ fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
 #[test]
 fn a_digest_that_is_not_the_listed_one_moves_nothing() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let fast = folder.path().join("fast");
     checkpoint(&fast, "ckpt-7");
     let wrong = "99aa06d3014798d86001c324468d497f";
     fs::write(fast.join("ckpt-7.done"), format!("ckpt-7/large\nckpt-7/deep/small 5000 {wrong}\n"))
         .expect("writes");
-    let watch =
-        ["watch", "fast", "--to", "slow", "--trigger", "*.done", "--foreground", "--once", "--settle=10ms"];
+    let watch = [
+        "watch",
+        "fast",
+        "--to",
+        "slow",
+        "--parents",
+        "--trigger",
+        "*.done",
+        "--foreground",
+        "--once",
+        "--settle=10ms",
+    ];
     let came = run(folder.path(), &watch);
     assert_eq!(came.code, 1, "{came:?}");
     assert!(came.out.contains("failed: ckpt-7.done: job 1 failed: "), "{came:?}");
@@ -440,6 +511,7 @@ fn a_digest_that_is_not_the_listed_one_moves_nothing() {
 #[test]
 fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let fast = folder.path().join("fast");
     checkpoint(&fast, "ckpt-7");
     fs::write(fast.join("ckpt-7/DONE"), "").expect("writes");
@@ -448,6 +520,7 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
         "fast",
         "--to",
         "slow",
+        "--parents",
         "--trigger",
         "ckpt-*/DONE",
         "--foreground",
@@ -469,6 +542,7 @@ fn a_directory_goes_with_the_semaphore_that_lies_in_it() {
     // Of the first the semaphore is a part, and moves; of the second it is a list, and does not.
     for list in ["", "rank-0\nsub/rank-1\n"] {
         let folder = place();
+        fs::create_dir(folder.path().join("slow")).expect("makes");
         let set = folder.path().join("fast/ckpt-7");
         fs::create_dir_all(set.join("sub")).expect("makes");
         fs::write(set.join("rank-0"), "0").expect("writes");
@@ -479,6 +553,7 @@ fn a_directory_goes_with_the_semaphore_that_lies_in_it() {
             "fast",
             "--to",
             "slow",
+            "--parents",
             "--trigger",
             "ckpt-*/DONE",
             "--foreground",

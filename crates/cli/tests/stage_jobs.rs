@@ -76,10 +76,11 @@ fn set(folder: &Path, name: &str, mebibytes: usize) {
 #[test]
 fn a_job_is_handed_in_waited_for_and_told_of() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let _server = Server::start(folder.path());
     set(folder.path(), "fast/ckpt-7", 2);
     let here = folder.path().display();
-    let came = works(folder.path(), &["mv", "fast/ckpt-7", "slow/"]);
+    let came = works(folder.path(), &["mv", "--parents", "fast/ckpt-7", "slow/"]);
     assert_eq!(came.out, format!("job 1: {here}/fast/ckpt-7 → {here}/slow/ckpt-7\n"));
     let came = works(folder.path(), &["wait", "slow/ckpt-7", "--timeout=60s"]);
     assert!(
@@ -142,9 +143,10 @@ fn a_failure_is_told_with_its_class_and_begun_again_by_retry() {
 #[test]
 fn a_job_that_is_given_up_leaves_its_source_and_nothing_else() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let _server = Server::start(folder.path());
     set(folder.path(), "fast/ckpt-7", 8);
-    works(folder.path(), &["mv", "--bwlimit=100kB/s", "fast/ckpt-7", "slow/"]);
+    works(folder.path(), &["mv", "--parents", "--bwlimit=100kB/s", "fast/ckpt-7", "slow/"]);
     wait_until("a part", || {
         folder.path().join("slow").is_dir() && !names(&folder.path().join("slow")).is_empty()
     });
@@ -161,10 +163,21 @@ fn a_job_that_is_given_up_leaves_its_source_and_nothing_else() {
 #[test]
 fn a_watch_outlives_its_server_and_a_kill_loses_nothing() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let server = Server::start(folder.path());
     set(folder.path(), "fast/ckpt-1", 6);
     set(folder.path(), "fast/ckpt-2", 6);
-    let watch = ["watch", "fast", "--to", "slow", "--trigger", "*.done", "--settle=10ms", "--bwlimit=4MB/s"];
+    let watch = [
+        "watch",
+        "fast",
+        "--to",
+        "slow",
+        "--parents",
+        "--trigger",
+        "*.done",
+        "--settle=10ms",
+        "--bwlimit=4MB/s",
+    ];
     let log = fs::File::create(folder.path().join("watched")).expect("a log");
     let mut watcher = stage(folder.path(), &watch).stdout(log).stderr(Stdio::null()).spawn().expect("runs");
     fs::write(folder.path().join("fast/ckpt-1.done"), "").expect("writes");
@@ -189,17 +202,46 @@ fn a_watch_outlives_its_server_and_a_kill_loses_nothing() {
 #[test]
 fn a_copy_is_evicted_by_the_word_of_the_server_and_the_bytes_of_the_slow_tier() {
     let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
     let _server = Server::start(folder.path());
     set(folder.path(), "fast/ckpt-7", 2);
-    works(folder.path(), &["cp", "--wait", "fast/ckpt-7", "slow/"]);
+    works(folder.path(), &["cp", "--wait", "--parents", "fast/ckpt-7", "slow/"]);
+    // What is verified is the place that was named: of a source, the copy is another one.
+    let came = run(folder.path(), &["verify", "fast/ckpt-7"]);
+    assert!(came.code == 1 && came.out.is_empty() && came.err.contains("its copy is "), "{came:?}");
     works(folder.path(), &["evict", "fast/ckpt-7"]);
     assert_eq!(names(&folder.path().join("fast")), [] as [String; 0]);
     works(folder.path(), &["get", "--wait", "slow/ckpt-7", "fast"]);
     assert_eq!(fs::read(folder.path().join("fast/ckpt-7/1")).expect("reads"), vec![2; 1 << 20]);
     works(folder.path(), &["evict", "fast/ckpt-7"]);
+    // A missing source is told at once, and is no job.
+    let came = run(folder.path(), &["mv", "fast/missing", "slow/"]);
+    assert!(
+        came.code == 2 && came.out.is_empty() && came.err.contains("fast/missing: is not there"),
+        "{came:?}"
+    );
     // Nothing is removed of which there is no copy.
     set(folder.path(), "fast/ckpt-8", 1);
     let came = run(folder.path(), &["evict", "fast/ckpt-8"]);
     assert_eq!(came.code, 3, "{came:?}");
     assert_eq!(names(&folder.path().join("fast/ckpt-8")).len(), 1);
+}
+
+#[test]
+fn waiting_for_a_path_is_about_the_bytes_that_are_there_now() {
+    let folder = place();
+    let server = Server::start(folder.path());
+    fs::write(folder.path().join("a"), "one").expect("writes");
+    let job = json(folder.path(), &["cp", "-T", "a", "b", "--wait", "--json"]);
+    let id = job["jobs"][0]["id"].to_string();
+    works(folder.path(), &["wait", "./a"]);
+    fs::write(folder.path().join("a"), "two").expect("writes");
+    let came = run(folder.path(), &["wait", "./a"]);
+    assert!(
+        came.code == 1 && came.err.contains("has changed since job"),
+        "durable was said of other bytes: {came:?}"
+    );
+    works(folder.path(), &["wait", &id]);
+    works(folder.path(), &["wait", "./b"]);
+    server.kill();
 }

@@ -9,10 +9,10 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{ended, is_root, place, run, signal, skipped, wait_until};
-use stage::service::Client;
+use common::{ended, place, run, signal, wait_until};
 use stage::{JobSpec, Level, Options, Place, State, Verb};
 use stage_server::{Server, spec};
+use stage_service::Client;
 
 #[test]
 fn a_move_is_carried_out_counted_and_logged_and_the_server_ends_with_0() {
@@ -168,7 +168,7 @@ fn what_would_be_wrong_is_said_before_anything_is_served() {
         (&["--metrics", "0.0.0.0:9750"][..], "only a loopback address or a Unix socket"),
         (&["--jobs", "0"], "must be above zero"),
         (&["--config", "c.toml"], "line 2: unknown field `threds`"),
-        (&["--worker-idle", "1s"], "--system"),
+        (&["--system"], "--system is no flag"),
     ] {
         let arguments = [&["stage", "serve", "--state", "state"], arguments].concat();
         let came = run(folder.path(), &arguments);
@@ -176,24 +176,6 @@ fn what_would_be_wrong_is_said_before_anything_is_served() {
         assert!(came.err.contains(words), "{arguments:?}: {}", came.err);
         assert!(!folder.path().join("state").exists());
     }
-    let worker = [
-        "stage",
-        "worker",
-        "--uid=65534",
-        "--gid=65534",
-        "--groups=",
-        "--state=s",
-        "--jobs=1",
-        "--threads=1",
-    ];
-    let more = ["--max-jobs=1", "--max-connections=1", "--log-format=text", "--qos={}"];
-    let came = run(folder.path(), &[&worker[..], &more].concat());
-    assert_eq!(came.code, 2, "{}", came.err);
-    assert!(came.err.contains("standard input is no channel"), "{}", came.err);
-    if is_root() {
-        return skipped("--system is refused to all but root, and this is root");
-    }
-    assert_eq!(run(folder.path(), &["stage", "serve", "--system"]).code, 2);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stage::store::{Store, StoreConfig};
 use stage::{JobStatus, Level, StageError};
+use stage_service::store::{Store, StoreConfig};
 
 use crate::errors::{invalid, raise};
 
@@ -36,6 +36,14 @@ mod _native {
 #[pyclass(frozen, name = "Store", module = "flashwright._native")]
 struct NativeStore {
     store: Arc<Store>,
+}
+
+/// What opens tiers: directories, and object stores if this library has them.
+fn tiers() -> stage::tier::Tiers {
+    #[cfg(feature = "s3")]
+    return stage_object::tiers();
+    #[cfg(not(feature = "s3"))]
+    stage::tier::Tiers::default()
 }
 
 /// Runs what takes long without the GIL; `work` asks the closure it is given whether to go on.
@@ -77,7 +85,7 @@ fn level(word: &str) -> Result<Level, StageError> {
 
 /// Bytes a second as a person writes them: `2GB/s`, `500m`.
 fn rate(text: &str) -> Result<u64, StageError> {
-    stage::qos::rate(text)
+    stage_service::qos::rate(text)
         .map_err(|error| StageError::invalid(format!("bwlimit {text:?}: {error}"), error.hint()))
 }
 
@@ -85,7 +93,7 @@ fn rate(text: &str) -> Result<u64, StageError> {
 impl NativeStore {
     #[new]
     #[pyo3(signature = (fast, slow, *, state, keep_fast, keep_slow, bwlimit, iops_limit, priority, digest, preserve,
-        read_only, jobs, threads))]
+        parents, read_only, jobs, threads))]
     #[allow(clippy::too_many_arguments, reason = "Python's half names each of them")]
     fn open(
         py: Python<'_>,
@@ -99,6 +107,7 @@ impl NativeStore {
         priority: i32,
         digest: &str,
         preserve: Option<String>,
+        parents: bool,
         read_only: bool,
         jobs: usize,
         threads: usize,
@@ -110,12 +119,14 @@ impl NativeStore {
             read_only,
             jobs,
             threads,
+            tiers: tiers(),
             ..StoreConfig::new(fast, slow)
         };
         let options = &mut config.options;
         options.bwlimit = bwlimit.as_deref().map(rate).transpose().map_err(|error| raise(py, &error))?;
         options.iops_limit = iops_limit;
         options.priority = priority;
+        options.parents = parents;
         options.digest = digest.parse().map_err(|()| {
             invalid(py, format!("digest {digest:?}: there is no such digest"), "xxh3 or blake3")
         })?;

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use stage::{JobSpec, Level, Mover, MoverConfig, Options, Place, Preserve, StageError, State, Verb};
+use stage::{JobSpec, Level, Options, Place, Preserve, StageError, State, Verb};
+use stage_service::{Mover, MoverConfig};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -17,10 +17,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fault::{Call, before};
+use crate::fault::{Barrier, Call, Safeguard, before, changed, durable, leaves_out};
 
 /// What [`stat`] asks for: everything that tells one state of a file from another.
-const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS;
+const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// Asks the plan, makes the call, and tells the plan that it is made. The call's value is an `io::Result`.
 macro_rules! through {
@@ -35,9 +35,14 @@ macro_rules! through {
 
 /// [`through`] for a call that makes things durable, which a plan may leave out.
 macro_rules! through_sync {
-    ($call:ident, $made:expr) => {{
+    ($call:ident, $barrier:expr, $made:expr, $durable:expr) => {{
         let verdict = before(Call::$call)?;
-        let made = if verdict.skip { Ok(()) } else { $made.map_err(io::Error::from) };
+        let left_out = $barrier.is_some_and(|barrier| leaves_out(Safeguard::Barrier(barrier)));
+        let made = if verdict.skip || left_out {
+            Ok(())
+        } else {
+            $made.map_err(io::Error::from).inspect(|()| $durable)
+        };
         verdict.made();
         made
     }};
@@ -112,10 +117,30 @@ pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// `ELOOP` for a symbolic link; the kernel's otherwise.
 pub fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    if flags.contains(OFlags::CREATE) {
+        changed(directory);
+    }
     through!(Openat, {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(rustix::io::retry_on_intr(|| fs::openat(directory, name, flags, mode))?)
     })
+}
+
+/// A new file of a part. What an earlier attempt left under its name is removed, never written over: its pages may
+/// be the ones whose fsync failed.
+///
+/// # Errors
+/// A call that failed.
+pub fn create(directory: BorrowedFd<'_>, name: &OsStr, access: OFlags) -> io::Result<OwnedFd> {
+    let flags = access | OFlags::CREATE | OFlags::EXCL;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match open_at(directory, name, flags, mode) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {
+            remove_file(directory, name)?;
+            open_at(directory, name, flags, mode)
+        }
+        opened => opened,
+    }
 }
 
 /// Makes a directory.
@@ -123,6 +148,7 @@ pub fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags, mode: Mod
 /// # Errors
 /// The kernel's.
 pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io::Result<()> {
+    changed(directory);
     through!(Mkdirat, Ok(fs::mkdirat(directory, name, mode)?))
 }
 
@@ -184,6 +210,15 @@ pub fn stat_at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Statx> {
     through!(Statx, Ok(fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY)?))
 }
 
+/// [`stat_at`] as it is now: a network file system is asked, whatever its client has cached.
+///
+/// # Errors
+/// The kernel's.
+pub fn stat_now(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Statx> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    through!(Statx, Ok(fs::statx(directory, name, flags, IDENTITY)?))
+}
+
 /// Reserves room, so that a full disk is met before a byte is copied. File systems that cannot are left alone.
 ///
 /// # Errors
@@ -205,6 +240,7 @@ pub fn reserve(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn truncate(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    changed(file);
     through!(Ftruncate, Ok(rustix::io::retry_on_intr(|| fs::ftruncate(file, bytes))?))
 }
 
@@ -237,6 +273,7 @@ pub fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Resu
 /// # Errors
 /// The kernel's; `EIO` for a write that moves nothing.
 pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<()> {
+    changed(file);
     let mut done = 0;
     while done < buffer.len() {
         let verdict = before(Call::Write);
@@ -261,8 +298,9 @@ pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<
 ///
 /// # Errors
 /// The kernel's, `EINTR` included.
-pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
-    let made = counted((|| through_sync!(Fdatasync, fs::fdatasync(file)))());
+pub fn sync_data(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
+    let made =
+        counted((|| through_sync!(Fdatasync, Some(barrier), fs::fdatasync(file), durable(file, false)))());
     crate::fault::synced(file, made.is_err());
     made
 }
@@ -271,8 +309,20 @@ pub fn sync_data(file: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's, `EINTR` included.
-pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
-    let made = counted((|| through_sync!(Fsync, fs::fsync(file)))());
+pub fn sync(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
+    fsync(file, Some(barrier))
+}
+
+/// [`sync`] of what is not on the path of a move: pools, triggers, a store's own directories.
+///
+/// # Errors
+/// The kernel's, `EINTR` included.
+pub fn sync_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
+    fsync(file, None)
+}
+
+pub(crate) fn fsync(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
+    let made = counted((|| through_sync!(Fsync, barrier, fs::fsync(file), durable(file, false)))());
     crate::fault::synced(file, made.is_err());
     made
 }
@@ -282,8 +332,20 @@ pub fn sync(file: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn sync_file_system(file: BorrowedFd<'_>) -> io::Result<()> {
-    counted((|| through_sync!(Syncfs, fs::syncfs(file)))())
+pub fn sync_file_system(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
+    file_system(file, Some(barrier))
+}
+
+/// [`sync_file_system`] of what is not on the path of a move.
+///
+/// # Errors
+/// The kernel's.
+pub fn sync_file_system_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
+    file_system(file, None)
+}
+
+fn file_system(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
+    counted((|| through_sync!(Syncfs, barrier, fs::syncfs(file), durable(file, true)))())
 }
 
 static FAILED_SYNCS: AtomicU64 = AtomicU64::new(0);
@@ -313,6 +375,7 @@ pub fn begin_writeback(file: BorrowedFd<'_>) {
 /// # Errors
 /// The kernel's.
 pub fn set_owner(file: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
+    changed(file);
     through!(Fchown, Ok(fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?))
 }
 
@@ -321,6 +384,7 @@ pub fn set_owner(file: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_owner_at(directory: BorrowedFd<'_>, name: &OsStr, uid: u32, gid: u32) -> io::Result<()> {
+    changed(directory);
     let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
     through!(Fchown, Ok(fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?))
 }
@@ -330,7 +394,19 @@ pub fn set_owner_at(directory: BorrowedFd<'_>, name: &OsStr, uid: u32, gid: u32)
 /// # Errors
 /// The kernel's.
 pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    changed(file);
     through!(Fchmod, Ok(fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?))
+}
+
+/// Sets the permission bits of what a descriptor of O_PATH leads to: chmod(2) by `/proc/self/fd`, which is no name that
+/// others can give to something else.
+///
+/// # Errors
+/// The kernel's; `ENOENT` where there is no `/proc`.
+pub fn set_mode_of_path(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    through!(Fchmod, Ok(fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?))
 }
 
 /// Sets the times of last access and modification, each seconds and nanoseconds.
@@ -338,6 +414,7 @@ pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_times(file: BorrowedFd<'_>, accessed: (i64, u32), modified: (i64, u32)) -> io::Result<()> {
+    changed(file);
     through!(Utimens, Ok(fs::futimens(file, &timestamps(accessed, modified))?))
 }
 
@@ -351,6 +428,7 @@ pub fn set_times_at(
     accessed: (i64, u32),
     modified: (i64, u32),
 ) -> io::Result<()> {
+    changed(directory);
     let times = timestamps(accessed, modified);
     through!(Utimens, Ok(fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
 }
@@ -361,9 +439,7 @@ fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
     Timestamps { last_access: time(accessed), last_modification: time(modified) }
 }
 
-/// Renames within one file system, over nothing: renameat2(2) with RENAME_NOREPLACE. Where the file system does not
-/// know it, a name that is there is looked for first, which another process may get in between of; those that lack
-/// it (NFS) are told so in the documentation.
+/// Gives a file or directory its name within one directory, over nothing; see [`publish_into`].
 ///
 /// # Errors
 /// `EEXIST` where the name is taken.
@@ -371,7 +447,9 @@ pub fn publish(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Res
     publish_into(directory, part, directory, name)
 }
 
-/// The same from one directory into another.
+/// Renames within one file system, over nothing: renameat2(2) with RENAME_NOREPLACE. File systems without it (NFS,
+/// Lustre) answer EINVAL; there a file is linked to its name and unlinked from the old one, and a directory is renamed
+/// over an empty directory that claims the name. In both cases the kernel, not a look beforehand, decides who gets it.
 ///
 /// # Errors
 /// `EEXIST` where the name is taken.
@@ -381,16 +459,130 @@ pub fn publish_into(
     directory: BorrowedFd<'_>,
     name: &OsStr,
 ) -> io::Result<()> {
-    through!(Renameat, {
-        match fs::renameat_with(from, part, directory, name, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY) {
-                    Ok(_) => Err(Errno::EXIST.into()),
-                    Err(Errno::NOENT) => Ok(fs::renameat(from, part, directory, name)?),
-                    Err(error) => Err(error.into()),
+    changed(from);
+    changed(directory);
+    match rename_no_replace(from, part, directory, name) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        // A claim that was made where the same directory is mounted over NFS.
+        Err(Errno::EXIST) if is_claim(directory, name)? => {}
+        made => return Ok(made?),
+    }
+    let stat = stat_at(from, part)?;
+    let published = match FileType::from_raw_mode(stat.stx_mode.into()) {
+        FileType::Directory => publish_over_claim(from, part, directory, name),
+        _ => publish_by_link(from, part, directory, name),
+    };
+    // A server that answers a request for the second time, because its first reply was lost, says EEXIST or ENOENT of
+    // what it has done itself. What the name leads to decides.
+    published.or_else(|error| {
+        let found = stat_at(directory, name);
+        if found.is_ok_and(|found| same_file(&found, &stat)) {
+            remove_if_there(from, part)
+        } else {
+            Err(error)
+        }
+    })
+}
+
+fn rename_no_replace(
+    from: BorrowedFd<'_>,
+    part: &OsStr,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> Result<(), Errno> {
+    let verdict = before(Call::Renameat)?;
+    let made = if crate::fault::lacks_noreplace() {
+        Err(Errno::INVAL)
+    } else {
+        fs::renameat_with(from, part, directory, name, RenameFlags::NOREPLACE)
+    };
+    verdict.made();
+    made
+}
+
+fn same_file(one: &Statx, other: &Statx) -> bool {
+    let inode = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+    inode(one) == inode(other)
+}
+
+fn remove_if_there(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match remove_file(directory, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn publish_by_link(
+    from: BorrowedFd<'_>,
+    part: &OsStr,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> io::Result<()> {
+    match link(from, part, directory, name) {
+        // Without links nothing is left but to look first, as docs/faults.md says.
+        Err(error)
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK)
+            ) =>
+        {
+            match stat_at(directory, name) {
+                Ok(_) => Err(Errno::EXIST.into()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    through!(Renameat, Ok(fs::renameat(from, part, directory, name)?))
                 }
+                Err(error) => Err(error),
             }
-            made => Ok(made?),
+        }
+        linked => linked.and_then(|()| remove_if_there(from, part)),
+    }
+}
+
+/// Mode of a directory that claims a name: only its owner's, and sticky, which a directory of one user never needs.
+const CLAIM_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
+
+/// Is this name held by a claim? One that a crash left is taken over; if another mover still wants it, the one that
+/// renames first fills it, and the rename of the other fails with ENOTEMPTY.
+///
+/// # Errors
+/// Fails if the name cannot be looked up.
+pub fn is_claim(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
+    match stat_at(directory, name) {
+        Ok(stat) => {
+            let mode: u32 = stat.stx_mode.into();
+            let bits = Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX;
+            Ok(FileType::from_raw_mode(mode) == FileType::Directory
+                && Mode::from_raw_mode(mode) & bits == CLAIM_MODE)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a claim that is not needed any more, if there is one; what is not empty stays.
+pub fn release_claim(directory: BorrowedFd<'_>, name: &OsStr) {
+    if is_claim(directory, name).unwrap_or(false) {
+        let _ = remove_directory(directory, name);
+    }
+}
+
+fn publish_over_claim(
+    from: BorrowedFd<'_>,
+    part: &OsStr,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> io::Result<()> {
+    match make_directory(directory, name, CLAIM_MODE) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_claim(directory, name)? => {}
+        made => made?,
+    }
+    let renamed: io::Result<()> = (|| through!(Renameat, Ok(fs::renameat(from, part, directory, name)?)))();
+    renamed.map_err(|error| match Errno::from_io_error(&error) {
+        // The claim has been filled, or replaced by a file.
+        Some(Errno::NOTEMPTY | Errno::NOTDIR) => Errno::EXIST.into(),
+        _ => {
+            release_claim(directory, name);
+            error
         }
     })
 }
@@ -400,6 +592,7 @@ pub fn publish_into(
 /// # Errors
 /// The kernel's.
 pub fn replace(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Result<()> {
+    changed(directory);
     through!(Renameat, Ok(fs::renameat(directory, part, directory, name)?))
 }
 
@@ -408,7 +601,7 @@ pub fn replace(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Res
 /// # Errors
 /// The kernel's.
 pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?))
+    through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?)).inspect(|()| changed(directory))
 }
 
 /// Removes an empty directory.
@@ -417,6 +610,7 @@ pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
 /// `ENOTEMPTY`, and what else the kernel has.
 pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?))
+        .inspect(|()| changed(directory))
 }
 
 /// Makes another name for a file, beneath the same root.
@@ -424,6 +618,7 @@ pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<(
 /// # Errors
 /// The kernel's.
 pub fn link(from: BorrowedFd<'_>, old: &OsStr, to: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
+    changed(to);
     through!(Linkat, Ok(fs::linkat(from, old, to, new, AtFlags::empty())?))
 }
 
@@ -432,6 +627,7 @@ pub fn link(from: BorrowedFd<'_>, old: &OsStr, to: BorrowedFd<'_>, new: &OsStr) 
 /// # Errors
 /// The kernel's.
 pub fn symlink(target: &OsStr, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    changed(directory);
     through!(Symlinkat, Ok(fs::symlinkat(target, directory, name)?))
 }
 
@@ -490,5 +686,6 @@ pub fn attribute(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>
 /// # Errors
 /// The kernel's.
 pub fn set_attribute(file: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
+    changed(file);
     through!(Setxattr, Ok(fs::fsetxattr(file, name, value, XattrFlags::empty())?))
 }

@@ -19,6 +19,117 @@ pub enum ErrorClass {
     Interrupted,
 }
 
+/// Why a job failed, as the journal keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub struct Why {
+    /// The error with its causes, one line.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What kind of failure.
+    pub class: ErrorClass,
+    /// The kernel's error number, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+    /// What it comes down to; none in journals of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+impl Why {
+    /// Of an error, with all its causes.
+    #[must_use]
+    pub fn of(error: &StageError) -> Self {
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(error);
+        while let Some(source) = cause {
+            message.push_str(&format!(": {source}"));
+            cause = source.source();
+        }
+        Self {
+            message,
+            hint: error.hint(),
+            class: error.class(),
+            errno: error.errno(),
+            cause: Some(error.cause()),
+        }
+    }
+
+    /// What it comes down to: as the error said itself, or else as its number and its class tell.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        let by_class = || match self.class {
+            ErrorClass::Invalid | ErrorClass::Refused => Cause::Request,
+            ErrorClass::Failed | ErrorClass::Interrupted => Cause::Other,
+        };
+        self.cause.or_else(|| self.errno.and_then(Cause::of_errno)).unwrap_or_else(by_class)
+    }
+}
+
+/// What a failure comes down to, for programs that act on it. The journal keeps it with the message.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The destination, a quota or a journal is full.
+    NoSpace,
+    /// Written data could not be made durable.
+    FsyncFailed,
+    /// What was read back is not what was written.
+    VerificationFailed,
+    /// The source is not what it was.
+    SourceChanged,
+    /// The user may not.
+    Permission,
+    /// The destination is mounted read-only.
+    ReadOnly,
+    /// The name is taken.
+    DestinationExists,
+    /// The request itself makes no sense, or is refused: asked again as it is, it fails again.
+    Request,
+    /// Something else; the message says what.
+    Other,
+}
+
+impl Cause {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NoSpace => "no-space",
+            Self::FsyncFailed => "fsync-failed",
+            Self::VerificationFailed => "verification-failed",
+            Self::SourceChanged => "source-changed",
+            Self::Permission => "permission",
+            Self::ReadOnly => "read-only",
+            Self::DestinationExists => "destination-exists",
+            Self::Request => "request",
+            Self::Other => "other",
+        }
+    }
+
+    /// Of a system call that failed with this error number.
+    #[must_use]
+    pub fn of_errno(errno: i32) -> Option<Self> {
+        use rustix::io::Errno;
+        match Errno::from_raw_os_error(errno) {
+            Errno::NOSPC | Errno::DQUOT => Some(Self::NoSpace),
+            Errno::ACCESS | Errno::PERM => Some(Self::Permission),
+            Errno::ROFS => Some(Self::ReadOnly),
+            Errno::EXIST | Errno::NOTEMPTY => Some(Self::DestinationExists),
+            _ => None,
+        }
+    }
+}
+
+/// The operation that failed where a source could not be made durable: nothing to try again without being asked.
+pub const SYNC_SOURCE: &str = "sync the source";
+
+/// The operations of an error that say that written data could not be made durable.
+const SYNCS: [&str; 4] = ["fsync", "fdatasync", "syncfs", SYNC_SOURCE];
+
 /// A move that was not made, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
@@ -50,6 +161,22 @@ pub enum StageError {
         what: String,
         /// What to do about it.
         hint: Option<String>,
+    },
+    /// The name is taken, and nothing is ever written over.
+    #[error("{what}")]
+    Exists {
+        /// Which name, and by what.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// Another process has a lock, and has kept it for longer than is waited for it.
+    #[error("{path}: is locked by {by}")]
+    Locked {
+        /// What is locked.
+        path: String,
+        /// The process, as far as it can be told.
+        by: String,
     },
     /// The source is not what it was.
     #[error("{path}: changed while it was copied ({how})")]
@@ -94,7 +221,7 @@ pub enum StageError {
     },
     /// What the server said that could not be done.
     #[error("{}", .0.message)]
-    Answered(Box<crate::job::Why>),
+    Answered(Box<Why>),
     /// Nobody listens where a server would.
     #[error("no server answers at {tried}")]
     NoServer {
@@ -107,7 +234,7 @@ pub enum StageError {
         /// What is not done for it.
         what: String,
         /// Why; nothing where somebody cancelled it.
-        why: Option<Box<crate::job::Why>>,
+        why: Option<Box<Why>>,
     },
     /// Somebody asked to stop.
     #[error("stopped: {what}")]
@@ -157,7 +284,7 @@ impl StageError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Invalid { .. } => ErrorClass::Invalid,
-            Self::Refused { .. } => ErrorClass::Refused,
+            Self::Refused { .. } | Self::Exists { .. } | Self::Locked { .. } => ErrorClass::Refused,
             Self::Stopped { .. } | Self::Job { why: None, .. } => ErrorClass::Interrupted,
             Self::Job { why: Some(why), .. } => why.class,
             Self::Answered(why) => why.class,
@@ -170,11 +297,36 @@ impl StageError {
         }
     }
 
+    /// What it comes down to.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Io { operation, source, .. } => {
+                source.raw_os_error().and_then(Cause::of_errno).unwrap_or_else(|| {
+                    if SYNCS.contains(&operation.as_str()) { Cause::FsyncFailed } else { Cause::Other }
+                })
+            }
+            Self::Exists { .. } => Cause::DestinationExists,
+            Self::Invalid { .. } | Self::Refused { .. } => Cause::Request,
+            Self::SourceChanged { .. } => Cause::SourceChanged,
+            Self::Corrupt { .. } => Cause::VerificationFailed,
+            Self::Answered(why) => why.cause(),
+            Self::Job { why, .. } => why.as_ref().map_or(Cause::Other, |why| why.cause()),
+            Self::Locked { .. }
+            | Self::Journal { .. }
+            | Self::Peer { .. }
+            | Self::NoServer { .. }
+            | Self::Stopped { .. } => Cause::Other,
+        }
+    }
+
     /// What to do about it, where there is something.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
+            Self::Exists { hint, .. } => Some(hint.clone()),
+            Self::Locked { .. } => Some("let that process end, or end it, and try again".to_owned()),
             Self::SourceChanged { .. } => {
                 Some("copy it again once nothing writes to it: stage retry".to_owned())
             }

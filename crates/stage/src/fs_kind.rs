@@ -17,7 +17,7 @@ const F2FS: u64 = 0xf2f5_2010;
 /// The kernel's.
 pub fn sync_vouches(file: impl AsFd) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type as u64;
-    Ok(matches!(kind, EXT4 | XFS | BTRFS | F2FS) && kernel_tells())
+    Ok(matches!(kind, EXT4 | XFS | BTRFS | F2FS) && kernel_tells() && !crate::fault::distrusts_syncfs())
 }
 
 /// Is the kernel 5.8 or later?

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ErrorClass;
+pub use crate::error::Why;
+use crate::fingerprint::Fingerprint;
 use crate::spec::{JobSpec, Level};
 
 /// A job's number in its journal.
@@ -44,35 +45,6 @@ impl State {
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
-    }
-}
-
-/// Why a job failed, as the journal keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Why {
-    /// The error with its causes, one line.
-    pub message: String,
-    /// What to do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-    /// What kind of failure.
-    pub class: ErrorClass,
-    /// The kernel's error number, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub errno: Option<i32>,
-}
-
-impl Why {
-    /// Of an error, with all its causes.
-    #[must_use]
-    pub fn of(error: &crate::StageError) -> Self {
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(source) = cause {
-            message.push_str(&format!(": {source}"));
-            cause = source.source();
-        }
-        Self { message, hint: error.hint(), class: error.class(), errno: error.errno() }
     }
 }
 
@@ -121,4 +93,8 @@ pub struct JobStatus {
     /// What holds it back now, in a person's words: `bwlimit 2 GB/s`, `the fast tier answers 3.1x slower than at rest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<String>,
+    /// The state of the source that the copy is of, as [`crate::runner::fingerprint_of`] tells it: names, inodes, sizes and
+    /// times. There from right before the copy is published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Fingerprint>,
 }

@@ -1,4 +1,4 @@
-//! Crash-safe movement between a fast and a slow tier: the migrator as a service.
+//! Crash-safe movement between a fast and a slow tier: one move, from its intent to its end.
 //!
 //! Three promises, whatever is killed, fails or fills up on the way:
 //!
@@ -13,39 +13,39 @@
 //! file's length.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod calls;
-pub mod desk;
 pub mod digest;
 pub mod error;
+pub mod existing;
 pub mod fault;
+pub mod fingerprint;
 mod fs_kind;
 pub mod job;
 pub mod journal;
+pub mod keys;
 pub mod large;
+pub mod lock;
 pub mod manifest;
-mod metadata;
-pub mod mover;
+pub mod metadata;
+pub mod mounts;
 pub mod names;
-#[cfg(feature = "s3")]
-pub mod object;
+pub mod owned;
 pub mod pace;
 mod pipeline;
-pub mod pools;
-pub mod qos;
 pub mod reads;
 pub mod retention;
 pub mod runner;
-pub mod service;
+pub mod series;
 pub mod set;
 mod small;
 pub mod spec;
-pub mod store;
-mod tree;
+pub mod tier;
+pub mod tree;
 pub mod verify;
-pub mod watch;
 
 pub use digest::{Algorithm, Digest};
 pub use error::{ErrorClass, StageError};
+pub use existing::make_durable;
 pub use job::{JobId, JobStatus, State};
-pub use mover::{Mover, MoverConfig};
 pub use spec::{JobSpec, Level, Options, Place, Preserve, Verb};

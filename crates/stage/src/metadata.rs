@@ -35,10 +35,8 @@ pub fn apply(
         let set = calls::set_owner(destination, entry.uid, entry.gid);
         tolerate(set, "set the owner", shown, progress)?;
     }
-    if preserve.mode {
-        calls::set_mode(destination, entry.mode)
-            .map_err(|error| StageError::io("set the mode", shown, error))?;
-    }
+    let mode = if preserve.mode { entry.mode } else { usual_mode(entry) };
+    calls::set_mode(destination, mode).map_err(|error| StageError::io("set the mode", shown, error))?;
     if let Some(source) = source
         && (preserve.xattrs || preserve.acls)
     {
@@ -50,6 +48,19 @@ pub fn apply(
             .map_err(|error| StageError::io("set the times", shown, error))?;
     }
     Ok(())
+}
+
+/// The mode of a copy whose mode is not preserved: as of cp(1), the source's permission bits that the umask leaves.
+/// Until then it is its owner's alone.
+pub fn usual_mode(entry: &Entry) -> u32 {
+    entry.mode & 0o777 & !umask()
+}
+
+/// The process's umask, without changing it: proc(5), `Umask` of `/proc/self/status`.
+pub(crate) fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o077)
 }
 
 fn attributes(

@@ -66,6 +66,12 @@ impl From<&Path> for PathText {
     }
 }
 
+/// A path below a root, where the root itself has the empty path.
+#[must_use]
+pub fn joined(root: &Path, path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { root.to_owned() } else { root.join(path) }
+}
+
 /// Is this one of the paths that are listed, or a directory that one of them is in?
 #[must_use]
 pub fn is_among(listed: &std::collections::BTreeSet<PathBuf>, path: &Path) -> bool {

@@ -99,3 +99,14 @@ impl Progress {
         walked.store(false, Relaxed);
     }
 }
+
+/// Asked now and then by what takes long; an error ends it.
+pub type GoOn<'a> = &'a dyn Fn() -> Result<(), StageError>;
+
+/// Nobody wants to stop.
+///
+/// # Errors
+/// None.
+pub fn always() -> Result<(), StageError> {
+    Ok(())
+}

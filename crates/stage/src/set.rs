@@ -106,8 +106,13 @@ impl Manifest {
         self.header.algorithm
     }
 
+    /// Are its digests made so?
+    pub(crate) fn is_digested_by(&self, algorithm: Algorithm, chunk_bytes: u64) -> bool {
+        (self.header.algorithm, self.header.chunk_bytes) == (algorithm, chunk_bytes)
+    }
+
     /// Calls `see` for each entry until it breaks, and returns with what.
-    fn each<B>(
+    pub(crate) fn each<B>(
         &self,
         mut see: impl FnMut(Entry) -> Result<ControlFlow<B>, StageError>,
     ) -> Result<Option<B>, StageError> {

@@ -1,11 +1,15 @@
 //! What is to be moved: a request as the command line, the socket, Python and C all say it.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Algorithm, Digest};
+use crate::address::{self, Address};
+use crate::digest::{Algorithm, Digest, Hasher};
+use crate::error::StageError;
 use crate::names::PathText;
 
 /// Does the source stay?
@@ -16,6 +20,23 @@ pub enum Verb {
     Copy,
     /// It goes, when the copy is durable and verified.
     Move,
+}
+
+/// What URLs of object stores begin with; the last two are for tests and for tries on one machine.
+const OBJECT_STORES: [&str; 3] = ["s3://", "file:///", "memory:///"];
+
+/// Schemes that no path is expected to begin with, whatever follows their colon.
+const SCHEMES: [&[u8]; 10] =
+    [b"s3", b"s3a", b"s3n", b"gs", b"az", b"abfs", b"http", b"https", b"file", b"memory"];
+
+/// Is the first part of this name `SOMETHING:`, as in `s3:/bucket`, `S3://bucket` and `host:/path`, or does a scheme
+/// begin it, as in `s3:bucket`?
+fn looks_like_a_url(name: &[u8]) -> bool {
+    let name = name.trim_ascii_start();
+    let first = name.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let scheme = first.split(|byte| *byte == b':').next().unwrap_or_default();
+    let known = scheme.len() < first.len() && SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    known || first.trim_ascii_end().ends_with(b":") && first.len() < name.len()
 }
 
 /// A place on some tier.
@@ -37,22 +58,36 @@ impl Place {
         Ok(Self::Path(PathText(std::path::absolute(path)?)))
     }
 
-    /// What a program names: a URL of an object store, or else a path, which is left as it is.
+    /// What a person or a program names: a URL of an object store, or else a path, which is left as it is. A name that
+    /// looks like a URL and is not a known one fails: taken for a path, it would be made below the current directory,
+    /// and a move would delete its source for that. A file whose name looks so is `./NAME`.
     ///
     /// # Errors
-    /// [`crate::StageError::Invalid`] for a URL that went through what makes paths of text, and lost a slash there.
-    pub fn of_name(name: PathBuf) -> Result<Self, crate::StageError> {
-        let text = name.to_str().unwrap_or_default();
-        if ["s3://", "file:///", "memory:///"].iter().any(|scheme| text.starts_with(scheme)) {
+    /// [`StageError::Invalid`] for what looks like a URL and is not one of an object store, and for an empty name.
+    pub fn of_name(name: impl AsRef<OsStr>) -> Result<Self, StageError> {
+        let name = name.as_ref();
+        let shown = || crate::names::shown(name.as_bytes());
+        if name.is_empty() {
+            return Err(StageError::invalid("a path is empty", "name a file or a directory"));
+        }
+        if let Some(text) = name.to_str()
+            && let Some(scheme) = OBJECT_STORES.iter().find(|scheme| text.starts_with(*scheme))
+        {
+            if *scheme == "s3://" && text[scheme.len()..].trim_matches('/').is_empty() {
+                return Err(StageError::invalid(
+                    format!("{}: names no bucket", shown()),
+                    "s3://BUCKET/PREFIX",
+                ));
+            }
             return Ok(Self::Object(text.trim_end_matches('/').to_owned()));
         }
-        if text.starts_with("s3:/") {
-            return Err(crate::StageError::invalid(
-                format!("{}: a path, and no URL", crate::error::shown(&name)),
-                "hand over s3://BUCKET/PREFIX as a string: a path object has one slash where it has two",
+        if looks_like_a_url(name.as_bytes()) {
+            return Err(StageError::invalid(
+                format!("{}: looks like a URL, and is not one of an object store", shown()),
+                "an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME",
             ));
         }
-        Ok(Self::Path(PathText(name)))
+        Ok(Self::Path(PathText(name.into())))
     }
 
     /// The path, if it is one.
@@ -70,9 +105,8 @@ impl Place {
         match self {
             Self::Path(above) => Self::Path(PathText(above.0.join(path))),
             Self::Object(url) => {
-                use std::os::unix::ffi::OsStrExt;
                 let (above, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-                let names = path.components().map(|name| crate::watch::percent(name.as_os_str().as_bytes()));
+                let names = path.components().map(|name| crate::keys::encode(name.as_os_str().as_bytes()));
                 let names: Vec<String> = names.collect();
                 Self::Object(format!("{}/{}{query}", above.trim_end_matches('/'), names.join("/")))
             }
@@ -84,10 +118,7 @@ impl Place {
     pub fn name(&self) -> Option<std::ffi::OsString> {
         match self {
             Self::Path(path) => path.0.file_name().map(std::ffi::OsStr::to_owned),
-            #[cfg(feature = "s3")]
-            Self::Object(url) => crate::object::ObjectTier::split(url).ok()?.map(|(_, name)| name.into()),
-            #[cfg(not(feature = "s3"))]
-            Self::Object(_) => None,
+            Self::Object(url) => Address::parse(url).ok()?.split().map(|(_, name)| name.into()),
         }
     }
 
@@ -95,8 +126,7 @@ impl Place {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            #[cfg(feature = "s3")]
-            (Self::Object(a), Self::Object(b)) => a == b || crate::object::is_same(a, b),
+            (Self::Object(a), Self::Object(b)) => address::is_same(a, b),
             (a, b) => a == b,
         }
     }
@@ -220,9 +250,14 @@ pub struct Options {
     pub digest: Algorithm,
     /// Leave the manifest out of a directory that is copied.
     pub no_manifest: bool,
-    /// What must be there.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// What must be there. It is not in a job's JSON: a client hands it over in pieces, and the journal has a row for each
+    /// file.
+    #[serde(skip_serializing)]
     pub expected: Vec<Expected>,
+    /// The digest of `expected` ([`JobSpec::sealed`]), by which requests are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub expected_digest: Option<Digest>,
     /// The semaphore that asked for this, removed when all is durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub semaphore: Option<PathText>,
@@ -240,6 +275,10 @@ pub struct Options {
     /// then the destination's and not the source's. What comes out of an object store is so in any case.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inward: bool,
+    /// Make directories above the destination that are not there. Without it they have to be: a tier that is not mounted
+    /// lacks them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub parents: bool,
 }
 
 /// A move.
@@ -257,7 +296,129 @@ pub struct JobSpec {
     pub options: Options,
 }
 
+/// The directory that a destination is to be in is not there.
+#[must_use]
+pub fn no_parent(parent: &Path) -> crate::StageError {
+    crate::StageError::invalid(
+        format!("{}: there is no such directory", crate::error::shown(parent)),
+        "is the tier mounted? If the directory is to be made: --parents",
+    )
+}
+
 impl JobSpec {
+    /// Refuses a destination whose directory is not there and is not to be made.
+    ///
+    /// # Errors
+    /// [`crate::StageError::Invalid`].
+    pub fn check_parents(&self) -> Result<(), crate::StageError> {
+        let parent = self.destination.path().filter(|_| !self.options.parents).and_then(Path::parent);
+        match parent.map(|parent| (parent, parent.metadata())) {
+            Some((parent, Err(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(no_parent(parent))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Is there something to move? What may not be looked at is left to the job, which runs with other rights perhaps.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if nothing has the source's name.
+    pub fn check_source(&self) -> Result<(), StageError> {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        match self.source.path().map(|path| path.symlink_metadata()) {
+            Some(Err(error)) if matches!(error.kind(), NotFound | NotADirectory) => Err(StageError::invalid(
+                format!("{}: is not there", self.source.shown()),
+                "name what is to be moved or copied; what was moved before lies at its destination",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// With the digest of what must be there, where something must.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        if !self.options.expected.is_empty() {
+            let mut hasher = Hasher::new(Algorithm::Blake3);
+            for file in &self.options.expected {
+                let path = file.path.0.as_os_str().as_bytes();
+                hasher.update(&(path.len() as u64).to_le_bytes());
+                hasher.update(path);
+                hasher.update(&file.size.map_or(u64::MAX, |size| size).to_le_bytes());
+                hasher.update(&file.digest.unwrap_or(Digest([0; 32])).0);
+            }
+            self.options.expected_digest = Some(hasher.finish());
+        }
+        self
+    }
+
+    /// As a job's status has it: the digest stands for what must be there.
+    #[must_use]
+    pub fn without_expected(&self) -> Self {
+        let Options {
+            bwlimit,
+            iops_limit,
+            priority,
+            deadline,
+            preserve,
+            digest,
+            no_manifest,
+            expected: _,
+            expected_digest,
+            ref semaphore,
+            latest,
+            keep_fast,
+            keep_slow,
+            background,
+            inward,
+            parents,
+        } = self.options;
+        let options = Options {
+            bwlimit,
+            iops_limit,
+            priority,
+            deadline,
+            preserve,
+            digest,
+            no_manifest,
+            expected: Vec::new(),
+            expected_digest,
+            semaphore: semaphore.clone(),
+            latest,
+            keep_fast,
+            keep_slow,
+            background,
+            inward,
+            parents,
+        };
+        let Self { verb, source, destination, .. } = self;
+        Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
+    }
+
+    /// Is it the same request but for how fast it is carried out?
+    #[must_use]
+    pub fn is_same_request(&self, other: &Self) -> bool {
+        let at_one_speed = |spec: &Self| {
+            let options = Options {
+                bwlimit: None,
+                iops_limit: None,
+                priority: 0,
+                deadline: None,
+                background: false,
+                ..spec.without_expected().options
+            };
+            Self { options, ..spec.without_expected() }
+        };
+        at_one_speed(self) == at_one_speed(other)
+    }
+
+    /// The files that a semaphore names, where it names any: nothing else of the source is moved.
+    #[must_use]
+    pub fn listed(&self) -> Option<std::collections::BTreeSet<PathBuf>> {
+        let expected = &self.options.expected;
+        (!expected.is_empty()).then(|| expected.iter().map(|expected| expected.path.0.clone()).collect())
+    }
+
     /// A directory on the fast tier: the one that holds the source of a drain, or where what is brought back is to be,
     /// or the nearest above it that is there already. None where that end is no path.
     #[must_use]
@@ -339,6 +500,53 @@ mod tests {
         let object = || Place::Object("memory:///bucket".to_owned());
         assert_eq!(spec(object(), path(fast.join("a")), false).fast_directory(), Some(fast.as_path()));
         assert_eq!(spec(path(fast.join("a")), object(), false).fast_directory(), Some(fast.as_path()));
+    }
+
+    #[test]
+    fn what_looks_like_a_url_and_is_none_is_not_taken_for_a_path() {
+        for wrong in [
+            "s3:/bucket/run",
+            "S3://bucket/run",
+            " s3://bucket/run",
+            "s3:bucket",
+            "s3:",
+            "s3a://b/x",
+            "gs://b/x",
+            "http://host/x",
+            "file:/x",
+            "file://host/x",
+            "FILE:///x",
+            "memory://x",
+            "azure://b/x",
+            "host:/path",
+            "user@host:/path",
+            "s3 ://bucket/x",
+            "s3://",
+            "s3:///",
+            "\tgs:/b",
+            "",
+        ] {
+            let named = Place::of_name(wrong);
+            assert!(matches!(named, Err(StageError::Invalid { .. })), "{wrong:?}: {named:?}");
+        }
+        assert!(Place::of_name(OsStr::from_bytes(b"s3://bucket/\xff")).is_err(), "a URL is UTF-8");
+        for url in ["s3://bucket/run", "s3://bucket", "file:///x", "memory:///x"] {
+            assert_eq!(Place::of_name(url).unwrap(), Place::Object(url.to_owned()));
+        }
+        assert_eq!(Place::of_name("s3://bucket/run/").unwrap(), Place::Object("s3://bucket/run".to_owned()));
+        for path in [
+            "./s3:/bucket",
+            "/s3:/x",
+            "a/s3:/x",
+            "a:b",
+            "2026-11-22T10:00:00",
+            "ckpt:7/x",
+            "s3",
+            "s3/x",
+            "x:",
+        ] {
+            assert_eq!(Place::of_name(path).unwrap().path(), Some(Path::new(path)));
+        }
     }
 
     #[test]

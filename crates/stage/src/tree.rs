@@ -1,10 +1,13 @@
-//! Walking a source, and making its directories in the part, both through descriptors alone.
+//! The one walk of a source, through descriptors alone.
 //!
 //! Names are read as they come and handed on in batches, so that a directory of a million files takes no more memory
 //! than one of a thousand. A directory's descriptors live as long as somebody is at work in it.
+//!
+//! A manifest in the root and the parts of moves that are not finished are no part of a source. A name that is gone
+//! between its listing and its opening is a change of the source ([`StageError::SourceChanged`]).
 
-use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +16,6 @@ use rustix::io::Errno;
 
 use crate::calls;
 use crate::error::StageError;
-use crate::journal::{Done, Identity};
 use crate::manifest::{self, Entry, Kind};
 use crate::names::{self, PathText};
 use crate::pace::Stop;
@@ -21,32 +23,63 @@ use crate::pace::Stop;
 /// Names in a batch at most.
 pub const BATCH: usize = 128;
 
-/// A directory of the source and its copy.
+/// A directory of the source, and what a visitor keeps with it, such as its copy in the part.
 #[derive(Debug)]
-pub struct Directory {
+pub struct Directory<C = OwnedFd> {
     /// The source.
     pub source: OwnedFd,
-    /// Its copy in the part.
-    pub copy: OwnedFd,
+    /// What [`Visitor::directory`] returned for it.
+    pub copy: C,
     /// Relative to the source's root; empty for the root.
     pub path: PathBuf,
 }
 
-/// Names of one directory that are no directories.
-#[derive(Debug)]
-pub struct Batch {
-    /// Where.
-    pub directory: Arc<Directory>,
-    /// Their names.
-    pub names: Vec<OsString>,
+/// What a walk hands its findings to. An error ends the walk.
+pub trait Visitor {
+    /// What goes with a directory.
+    type Copy;
+
+    /// A directory is reached, `above` and its name there; the root has none above it.
+    fn directory(
+        &mut self,
+        above: Option<(&Directory<Self::Copy>, &OsStr)>,
+        path: &Path,
+        stat: &Statx,
+    ) -> Result<Self::Copy, StageError>;
+
+    /// Names in a directory that are not directories.
+    fn names(
+        &mut self,
+        directory: &Arc<Directory<Self::Copy>>,
+        names: Vec<OsString>,
+    ) -> Result<(), StageError>;
 }
 
-/// What a walk finds.
-pub trait Found {
-    /// Files and links; an error ends the walk.
-    fn batch(&mut self, batch: Batch) -> Result<(), StageError>;
-    /// A directory, made in the part.
-    fn directory(&mut self, done: Done) -> Result<(), StageError>;
+/// One entry of a source, as [`Walk::each`] finds it.
+pub struct Seen<'a> {
+    /// Relative to the source's root; empty for the root.
+    pub path: &'a Path,
+    /// What statx(2) says of it.
+    pub stat: &'a Statx,
+    /// The directory that it is in, and its name there; the root has none.
+    pub place: Option<(BorrowedFd<'a>, &'a OsStr)>,
+}
+
+impl Seen<'_> {
+    /// What it is, if it is something that is copied.
+    pub fn kind(&self) -> Option<Kind> {
+        kind_of(self.stat)
+    }
+}
+
+/// A file, directory or symbolic link; nothing else is copied.
+pub fn kind_of(stat: &Statx) -> Option<Kind> {
+    match FileType::from_raw_mode(stat.stx_mode.into()) {
+        FileType::RegularFile => Some(Kind::File),
+        FileType::Directory => Some(Kind::Directory),
+        FileType::Symlink => Some(Kind::Symlink),
+        _ => None,
+    }
 }
 
 /// The entry of what statx(2) says.
@@ -69,12 +102,10 @@ pub fn entry_of(path: &Path, kind: Kind, stat: &Statx) -> Entry {
 }
 
 /// What a walk has to know.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Walk<'a> {
     /// The source as a person reads it.
     pub source: &'a Path,
-    /// The part as a person reads it.
-    pub part: &'a Path,
     /// May directories of other file systems be walked into?
     pub across: bool,
     /// What may be in the tree: these files and the directories that they are in, where it is given.
@@ -83,30 +114,29 @@ pub struct Walk<'a> {
     pub stop: &'a Stop,
 }
 
+/// A directory that is still to be walked: its name, and the directory that it is in.
+type Waiting<C> = Vec<(Arc<Directory<C>>, OsString)>;
+
 impl Walk<'_> {
-    /// Walks `source` and makes its directories beneath `copy`, telling `found` of all that is there.
+    /// Walks the directory `source` and hands `visitor` all that is there.
     ///
     /// # Errors
-    /// The kernel's, and those of `found`.
-    pub fn run(&self, source: OwnedFd, copy: OwnedFd, found: &mut dyn Found) -> Result<(), StageError> {
-        let stat = self.stat(&source, Path::new(""))?;
+    /// The kernel's, and those of `visitor`.
+    pub fn run<V: Visitor>(&self, source: OwnedFd, visitor: &mut V) -> Result<(), StageError> {
+        let stat = self.stat(source.as_fd(), Path::new(""))?;
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
-        found.directory(Done {
-            entry: entry_of(Path::new(""), Kind::Directory, &stat),
-            source: Identity::of(&stat),
-        })?;
+        let copy = visitor.directory(None, Path::new(""), &stat)?;
         let root = Arc::new(Directory { source, copy, path: PathBuf::new() });
-        // What is yet to be walked: a name, and the directory that it is in.
-        let mut waiting: Vec<(Arc<Directory>, OsString)> = Vec::new();
-        self.list(&root, &mut waiting, found)?;
+        let mut waiting = Waiting::new();
+        self.list(&root, &mut waiting, visitor)?;
         drop(root);
         while let Some((above, name)) = waiting.pop() {
             self.stop.check()?;
             let path = above.path.join(&name);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let source = calls::open_at(above.source.as_fd(), &name, flags, Mode::empty())
-                .map_err(|error| StageError::io("open the directory", &self.source.join(&path), error))?;
-            let stat = self.stat(&source, &path)?;
+                .map_err(|error| self.failed("open the directory", &path, error))?;
+            let stat = self.stat(source.as_fd(), &path)?;
             if !self.across && (stat.stx_dev_major, stat.stx_dev_minor) != device {
                 return Err(StageError::refused(
                     format!(
@@ -116,44 +146,56 @@ impl Walk<'_> {
                     "move that one by itself, or copy (stage cp) and remove the source by hand",
                 ));
             }
-            let copy = self.make(&above, &name, &path)?;
-            found.directory(Done {
-                entry: entry_of(&path, Kind::Directory, &stat),
-                source: Identity::of(&stat),
-            })?;
+            let copy = visitor.directory(Some((&above, &name)), &path, &stat)?;
             let directory = Arc::new(Directory { source, copy, path });
             drop(above);
-            self.list(&directory, &mut waiting, found)?;
+            self.list(&directory, &mut waiting, visitor)?;
         }
         Ok(())
     }
 
-    fn stat(&self, source: &OwnedFd, path: &Path) -> Result<Statx, StageError> {
-        calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &self.source.join(path), error))
-    }
-
-    /// The copy of a directory, for its owner alone until all is in it.
-    fn make(&self, above: &Directory, name: &std::ffi::OsStr, path: &Path) -> Result<OwnedFd, StageError> {
-        let shown = self.part.join(path);
-        match calls::make_directory(above.copy.as_fd(), name, Mode::RWXU) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {
-                // An earlier attempt's, which may have its final mode already. Nobody else can write where it is.
-                rustix::fs::chmodat(above.copy.as_fd(), name, Mode::RWXU, rustix::fs::AtFlags::empty())
-                    .map_err(|errno| StageError::io("set the mode", &shown, errno))?;
-            }
-            made => made.map_err(|error| StageError::io("make the directory", &shown, error))?,
-        }
-        let copy =
-            calls::open_at(above.copy.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(|error| StageError::io("open the directory", &shown, error))?;
-        Ok(copy)
-    }
-
-    fn list(
+    /// Looks at every entry of the directory `root`, or at its file of this name alone, as it is now: attributes that
+    /// the client of a network file system has cached do not count.
+    ///
+    /// # Errors
+    /// The kernel's, and those of `look`.
+    pub fn each(
         &self,
-        directory: &Arc<Directory>,
-        waiting: &mut Vec<(Arc<Directory>, OsString)>,
-        found: &mut dyn Found,
+        root: BorrowedFd<'_>,
+        file: Option<&OsStr>,
+        look: &mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        if let Some(name) = file {
+            let path = Path::new("");
+            let stat =
+                calls::stat_now(root, name).map_err(|error| StageError::io("look at", self.source, error))?;
+            return look(&Seen { path, stat: &stat, place: Some((root, name)) });
+        }
+        let root =
+            root.try_clone_to_owned().map_err(|error| StageError::io("duplicate", self.source, error))?;
+        self.run(root, &mut Looking { walk: self, look })
+    }
+
+    fn stat(&self, source: BorrowedFd<'_>, path: &Path) -> Result<Statx, StageError> {
+        calls::stat(source).map_err(|error| self.failed("look at", path, error))
+    }
+
+    /// What is gone by the time that it is looked at has changed.
+    fn failed(&self, operation: &str, path: &Path, error: std::io::Error) -> StageError {
+        let shown = self.source.join(path);
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) if !path.as_os_str().is_empty() => {
+                StageError::SourceChanged { path: crate::error::shown(&shown), how: "it is gone".to_owned() }
+            }
+            _ => StageError::io(operation, &shown, error),
+        }
+    }
+
+    fn list<V: Visitor>(
+        &self,
+        directory: &Arc<Directory<V::Copy>>,
+        waiting: &mut Waiting<V::Copy>,
+        visitor: &mut V,
     ) -> Result<(), StageError> {
         let failed =
             |error: std::io::Error| StageError::io("list", &self.source.join(&directory.path), error);
@@ -167,7 +209,7 @@ impl Walk<'_> {
             let kind = match kind {
                 FileType::Unknown => {
                     let stat = calls::stat_at(directory.source.as_fd(), &name)
-                        .map_err(|error| StageError::io("look at", &self.source.join(&path), error))?;
+                        .map_err(|error| self.failed("look at", &path, error))?;
                     FileType::from_raw_mode(stat.stx_mode.into())
                 }
                 kind => kind,
@@ -179,17 +221,43 @@ impl Walk<'_> {
             names.push(name);
             if names.len() == BATCH {
                 self.stop.check()?;
-                let names = std::mem::take(&mut names);
-                found.batch(Batch { directory: Arc::clone(directory), names })?;
+                visitor.names(directory, std::mem::take(&mut names))?;
             }
         }
-        if !names.is_empty() {
-            found.batch(Batch { directory: Arc::clone(directory), names })?;
-        }
-        Ok(())
+        if names.is_empty() { Ok(()) } else { visitor.names(directory, names) }
     }
 
     fn is_wanted(&self, path: &Path) -> bool {
         self.only.is_none_or(|only| names::is_among(only, path))
+    }
+}
+
+/// [`Walk::each`].
+struct Looking<'a> {
+    walk: &'a Walk<'a>,
+    look: &'a mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
+}
+
+impl Visitor for Looking<'_> {
+    type Copy = ();
+
+    fn directory(
+        &mut self,
+        above: Option<(&Directory<()>, &OsStr)>,
+        path: &Path,
+        stat: &Statx,
+    ) -> Result<(), StageError> {
+        let place = above.map(|(above, name)| (above.source.as_fd(), name));
+        (self.look)(&Seen { path, stat, place })
+    }
+
+    fn names(&mut self, directory: &Arc<Directory<()>>, names: Vec<OsString>) -> Result<(), StageError> {
+        for name in names {
+            let path = directory.path.join(&name);
+            let stat = calls::stat_now(directory.source.as_fd(), &name)
+                .map_err(|error| self.walk.failed("look at", &path, error))?;
+            (self.look)(&Seen { path: &path, stat: &stat, place: Some((directory.source.as_fd(), &name)) })?;
+        }
+        Ok(())
     }
 }

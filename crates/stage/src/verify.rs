@@ -14,8 +14,8 @@ use crate::calls;
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
 use crate::manifest::{Entry, Kind};
+use crate::names::joined;
 use crate::pace::{Progress, Stop};
-use crate::small::joined;
 
 /// What direct I/O has to be aligned to, on any drive there is.
 const BLOCK: u64 = 4096;

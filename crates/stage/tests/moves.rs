@@ -3,8 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use stage::{JobSpec, JobStatus, Level, Mover, MoverConfig, Options, Place, Preserve, State, Verb};
+use stage::journal::Journal;
+use stage::names::PathText;
+use stage::{ErrorClass, JobId, JobSpec, JobStatus, Level, Options, Place, Preserve, State, Verb};
+use stage_service::desk::submit_or_retry;
+use stage_service::{Mover, MoverConfig};
 use tempfile::TempDir;
 
 struct Bench {
@@ -15,6 +20,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(directory.path().join("slow")).unwrap();
         let mover = Mover::open(&MoverConfig::new(directory.path().join("state"))).unwrap();
         Self { directory, mover }
     }
@@ -58,6 +64,48 @@ impl Bench {
         fs::hard_link(root.join("one"), root.join("a/b/uno")).unwrap();
         fs::set_permissions(root.join("one"), fs::Permissions::from_mode(0o640)).unwrap();
         fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o750)).unwrap();
+    }
+}
+
+impl Bench {
+    fn spec(&self, verb: Verb, from: &str, to: &str, options: Options) -> JobSpec {
+        let place = |name| Place::of_path(&self.at(name)).unwrap();
+        JobSpec { verb, source: place(from), destination: place(to), options }
+    }
+
+    /// 600 files of 64 KB.
+    fn many(&self, name: &str) {
+        let root = self.at(name);
+        fs::create_dir(&root).unwrap();
+        for file in 0..600_u32 {
+            fs::write(root.join(format!("{file:03}")), file.to_le_bytes().repeat(16_384)).unwrap();
+        }
+    }
+
+    /// A slow copy of [`Self::many`], half way: the job, and a file that is copied and recorded, and one that is not begun.
+    fn half_way(&self, options: Options) -> (JobId, PathBuf, PathBuf) {
+        let limited = Options { bwlimit: Some(6 << 20), ..options };
+        let id = self.mover.submit(self.spec(Verb::Copy, "fast", "slow/ckpt", limited)).unwrap();
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", self.mover.status(Some(id)));
+            let recorded = Journal::peek_entries(&self.at("state"), id, Some(Path::new("")), 1).unwrap();
+            let part = fs::read_dir(self.at("slow")).into_iter().flatten().flatten().next();
+            if let (Some(recorded), Some(part)) = (recorded.first(), part) {
+                let here = |name: &str| part.path().join(name).exists();
+                // The walk comes to it last, so that it is not open yet.
+                let last = fs::read_dir(self.at("fast")).unwrap().last().unwrap().unwrap().file_name();
+                assert!(!here(last.to_str().unwrap()), "the copy was too fast for this test");
+                return (id, recorded.entry.path.0.clone(), last.into());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn rewrite(&self, path: impl AsRef<Path>) {
+        let path = self.at("fast").join(path);
+        let bytes = fs::metadata(&path).unwrap().len();
+        fs::write(path, vec![0xee; bytes as usize]).unwrap();
     }
 }
 
@@ -115,6 +163,124 @@ fn a_tree_arrives_whole_with_its_manifest_and_stays_where_it_was() {
 }
 
 #[test]
+fn a_source_that_is_not_there_makes_no_job() {
+    let bench = Bench::new();
+    let place = |name| Place::of_path(&bench.at(name)).unwrap();
+    for verb in [Verb::Move, Verb::Copy] {
+        for source in ["missing", "missing/below"] {
+            let options = Options::default();
+            let spec = JobSpec { verb, source: place(source), destination: place("slow/x"), options };
+            let error = bench.mover.submit(spec.clone()).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Invalid, "{error}");
+            assert!(stage_service::desk::submit_or_retry(&bench.mover, spec).is_err());
+        }
+    }
+    assert_eq!(bench.mover.status(None).unwrap(), []);
+    // A failed job whose source has gone since is not begun again, either.
+    fs::write(bench.at("file"), "x").unwrap();
+    fs::create_dir_all(bench.at("slow/file")).unwrap();
+    assert_eq!(bench.run(Verb::Copy, "file", "slow/file", Options::default()).state, State::Failed);
+    fs::remove_file(bench.at("file")).unwrap();
+    let spec = bench.mover.status(None).unwrap()[0].spec.clone();
+    assert!(stage_service::desk::submit_or_retry(&bench.mover, spec).is_err());
+}
+
+#[test]
+fn a_url_of_no_object_store_is_not_accepted_by_a_mover() {
+    let bench = Bench::new();
+    fs::write(bench.at("file"), "x").unwrap();
+    for url in ["http://host/x", "s3:/bucket", "gs://bucket/x", "file:/x", "x"] {
+        let source = Place::of_path(&bench.at("file")).unwrap();
+        let destination = Place::Object(url.to_owned());
+        let spec = JobSpec { verb: Verb::Move, source, destination, options: Options::default() };
+        let error = bench.mover.submit(spec).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Invalid, "{url}: {error}");
+    }
+    assert!(bench.at("file").exists());
+}
+
+/// A set on the slow tier as something other than its manifest says, in one way after another.
+#[test]
+fn what_is_brought_back_has_to_be_what_its_manifest_says() {
+    type Way = (&'static str, fn(&Path));
+    let ways: [Way; 5] = [
+        ("other bytes, other time", |set| {
+            let bytes = fs::read(set.join("one")).unwrap();
+            fs::write(set.join("one"), vec![bytes[0] ^ 1]).unwrap();
+        }),
+        ("another size", |set| fs::write(set.join("a-b/x"), "longer than it was").unwrap()),
+        ("a file too few", |set| fs::remove_file(set.join("a/zero")).unwrap()),
+        ("a file too many", |set| fs::write(set.join("empty/new"), "new").unwrap()),
+        ("a damaged manifest", |set| fs::write(set.join(".flashwright-manifest"), "{}").unwrap()),
+    ];
+    let get = |digest| Options { inward: true, digest, ..Options::default() };
+    for (how, change) in ways {
+        for digest in [stage::Algorithm::Xxh3, stage::Algorithm::Blake3] {
+            let bench = Bench::new();
+            bench.tree("fast");
+            bench.done(Verb::Copy, "fast", "slow/set");
+            assert_eq!(bench.run(Verb::Copy, "slow/set", "back", get(digest)).state, State::Done);
+            change(&bench.at("slow/set"));
+            let status = bench.run(Verb::Copy, "slow/set", "again", get(digest));
+            assert_eq!(status.state, State::Failed, "{how}: {status:?}");
+            assert!(!bench.at("again").exists(), "{how}");
+            if !how.contains("manifest") {
+                // The same bytes at the destination make them no better.
+                bench.done(Verb::Copy, "slow/set", "there");
+                let status = bench.run(Verb::Copy, "slow/set", "there", get(digest));
+                assert_eq!(status.state, State::Failed, "{how}: {status:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_its_owner_has_changed_on_the_fast_tier_is_copied_as_it_is() {
+    let bench = Bench::new();
+    bench.tree("fast");
+    bench.done(Verb::Copy, "fast", "slow/one");
+    let back = Options { inward: true, ..Options::default() };
+    assert_eq!(bench.run(Verb::Copy, "slow/one", "fast-2", back).state, State::Done);
+    fs::write(bench.at("fast-2/one"), "changed").unwrap();
+    fs::write(bench.at("fast-2/new"), "new").unwrap();
+    bench.done(Verb::Move, "fast-2", "slow/two");
+    assert_eq!(fs::read(bench.at("slow/two/one")).unwrap(), b"changed");
+    assert!(bench.at("slow/two/new").exists());
+}
+
+#[test]
+fn a_mode_that_is_not_preserved_is_that_of_cp() {
+    let bench = Bench::new();
+    fs::create_dir(bench.at("set")).unwrap();
+    for (name, mode) in
+        [("plain", 0o644), ("script", 0o755), ("secret", 0o600), ("open", 0o666), ("suid", 0o4755)]
+    {
+        fs::write(bench.at("set").join(name), name).unwrap();
+        fs::set_permissions(bench.at("set").join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(bench.at("set/large"), vec![7; 9 << 20]).unwrap();
+    fs::write(bench.at("single"), "x").unwrap();
+    let cp = |from: &str, to: &str| {
+        let done = std::process::Command::new("cp").arg("-r").args([bench.at(from), bench.at(to)]).status();
+        assert!(done.unwrap().success());
+    };
+    let plain = || Options { preserve: "times".parse().unwrap(), ..Options::default() };
+    let modes = |directory: &str| {
+        let mut all: Vec<_> =
+            snapshot(&bench.at(directory)).into_iter().map(|(name, mode, ..)| (name, mode)).collect();
+        all.sort();
+        all
+    };
+    cp("set", "by-cp");
+    assert_eq!(bench.run(Verb::Copy, "set", "by-us", plain()).state, State::Done);
+    assert_eq!(modes("by-us"), modes("by-cp"));
+    cp("single", "single-by-cp");
+    assert_eq!(bench.run(Verb::Copy, "single", "single-by-us", plain()).state, State::Done);
+    let mode = |name: &str| fs::metadata(bench.at(name)).unwrap().mode();
+    assert_eq!(mode("single-by-us"), mode("single-by-cp"));
+}
+
+#[test]
 fn a_moved_tree_is_gone_from_where_it_was() {
     let bench = Bench::new();
     bench.tree("fast");
@@ -136,22 +302,6 @@ fn single_files_of_all_sizes_are_moved() {
         assert!(fs::read(bench.at(&to)).unwrap() == bytes, "{size} bytes");
         assert!(!bench.at("file").exists());
     }
-}
-
-#[test]
-fn nothing_is_written_over_and_the_same_thing_twice_is_a_success() {
-    let bench = Bench::new();
-    bench.tree("fast");
-    bench.done(Verb::Copy, "fast", "slow");
-    let again = bench.done(Verb::Copy, "fast", "slow");
-    assert!(again.notes[0].contains("there already"), "{again:?}");
-    fs::write(bench.at("slow/a/b/page"), [1; 4096]).unwrap();
-    let before = snapshot(&bench.at("slow"));
-    let refused = bench.run(Verb::Move, "fast", "slow", Options::default());
-    assert_eq!(refused.state, State::Failed);
-    assert!(refused.error.as_ref().unwrap().message.contains("is there already"), "{refused:?}");
-    assert_eq!(snapshot(&bench.at("slow")), before);
-    assert!(bench.at("fast/one").exists());
 }
 
 #[test]
@@ -238,9 +388,9 @@ fn attributes_and_holes_are_kept_where_they_are_asked_for() {
     std::os::unix::fs::FileExt::write_at(&file, b"in the middle", 500 << 20).unwrap();
     let set = rustix::fs::fsetxattr(&file, "user.note", b"kept", rustix::fs::XattrFlags::empty());
     let options = Options { preserve: Preserve::ALL, ..Options::default() };
-    let status = bench.run(Verb::Copy, "fast", "slow", options);
+    let status = bench.run(Verb::Copy, "fast", "slow/copy", options);
     assert_eq!(status.state, State::Done, "{status:?}");
-    let copy = fs::File::open(bench.at("slow/sparse")).unwrap();
+    let copy = fs::File::open(bench.at("slow/copy/sparse")).unwrap();
     let meta = copy.metadata().unwrap();
     assert_eq!(meta.len(), 1 << 30);
     assert!(meta.blocks() * 512 < 16 << 20, "{} blocks", meta.blocks());
@@ -259,7 +409,7 @@ fn attributes_and_holes_are_kept_where_they_are_asked_for() {
 fn a_second_mover_is_kept_out_of_a_journal() {
     let bench = Bench::new();
     let error = Mover::open(&MoverConfig::new(bench.at("state"))).unwrap_err();
-    assert!(error.to_string().contains("another process"), "{error}");
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
 }
 
 #[test]
@@ -285,4 +435,98 @@ fn a_set_that_has_rotted_is_not_brought_back_and_one_that_was_changed_is() {
     let why = status.error.unwrap().message;
     assert!(why.contains("slow/ckpt/large") && why.contains("offset 8388608"), "{why}");
     assert!(!bench.at("again").exists());
+}
+
+#[test]
+fn files_that_change_behind_and_before_the_copy_are_published_as_one_state() {
+    let bench = Bench::new();
+    bench.many("fast");
+    let (id, copied, open) = bench.half_way(Options::default());
+    bench.rewrite(&copied);
+    bench.rewrite(&open);
+    fs::write(bench.at("fast/new"), "new").unwrap();
+    let status = bench.mover.wait(id, Level::Durable, None).unwrap();
+    assert_eq!(status.state, State::Done, "{status:?}");
+    assert_eq!(
+        snapshot(&bench.at("slow/ckpt")),
+        snapshot(&bench.at("fast")),
+        "{copied:?} and {open:?} were rewritten"
+    );
+    assert_eq!(status.files_done, 601);
+}
+
+#[test]
+fn names_that_go_or_become_directories_while_others_are_copied_are_not_in_the_copy() {
+    let bench = Bench::new();
+    bench.many("fast");
+    let (id, copied, open) = bench.half_way(Options::default());
+    fs::remove_file(bench.at("fast").join(&open)).unwrap();
+    fs::remove_file(bench.at("fast").join(&copied)).unwrap();
+    fs::create_dir(bench.at("fast").join(&copied)).unwrap();
+    fs::write(bench.at("fast").join(&copied).join("in it"), "x").unwrap();
+    let status = bench.mover.wait(id, Level::Durable, None).unwrap();
+    assert_eq!(status.state, State::Done, "{status:?}");
+    assert_eq!(snapshot(&bench.at("slow/ckpt")), snapshot(&bench.at("fast")));
+}
+
+#[test]
+fn a_request_that_comes_again_is_answered_for_the_bytes_that_are_there_then() {
+    let bench = Bench::new();
+    bench.many("fast");
+    let (_, copied, _) = bench.half_way(Options::default());
+    bench.rewrite(&copied);
+    let again = bench.mover.submit(bench.spec(Verb::Copy, "fast", "slow/ckpt", Options::default())).unwrap();
+    let status = bench.mover.wait(again, Level::Durable, None).unwrap();
+    assert_eq!((status.state, status.level), (State::Done, Level::Durable), "{status:?}");
+    assert_eq!(snapshot(&bench.at("slow/ckpt")), snapshot(&bench.at("fast")));
+    assert_eq!(
+        status.source,
+        stage::runner::fingerprint_of(&status.spec, &stage::tier::Tiers::default()).unwrap()
+    );
+    bench.rewrite(&copied);
+    assert_ne!(
+        status.source,
+        stage::runner::fingerprint_of(&status.spec, &stage::tier::Tiers::default()).unwrap()
+    );
+}
+
+#[test]
+fn a_request_for_other_files_of_a_source_is_a_job_of_its_own_that_begins_when_the_first_has_ended() {
+    let bench = Bench::new();
+    bench.many("fast");
+    let (first, ..) = bench.half_way(Options::default());
+    let expected =
+        |path: &str| stage::spec::Expected { path: PathText(path.into()), size: None, digest: None };
+    let some = Options { expected: vec![expected("001"), expected("no such")], ..Options::default() };
+    let second = bench.mover.submit(bench.spec(Verb::Copy, "fast", "slow/ckpt", some)).unwrap();
+    assert_ne!(first, second);
+    std::thread::sleep(Duration::from_millis(300));
+    let states: Vec<State> = bench.mover.status(None).unwrap().iter().map(|job| job.state).collect();
+    assert_eq!(states, [State::Running, State::Queued], "two jobs are free, and one destination is not");
+    let status = bench.mover.wait(second, Level::Durable, None).unwrap();
+    assert_eq!(status.state, State::Failed, "durable was said of a file that is not there: {status:?}");
+    assert_eq!(bench.mover.status(Some(first)).unwrap()[0].state, State::Done);
+}
+
+#[test]
+fn what_failed_behind_its_commit_is_gone_on_with_only_for_the_source_that_it_copied() {
+    let bench = Bench::new();
+    bench.tree("fast");
+    // A semaphore that cannot be removed, because it is a directory.
+    fs::create_dir(bench.at("semaphore")).unwrap();
+    let options = Options { semaphore: Some(PathText(bench.at("semaphore"))), ..Options::default() };
+    let spec = bench.spec(Verb::Copy, "fast", "slow/ckpt", options);
+    let run = || {
+        let id = submit_or_retry(&bench.mover, spec.clone()).unwrap();
+        bench.mover.wait(id, Level::Durable, None).unwrap()
+    };
+    let first = run();
+    assert_eq!((first.state, first.level), (State::Failed, Level::Durable), "{first:?}");
+    assert_eq!(run().id, first.id);
+    bench.rewrite("a/b/page");
+    fs::remove_dir(bench.at("semaphore")).unwrap();
+    let second = run();
+    assert_ne!(second.id, first.id, "durable was said of the bytes from before");
+    let why = second.error.unwrap().message;
+    assert!(second.state == State::Failed && why.contains("is something else"), "{why}");
 }

@@ -2,8 +2,9 @@
 //!
 //! A process of its own, because a plan of faults is the whole process's.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -14,7 +15,10 @@ use proptest::prelude::*;
 use stage::fault::{Effect, Fault, Plan, install};
 use stage::manifest::{self, Entry, Kind, Writer};
 use stage::names::PathText;
+use stage::owned::{FileId, Record};
+use stage::pace::Stop;
 use stage::retention::{Keep, LATEST, Witness, evict, pin, place, tidy};
+use stage::tier::directory::Directory;
 use stage::{Algorithm, Place, StageError};
 
 /// Tests of one process share its plan of faults.
@@ -54,16 +58,37 @@ struct World {
     committed: u32,
 }
 
-struct Vouched(BTreeSet<String>);
+/// What a journal would hold of names that are to be removed.
+type Names = RefCell<BTreeMap<(PathBuf, OsString), Option<FileId>>>;
 
-impl Witness for Vouched {
+struct Vouched<'a>(BTreeSet<String>, &'a Names);
+
+impl Record for Vouched<'_> {
+    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
+        self.1.borrow_mut().insert((directory.to_owned(), name.to_owned()), id.copied());
+        Ok(())
+    }
+
+    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
+        let record = self.1.borrow();
+        let its = record.iter().filter(|((of, _), _)| of == directory);
+        Ok(its.map(|((_, name), id)| (name.clone(), *id)).collect())
+    }
+
+    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
+        self.1.borrow_mut().remove(&(directory.to_owned(), name.to_owned()));
+        Ok(())
+    }
+}
+
+impl Witness for Vouched<'_> {
     fn vouches(&self, _: &Path, slow: &Place) -> Result<bool, StageError> {
         Ok(self.0.contains(slow.path().unwrap().file_name().unwrap().to_str().unwrap()))
     }
 }
 
-fn place_of(path: &Path) -> Place {
-    Place::Path(path.into())
+fn tier_at(path: &Path) -> Directory {
+    Directory::open(path).unwrap()
 }
 
 fn name(number: u32) -> String {
@@ -131,6 +156,7 @@ struct Tiers {
     fast: PathBuf,
     slow: PathBuf,
     pins: Vec<OwnedFd>,
+    record: Names,
 }
 
 impl Tiers {
@@ -146,6 +172,10 @@ impl Tiers {
             fs::create_dir_all(tier.join("ckpt-final")).unwrap();
             fs::write(tier.join("ckpt-2"), "a file").unwrap();
             fs::create_dir(tier.join(".ckpt-3.0123456789ab4def8123456789abcdef.part")).unwrap();
+            // A name that sets had which were removed by an earlier release: a name is no proof of anything.
+            fs::create_dir(tier.join(".ckpt-3.0123456789ab8dd08123456789abcdef.part")).unwrap();
+            fs::write(tier.join(".ckpt-3.0123456789ab8dd08123456789abcdef.part/thesis"), b"the only copy")
+                .unwrap();
         }
         for (number, set) in &world.sets {
             if set.slow != Slow::Absent {
@@ -161,7 +191,7 @@ impl Tiers {
                     Fast::Changed => fs::write(directory.join("a"), format!("{number} A")).unwrap(),
                     Fast::Pinned => {
                         let open = fs::File::open(&directory).unwrap();
-                        pins.extend(pin(open.as_fd()).unwrap());
+                        pins.extend(pin(open.as_fd(), &directory, &stage_service::store::always).unwrap());
                     }
                     Fast::Absent | Fast::Same => {}
                 }
@@ -170,14 +200,16 @@ impl Tiers {
         if let Some(latest) = world.latest {
             symlink(name(latest), slow.join(LATEST)).unwrap();
         }
-        Self { _scratch: scratch, fast, slow, pins }
+        Self { _scratch: scratch, fast, slow, pins, record: Names::default() }
     }
 
     fn tidy(&self, world: &World) -> Result<(), StageError> {
         let vouched = world.sets.iter().filter(|(_, set)| set.vouched).map(|(number, _)| name(*number));
-        let witness = Vouched(vouched.collect());
-        tidy(&self.fast, &place_of(&self.slow), OsStr::new(&name(world.committed)), world.keep, &witness)
-            .map(drop)
+        let witness = Vouched(vouched.collect(), &self.record);
+        let name = name(world.committed);
+        // The first call may be the one that fails.
+        let slow = Directory::open(&self.slow)?;
+        tidy(&self.fast, &slow, OsStr::new(&name), world.keep, &witness, &Stop::new()).map(drop)
     }
 
     /// Every name below both tiers, and where links lead.
@@ -346,8 +378,8 @@ fn a_set_that_is_asked_to_go_says_why_it_may_not() {
     for (fast, slow, vouched, why) in cases {
         let sets = BTreeMap::from([(7, Set { fast, slow, vouched })]);
         let tiers = Tiers::of(&World { sets, keep: Keep::default(), latest: None, committed: 7 });
-        let witness = Vouched(vouched.then(|| name(7)).into_iter().collect());
-        let evicted = evict(&tiers.fast, &place_of(&tiers.slow), OsStr::new("ckpt-7"), &witness);
+        let witness = Vouched(vouched.then(|| name(7)).into_iter().collect(), &tiers.record);
+        let evicted = evict(&tiers.fast, &tier_at(&tiers.slow), OsStr::new("ckpt-7"), &witness, &Stop::new());
         match (evicted, why) {
             (Err(error), Some(why)) => assert!(error.to_string().contains(why), "{error}"),
             (Ok(()), None) => assert!(!tiers.fast.join("ckpt-7").exists()),

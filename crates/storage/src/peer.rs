@@ -6,32 +6,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// SO_PEERPIDFD of asm-generic/socket.h, Linux 6.5; libc has it for some targets only.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// The supplementary groups that the other end had when it connected, at most `most`.
-///
-/// # Errors
-/// ERANGE where there are more; the kernel's.
-pub fn groups(socket: BorrowedFd<'_>, most: usize) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0 as libc::gid_t; most];
-    let mut bytes = libc::socklen_t::try_from(std::mem::size_of_val(groups.as_slice()))
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: the kernel writes at most `bytes` bytes, which is what `groups` has, and both live to the end of the call;
-    // any bit pattern is a gid_t.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERGROUPS,
-            groups.as_mut_ptr().cast(),
-            &raw mut bytes,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    groups.truncate(bytes as usize / size_of::<libc::gid_t>());
-    Ok(groups)
-}
-
 /// A descriptor of the process that connected, which stays that process's when its number is used again. It is
 /// readable once the process has ended.
 ///
@@ -76,15 +50,6 @@ mod tests {
                 println!("SKIP SO_PEERPIDFD: the kernel is older than 6.5");
             }
             Err(error) => panic!("{error}"),
-        }
-    }
-
-    #[test]
-    fn more_groups_than_there_is_room_for_are_an_error_and_not_cut() {
-        let (near, _far) = UnixStream::pair().unwrap();
-        let all = groups(near.as_fd(), 4096).unwrap();
-        if !all.is_empty() {
-            assert_eq!(groups(near.as_fd(), all.len() - 1).unwrap_err().raw_os_error(), Some(libc::ERANGE));
         }
     }
 }

@@ -9,13 +9,12 @@ use stage::{Algorithm, Level, Preserve};
 
 use crate::stage::serve::ServeArgs;
 use crate::stage::values;
-use crate::stage::worker::WorkerArgs;
 
 /// `flashwright stage`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A checkpoint on flash, moved to disk while the job computes on:
-  flashwright stage serve &                          once for each user, or as a system service
+  flashwright stage serve &                          or under systemd: dist/systemd/
   flashwright stage mv /flash/ckpt-7 /lustre/run/    returns at once; the server does the work
   flashwright stage status --follow                  how it goes
   flashwright stage wait /lustre/run/ckpt-7          durable and verified when this ends with 0
@@ -59,15 +58,12 @@ pub enum StageCommand {
     Doctor(DoctorArgs),
     /// Take jobs over a socket and carry them out, until a signal comes
     Serve(Box<ServeArgs>),
-    /// Work for one user of the system's service, which starts this itself
-    #[command(hide = true)]
-    Worker(WorkerArgs),
 }
 
 /// Which server, or which state.
 #[derive(Debug, Args, Clone, Default)]
 pub struct ServerArgs {
-    /// The server's socket [default: your own server's, then the system's]
+    /// The server's socket (by default your own server's, then that of your unit `flashwright-stage@USER`)
     #[arg(long, value_name = "PATH", env = "FLASHWRIGHT_STAGE_SOCKET", help_heading = "Server")]
     pub socket: Option<PathBuf>,
     /// Where the journal is, for work without a server [default: ~/.local/state/flashwright/stage]
@@ -105,6 +101,9 @@ pub struct OptionArgs {
     /// Leave the manifest out of directories
     #[arg(long)]
     pub no_manifest: bool,
+    /// Make directories above the destination that are not there; without it, that is an error
+    #[arg(long)]
+    pub parents: bool,
     /// Have the link `latest`, beside the destination, point to it once it is durable
     #[arg(long)]
     pub latest: bool,
@@ -141,7 +140,7 @@ pub struct ModeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 DST is as for cp(1): a directory that is there takes each SRC under its own name, and so does a DST that ends with a
-slash, which is made; otherwise DST is the name that SRC is to have. s3://BUCKET/PREFIX is a DST as well.
+slash, which --parents makes; otherwise DST is the name that SRC is to have. s3://BUCKET/PREFIX is a DST as well.
 
 Examples:
   flashwright stage mv /flash/ckpt-7 /lustre/run/
@@ -360,8 +359,8 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A pool is a directory of a fast tier with a quota. Who wants to write a set reserves its bytes first, and is given a
-directory for it, or told that it does not fit: before the first byte, never half way. The server is asked that keeps
-pools, your own or else the system's; where there is none, or a file is named, reservations are kept in a file.
+directory for it, or told that it does not fit: before the first byte, never half way. The server is asked if it
+keeps pools; if it does not, or a file is named, reservations are kept in a file.
 
 Examples:
   flashwright stage pools list
@@ -394,9 +393,9 @@ pub struct PoolPlaceArgs {
     /// /etc/flashwright/pools.toml]
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// Without a server: where reservations are kept, the same file for all who reserve in a pool [default: pools.db in
-    /// the state directory]
-    #[arg(long, value_name = "FILE")]
+    /// Without a server: the directory where reservations are kept, the same for all who reserve in a pool [default: the
+    /// configuration's `ledger`, else pools in the state directory]
+    #[arg(long, value_name = "DIR")]
     pub ledger: Option<PathBuf>,
     #[command(flatten)]
     pub server: ServerArgs,

@@ -1,7 +1,7 @@
 //! `flashwright stage cancel` and `flashwright stage retry`.
 
-use stage::desk::Desk;
 use stage::{JobId, JobStatus, StageError};
+use stage_service::desk::Desk;
 
 use super::args::JobArgs;
 use super::desk::{self, Server};

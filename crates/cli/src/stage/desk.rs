@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use stage::desk::Desk;
-use stage::service::Client;
-use stage::service::place::Surroundings;
-use stage::service::protocol::ServerFacts;
+use stage::journal::Journal;
 use stage::{JobId, JobSpec, JobStatus, Level, StageError};
+use stage_service::Client;
+use stage_service::desk::Desk;
+use stage_service::place::Surroundings;
+use stage_service::protocol::ServerFacts;
 
 use super::args::ServerArgs;
 use super::request;
@@ -96,6 +97,27 @@ pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
         Some(state) => request::absolute(state),
         None => Ok(Surroundings::here().state()?),
     }
+}
+
+/// The jobs of each journal that may know a path: the server's first, or else that of the state directory, then those
+/// of commands without a server.
+pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
+    let state = match Server::find(args) {
+        Ok(server) => Some((server.facts().state.0.clone(), server.status(None)?)),
+        Err(StageError::NoServer { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let own = self::state(args)?;
+    let beside = std::fs::read_dir(own.join("foreground")).into_iter().flatten().flatten();
+    let journals = std::iter::once(own.clone()).chain(beside.map(|entry| entry.path()));
+    let mut known: Vec<_> = state.into_iter().collect();
+    for journal in journals {
+        if journal.join("journal.db").is_file() && known.iter().all(|(other, _)| *other != journal) {
+            let rows = Journal::peek(&journal)?;
+            known.push((journal, rows.into_iter().map(JobStatus::from).collect()));
+        }
+    }
+    Ok(known)
 }
 
 /// The job that `ID|PATH` means: of a path, the newest that has it as its source or its destination.

@@ -1,9 +1,9 @@
 //! `flashwright stage doctor`.
 
 use stage::journal::Journal;
-use stage::service::doctor::{self, Finding};
-use stage::service::{Client, full};
 use stage::{JobStatus, StageError};
+use stage_service::doctor::{self, Finding};
+use stage_service::full;
 
 use super::args::DoctorArgs;
 use super::desk::{self, Server};
@@ -16,9 +16,7 @@ use crate::{output, paint};
 pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     let (server, findings) = match Server::find(&args.server) {
         Ok(server) => {
-            let mut findings = server.ask(|client| client.doctor())?;
-            findings.extend(full_elsewhere(&server, args)?);
-            findings.sort_by_key(|finding| !finding.stuck);
+            let findings = server.ask(|client| client.doctor())?;
             (Some(server.facts().clone()), findings)
         }
         // Without a server its journal tells what waits for one.
@@ -59,22 +57,6 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
             Err(Failure::failed(format!("{many} things are stuck"))
                 .hint("what to do about them is said above"))
         }
-    }
-}
-
-/// Pools that the system's service keeps, where the user's own server does the moving and keeps none.
-fn full_elsewhere(server: &Server, args: &DoctorArgs) -> Result<Vec<Finding>, StageError> {
-    let named = args.server.socket.is_some() || args.server.state.is_some();
-    if named || server.facts().pools {
-        return Ok(Vec::new());
-    }
-    match Client::connect_to_pools(None) {
-        Ok(mut client) => {
-            let jobs = server.ask(|client| client.status(None))?;
-            Ok(full::findings(&client.pools()?, &jobs, rustix::process::geteuid().as_raw()))
-        }
-        Err(StageError::NoServer { .. }) => Ok(Vec::new()),
-        Err(error) => Ok(vec![full::unknown(&error)]),
     }
 }
 

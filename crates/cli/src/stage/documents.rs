@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stage::job::Why;
 use stage::names::PathText;
-use stage::pools::{PoolStatus, Reservation};
-use stage::service::doctor::Finding;
-use stage::service::protocol::ServerFacts;
 use stage::{JobId, JobStatus};
+use stage_service::doctor::Finding;
+use stage_service::pools::{PoolStatus, Reservation};
+use stage_service::protocol::ServerFacts;
 
 /// `flashwright.stage-status/1`: jobs, as they are now.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -3,18 +3,22 @@
 use std::path::Path;
 
 use stage::names::PathText;
+use stage::owned::Record;
+use stage::pace::Stop;
 use stage::retention::{self, Witness};
-use stage::{Place, StageError, State};
+use stage::{JobStatus, Place, StageError, State};
 
 use super::args::EvictArgs;
-use super::desk::{Server, shown};
+use super::desk::{self, shown};
 use super::documents::StageEvict;
 use super::request;
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, signals};
 
 /// Nobody's word is taken: what is stored is read.
 struct Reading;
+
+impl Record for Reading {}
 
 impl Witness for Reading {
     fn vouches(&self, _: &Path, _: &Place) -> Result<bool, StageError> {
@@ -55,7 +59,8 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
     let Some((slow, _)) = retention::split(&copy)? else {
         return Err(Failure::refused(format!("{}: has no name", copy.shown())));
     };
-    retention::evict(fast, &slow, name, &Reading)?;
+    let stop = Stop::from(signals::stop_flag()?);
+    retention::evict(fast, &*super::tiers().open(&slow, &stop)?, name, &Reading, &stop)?;
     if args.json {
         let copy = match copy {
             Place::Path(path) => path,
@@ -71,26 +76,22 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
 
 /// Where the newest job that copied it has put it.
 fn slow_copy(args: &EvictArgs, path: &Path) -> Result<Place, Failure> {
-    let unknown = |why: String| {
-        Failure::refused(format!("{}: {why}", shown(path))).hint("name its slow copy: --copy PATH")
-    };
-    let jobs = match Server::find(&args.server) {
-        Ok(server) => stage::desk::Desk::status(&server, None)?,
-        Err(StageError::NoServer { .. }) => {
-            return Err(unknown("no server says where its copy is".to_owned()));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let made = jobs.into_iter().rev().find_map(|job| {
-        let done = matches!(job.state, State::Done | State::Committed);
-        let copied = done && job.spec.source.path() == Some(path);
+    let copy_of = |job: &JobStatus| {
+        let is_made = matches!(job.state, State::Done | State::Committed);
+        let spec = &job.spec;
         // What was staged in has its slow copy where it came from.
-        let fetched = done && job.spec.destination.path() == Some(path);
-        match (copied, fetched) {
-            (true, _) => Some(job.spec.destination),
-            (_, true) => Some(job.spec.source),
+        match is_made {
+            true if spec.source.path() == Some(path) => Some(spec.destination.clone()),
+            true if spec.destination.path() == Some(path) => Some(spec.source.clone()),
             _ => None,
         }
-    });
-    made.ok_or_else(|| unknown("no job that is durable has copied it".to_owned()))
+    };
+    // Within a journal the last is the newest; of several, nothing but the clock tells.
+    let found = desk::known_jobs(&args.server)?
+        .into_iter()
+        .filter_map(|(_, jobs)| jobs.iter().rev().find_map(|job| Some((job.created, copy_of(job)?))));
+    found.max_by_key(|(created, _)| *created).map(|(_, copy)| copy).ok_or_else(|| {
+        Failure::refused(format!("{}: no job that is durable has copied it", shown(path)))
+            .hint("name its slow copy: --copy PATH")
+    })
 }

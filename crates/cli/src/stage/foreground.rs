@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use stage::journal::Journal;
-use stage::{Algorithm, JobSpec, JobStatus, Mover, MoverConfig, State};
+use stage::{Algorithm, JobSpec, JobStatus, State};
+use stage_service::{Mover, MoverConfig};
 
 use super::args::ServerArgs;
 use super::desk;
@@ -38,7 +39,7 @@ impl Foreground {
 
     /// Takes the journal, and goes on with what is in it; with what `jobs` say now about how fast.
     pub fn open(&self, specs: &[JobSpec], jobs: usize) -> Result<Mover, Failure> {
-        if !specs.is_empty() && self.state.join("journal.db").is_file() {
+        if !specs.is_empty() && self.exists() {
             let journal = Journal::open(&self.state)?;
             for row in journal.jobs()? {
                 let same = |spec: &&JobSpec| {
@@ -49,13 +50,35 @@ impl Foreground {
                 }
             }
         }
-        let config = MoverConfig { jobs: jobs.clamp(1, JOBS), ..MoverConfig::new(&self.state) };
+        let config =
+            MoverConfig { jobs: jobs.clamp(1, JOBS), tiers: super::tiers(), ..MoverConfig::new(&self.state) };
         Ok(Mover::open(&config)?)
+    }
+
+    /// Has an earlier command of the same words left a journal?
+    pub fn exists(&self) -> bool {
+        self.state.join("journal.db").exists()
+    }
+
+    /// The jobs that an earlier command of the same words has left under way, and that will be of their sources as they
+    /// are now.
+    pub fn under_way(&self) -> Result<Vec<JobStatus>, Failure> {
+        if !self.exists() {
+            return Ok(Vec::new());
+        }
+        let journal = Journal::open(&self.state)?;
+        let mut jobs = Vec::new();
+        for row in journal.jobs()?.into_iter().filter(|row| !row.state.is_final()) {
+            if row.source.is_none() || stage::runner::is_source_of(&journal, &row, &super::tiers())? {
+                jobs.push(JobStatus::from(row));
+            }
+        }
+        Ok(jobs)
     }
 
     /// What the journal has on the last job between the same places, and where it is.
     pub fn known(&self, like: &JobSpec) -> Result<Option<(JobStatus, PathBuf)>, Failure> {
-        if !self.state.join("journal.db").exists() {
+        if !self.exists() {
             return Ok(None);
         }
         let rows = Journal::peek(&self.state)?;

@@ -6,7 +6,6 @@
 pub mod args;
 pub mod documents;
 pub mod serve;
-pub mod worker;
 
 mod control;
 mod desk;
@@ -48,8 +47,15 @@ pub fn stage(args: &StageArgs) -> Result<(), Failure> {
         StageCommand::Pools(args) => pools::pools(args),
         StageCommand::Doctor(args) => doctor::doctor(args),
         StageCommand::Serve(args) => serve::serve(args),
-        StageCommand::Worker(args) => worker::work(args),
     }
+}
+
+/// What opens tiers: directories, and object stores if this program has them.
+fn tiers() -> ::stage::tier::Tiers {
+    #[cfg(feature = "s3")]
+    return stage_object::tiers();
+    #[cfg(not(feature = "s3"))]
+    ::stage::tier::Tiers::default()
 }
 
 /// The exit code's class.

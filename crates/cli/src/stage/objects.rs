@@ -6,10 +6,10 @@ use std::path::Path;
 use stage::Options;
 use stage::StageError;
 use stage::names::PathText;
-use stage::object::{Environment, Manifest, ObjectSet, ObjectTier};
 use stage::pace::{Pace, Progress, Stop, Unlimited};
-use stage::qos::{JobPace, Qos, QosConfig};
 use stage::set::Times;
+use stage_object::{Environment, Manifest, ObjectSet, ObjectTier};
+use stage_service::qos::{JobPace, Qos, QosConfig};
 
 use super::verify::{self, Found};
 use crate::failure::Failure;
@@ -65,19 +65,24 @@ fn read(
     Ok(Found { files: verified.files, bytes: verified.bytes, faults, unknown })
 }
 
-/// Is a source in a store already, whole and right? A source that is one file and still there is left to the job, which
-/// compares its bytes.
-pub fn is_there(source: &Path, url: &str, stop: &Stop) -> Result<bool, Failure> {
-    let Some((above, name)) = ObjectTier::split(url)? else { return Ok(false) };
-    let Some(manifest) = ObjectTier::open(&above)?.manifest(&name)? else { return Ok(false) };
-    match stage::calls::open_directory(source) {
-        Ok(directory) => {
-            if let Some(how) = manifest.differs_from(directory.as_fd(), source, Times::Compared)? {
-                return Err(verify::another(&stage::Place::Object(url.to_owned()).shown(), &how));
-            }
-        }
-        Err(_) if std::fs::symlink_metadata(source).is_ok() => return Ok(false),
-        Err(_) => {}
+/// Is a source in a store already, whole and right? A source that is still there, and that no job is known to have stored as
+/// it is, is left to the job, which compares its bytes.
+pub fn is_there(
+    source: &Path,
+    url: &str,
+    is_source_copied: &dyn Fn() -> Result<bool, Failure>,
+    stop: &Stop,
+) -> Result<bool, Failure> {
+    let address = stage::address::Address::parse(url)?;
+    let Some((above, name)) = address.split() else { return Ok(false) };
+    let Some(manifest) = ObjectTier::open(&above)?.manifest(name)? else { return Ok(false) };
+    if let Ok(directory) = stage::calls::open_directory(source)
+        && let Some(how) = manifest.differs_from(directory.as_fd(), source, Times::Compared)?
+    {
+        return Err(verify::another(&stage::Place::Object(url.to_owned()).shown(), &how));
+    }
+    if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
+        return Ok(false);
     }
     let (name, found) = verify(url, None, stop)?;
     verify::verdict(Path::new(&name), &found)

@@ -1,14 +1,14 @@
 //! `flashwright stage pools`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use stage::StageError;
 use stage::pace::Stop;
-use stage::pools::{PoolStatus, Pools, Reservation};
-use stage::service::Client;
-use stage::service::pools::{Kept, PoolDesk, Relayed, Wish};
+use stage_service::Client;
+use stage_service::pool_desk::{Kept, PoolDesk, Relayed};
+use stage_service::pools::{PoolStatus, Pools, Reservation, Wish, ledger_of};
 
 use super::args::{
     PoolPlaceArgs, PoolsArgs, PoolsCommand, PoolsListArgs, ReleaseArgs, ReserveArgs, ServerArgs,
@@ -21,8 +21,8 @@ use crate::{output, paint, signals};
 
 /// Where the host's pools are described, where nobody says so.
 const HOST_CONFIG: &str = "/etc/flashwright/pools.toml";
-/// The ledger's name in a state directory.
-pub const LEDGER: &str = "pools.db";
+/// The ledger's directory in a state directory.
+const LEDGER: &str = "pools";
 
 /// Shows pools, reserves room in them, gives it back.
 pub fn pools(args: &PoolsArgs) -> Result<(), Failure> {
@@ -40,11 +40,14 @@ fn desk(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
     if args.config.is_some() || args.ledger.is_some() {
         return open(args);
     }
-    match Client::connect_to_pools(desk::socket(&args.server)?.as_deref()) {
-        Ok(client) => Ok(Box::new(Relayed::new(client.socket().to_owned()))),
+    match Client::connect(desk::socket(&args.server)?.as_deref()) {
+        // A server that keeps no pools answers so to each request about them.
+        Ok(client) if client.server().pools || args.server.socket.is_some() => {
+            Ok(Box::new(Relayed::new(client.socket().to_owned())))
+        }
         // Whoever names a socket means that server and no file.
         Err(error @ StageError::NoServer { .. }) if args.server.socket.is_some() => Err(error.into()),
-        Err(StageError::NoServer { .. }) => open(args),
+        Ok(_) | Err(StageError::NoServer { .. }) => open(args),
         Err(error) => Err(error.into()),
     }
 }
@@ -56,11 +59,8 @@ fn open(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
     };
     let ledger = match &args.ledger {
         Some(ledger) => request::absolute(ledger)?,
-        None => desk::state(&args.server)?.join(LEDGER),
+        None => ledger(&config, &desk::state(&args.server)?)?,
     };
-    if let Some(folder) = ledger.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make it", &error))?;
-    }
     let pools = Pools::open(&config, &ledger)?;
     Ok(Box::new(Kept::new(Arc::new(pools), rustix::process::geteuid().as_raw())))
 }
@@ -70,8 +70,14 @@ pub fn without_server(server: &ServerArgs) -> Option<Result<Vec<PoolStatus>, Fai
     own_config().or_else(host_config)?;
     let place = PoolPlaceArgs { server: server.clone(), ..PoolPlaceArgs::default() };
     // To look is not to begin: without a ledger nobody has reserved anything.
-    desk::state(server).ok().filter(|state| state.join(LEDGER).is_file())?;
+    let ledger = desk::state(server).and_then(|state| ledger(&usual_config()?, &state));
+    ledger.ok().filter(|ledger| ledger.is_dir())?;
     Some(open(&place).and_then(|desk| Ok(desk.list()?)))
+}
+
+/// The ledger of the pools that a file describes: the one that it names, or one in the state directory.
+pub fn ledger(config: &Path, state: &Path) -> Result<PathBuf, Failure> {
+    Ok(ledger_of(config)?.unwrap_or_else(|| state.join(LEDGER)))
 }
 
 /// The user's own description of pools, if it is there.

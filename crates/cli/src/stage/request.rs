@@ -11,9 +11,6 @@ use stage::{JobSpec, Options, Place, Verb};
 use super::args::OptionArgs;
 use crate::failure::Failure;
 
-/// What an object store is named by; the last two are for tries on one machine.
-const SCHEMES: [&str; 3] = ["s3", "file", "memory"];
-
 /// The options of jobs.
 pub fn options(args: &OptionArgs) -> Options {
     let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -26,12 +23,14 @@ pub fn options(args: &OptionArgs) -> Options {
         digest: args.digest,
         no_manifest: args.no_manifest,
         expected: Vec::new(),
+        expected_digest: None,
         semaphore: None,
         latest: args.latest,
         keep_fast: args.keep_fast,
         keep_slow: args.keep_slow,
         background: args.background,
         inward: false,
+        parents: args.parents,
     }
 }
 
@@ -49,9 +48,8 @@ pub fn jobs(verb: Verb, paths: &[OsString], options: &Options, exact: bool) -> R
         } else {
             format!("{}: is no directory, and {} sources need one", to.place.shown(), sources.len())
         };
-        return Err(
-            Failure::invalid(why).hint("a directory that is not there yet is made if a slash follows: DST/")
-        );
+        return Err(Failure::invalid(why)
+            .hint("for a directory that is to be made, let a slash follow: --parents DST/"));
     }
     let mut jobs: Vec<JobSpec> = Vec::new();
     for source in sources {
@@ -109,21 +107,10 @@ impl Target {
 
 /// A place as it was typed.
 pub fn place(text: &OsStr) -> Result<Place, Failure> {
-    if let Some((text, (scheme, rest))) = text.to_str().and_then(|text| Some((text, text.split_once("://")?)))
-        && !scheme.is_empty()
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-    {
-        if !SCHEMES.contains(&scheme) {
-            return Err(Failure::invalid(format!("{text}: {scheme} is no object store that is known"))
-                .hint("s3://BUCKET/PREFIX is; a file whose name looks so is ./NAME"));
-        }
-        if rest.trim_matches('/').is_empty() && scheme == "s3" {
-            return Err(Failure::invalid(format!("{text}: names no bucket")).hint("s3://BUCKET/PREFIX"));
-        }
-        return Ok(Place::Object(text.trim_end_matches('/').to_owned()));
+    match Place::of_name(text)? {
+        Place::Path(path) => Ok(Place::Path(PathText(absolute(&path.0)?))),
+        url => Ok(url),
     }
-    let path = absolute(Path::new(text))?;
-    Ok(Place::Path(PathText(path)))
 }
 
 /// A path from the root, so that another process finds the same, without a slash at its end. Names of symbolic links
@@ -191,7 +178,7 @@ mod tests {
         assert_eq!(to(&["/a/x", "s3://b/r/?region=x"], false), Ok(vec!["s3://b/r/x?region=x".to_owned()]));
         assert!(to(&["s3://bucket", "/a/new/"], false).unwrap_err().contains("has no name to be put under"));
         assert!(to(&["s3://b/x", "s3://b/y"], false).unwrap_err().contains("are both in object stores"));
-        assert!(to(&["/a", "gopher://x"], false).unwrap_err().contains("gopher is no object store"));
+        assert!(to(&["/a", "gopher://x"], false).unwrap_err().contains("gopher://x: looks like a URL"));
         assert!(to(&["/a", "s3://"], false).unwrap_err().contains("names no bucket"));
         assert!(place(OsStr::new("./s3://x")).unwrap().path().is_some());
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stage::desk::Desk;
 use stage::{JobId, JobStatus, State};
+use stage_service::desk::Desk;
 
 use super::args::StatusArgs;
 use super::desk::{self, Server};
@@ -46,9 +46,8 @@ pub fn print_json(server: Option<&Server>, jobs: Vec<JobStatus>) -> Result<(), F
 fn table(server: &Server, jobs: &[JobStatus], all: bool) -> Vec<String> {
     let width = output::width();
     let facts = server.facts();
-    let whose = if facts.system { "the system's server" } else { "your server" };
     let mut lines = vec![paint::dim(&words::end_of(
-        &format!("{whose}, pid {}: {}", facts.pid, words::summary(jobs)),
+        &format!("your server, pid {}: {}", facts.pid, words::summary(jobs)),
         width,
     ))];
     let (shown, left_out) = words::worth_showing(jobs, if all { usize::MAX } else { RECENT });

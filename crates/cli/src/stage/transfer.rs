@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use stage::desk::{Desk, submit_or_retry};
 use stage::{JobId, JobSpec, JobStatus, Level, Options, Verb};
+use stage_service::desk::{Desk, submit_or_retry};
 
 use super::args::{GetArgs, ModeArgs, ServerArgs, TransferArgs};
 use super::desk::Server;
@@ -112,8 +112,18 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
         return if mode.json { status::print_json(None, Vec::new()) } else { Ok(()) };
     }
     let stop = signals::stop_flag()?;
+    if !foreground.exists() {
+        // Nothing is begun, and no journal is made, for what is not there.
+        jobs.iter().try_for_each(JobSpec::check_source)?;
+    }
+    // The mover goes on with these as soon as it is opened, and may have finished them when it is asked.
+    let under_way = foreground.under_way()?;
     let mover = foreground.open(&jobs, jobs.len())?;
-    let ids = hand_in(&mover, jobs)?;
+    let mut ids = Vec::new();
+    for job in jobs {
+        let known = under_way.iter().find(|known| known.spec.is_same_request(&job));
+        ids.push(known.map_or_else(|| submit_or_retry(&mover, job), |known| Ok(known.id))?);
+    }
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let come = wait::follow(&mover, &ids, Level::Durable, None, &stopped);
     // Between two steps: what has been copied stays for the same command.

@@ -9,7 +9,7 @@ use crate::values::{BadValue, nearest};
 
 /// Bytes a second, above zero: `2GB/s`, `500MB/s`, `2g`.
 pub fn rate(text: &str) -> Result<u64, BadValue> {
-    stage::qos::rate(text).map_err(|error| BadValue::new(error.to_string(), error.hint()))
+    stage_service::qos::rate(text).map_err(|error| BadValue::new(error.to_string(), error.hint()))
 }
 
 /// A whole number above zero.

@@ -82,48 +82,52 @@ fn in_store(url: &str, bwlimit: Option<u64>, stop: &Stop) -> Result<(PathBuf, Fo
     }
 }
 
-/// A job and the journal that has it: the server's, or one of a command without a server.
+/// A job and the journal that has it: the server's, or one of a command without a server. A path is what the job made,
+/// and not what it read: of a source, another place would be verified than the one that was named.
 fn find_job(args: &VerifyArgs) -> Result<(JobStatus, PathBuf), Failure> {
-    let no_server = match Server::find(&args.server) {
-        Ok(server) => match desk::job(&server, &args.what) {
+    let number = desk::number(&args.what);
+    let no_server: Failure = match Server::find(&args.server) {
+        Ok(server) if number.is_some() => match desk::job(&server, &args.what) {
             Ok(job) => return Ok((job, server.facts().state.0.clone())),
             Err(failure) => failure,
         },
+        Ok(_) => Failure::failed("the server does not know it"),
         Err(error) => error.into(),
     };
-    let state = desk::state(&args.server)?;
-    let beside = std::fs::read_dir(state.join("foreground")).into_iter().flatten().flatten();
-    let states = std::iter::once(state).chain(beside.map(|entry| entry.path()));
-    let number = desk::number(&args.what);
     let place = request::place(&args.what)?;
+    let is_made = |job: &JobStatus| matches!(job.state, State::Committed | State::Done);
     let mut newest: Option<(JobStatus, PathBuf)> = None;
-    for (index, state) in states.enumerate() {
+    let mut copied = None;
+    for (index, (state, jobs)) in desk::known_jobs(&args.server)?.into_iter().enumerate() {
         // Numbers are those of the server's journal alone.
-        if !state.join("journal.db").is_file() || (number.is_some() && index > 0) {
-            continue;
+        if number.is_some() && index > 0 {
+            break;
         }
         // By number, the newest last: a clock that was set back makes a later job look older. Only of different
         // journals is there nothing else to go by.
-        let mut jobs = Journal::peek(&state)?.into_iter().map(JobStatus::from);
-        let made = |job: &JobStatus| {
+        let made = |job: &&JobStatus| {
             let meant = number.map_or_else(|| job.spec.destination == place, |number| job.id == number);
-            meant && matches!(job.state, State::Committed | State::Done)
+            meant && is_made(job)
         };
-        if let Some(job) = jobs.rfind(made)
+        if let Some(job) = jobs.iter().rfind(made)
             && newest.as_ref().is_none_or(|(other, _)| job.created >= other.created)
         {
-            newest = Some((job, state.clone()));
+            newest = Some((job.clone(), state));
         }
+        copied = copied.or_else(|| jobs.into_iter().rfind(|job| job.spec.source == place && is_made(job)));
     }
-    newest.ok_or_else(|| {
-        if number.is_some() {
-            return no_server;
+    newest.ok_or_else(|| match copied {
+        _ if number.is_some() => no_server,
+        Some(job) => {
+            let copy = job.spec.destination.shown();
+            Failure::failed(format!("{}: has no manifest; its copy is {copy}", place.shown()))
+                .hint(format!("to read that one: flashwright stage verify {copy}"))
         }
-        Failure::failed(format!(
+        None => Failure::failed(format!(
             "{}: has no manifest, and no journal knows it",
             stage::names::shown(args.what.as_bytes())
         ))
-        .hint("only what flashwright stage has copied can be compared with what it was")
+        .hint("only what flashwright stage has copied can be compared with what it was"),
     })
 }
 
@@ -406,9 +410,14 @@ pub fn is_there(
     job: &JobSpec,
     known: &dyn Fn() -> Result<Option<(JobStatus, PathBuf)>, Failure>,
 ) -> Result<bool, Failure> {
+    // Names, sizes and times do not tell whether the bytes are those that were copied.
+    let is_source_copied = || match known()? {
+        Some((made, _)) => Ok::<bool, Failure>(is_of_its_source(&made)?),
+        None => Ok(false),
+    };
     #[cfg(feature = "s3")]
     if let (Some(source), Place::Object(url)) = (job.source.path(), &job.destination) {
-        return super::objects::is_there(source, url, &Stop::from(signals::stop_flag()?));
+        return super::objects::is_there(source, url, &is_source_copied, &Stop::from(signals::stop_flag()?));
     }
     let (Some(source), Some(destination)) = (job.source.path(), job.destination.path()) else {
         return Ok(false);
@@ -422,6 +431,12 @@ pub fn is_there(
         if let Some(how) = changed_since(source, destination)? {
             return Err(another(&shown(destination), &how));
         }
+        if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
+            // The job, asked for again, compares bytes.
+            return Ok(false);
+        }
+        // Another program may have put it there, and not have synced it.
+        stage::make_durable(destination, &stop)?;
         by_manifest(destination, None, &stop)?
     } else {
         let Some((made, state)) = known()?.filter(|(made, _)| made.state == State::Done) else {
@@ -431,9 +446,16 @@ pub fn is_there(
             // Nothing tells whether it is still the file that was copied; the job, asked for again, does.
             return Ok(false);
         }
+        stage::make_durable(destination, &stop)?;
         by_journal(&state, made.id, made.spec.options.digest, destination, None, &stop)?
     };
     verdict(destination, &found)
+}
+
+/// Is the source of a job that is done still what the job copied?
+pub fn is_of_its_source(made: &JobStatus) -> Result<bool, StageError> {
+    let copied = made.source.filter(|_| made.state == State::Done);
+    Ok(copied.is_some() && stage::runner::fingerprint_of(&made.spec, &super::tiers())? == copied)
 }
 
 /// True, or what is wrong with what is there.

@@ -1,14 +1,15 @@
 //! `flashwright stage wait`, and waiting for others.
 
+use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stage::desk::Desk;
 use stage::{ErrorClass, JobId, JobStatus, Level, State};
+use stage_service::desk::Desk;
 
 use super::args::WaitArgs;
 use super::desk::{self, Server};
-use super::{status, words};
+use super::{request, status, words};
 use crate::failure::Failure;
 use crate::{output, signals};
 
@@ -30,13 +31,35 @@ pub fn wait(args: &WaitArgs) -> Result<(), Failure> {
         Come::Late(jobs) | Come::There(jobs) => jobs.into_iter().next(),
     };
     let Some(job) = job else { return Ok(()) };
-    let verdict = verdict(&job, args.level);
+    let verdict = verdict(&job, args.level).and_then(|()| is_of_these_bytes(&args.job, &job));
     if args.json {
         status::print_json(Some(&server), vec![job])?;
         return verdict;
     }
     verdict?;
     output::print(&format!("{}\n", words::ended(&job, args.level)))
+}
+
+/// Whoever asks for a source by its path asks for what is there now.
+fn is_of_these_bytes(what: &OsStr, job: &JobStatus) -> Result<(), Failure> {
+    // What a semaphore's list names is not in a status.
+    let by_source = desk::number(what).is_none()
+        && request::place(what)? == job.spec.source
+        && job.spec.options.expected_digest.is_none();
+    let Some(copied) = job.source.filter(|_| by_source && job.level == Level::Durable) else { return Ok(()) };
+    match stage::runner::fingerprint_of(&job.spec, &super::tiers())? {
+        Some(now) if now != copied => Err(Failure::failed(format!(
+            "{}: has changed since job {} copied it; {} is what it was then",
+            job.spec.source.shown(),
+            job.id,
+            job.spec.destination.shown()
+        ))
+        .hint(format!(
+            "copy it under another name; `flashwright stage wait {}` is about what was copied",
+            job.id
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What waiting came to, with the jobs as they were then.

@@ -1,15 +1,13 @@
 //! `flashwright stage watch`.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stage::desk::Desk;
 use stage::names::PathText;
-use stage::watch::{Happened, Orders, Pattern, Timing, Watch};
 use stage::{JobId, JobSpec, JobStatus, Options, Place, StageError, Verb};
+use stage_service::desk::Desk;
+use stage_service::watch::{Happened, Orders, Pattern, Timing, Watch};
 
 use super::args::WatchArgs;
 use super::desk::{Server, shown};
@@ -191,25 +189,18 @@ fn there_already(desk: &dyn Desk, verb: Verb, source: &Path, to: &Place) -> Resu
     let is_it =
         |known: &JobStatus| known.spec.source == job.source && known.spec.destination == job.destination;
     let made = desk.status(None)?.into_iter().rev().find(is_it);
-    // A job that was done between these places, and a source that has not changed since or is gone.
     if let (Some(made), Ok(facts)) = (&made, std::fs::symlink_metadata(source))
         && made.state == stage::State::Done
         && !facts.is_dir()
     {
         let copy = to.path().and_then(|to| to.symlink_metadata().ok());
-        return Ok(copy.is_some_and(|copy| is_what_was_copied(made, &facts, &copy)));
+        return Ok(copy.is_some_and(|copy| copy.len() == facts.len()) && verify::is_of_its_source(made)?);
     }
-    verify::is_there(&job, &|| Ok(None))
-        .map_err(|failure| StageError::Refused { what: failure.message().to_owned(), hint: None })
-}
-
-/// As far as names, sizes and times tell: no change since the job was accepted, and, for the clock may have been set since,
-/// the time of modification that its copy was given. File systems keep that to two seconds at worst.
-fn is_what_was_copied(made: &JobStatus, source: &Metadata, copy: &Metadata) -> bool {
-    const KEPT_TO_S: u64 = 2;
-    source.size() == made.bytes_total
-        && u64::try_from(source.ctime()).is_ok_and(|changed| changed < made.created)
-        && (!made.spec.options.preserve.times || source.mtime().abs_diff(copy.mtime()) <= KEPT_TO_S)
+    // Only a single file that is gone is looked for in a journal's directory, and that one is not a set.
+    verify::is_there(&job, &|| {
+        Ok(made.clone().filter(|_| source.is_dir()).map(|made| (made, PathBuf::new())))
+    })
+    .map_err(|failure| StageError::Refused { what: failure.message().to_owned(), hint: None })
 }
 
 fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
@@ -260,38 +251,4 @@ fn document(happened: &Happened) -> StageWatch {
     };
     let trigger = trigger.map(|trigger| PathText(trigger.clone()));
     StageWatch { schema: "flashwright.stage-watch/1", what, trigger, jobs, why, note }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{File, FileTimes, symlink_metadata, write};
-    use std::time::UNIX_EPOCH;
-
-    use super::super::words::tests::job;
-    use super::*;
-
-    #[test]
-    fn a_file_that_was_written_to_while_the_clock_was_behind_is_not_taken_for_what_was_copied() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, copy) = (folder.path().join("source"), folder.path().join("copy"));
-        let at = |path: &Path, seconds| {
-            write(path, "four").unwrap();
-            let time = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(seconds));
-            File::options().write(true).open(path).unwrap().set_times(time).unwrap();
-        };
-        // Accepted by a clock that was far ahead: what was changed since seems to lie before.
-        let mut made = JobStatus { bytes_total: 4, created: u64::MAX, ..job(stage::State::Done) };
-        let is_it = |made: &JobStatus| {
-            is_what_was_copied(made, &symlink_metadata(&source).unwrap(), &symlink_metadata(&copy).unwrap())
-        };
-        at(&source, 1000);
-        at(&copy, 1000);
-        assert!(is_it(&made));
-        at(&source, 5000);
-        assert!(!is_it(&made), "it was written to again, and is as long as it was");
-        made.spec.options.preserve.times = false;
-        assert!(is_it(&made), "where its copy has a time of its own, nothing tells");
-        made.created = 1000;
-        assert!(!is_it(&made), "but for a clock that was not set");
-    }
 }

@@ -328,6 +328,7 @@ pub mod tests {
             walked: true,
             bytes_per_s: Some(1e6),
             held_back_by: None,
+            source: None,
         }
     }
 
@@ -355,6 +356,7 @@ pub mod tests {
             hint: Some("make room at the destination, then: stage retry".to_owned()),
             class: ErrorClass::Failed,
             errno: Some(28),
+            cause: None,
         });
         failed.notes = vec!["12 owners could not be kept".to_owned()];
         let mut done = job(State::Done);

@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use stage::service::Client;
 use stage::{JobSpec, Options, Place, Verb};
+use stage_service::Client;
 
 use crate::common::{command, ended, signal, wait_until};
 

@@ -9,27 +9,79 @@
 mod open;
 mod rows;
 
-pub use rows::{Done, Identity, JobRow};
+pub use rows::{Done, JobRow};
+
+pub use crate::fingerprint::Identity;
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use open::{connect, lock};
-use rows::{done_of, identity_text, kind_number, page_after, rows, text};
+use rows::{done_of, identity_text, job_of, kind_number, page_after, rows, text};
 
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::fault::{self, Call};
+use crate::fingerprint::Fingerprint;
 use crate::job::{JobId, State, Why};
+use crate::mounts;
+use crate::owned::{FileId, Record};
 use crate::spec::{JobSpec, Level, Options};
+
+/// The note that says of a part, while it is not empty, that something in it is being synced, or was without success, and
+/// could not be copied into another inode: the part is not gone on with.
+pub const PART_IN_DOUBT: &str = "part/in-doubt";
 
 /// Jobs that are remembered after they have ended.
 const KEPT: i64 = 10_000;
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A new job.
+    New(JobId),
+    /// This job, which is in this state.
+    Same(JobId, State),
+    /// This job, if its source is still what it vouches for: [`Judged`].
+    Judge(Box<JobRow>),
+}
+
+/// Whether the source of a job was what the job vouched for.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged {
+    /// The job.
+    pub id: JobId,
+    /// Its state, when that was judged.
+    pub state: State,
+    /// What it vouched for.
+    pub source: Option<Fingerprint>,
+    /// The source was that.
+    pub same: bool,
+}
+
+/// What a recorded name is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A program fills it and has not committed it.
+    Begun,
+    /// It is to be removed.
+    Doomed,
+}
+
+impl Purpose {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Doomed => "doomed",
+        }
+    }
+}
 
 /// The journal, open and locked.
 #[derive(Debug)]
@@ -57,7 +109,8 @@ impl Journal {
         // SQLite syncs what is in its files; that they have names is for us to see to.
         for directory in [Some(state), state.parent()].into_iter().flatten() {
             if let Ok(open) = crate::calls::open_directory(directory) {
-                crate::calls::sync(std::os::fd::AsFd::as_fd(&open))
+                fault::changed(std::os::fd::AsFd::as_fd(&open));
+                crate::calls::sync(std::os::fd::AsFd::as_fd(&open), fault::Barrier::JournalName)
                     .map_err(|error| StageError::io("fsync", directory, error))?;
             }
         }
@@ -73,7 +126,7 @@ impl Journal {
         let path = state.join("journal.db");
         let failed = |what: &str| {
             let (what, path) = (what.to_owned(), path.clone());
-            move |source| StageError::Journal { path, what, source }
+            move |source| crate::lock::database_error(&path, what, source)
         };
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
         let connection = Connection::open_with_flags(&path, flags).map_err(failed("cannot be opened"))?;
@@ -92,8 +145,7 @@ impl Journal {
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
         let path = state.join("journal.db");
-        let failed =
-            |source| StageError::Journal { path: path.clone(), what: "cannot be read".to_owned(), source };
+        let failed = |source| crate::lock::database_error(&path, "cannot be read".to_owned(), source);
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
         let connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
         connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(failed)?;
@@ -140,7 +192,7 @@ impl Journal {
     }
 
     fn failed(&self, what: String, source: rusqlite::Error) -> StageError {
-        StageError::Journal { path: self.path.clone(), what, source }
+        crate::lock::database_error(&self.path, what, source)
     }
 
     /// Forgets what ended long ago, so that a journal does not grow with the years.
@@ -159,32 +211,52 @@ impl Journal {
         })
     }
 
-    /// INTENT: a job is accepted. The same request, while one is under way, is that one.
+    /// INTENT: a job is accepted. The same request is the job that is under way for it, if that one publishes the source
+    /// as it is now; whether it does has to be `judged` where the job has vouched for a state of its source already.
     ///
     /// # Errors
     /// The journal's.
-    pub fn accept(&self, spec: &JobSpec, now: u64) -> Result<(JobId, bool), StageError> {
-        let text = text(spec);
+    pub fn accept(&self, spec: &JobSpec, now: u64, judged: Option<Judged>) -> Result<Accepted, StageError> {
+        let document = text(spec);
+        let mounts = [mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true)];
+        let [source, destination] = mounts.map(|mount| mount.as_ref().map(text));
         self.step("a job is accepted", |step| {
+            // What failed after it was durable has work left that belongs to it.
             let mut under_way = step.prepare_cached(
-                "SELECT id, spec FROM jobs WHERE state IN ('queued', 'running', 'committed')",
+                "SELECT * FROM jobs WHERE state IN ('queued', 'running', 'committed')
+                 OR (state = 'failed' AND level = 'durable') ORDER BY id DESC",
             )?;
             let mut rows = under_way.query([])?;
             while let Some(row) = rows.next()? {
-                let other: Option<JobSpec> = serde_json::from_str(&row.get::<_, String>(1)?).ok();
-                let same = |other: JobSpec| {
-                    (other.verb, &other.source, &other.destination)
-                        == (spec.verb, &spec.source, &spec.destination)
-                };
-                if other.is_some_and(same) {
-                    return Ok((row.get(0)?, false));
+                let row = job_of(row)?;
+                if !row.spec.is_same_request(spec) {
+                    continue;
+                }
+                let known = judged.filter(|judged| {
+                    (judged.id, judged.state, judged.source) == (row.id, row.state, row.source)
+                });
+                match known {
+                    _ if row.source.is_none() && !row.state.is_final() => {
+                        return Ok(Accepted::Same(row.id, row.state));
+                    }
+                    Some(judged) if judged.same => return Ok(Accepted::Same(row.id, row.state)),
+                    Some(_) => break,
+                    None => return Ok(Accepted::Judge(Box::new(row))),
                 }
             }
             step.execute(
-                "INSERT INTO jobs (spec, state, level, created) VALUES (?1, 'queued', 'staged', ?2)",
-                params![text, now as i64],
+                "INSERT INTO jobs (spec, state, level, created, source_mount, destination_mount)
+                 VALUES (?1, 'queued', 'staged', ?2, ?3, ?4)",
+                params![document, now as i64, source, destination],
             )?;
-            Ok((step.last_insert_rowid(), true))
+            let id = step.last_insert_rowid();
+            let mut expect = step.prepare_cached("INSERT INTO expected VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            for (number, file) in spec.options.expected.iter().enumerate() {
+                let path = file.path.0.as_os_str().as_bytes();
+                let (size, digest) = (file.size.map(|size| size as i64), file.digest.map(|digest| digest.0));
+                expect.execute(params![id, number as i64, path, size, digest])?;
+            }
+            Ok(Accepted::New(id))
         })
     }
 
@@ -194,6 +266,18 @@ impl Journal {
     /// The journal's.
     pub fn job(&self, id: JobId) -> Result<Option<JobRow>, StageError> {
         Ok(self.look("what became of a job", |connection| rows(connection, Some(id)))?.pop())
+    }
+
+    /// A job's row with what must be at its source ([`Options::expected`]), which may be a long list.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn with_expected(&self, mut row: JobRow) -> Result<JobRow, StageError> {
+        if row.spec.options.expected_digest.is_some() {
+            row.spec.options.expected =
+                self.look("what a job expects", |connection| rows::expected(connection, row.id))?;
+        }
+        Ok(row)
     }
 
     /// All jobs, in the order they were accepted.
@@ -245,20 +329,35 @@ impl Journal {
                 step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
             }
             step.execute(
-                "UPDATE jobs SET part = ?2, part_ino = NULL WHERE id = ?1",
+                "UPDATE jobs SET part = ?2, part_ino = NULL, part_born = NULL, source = NULL WHERE id = ?1",
                 params![id, part.as_bytes()],
             )
         })?;
         Ok(())
     }
 
-    /// The inode of the part, once it is there.
+    /// Which file or directory the part is, before anything is put into it.
     ///
     /// # Errors
     /// The journal's.
-    pub fn made_part(&self, id: JobId, ino: u64) -> Result<(), StageError> {
+    pub fn made_part(&self, id: JobId, made: &FileId) -> Result<(), StageError> {
         self.step("a part is there", |step| {
-            step.execute("UPDATE jobs SET part_ino = ?2 WHERE id = ?1", params![id, ino as i64])
+            step.execute(
+                "UPDATE jobs SET part_ino = ?2, part_born = ?3 WHERE id = ?1",
+                params![id, made.ino as i64, made.born],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// The state of the source that will be published, if it is still that; none while files are copied.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn vouch_for(&self, id: JobId, source: Option<Fingerprint>) -> Result<(), StageError> {
+        self.step("a source is vouched for", |step| {
+            let source = source.map(Fingerprint::to_bytes);
+            step.execute("UPDATE jobs SET source = ?2 WHERE id = ?1", params![id, source])
         })?;
         Ok(())
     }
@@ -313,7 +412,7 @@ impl Journal {
                 ],
             )?;
             if matches!(state, State::Done | State::Cancelled) {
-                for table in ["chunks", "begun", "notes"] {
+                for table in ["chunks", "begun", "notes", "expected"] {
                     step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
                 }
                 // A set's manifest says from now on what it consists of; of a file there is only this.
@@ -500,7 +599,8 @@ impl Journal {
                 .prepare_cached("SELECT identity, destination_ino FROM begun WHERE job = ?1 AND path = ?2")?
                 .query_row(params![id, name], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
-            if begun != Some((identity_text(source), destination_ino as i64)) {
+            let same = begun == Some((identity_text(source), destination_ino as i64));
+            if begun.is_none() || !same && fault::enforced(fault::Check::ChunksOnResume) {
                 return Ok(None);
             }
             let mut query =
@@ -510,6 +610,18 @@ impl Journal {
                 Ok((row.get::<_, i64>(0)? as u64, Digest(digest)))
             })?;
             chunks.collect::<rusqlite::Result<_>>().map(Some)
+        })
+    }
+
+    /// Has a large file of this path been begun?
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn is_begun(&self, id: JobId, path: &Path) -> Result<bool, StageError> {
+        self.look("whether a file is begun", |connection| {
+            connection
+                .prepare_cached("SELECT 1 FROM begun WHERE job = ?1 AND path = ?2")?
+                .exists(params![id, path.as_os_str().as_bytes()])
         })
     }
 
@@ -525,6 +637,63 @@ impl Journal {
             }
             Ok(())
         })
+    }
+
+    /// Records, durably, what has or is about to have a name in a directory and is to be removed if nobody goes on with it.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn own(
+        &self,
+        directory: &Path,
+        name: &OsStr,
+        purpose: Purpose,
+        id: Option<&FileId>,
+    ) -> Result<(), StageError> {
+        self.step("a name is taken", |step| {
+            let (ino, born) = (id.map(|id| id.ino as i64), id.and_then(|id| id.born));
+            let (directory, name) = (directory.as_os_str().as_bytes(), name.as_bytes());
+            step.execute(
+                "INSERT OR REPLACE INTO owned VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![directory, name, purpose.word(), ino, born],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// What is recorded for a directory, with its identity where that was known.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn owned(
+        &self,
+        directory: &Path,
+        purpose: Purpose,
+    ) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
+        self.look("what is its own", |connection| {
+            let mut query = connection
+                .prepare_cached("SELECT name, ino, born FROM owned WHERE directory = ?1 AND purpose = ?2")?;
+            let directory = directory.as_os_str().as_bytes();
+            let rows = query.query_map(params![directory, purpose.word()], |row| {
+                let id = row.get::<_, Option<i64>>(1)?.map(|ino| ino as u64);
+                let born = row.get(2)?;
+                let name = OsString::from_vec(row.get(0)?);
+                Ok((name, id.map(|ino| FileId { ino, born })))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Forgets a name that is gone, or has been given to something that stays.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn disown(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
+        self.step("a name is given up", |step| {
+            let (directory, name) = (directory.as_os_str().as_bytes(), name.as_bytes());
+            step.execute("DELETE FROM owned WHERE directory = ?1 AND name = ?2", params![directory, name])
+        })?;
+        Ok(())
     }
 
     /// A note of a job's own, such as the number of an upload.
@@ -549,5 +718,19 @@ impl Journal {
             step.execute("INSERT OR REPLACE INTO notes VALUES (?1, ?2, ?3)", params![id, key, value])
         })?;
         Ok(())
+    }
+}
+
+impl Record for Journal {
+    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
+        self.own(directory, name, Purpose::Doomed, id)
+    }
+
+    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
+        self.owned(directory, Purpose::Doomed)
+    }
+
+    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
+        self.disown(directory, name)
     }
 }

@@ -1,15 +1,39 @@
 //! Opening the journal: the lock, the tables, the version.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rusqlite::Connection;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::error::StageError;
 
 /// The version of the tables. A journal of a later one is refused, never guessed at.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// From version 1 to 2. New journals are made as version 1 and go the same way.
+const TO_2: &str = "
+ALTER TABLE jobs ADD COLUMN source BLOB;
+ALTER TABLE jobs ADD COLUMN part_born INTEGER;
+ALTER TABLE jobs ADD COLUMN source_mount TEXT;
+ALTER TABLE jobs ADD COLUMN destination_mount TEXT;
+CREATE TABLE expected (
+    job INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    size INTEGER,
+    digest BLOB,
+    PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+CREATE TABLE owned (
+    directory BLOB NOT NULL,
+    name BLOB NOT NULL,
+    purpose TEXT NOT NULL,
+    ino INTEGER,
+    born INTEGER,
+    PRIMARY KEY (directory, name)
+) WITHOUT ROWID;
+";
 
 const TABLES: &str = "
 CREATE TABLE jobs (
@@ -78,20 +102,21 @@ pub(super) fn lock(state: &Path) -> Result<OwnedFd, StageError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| StageError::io("open the lock of the journal", &path, errno))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StageError::refused(
-            format!("{}: another process works with this journal", crate::error::shown(state)),
+    match crate::lock::at_once(file.as_fd(), true, &path) {
+        Ok(true) => Ok(file),
+        Ok(false) => Err(StageError::io("lock the journal", &path, rustix::io::Errno::NOLCK)),
+        Err(StageError::Locked { by, .. }) => Err(StageError::refused(
+            format!("{}: {by} works with this journal", crate::error::shown(state)),
             "talk to the server that has it (leave out --foreground), or give another --state",
         )),
-        Err(errno) => Err(StageError::io("lock the journal", &path, errno)),
+        Err(error) => Err(error),
     }
 }
 
 pub(super) fn connect(path: &Path) -> Result<Connection, StageError> {
     let failed = |what: &str| {
         let (what, path) = (what.to_owned(), path.to_owned());
-        move |source| StageError::Journal { path, what, source }
+        move |source| crate::lock::database_error(&path, what, source)
     };
     let mut connection = Connection::open(path).map_err(failed("cannot be opened"))?;
     (|| {
@@ -108,9 +133,12 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StageError> {
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(failed("cannot be read"))?;
     match version {
-        0 => (|| {
+        0 | 1 => (|| {
             let step = connection.transaction()?;
-            step.execute_batch(TABLES)?;
+            if version == 0 {
+                step.execute_batch(TABLES)?;
+            }
+            step.execute_batch(TO_2)?;
             step.pragma_update(None, "user_version", VERSION)?;
             step.commit()
         })()

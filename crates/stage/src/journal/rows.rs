@@ -7,60 +7,13 @@ use std::path::Path;
 use rusqlite::{Connection, Row, params};
 
 use crate::digest::Digest;
+use crate::fingerprint::{Fingerprint, Identity};
 use crate::job::{JobId, JobStatus, State, Why};
 use crate::manifest::{Entry, Kind};
+use crate::mounts::Mount;
 use crate::names::PathText;
-use crate::spec::{JobSpec, Level};
-
-/// What tells one state of a source file from another. A file that was written to since has another change time;
-/// one that was replaced has another inode. The device's number is left out: it may change when the machine starts
-/// again, and everything is looked up beneath one root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Identity {
-    /// Inode.
-    pub ino: u64,
-    /// Bytes.
-    pub size: u64,
-    /// Modification time, seconds and nanoseconds.
-    pub mtime: (i64, u32),
-    /// Change time.
-    pub ctime: (i64, u32),
-    /// Names that it has.
-    pub nlink: u32,
-}
-
-impl Identity {
-    /// Of what statx(2) said. The size of what is no file means nothing: a directory's moves with its entries.
-    #[must_use]
-    pub fn of(stat: &rustix::fs::Statx) -> Self {
-        use rustix::fs::FileType;
-        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
-        Self {
-            ino: stat.stx_ino,
-            size: if is_file { stat.stx_size } else { 0 },
-            mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
-            ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
-            nlink: stat.stx_nlink,
-        }
-    }
-
-    /// How `later` differs; none if it is the same. A file of several names has its change time moved when one of
-    /// them goes, so there it does not count.
-    #[must_use]
-    pub fn change(&self, later: &Self) -> Option<&'static str> {
-        if self.ino != later.ino {
-            Some("it was replaced")
-        } else if self.size != later.size {
-            Some("its size is another")
-        } else if self.mtime != later.mtime {
-            Some("its modification time is another")
-        } else if self.ctime != later.ctime && self.nlink <= 1 && later.nlink <= 1 {
-            Some("its change time is another")
-        } else {
-            None
-        }
-    }
-}
+use crate::owned::FileId;
+use crate::spec::{Expected, JobSpec, Level};
 
 /// An entry that is durable and verified in the part, and the source that it was copied from.
 #[derive(Debug, Clone)]
@@ -92,10 +45,29 @@ pub struct JobRow {
     pub notes: Vec<String>,
     /// The name that the destination has until it is whole.
     pub part: Option<OsString>,
-    /// The inode of what has that name.
-    pub part_ino: Option<u64>,
+    /// Which file or directory it is; of a job that is committed, which one the destination is.
+    pub part_id: Option<FileId>,
     /// Files total and done, bytes total, written, verified.
     pub counts: [u64; 5],
+    /// The mounts of the source and of the destination's directory when the job was accepted.
+    pub mounts: [Option<Mount>; 2],
+    /// The state of the source that the copy is of, from right before it is published.
+    pub source: Option<Fingerprint>,
+}
+
+/// What must be at a job's source.
+pub(super) fn expected(connection: &Connection, id: JobId) -> rusqlite::Result<Vec<Expected>> {
+    let mut query = connection
+        .prepare_cached("SELECT path, size, digest FROM expected WHERE job = ?1 ORDER BY number")?;
+    let file = |row: &Row<'_>| {
+        let path = OsString::from_vec(row.get(0)?);
+        Ok(Expected {
+            path: PathText(path.into()),
+            size: row.get::<_, Option<i64>>(1)?.map(|size| size as u64),
+            digest: row.get::<_, Option<[u8; 32]>>(2)?.map(Digest),
+        })
+    };
+    query.query_map([id], file)?.collect()
 }
 
 pub(super) fn page_after(
@@ -134,6 +106,7 @@ impl From<JobRow> for JobStatus {
             walked: matches!(row.state, State::Committed | State::Done),
             bytes_per_s: None,
             held_back_by: None,
+            source: row.source,
         }
     }
 }
@@ -141,18 +114,19 @@ impl From<JobRow> for JobStatus {
 pub(super) fn rows(connection: &Connection, id: Option<JobId>) -> rusqlite::Result<Vec<JobRow>> {
     connection
         .prepare_cached(
-            "SELECT id, spec, state, level, attempts, created, durable, finished, error, notes, part, part_ino,
-             files_total, files_done, bytes_total, bytes_written, bytes_verified
-             FROM jobs WHERE ?1 IS NULL OR id = ?1 ORDER BY id",
+            // What later versions of the tables have more is asked for by name: a journal that is only looked into may be older.
+            "SELECT * FROM jobs WHERE ?1 IS NULL OR id = ?1 ORDER BY id",
         )?
         .query_map([id], job_of)?
         .collect()
 }
 
-fn job_of(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<JobRow> {
     let unsigned = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
     let optional = |at: usize| row.get::<_, Option<i64>>(at).map(|value| value.map(|value| value as u64));
     let error: Option<String> = row.get(8)?;
+    let mount = |column| later::<String>(row, column)?.map(|text| document(&text, 0)).transpose();
+    let born = later::<i64>(row, "part_born")?;
     Ok(JobRow {
         id: row.get(0)?,
         spec: document(&row.get::<_, String>(1)?, 1)?,
@@ -163,9 +137,19 @@ fn job_of(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         error: error.map(|text| document(&text, 8)).transpose()?,
         notes: document(&row.get::<_, String>(9)?, 9)?,
         part: row.get::<_, Option<Vec<u8>>>(10)?.map(OsString::from_vec),
-        part_ino: optional(11)?,
+        part_id: optional(11)?.map(|ino| FileId { ino, born }),
+        mounts: [mount("source_mount")?, mount("destination_mount")?],
         counts: [unsigned(12)?, unsigned(13)?, unsigned(14)?, unsigned(15)?, unsigned(16)?],
+        source: later::<Vec<u8>>(row, "source")?.and_then(|bytes| Fingerprint::from_slice(&bytes)),
     })
+}
+
+/// A column that not every version of the tables has.
+fn later<T: rusqlite::types::FromSql>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+    match row.get::<_, Option<T>>(column) {
+        Err(rusqlite::Error::InvalidColumnName(_)) => Ok(None),
+        value => value,
+    }
 }
 
 pub(super) fn done_of(row: &Row<'_>) -> rusqlite::Result<Done> {

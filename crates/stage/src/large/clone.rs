@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::LargeFile;
 use crate::calls;
 use crate::error::{StageError, shown};
-use crate::fault::{Call, before};
+use crate::fault::{Barrier, Call, before};
 
 /// Makes the destination share the source's blocks, durably. False where that cannot be, and bytes have to be copied.
 pub(super) fn clone(file: &LargeFile<'_>) -> Result<bool, StageError> {
@@ -39,6 +39,7 @@ pub(super) fn clone(file: &LargeFile<'_>) -> Result<bool, StageError> {
         calls::truncate(file.destination, file.bytes)
             .map_err(|error| StageError::io("set the length of", path, error))?;
     }
-    calls::sync_data(file.destination).map_err(|error| StageError::io("fdatasync", path, error))?;
+    calls::sync_data(file.destination, Barrier::SharedBlocks)
+        .map_err(|error| StageError::io("fdatasync", path, error))?;
     Ok(true)
 }

@@ -11,7 +11,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::error::StageError;
-use crate::fault::{Call, before};
+use crate::fault::{Call, before, hides_data};
 
 /// What is known of a file's data, a stretch at a time.
 #[derive(Debug)]
@@ -99,7 +99,10 @@ impl<'a> Holes<'a> {
 /// lseek(2) on a descriptor whose position nobody uses.
 fn seek(file: BorrowedFd<'_>, to: SeekFrom) -> Result<u64, Errno> {
     let verdict = before(Call::Lseek)?;
-    let found = rustix::fs::seek(file, to);
+    let found = match to {
+        SeekFrom::Data(_) if hides_data(file) => Err(Errno::NXIO),
+        to => rustix::fs::seek(file, to),
+    };
     verdict.made();
     found
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use storage::transfer::{Done, Method, Op, Request, RequestError, Ticket, Transfer};
 
 use super::side::Side;
-use crate::fault::{Call, Verdict, before, synced};
+use crate::fault::{Barrier, Call, Safeguard, Verdict, before, changed, durable, leaves_out, synced};
 
 /// How often in a row a request that is interrupted before it begins is made again.
 const MOST_TRIES: u32 = 1000;
@@ -79,6 +79,9 @@ impl Port {
         range: &Range<u64>,
     ) -> Result<(), Errno> {
         let call = if op == Op::Write { Call::Write } else { Call::Read };
+        if op == Op::Write {
+            changed(side.fd());
+        }
         let mut tries = 0;
         let verdict = loop {
             match before(call) {
@@ -111,7 +114,7 @@ impl Port {
     /// A fault on demand.
     pub fn start_sync(&mut self, side: &Side<'_>) -> Result<bool, Errno> {
         let verdict = before(Call::Fdatasync).inspect_err(|_| synced(side.fd(), true))?;
-        if verdict.skip {
+        if verdict.skip || leaves_out(Safeguard::Barrier(Barrier::ChunkGroup)) {
             synced(side.fd(), false);
             return Ok(false);
         }
@@ -146,6 +149,9 @@ impl Port {
                 self.asked.last().copied().unwrap_or_default().verdict.made();
                 if let Some(file) = self.syncing.take() {
                     synced(file.as_fd(), done.result.is_err());
+                    if done.result.is_ok() {
+                        durable(file.as_fd(), false);
+                    }
                 }
                 Over::Sync(match done.result {
                     Ok(_) => Ok(()),

@@ -10,12 +10,13 @@ use rustix::fs::{Mode, OFlags};
 
 use super::Pipeline;
 use crate::calls;
-use crate::error::StageError;
+use crate::error::{SYNC_SOURCE, StageError};
+use crate::fault::Barrier;
 use crate::journal::{Done, Identity};
 use crate::large::{Lane, LargeFile};
 use crate::manifest::Kind;
 use crate::metadata;
-use crate::small::{create, joined, unchanged};
+use crate::names::joined;
 use crate::tree::{Directory, entry_of};
 
 impl Pipeline<'_> {
@@ -23,7 +24,7 @@ impl Pipeline<'_> {
     /// [`Lane::copy`].
     ///
     /// # Errors
-    /// The kernel's; a source that changes; a copy that reads back differently.
+    /// The kernel's; a source that becomes shorter; a copy that reads back differently.
     pub fn copy_large(
         &self,
         lane: &mut Lane,
@@ -31,10 +32,10 @@ impl Pipeline<'_> {
         name: &OsStr,
         written: &mut dyn FnMut(),
     ) -> Result<Done, StageError> {
-        self.copy_large_as(lane, directory, name, name, directory.path.join(name), written)
+        self.copy_large_as(lane, directory, name, None, directory.path.join(name), written)
     }
 
-    /// Copies one name to another. `path` is what is recorded.
+    /// Copies one name to another, which is open. `path` is what is recorded.
     ///
     /// # Errors
     /// As [`Self::copy_large`].
@@ -43,7 +44,7 @@ impl Pipeline<'_> {
         lane: &mut Lane,
         directory: &Directory,
         name: &OsStr,
-        copy_name: &OsStr,
+        copy: Option<(&OsStr, &OwnedFd)>,
         path: PathBuf,
         written: &mut dyn FnMut(),
     ) -> Result<Done, StageError> {
@@ -53,7 +54,12 @@ impl Pipeline<'_> {
             .map_err(|error| StageError::io("open", &from, error))?;
         let stat = calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &from, error))?;
         let identity = Identity::of(&stat);
-        let (destination, done) = self.begin_large(directory, copy_name, &path, &identity, &to)?;
+        if self.terms.sync_source && self.terms.preserve.sparse {
+            // What is on its way to the medium may be reported as a hole.
+            calls::sync(source.as_fd(), Barrier::SourceFile)
+                .map_err(|error| StageError::io(SYNC_SOURCE, &from, error))?;
+        }
+        let (destination, done) = self.begin_large(directory, name, copy, &path, &identity, &to)?;
         let progress = self.terms.progress;
         let file = LargeFile {
             source: source.as_fd(),
@@ -85,11 +91,10 @@ impl Pipeline<'_> {
             &to,
             progress,
         )?;
-        if let Err(error) = calls::sync(destination.as_fd()) {
+        if let Err(error) = calls::sync(destination.as_fd(), Barrier::LargeFile) {
             self.journal.forget(self.id, std::slice::from_ref(&path))?;
             return Err(StageError::io("fsync", &to, error));
         }
-        unchanged(directory.source.as_fd(), name, &identity, &from)?;
         progress.files_done.fetch_add(1, Relaxed);
         Ok(Done { entry, source: identity })
     }
@@ -99,10 +104,27 @@ impl Pipeline<'_> {
         &self,
         directory: &Directory,
         name: &OsStr,
+        copy: Option<(&OsStr, &OwnedFd)>,
         path: &Path,
         identity: &Identity,
         shown: &Path,
     ) -> Result<(OwnedFd, BTreeMap<u64, crate::Digest>), StageError> {
+        if let Some((_, file)) = copy {
+            let file = file.try_clone().map_err(|error| StageError::io("duplicate", shown, error))?;
+            let ino =
+                calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?.stx_ino;
+            return match self.journal.chunks(self.id, path, identity, ino)? {
+                Some(done) => Ok((file, done)),
+                None if self.resumed => Err(StageError::SourceChanged {
+                    path: crate::error::shown(self.terms.source),
+                    how: "between two looks at it".to_owned(),
+                }),
+                None => {
+                    self.journal.begin_large(self.id, path, identity, ino)?;
+                    Ok((file, BTreeMap::new()))
+                }
+            };
+        }
         if self.resumed
             && let Ok(file) = calls::open_at(directory.copy.as_fd(), name, OFlags::RDWR, Mode::empty())
         {
@@ -111,14 +133,10 @@ impl Pipeline<'_> {
                 return Ok((file, done));
             }
         }
-        let file = create(directory.copy.as_fd(), name, OFlags::RDWR)
+        let file = calls::create(directory.copy.as_fd(), name, OFlags::RDWR)
             .map_err(|error| StageError::io("create", shown, error))?;
         let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
         self.journal.begin_large(self.id, path, identity, stat.stx_ino)?;
-        if path.as_os_str().is_empty() {
-            // It is the part itself, which is gone on with only if its inode is known.
-            self.journal.made_part(self.id, stat.stx_ino)?;
-        }
         Ok((file, BTreeMap::new()))
     }
 }

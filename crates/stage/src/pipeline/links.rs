@@ -13,10 +13,15 @@ use rustix::fs::{Mode, OFlags};
 use super::{Pipeline, lane_of};
 use crate::calls;
 use crate::error::StageError;
+use crate::fault::Barrier;
 use crate::journal::Done;
 use crate::large::Lane;
-use crate::small::{Copied, Copier, joined, unchanged};
+use crate::names::joined;
+use crate::small::{Copied, Copier, Written};
 use crate::tree::Directory;
+
+/// Copies that are synced together; each holds two descriptors.
+const GROUP: usize = 64;
 
 /// Names by the device and inode that they share.
 pub(super) type Links = BTreeMap<(u32, u32, u64), Vec<PathBuf>>;
@@ -33,19 +38,21 @@ impl Pipeline<'_> {
         let mut copier = Copier::default();
         let mut lane = None;
         let mut done = Vec::new();
+        let mut written = Vec::new();
         for (_, mut names) in links {
             names.sort_by(|a, b| as_bytes(a).cmp(as_bytes(b)));
             let Some((first, others)) = names.split_first() else { continue };
-            let copied = self.copy_linked(&root, first, &mut copier, &mut lane)?;
+            let copied = self.copy_linked(&root, first, &mut copier, &mut lane, &mut written)?;
             for other in others {
                 done.push(self.another_name(&root, first, other, &copied)?);
             }
             done.push(copied);
+            if written.len() >= GROUP {
+                self.verify_linked(&mut copier, &mut written, sync)?;
+            }
         }
+        self.verify_linked(&mut copier, &mut written, sync)?;
         if !done.is_empty() {
-            // The names are in directories that were synced before they were made.
-            calls::sync_file_system(sync.as_fd())
-                .map_err(|error| StageError::io("syncfs", self.terms.part, error))?;
             self.journal.record(self.id, &done)?;
         }
         Ok(())
@@ -57,18 +64,15 @@ impl Pipeline<'_> {
         path: &Path,
         copier: &mut Copier,
         lane: &mut Option<Lane>,
+        pending: &mut Vec<Written>,
     ) -> Result<Done, StageError> {
         let (directory, name) = self.directory_of(root, path)?;
         let directory = Arc::new(directory);
         match copier.copy(&directory, &name, false, &self.terms)? {
             Copied::Written(written) => {
-                let file = calls::open_at(directory.copy.as_fd(), &name, OFlags::RDONLY, Mode::empty())
-                    .map_err(|error| StageError::io("open", &joined(self.terms.part, path), error))?;
-                calls::sync(file.as_fd())
-                    .map_err(|error| StageError::io("fsync", &joined(self.terms.part, path), error))?;
-                copier.verify(&written, &self.terms)?;
-                self.terms.progress.files_done.fetch_add(1, Relaxed);
-                Ok(written.done)
+                let done = written.done.clone();
+                pending.push(written);
+                Ok(done)
             }
             Copied::Large(size) => {
                 self.found(size);
@@ -77,6 +81,25 @@ impl Pipeline<'_> {
             }
             Copied::Linked { .. } => unreachable!("it was not asked to tell those of several names"),
         }
+    }
+
+    /// Makes copies durable and reads them back. Their further names are made durable with the directories that they are
+    /// in: what goes on after a crash trusts none of them.
+    fn verify_linked(
+        &self,
+        copier: &mut Copier,
+        written: &mut Vec<Written>,
+        sync: &OwnedFd,
+    ) -> Result<(), StageError> {
+        if !written.is_empty() && !self.terms.sync_each {
+            calls::sync_file_system(sync.as_fd(), Barrier::SmallGroup)
+                .map_err(|error| StageError::io("syncfs", self.terms.part, error))?;
+        }
+        for written in written.drain(..) {
+            copier.verify(&written, &self.terms)?;
+            self.terms.progress.files_done.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
 
     /// The directories that a path beneath the roots is in, opened beneath them, and its last name.
@@ -105,7 +128,6 @@ impl Pipeline<'_> {
         let (from, old) = self.directory_of(root, first)?;
         let (to, new) = self.directory_of(root, other)?;
         let shown = joined(self.terms.part, other);
-        unchanged(to.source.as_fd(), &new, &copied.source, &joined(self.terms.source, other))?;
         match calls::link(from.copy.as_fd(), &old, to.copy.as_fd(), &new) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 calls::remove_file(to.copy.as_fd(), &new)

@@ -18,21 +18,26 @@ mod by_chunk;
 mod links;
 mod turns;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags, Statx};
+use rustix::io::Errno;
+
 use crate::calls;
 use crate::error::StageError;
+use crate::fault::{Barrier, Check, enforced};
 use crate::job::JobId;
 use crate::journal::{Done, Identity, Journal};
 use crate::large::{Lane, LaneConfig};
 use crate::manifest::Kind;
 use crate::small::{Copied, Copier, Terms, Written};
-use crate::tree::{Batch, Directory, Found, Walk};
+use crate::tree::{Directory, Visitor, Walk, entry_of};
 use links::Links;
 use turns::{Turn, Turns};
 
@@ -79,6 +84,12 @@ pub struct Pipeline<'a> {
     pub background: bool,
     /// What is worth knowing, for the job's notes; of many notes the first few.
     pub notes: Mutex<Vec<String>>,
+}
+
+/// Names of one directory that are not directories.
+struct Batch {
+    directory: Arc<Directory>,
+    names: Vec<OsString>,
 }
 
 /// A file that goes by the chunk.
@@ -132,8 +143,7 @@ impl Pipeline<'_> {
         };
         let duplicate =
             |fd: &OwnedFd| fd.try_clone().map_err(|error| StageError::io("duplicate", walk.source, error));
-        let (roots, roots_again) =
-            ((duplicate(&source)?, duplicate(&part)?), (duplicate(&source)?, duplicate(&part)?));
+        let roots = (duplicate(&source)?, duplicate(&part)?);
         let (batches_in, batches) = sync_channel::<Batch>(self.threads * 4);
         let (written_in, written) = sync_channel::<Vec<Written>>(64);
         let (synced_in, synced) = sync_channel::<Vec<Written>>(self.threads * 2);
@@ -169,8 +179,14 @@ impl Pipeline<'_> {
             }
             scope.spawn(move || shared.guard(|| record(shared, &verified)));
             drop((written_in, large_in, verified_in, batches, synced, large));
-            let mut found = Walking { shared, batches: batches_in, directories: Vec::new(), recorded: found };
-            let walked = walk.run(roots.0, roots.1, &mut found).and_then(|()| found.flush());
+            let mut found = Walking {
+                shared,
+                part: &part,
+                batches: batches_in,
+                directories: Vec::new(),
+                recorded: found,
+            };
+            let walked = walk.run(source, &mut found).and_then(|()| found.flush());
             if let Err(error) = walked {
                 shared.fail(error);
             }
@@ -180,7 +196,7 @@ impl Pipeline<'_> {
             None => self.terms.stop.check()?,
         }
         let links = shared.links.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.link(links, roots_again, sync)
+        self.link(links, roots, sync)
     }
 
     /// Keeps notes, as long as they are few: of a thousand files there is the same to be said.
@@ -212,7 +228,7 @@ impl Pipeline<'_> {
         else {
             return Ok(None);
         };
-        let same = done.source.change(&Identity::of(&source)).is_none();
+        let same = done.source.change(&Identity::of(&source)).is_none() || !enforced(Check::SourceOnResume);
         // Bytes are as they were recorded: they were durable then. The name may not be: a directory that was not
         // synced when the power went has lost it.
         let there = done.entry.kind != Kind::File || copy.stx_size == done.entry.size;
@@ -243,9 +259,10 @@ impl Shared<'_> {
     }
 }
 
-/// What the walk finds goes into the queues.
+/// What the walk finds goes into the queues; directories are made in the part.
 struct Walking<'a> {
     shared: &'a Shared<'a>,
+    part: &'a OwnedFd,
     batches: SyncSender<Batch>,
     directories: Vec<Done>,
     recorded: SyncSender<Vec<Done>>,
@@ -258,19 +275,58 @@ impl Walking<'_> {
         let _ = self.recorded.send(directories);
         Ok(())
     }
+
+    /// The copy of a directory, for its owner alone until all is in it.
+    fn make(&self, above: &Directory, name: &OsStr, path: &Path) -> Result<OwnedFd, StageError> {
+        let shown = self.shared.of.terms.part.join(path);
+        match calls::make_directory(above.copy.as_fd(), name, Mode::RWXU) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {
+                // An earlier attempt's, which may have its final mode already.
+                let path =
+                    calls::open_at(above.copy.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+                        .map_err(|error| StageError::io("open the directory", &shown, error))?;
+                calls::set_mode_of_path(path.as_fd(), 0o700)
+                    .map_err(|error| StageError::io("set the mode", &shown, error))?;
+                return crate::owned::open_directory(&path)
+                    .map_err(|error| StageError::io("open the directory", &shown, error));
+            }
+            made => made.map_err(|error| StageError::io("make the directory", &shown, error))?,
+        }
+        calls::open_at(above.copy.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|error| StageError::io("open the directory", &shown, error))
+    }
 }
 
-impl Found for Walking<'_> {
-    fn batch(&mut self, batch: Batch) -> Result<(), StageError> {
+impl Visitor for Walking<'_> {
+    type Copy = OwnedFd;
+
+    fn directory(
+        &mut self,
+        above: Option<(&Directory, &OsStr)>,
+        path: &Path,
+        stat: &Statx,
+    ) -> Result<OwnedFd, StageError> {
+        let copy = match above {
+            Some((above, name)) => self.make(above, name, path)?,
+            None => self
+                .part
+                .try_clone()
+                .map_err(|error| StageError::io("duplicate", self.shared.of.terms.part, error))?,
+        };
+        let entry = entry_of(path, Kind::Directory, stat);
+        self.directories.push(Done { entry, source: Identity::of(stat) });
+        if self.directories.len() >= RECORD {
+            self.flush()?;
+        }
+        Ok(copy)
+    }
+
+    fn names(&mut self, directory: &Arc<Directory>, names: Vec<OsString>) -> Result<(), StageError> {
+        let batch = Batch { directory: Arc::clone(directory), names };
         if self.batches.send(batch).is_err() || self.shared.gone() {
             return Err(StageError::Stopped { what: "the copy has failed".to_owned() });
         }
         Ok(())
-    }
-
-    fn directory(&mut self, done: Done) -> Result<(), StageError> {
-        self.directories.push(done);
-        if self.directories.len() >= RECORD { self.flush() } else { Ok(()) }
     }
 }
 
@@ -352,7 +408,7 @@ fn sync_groups(
             return Ok(());
         }
         if !shared.of.terms.sync_each {
-            calls::sync_file_system(sync.as_fd())
+            calls::sync_file_system(sync.as_fd(), Barrier::SmallGroup)
                 .map_err(|error| StageError::io("syncfs", shared.of.terms.part, error))?;
         }
         let mut group = group.into_iter();

@@ -8,87 +8,42 @@
 //!
 //! Four rules, which hold at every moment, whatever is killed on the way:
 //!
-//! 1. A fast copy goes only if its slow copy is durable and vouched for, and if it is still what was copied: the same
+//! 1. A fast copy goes only if its slow copy is durable and vouched for, in a directory synced and read again at that
+//!    moment (the journal's word is about the past), and if it is still what was copied: the same
 //!    names, kinds, sizes and times of modification as in the slow copy's manifest, and nothing else.
 //! 2. A slow copy goes only if as many newer ones as are to be kept are durable, one of them at least vouched for, and
 //!    if no fast copy is left of it. So the last durable one never goes, and no fast copy is left behind that
 //!    nothing could ever evict: a `keep_fast` above `keep_slow` counts as `keep_slow`.
-//! 3. What goes is renamed first, to a name that says so, and only then taken apart: no half of a set is ever under a
-//!    set's name. Whoever comes next and finds such a name takes it apart to its end.
+//! 3. What goes is renamed first, and only then taken apart: no half of a set is ever under a set's name. The journal holds
+//!    the new name and which directory has it before the rename; with that record, and with nothing but a name never, it is
+//!    taken apart to its end after a crash.
 //! 4. `latest` moves only to a set that is durable, by one rename, and never to an older one. What it points to is kept.
 //!
 //! Who is reading a fast copy holds a shared flock(2) on its directory ([`pin`]); it stays as long as the lock does.
 //! Directories are worked on by one process at a time, by an exclusive flock(2) on them, where the file system has
 //! such locks.
 //!
-//! The slow tier is a directory (`retention/directory.rs`) or a prefix in an object store, where the same rules hold
-//! with what a store has instead of renames and links (`object/tier.rs`).
+//! The slow tier is whatever is a [`Tier`]: a directory, or a prefix in an object store, where the same rules hold with
+//! what a store has instead of renames and links.
 
-mod directory;
-
-use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode};
-use rustix::io::Errno;
-use storage::uuid::Uuid;
+use rustix::fs::Mode;
 
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::journal::Journal;
-use crate::names::is_part;
-use crate::pace::Stop;
+use crate::lock;
+use crate::owned::Record;
+use crate::pace::{GoOn, Stop};
+pub use crate::series::{LATEST, Place, place};
 use crate::set::Manifest;
 use crate::spec::{self, JobSpec, Level};
-
-use directory::DIRECTORY;
-pub(crate) use directory::Tier;
-
-/// The link beside a series that points to its newest durable member; in an object store the object that names it.
-pub const LATEST: &str = "latest";
-
-/// In byte 7 of a version 8 UUID (RFC 9562: for whoever makes it to fill) of a name: what has it is to be removed.
-const DOOMED: u8 = 0xd0;
-
-/// A member's place in its series.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place<'a> {
-    before: &'a [u8],
-    digits: &'a [u8],
-    after: &'a [u8],
-}
-
-/// Reads a name as a member of a series: what is before its last number, the number, what is after.
-#[must_use]
-pub fn place(name: &OsStr) -> Option<Place<'_>> {
-    let bytes = name.as_bytes();
-    let end = bytes.iter().rposition(u8::is_ascii_digit)? + 1;
-    let start = bytes[..end].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
-    Some(Place { before: &bytes[..start], digits: &bytes[start..end], after: &bytes[end..] })
-}
-
-impl Place<'_> {
-    /// Are these of one series?
-    #[must_use]
-    pub fn is_beside(&self, other: &Place<'_>) -> bool {
-        self.before == other.before && self.after == other.after
-    }
-
-    /// The order within a series: by number, however long, and 7 before 07.
-    #[must_use]
-    pub fn order(&self, other: &Place<'_>) -> Ordering {
-        let number = |digits: &[u8]| {
-            let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
-            digits[zeros..].to_vec()
-        };
-        let (a, b) = (number(self.digits), number(other.digits));
-        (a.len(), a, self.digits.len()).cmp(&(b.len(), b, other.digits.len()))
-    }
-}
+use crate::tier::directory::{DIRECTORY, Directory};
+use crate::tier::{Tier, Tiers};
 
 /// What is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,8 +56,9 @@ pub struct Keep {
     pub latest: bool,
 }
 
-/// Who says that a slow copy was read back and found right.
-pub trait Witness {
+/// Who says that a slow copy was read back and found right when it was made. Before a fast copy goes, its slow copy in
+/// a directory is read once more all the same.
+pub trait Witness: Record {
     /// Has a job copied `fast` to `slow` and read it back? The journal's word.
     ///
     /// # Errors
@@ -125,51 +81,6 @@ impl Witness for Journal {
     }
 }
 
-/// A slow tier: where sets lie beside each other, each with its manifest.
-pub(crate) trait Slow {
-    /// Where a set is, as people and journals have it.
-    fn place(&self, name: &OsStr) -> spec::Place;
-    /// The right to work there, as far as there is such a thing.
-    fn lock(&self) -> Box<dyn Lock + '_>;
-    /// Is it this directory?
-    fn is(&self, fast: &Tier) -> Result<bool, StageError>;
-    /// The sets of a series, oldest first.
-    fn members(&self, series: &Place<'_>) -> Result<Vec<OsString>, StageError>;
-    /// The manifest of a set that is durable.
-    fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError>;
-    /// Is it all there, byte for byte?
-    fn reads_back(&self, name: &OsStr, manifest: &Manifest) -> Result<bool, StageError>;
-    /// What `latest` points to.
-    fn latest(&self) -> Result<Option<OsString>, StageError>;
-    /// Rule 4; where it points to now, if it was moved.
-    fn move_latest(&self, name: &OsStr, own: &Place<'_>) -> Result<Option<OsString>, StageError>;
-    /// Rule 3: has a set be none any more, durably. What is left of it goes with [`Slow::sweep`], or before.
-    fn remove(&self, name: &OsStr) -> Result<(), StageError>;
-    /// Takes apart what was removed, now or before a crash.
-    fn sweep(&self) -> Result<(), StageError>;
-}
-
-/// Held by who works on a tier.
-pub(crate) trait Lock {}
-
-/// Opens a directory or a prefix of sets.
-fn open(slow: &spec::Place, stop: &Stop) -> Result<Box<dyn Slow>, StageError> {
-    match slow {
-        spec::Place::Path(path) => {
-            // What it asks of a file system is soon done.
-            let _ = stop;
-            Ok(Box::new(Tier::open(&path.0)?))
-        }
-        #[cfg(feature = "s3")]
-        spec::Place::Object(url) => Ok(Box::new(crate::object::ObjectTier::open(url)?.until(stop))),
-        #[cfg(not(feature = "s3"))]
-        spec::Place::Object(_) => Err(StageError::invalid(
-            "this program is built without object stores",
-            "build it with the feature s3",
-        )),
-    }
-}
-
 /// The tier that a set is on, a directory or a prefix, and the set's name there; none for what has no name.
 ///
 /// # Errors
@@ -180,11 +91,9 @@ pub fn split(slow: &spec::Place) -> Result<Option<(spec::Place, OsString)>, Stag
             (Some(above), Some(name)) => Some((spec::Place::Path(above.into()), name.to_owned())),
             _ => None,
         }),
-        #[cfg(feature = "s3")]
-        spec::Place::Object(url) => Ok(crate::object::ObjectTier::split(url)?
+        spec::Place::Object(url) => Ok(crate::address::Address::parse(url)?
+            .split()
             .map(|(above, name)| (spec::Place::Object(above), name.into()))),
-        #[cfg(not(feature = "s3"))]
-        spec::Place::Object(_) => Ok(None),
     }
 }
 
@@ -215,7 +124,12 @@ impl Outcome {
 ///
 /// # Errors
 /// The kernel's and the journal's. Nothing is lost by it: the same call, later, goes on.
-pub fn after_commit(spec: &JobSpec, witness: &dyn Witness, stop: &Stop) -> Result<Outcome, StageError> {
+pub fn after_commit(
+    spec: &JobSpec,
+    tiers: &Tiers,
+    witness: &dyn Witness,
+    stop: &Stop,
+) -> Result<Outcome, StageError> {
     let options = &spec.options;
     let keep = Keep { fast: options.keep_fast, slow: options.keep_slow, latest: options.latest };
     if keep == Keep::default() {
@@ -234,62 +148,57 @@ pub fn after_commit(spec: &JobSpec, witness: &dyn Witness, stop: &Stop) -> Resul
     if place(&name).is_none() {
         return Ok(Outcome::default());
     }
-    apply(fast, &*open(&slow, stop)?, &name, keep, witness)
+    match tidy(fast, &*tiers.open(&slow, stop)?, &name, keep, witness, stop) {
+        // Anybody who may read the directory may hold its lock, and is not to hold up a job that is durable.
+        Err(StageError::Locked { path, by }) => {
+            let why = format!("it is locked by {by}; the next set that is durable has it seen to");
+            Ok(Outcome { kept: vec![(path.into(), why)], ..Outcome::default() })
+        }
+        applied => applied,
+    }
 }
 
 /// Applies the rules to the series of `name`: `latest`, then the fast copies, then the slow ones.
 ///
 /// # Errors
-/// The kernel's and the journal's. Nothing is lost by it: the same call, later, goes on.
+/// A call that failed, of either tier or of the journal. Nothing is lost by it: the same call, later, goes on.
 pub fn tidy(
     fast: &Path,
-    slow: &spec::Place,
+    slow: &dyn Tier,
     name: &OsStr,
     keep: Keep,
     witness: &dyn Witness,
-) -> Result<Outcome, StageError> {
-    if place(name).is_none() {
-        return Ok(Outcome::default());
-    }
-    apply(fast, &*open(slow, &Stop::new())?, name, keep, witness)
-}
-
-pub(crate) fn apply(
-    fast: &Path,
-    slow: &dyn Slow,
-    name: &OsStr,
-    keep: Keep,
-    witness: &dyn Witness,
+    stop: &Stop,
 ) -> Result<Outcome, StageError> {
     let mut outcome = Outcome::default();
     let Some(place) = place(name) else {
         return Ok(outcome);
     };
-    let _alone = slow.lock();
+    let _alone = slow.lock(stop)?;
     if keep.latest {
-        outcome.latest = slow.move_latest(name, &place)?;
+        outcome.latest = slow.move_latest(name, &place, witness)?;
     }
     if keep.fast.is_none() && keep.slow.is_none() {
-        return slow.sweep().map(|()| outcome);
+        return slow.sweep(witness).map(|()| outcome);
     }
-    let fast = match Tier::open(fast) {
+    let fast = match Directory::open(fast) {
         Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         // One directory under two names: there are no two copies in it.
         Ok(fast) if slow.is(&fast)? => return Ok(outcome),
         opened => Some(opened?),
     };
     if let Some(fast) = &fast {
-        let _alone = fast.lock();
+        let _alone = fast.lock(stop)?;
         let keep_slow = keep.slow.map(|slow| slow.max(1));
         if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
             evict_surplus(fast, slow, &place, most as usize, witness, &mut outcome)?;
         }
-        fast.sweep()?;
+        fast.sweep(witness)?;
     }
     if let Some(most) = keep.slow {
-        remove_surplus(fast.as_ref(), slow, &place, most.max(1) as usize, witness, &mut outcome)?;
+        remove_surplus(fast.as_ref(), slow, name, most.max(1) as usize, witness, &mut outcome)?;
     }
-    slow.sweep()?;
+    slow.sweep(witness)?;
     Ok(outcome)
 }
 
@@ -299,20 +208,26 @@ pub(crate) fn apply(
 /// The kernel's and the journal's.
 pub fn evictable(
     fast: &Path,
-    slow: &spec::Place,
+    slow: &dyn Tier,
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Option<String>, StageError> {
-    held(&Tier::open(fast)?, &*open(slow, &Stop::new())?, name, witness)
+    held(&Directory::open(fast)?, slow, name, witness, Purpose::Tell)
 }
 
 /// Removes one fast copy, if it may go.
 ///
 /// # Errors
 /// [`StageError::Refused`] if it may not, and why; the kernel's and the journal's.
-pub fn evict(fast: &Path, slow: &spec::Place, name: &OsStr, witness: &dyn Witness) -> Result<(), StageError> {
-    let (fast, slow) = (Tier::open(fast)?, open(slow, &Stop::new())?);
-    let _alone = fast.lock();
+pub fn evict(
+    fast: &Path,
+    slow: &dyn Tier,
+    name: &OsStr,
+    witness: &dyn Witness,
+    stop: &Stop,
+) -> Result<(), StageError> {
+    let fast = Directory::open(fast)?;
+    let _alone = fast.lock(stop)?;
     let refused = |why: String| StageError::Refused {
         what: format!("{} is not evicted: {why}", shown(&fast.path.join(name))),
         hint: Some(
@@ -320,32 +235,30 @@ pub fn evict(fast: &Path, slow: &spec::Place, name: &OsStr, witness: &dyn Witnes
                 .to_owned(),
         ),
     };
-    if let Some(why) = held(&fast, &*slow, name, witness)? {
+    if let Some(why) = held(&fast, slow, name, witness, Purpose::Remove)? {
         return Err(refused(why));
     }
-    if !fast.doom(name, true)? {
+    let Some((part, id)) = fast.doom(name, true, witness)? else {
         return Err(refused("somebody is reading it".to_owned()));
-    }
-    fast.sweep()
+    };
+    fast.take_apart(&part, Some(&id), witness)?;
+    fast.sweep(witness)
 }
 
 /// Keeps a directory from being evicted for as long as what is returned is not dropped. None where the file system
 /// has no such locks, and nothing keeps it.
 ///
 /// # Errors
-/// The kernel's.
-pub fn pin(directory: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let own = calls::open_at(directory, OsStr::new("."), DIRECTORY, Mode::empty())?;
-    match rustix::fs::flock(&own, FlockOperation::LockShared) {
-        Ok(()) => Ok(Some(own)),
-        Err(Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+/// [`StageError::Locked`] if another process keeps it locked; what `go_on` says.
+pub fn pin(directory: BorrowedFd<'_>, path: &Path, go_on: GoOn<'_>) -> Result<Option<OwnedFd>, StageError> {
+    let own = calls::open_at(directory, OsStr::new("."), DIRECTORY, Mode::empty())
+        .map_err(|error| StageError::io("open the directory", path, error))?;
+    Ok(lock::wait(own.as_fd(), false, path, go_on)?.then_some(own))
 }
 
 fn evict_surplus(
-    fast: &Tier,
-    slow: &dyn Slow,
+    fast: &Directory,
+    slow: &dyn Tier,
     place: &Place<'_>,
     most: usize,
     witness: &dyn Witness,
@@ -355,43 +268,53 @@ fn evict_surplus(
     let surplus = members.len().saturating_sub(most);
     for name in &members[..surplus] {
         let path = fast.path.join(name);
-        match held(fast, slow, name, witness)? {
+        match held(fast, slow, name, witness, Purpose::Remove)? {
             Some(why) => outcome.kept.push((path, why)),
-            None if fast.doom(name, true)? => outcome.evicted.push(path),
+            None if fast.doom(name, true, witness)?.is_some() => outcome.evicted.push(path),
             None => outcome.kept.push((path, "somebody is reading it".to_owned())),
         }
     }
     Ok(())
 }
 
+/// `committed` is the set for which the rules are applied: it was made durable and read back just now.
 fn remove_surplus(
-    fast: Option<&Tier>,
-    slow: &dyn Slow,
-    place: &Place<'_>,
+    fast: Option<&Directory>,
+    slow: &dyn Tier,
+    committed: &OsStr,
     most: usize,
     witness: &dyn Witness,
     outcome: &mut Outcome,
 ) -> Result<(), StageError> {
-    let mut newer = 0;
-    let mut vouched = false;
+    let Some(place) = place(committed) else { return Ok(()) };
+    let mut newer = Vec::new();
+    let mut vouched = None;
     let latest = slow.latest()?;
-    for name in slow.members(place)?.iter().rev() {
+    for name in slow.members(&place)?.iter().rev() {
         let path = shown_path(&slow.place(name));
         let Some(durable) = slow.durable(name)? else {
             outcome.kept.push((path, "it is not whole; `stage verify` says what it lacks".to_owned()));
             continue;
         };
-        if newer < most {
-            newer += 1;
-            // One reading at most: the newest decides, and the journal vouches for that one as a rule.
-            vouched = vouched || vouches(fast, slow, name, &durable, witness)?;
+        if newer.len() < most {
+            newer.push((name.clone(), durable));
             continue;
+        }
+        if vouched.is_none() {
+            let mut found = false;
+            for (name, manifest) in &newer {
+                if !found && name != committed {
+                    slow.make_durable(name)?;
+                }
+                found = found || vouches(fast, slow, name, manifest, witness, name == committed)?;
+            }
+            vouched = Some(found);
         }
         let beside = match fast {
             Some(fast) => fast.has(name)?,
             None => false,
         };
-        let why = if !vouched {
+        let why = if vouched != Some(true) {
             Some("nobody vouches for any of the newer ones".to_owned())
         } else if latest.as_deref() == Some(name) {
             Some("latest points to it".to_owned())
@@ -403,7 +326,7 @@ fn remove_surplus(
         match why {
             Some(why) => outcome.kept.push((path, why)),
             None => {
-                slow.remove(name)?;
+                slow.remove(name, witness)?;
                 outcome.removed.push(path);
             }
         }
@@ -411,38 +334,65 @@ fn remove_surplus(
     Ok(())
 }
 
+/// Why somebody asks whether a fast copy may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To be told: nothing is synced or read that is not in doubt.
+    Tell,
+    /// It goes at once.
+    Remove,
+}
+
 /// Rule 1.
 fn held(
-    fast: &Tier,
-    slow: &dyn Slow,
+    fast: &Directory,
+    slow: &dyn Tier,
     name: &OsStr,
     witness: &dyn Witness,
+    purpose: Purpose,
 ) -> Result<Option<String>, StageError> {
+    let remove = purpose == Purpose::Remove;
+    // Before it is compared: what is there may be in the page cache alone, whoever put it there.
+    if remove {
+        slow.make_durable(name)?;
+    }
     let Some(manifest) = slow.durable(name)? else {
         return Ok(Some("no durable copy of it is on the slow tier".to_owned()));
     };
-    if !vouches(Some(fast), slow, name, &manifest, witness)? {
-        return Ok(Some("nobody vouches for its slow copy; `stage verify` reads it".to_owned()));
-    }
     let directory = fast.directory(name)?;
-    Ok(manifest
+    let difference = manifest
         .differs_from(directory.as_fd(), &fast.path.join(name), crate::set::Times::Compared)?
-        .map(|how| format!("it is not what was copied: {how}")))
+        .filter(|_| crate::fault::enforced(crate::fault::Check::EvictedNames))
+        .map(|how| format!("it is not what was copied: {how}"));
+    if difference.is_some() {
+        return Ok(difference);
+    }
+    // The largest part of the work last.
+    let vouched = vouches(Some(fast), slow, name, &manifest, witness, !remove)?;
+    Ok((!vouched).then(|| "nobody vouches for its slow copy; `stage verify` reads it".to_owned()))
 }
 
+/// Was a set read back? The journal's word is enough for one that was made just now (`recent`), and for one in a tier that
+/// need not be read again.
 fn vouches(
-    fast: Option<&Tier>,
-    slow: &dyn Slow,
+    fast: Option<&Directory>,
+    slow: &dyn Tier,
     name: &OsStr,
     manifest: &Manifest,
     witness: &dyn Witness,
+    recent: bool,
 ) -> Result<bool, StageError> {
-    if let Some(fast) = fast
-        && witness.vouches(&fast.path.join(name), &slow.place(name))?
-    {
+    let word = match fast {
+        Some(fast) => witness.vouches(&fast.path.join(name), &slow.place(name))?,
+        None => false,
+    };
+    if word && (recent || !slow.reads_again()) {
         return Ok(true);
     }
-    if witness.may_read() { slow.reads_back(name, manifest) } else { Ok(false) }
+    if !word && !witness.may_read() {
+        return Ok(false);
+    }
+    slow.reads_back(name, manifest)
 }
 
 fn shown_path(place: &spec::Place) -> PathBuf {
@@ -450,31 +400,4 @@ fn shown_path(place: &spec::Place) -> PathBuf {
         spec::Place::Path(path) => path.0.clone(),
         spec::Place::Object(url) => url.into(),
     }
-}
-
-fn doomed_uuid(path: &Path) -> Result<Uuid, StageError> {
-    marked_uuid(DOOMED, path)
-}
-
-/// A UUID of version 8 that bears a mark in byte 7, so that its name tells what it is a part of.
-pub(crate) fn marked_uuid(mark: u8, path: &Path) -> Result<Uuid, StageError> {
-    let mut uuid =
-        Uuid::random().map_err(|error| StageError::io("make a name of its own in", path, error))?;
-    uuid.0[6] = 0x80 | (uuid.0[6] & 0x0f);
-    uuid.0[7] = mark;
-    Ok(uuid)
-}
-
-/// Is this the name of a part that bears the mark?
-pub(crate) fn is_marked(name: &OsStr, mark: u8) -> bool {
-    let bytes = name.as_bytes();
-    is_part(name) && {
-        let uuid = &bytes[bytes.len() - ".part".len() - 32..][..32];
-        uuid[12] == b'8'
-            && crate::names::from_hex(&String::from_utf8_lossy(&uuid[14..16])) == Some(vec![mark])
-    }
-}
-
-fn is_doomed(name: &OsStr) -> bool {
-    is_marked(name, DOOMED)
 }

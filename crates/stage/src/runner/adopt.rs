@@ -3,42 +3,51 @@
 //! What asks for moves asks twice: Slurm runs a job's stage-out again when its controller restarts. So a destination
 //! that is what the move would have made is a success; anything else is refused, and never written over.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use storage::uuid::Uuid;
 
 use super::Run;
 use super::find::{Destination, Source};
-use super::publish::taken;
+use super::publish::{PAGE, taken};
 use crate::calls;
 use crate::digest::CHUNK_BYTES;
 use crate::error::StageError;
+use crate::fault::{Check, enforced};
 use crate::journal::{Done, Identity};
-use crate::manifest::{self, Entry, Kind};
-use crate::names::part_name;
-use crate::small::{joined, unchanged};
-use crate::tree::entry_of;
+use crate::manifest::{Entry, Kind};
+use crate::names::{joined, part_name};
+use crate::tier::At;
+use crate::tree::{Seen, Walk, entry_of, kind_of};
 use crate::verify::Reader;
 
 impl Run<'_> {
-    /// Reads source and destination, and records the source if they are the same.
-    ///
-    /// # Errors
-    /// They are not; the kernel's.
-    pub(super) fn adopt(
-        &self,
-        source: &Source,
-        parent: &OwnedFd,
-        destination: &Destination,
-    ) -> Result<(), StageError> {
-        // A part that is never made: whoever gives the job up removes what has its name.
+    /// A part that is never made: what was copied before is forgotten.
+    pub(super) fn name_no_part(&self, destination: &Destination) -> Result<(), StageError> {
         let uuid = Uuid::random()
             .map_err(|error| StageError::io("get a UUID", Path::new("/proc/sys/kernel/random"), error))?;
-        self.journal.name_part(self.id, &part_name(&destination.name, uuid))?;
-        let adopting = Adopting { run: self, source, destination, parent };
-        if source.is_directory { adopting.directory() } else { adopting.file() }
+        self.journal.name_part(self.id, &part_name(&destination.name, uuid))
+    }
+
+    /// Compares source and destination, and records the source if they are the same.
+    pub(super) fn adopt(&self, source: &Source, there: &At<'_>) -> Result<(), StageError> {
+        let destination = &Destination { parent: there.path.to_owned(), name: there.name.to_owned() };
+        let adopting = Adopting { run: self, source, destination, parent: there.parent };
+        if source.is_directory {
+            adopting.directory()?;
+        } else {
+            adopting.file()?;
+        }
+        let copied = self.recorded(&mut |_| Ok(()))?;
+        self.is_what_was_copied(source, copied)?;
+        if self.spec.options.inward && source.is_directory {
+            self.is_as_its_manifest_says(&source.open_root()?, &source.path, false)?;
+        }
+        Ok(())
     }
 }
 
@@ -69,7 +78,6 @@ impl Adopting<'_> {
             Identity::of(&stat),
             places.each_ref().map(|(d, n, s)| (*d, Path::new(*n), s.as_path())),
         )?;
-        unchanged(self.source.parent.as_fd(), &self.source.name, &done.source, &self.source.path)?;
         self.run.journal.record(self.run.id, &[done])
     }
 
@@ -79,107 +87,70 @@ impl Adopting<'_> {
         let root = calls::open_at(self.parent.as_fd(), &self.destination.name, flags, Mode::empty())
             .map_err(|_| self.taken())?;
         let source = self.source.open_root()?;
-        let mut reader = Reader::new(CHUNK_BYTES);
-        let mut waiting = vec![std::path::PathBuf::new()];
-        while let Some(path) = waiting.pop() {
+        let only = self.run.spec.listed();
+        let (mut reader, mut done, mut entries) = (Reader::new(CHUNK_BYTES), Vec::new(), 0_u64);
+        self.source.each(&self.run.walk(&self.source.path, only.as_ref()), &mut |seen| {
             self.run.stop.check()?;
-            let names = [self.names(&source, &path, &self.source.path)?, self.names(&root, &path, &shown)?];
-            if names[0] != names[1] {
-                return Err(self.taken());
+            done.push(self.one(&mut reader, &source, &root, seen)?);
+            entries += 1;
+            if done.len() == PAGE {
+                self.run.journal.record(self.run.id, &std::mem::take(&mut done))?;
             }
-            let mut done = vec![self.one(&mut reader, &source, &root, &path, Kind::Directory)?];
-            for (name, kind) in &names[0] {
-                let path = path.join(name);
-                match kind {
-                    Kind::Directory => waiting.push(path),
-                    kind => done.push(self.one(&mut reader, &source, &root, &path, *kind)?),
-                }
-            }
-            self.run.journal.record(self.run.id, &done)?;
-        }
-        Ok(())
+            Ok(())
+        })?;
+        self.run.journal.record(self.run.id, &done)?;
+        // Everything of the source is there. If there are as many entries, nothing else is.
+        let mut there = 0_u64;
+        let walk = Walk { source: &shown, across: true, only: None, stop: self.run.stop };
+        walk.each(root.as_fd(), None, &mut |_| {
+            there += 1;
+            Ok(())
+        })?;
+        if there != entries && enforced(Check::AdoptedNames) { Err(self.taken()) } else { Ok(()) }
     }
 
-    /// The names in a directory of either tree, in order, without what is no part of a set.
-    fn names(
-        &self,
-        root: &OwnedFd,
-        path: &Path,
-        shown: &Path,
-    ) -> Result<Vec<(std::ffi::OsString, Kind)>, StageError> {
-        let failed = |error| StageError::io("list", &joined(shown, path), error);
-        let beneath = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let directory =
-            calls::open_beneath(root.as_fd(), beneath, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(failed)?;
-        let mut list = calls::List::of(directory.as_fd()).map_err(failed)?;
-        let mut names = Vec::new();
-        while let Some((name, mut kind)) = list.next().map_err(failed)? {
-            if crate::names::is_part(&name) || path.join(&name) == Path::new(manifest::NAME) {
-                continue;
-            }
-            if kind == FileType::Unknown {
-                let stat = calls::stat_at(directory.as_fd(), &name).map_err(failed)?;
-                kind = FileType::from_raw_mode(stat.stx_mode.into());
-            }
-            let kind = match kind {
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Directory,
-                FileType::Symlink => Kind::Symlink,
-                _ => return Err(self.taken()),
-            };
-            names.push((name, kind));
-        }
-        names.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(names)
-    }
-
+    /// Compares an entry of the source with what has its path at the destination.
     fn one(
         &self,
         reader: &mut Reader,
         source: &OwnedFd,
         root: &OwnedFd,
-        path: &Path,
-        kind: Kind,
+        seen: &Seen<'_>,
     ) -> Result<Done, StageError> {
-        let shown = joined(&self.source.path, path);
+        let path = seen.path;
+        let (shown, shown_there) = (joined(&self.source.path, path), joined(&self.destination.path(), path));
         let beneath = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let failed = |error| StageError::io("look at", &shown, error);
-        let (stat, targets) = match kind {
-            Kind::Symlink => {
-                let above =
-                    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                let name = path.file_name().unwrap_or_default();
-                let open = |root: &OwnedFd| {
-                    calls::open_beneath(
-                        root.as_fd(),
-                        above,
-                        OFlags::RDONLY | OFlags::DIRECTORY,
-                        Mode::empty(),
-                    )
-                };
-                let (from, to) = (open(source).map_err(failed)?, open(root).map_err(failed)?);
-                let link = |directory: &OwnedFd| calls::read_link(directory.as_fd(), name).map_err(failed);
-                (calls::stat_at(from.as_fd(), name).map_err(failed)?, Some((link(&from)?, link(&to)?)))
+        let there = match calls::open_beneath(root.as_fd(), beneath, OFlags::PATH, Mode::empty()) {
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+                ) =>
+            {
+                return Err(self.taken());
             }
-            _ => {
-                let file = calls::open_beneath(source.as_fd(), beneath, OFlags::PATH, Mode::empty())
-                    .map_err(failed)?;
-                (calls::stat(file.as_fd()).map_err(failed)?, None)
-            }
+            opened => opened.map_err(|error| StageError::io("look at", &shown_there, error))?,
         };
-        let mut entry = entry_of(path, kind, &stat);
-        if let Some((from, to)) = targets {
+        let stat =
+            calls::stat(there.as_fd()).map_err(|error| StageError::io("look at", &shown_there, error))?;
+        let Some(kind) = seen.kind().filter(|kind| kind_of(&stat) == Some(*kind)) else {
+            return Err(self.taken());
+        };
+        let mut entry = entry_of(path, kind, seen.stat);
+        if let (Kind::Symlink, Some((directory, name))) = (kind, seen.place) {
+            let from = calls::read_link(directory, name)
+                .map_err(|error| StageError::io("read the link", &shown, error))?;
+            let to = calls::read_link(there.as_fd(), OsStr::new(""))
+                .map_err(|error| StageError::io("read the link", &shown_there, error))?;
             if from != to {
                 return Err(self.taken());
             }
             entry.target = Some(crate::names::PathText(from.into()));
         }
-        let identity = Identity::of(&stat);
+        let identity = Identity::of(seen.stat);
         if kind != Kind::File {
             return Ok(Done { entry, source: identity });
         }
-        let shown_there = joined(&self.destination.path(), path);
         self.compare(reader, entry, identity, [(source, path, &shown), (root, path, &shown_there)])
     }
 
@@ -206,7 +177,7 @@ impl Adopting<'_> {
             }
         }
         let [from, to] = digests;
-        if from != to {
+        if from != to && enforced(Check::AdoptedBytes) {
             return Err(self.taken());
         }
         entry.digest = Some(algorithm.of_chunks(&from));

@@ -2,6 +2,7 @@
 //! where it lay is not brought back, with a new manifest that says all is well.
 
 use std::io::BufReader;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -12,22 +13,29 @@ use super::{Notes, Run};
 use crate::calls;
 use crate::digest::CHUNK_BYTES;
 use crate::error::{StageError, shown};
+use crate::fault::{Check, enforced};
 use crate::journal::Done;
 use crate::manifest::{self, Entry, Kind, Reader};
-use crate::small::joined;
+use crate::names::joined;
+use crate::set::{Manifest, Times};
 
 impl Run<'_> {
-    /// Compares what was copied with the source's own manifest, if it has one. A file that somebody has changed since,
-    /// by its size or time, is theirs to change; one that has both and other bytes has rotted.
+    /// Compares what was copied with the source's own manifest, if it has one. On the fast tier a file that has another
+    /// size or time was changed by its owner, and is copied as it is; one that has both and other bytes has rotted. What
+    /// is brought back from the slow tier has to be what was written there.
     ///
     /// # Errors
-    /// [`StageError::Corrupt`], with the source's file and the offset; the kernel's.
+    /// [`StageError::Corrupt`], with the source's file and the offset; [`StageError::Refused`] for what is brought back
+    /// and has other names or sizes.
     pub(super) fn against_its_manifest(
         &self,
         root: &OwnedFd,
         source: &Path,
         notes: &mut Notes,
     ) -> Result<(), StageError> {
+        if self.spec.options.inward {
+            return self.is_as_its_manifest_says(root, source, true);
+        }
         let path = source.join(manifest::NAME);
         let file = match calls::open_at(
             root.as_fd(),
@@ -69,17 +77,62 @@ impl Run<'_> {
                 && entry.link_to.is_none()
                 && let Some(done) = self.journal.entry(self.id, &entry.path.0)?
             {
-                self.compare(&entry, &done, source)?;
+                let found = &done.entry;
+                let is_untouched = (entry.size, entry.mtime_s, entry.mtime_ns)
+                    == (found.size, found.mtime_s, found.mtime_ns);
+                if is_untouched {
+                    self.compare(&entry, &done, source)?;
+                }
             }
         }
     }
 
+    /// Compares a set on the slow tier with its manifest: names, kinds, sizes, and digests. `copied`: the journal has
+    /// the digests of what was read; otherwise each file is read.
+    ///
+    /// # Errors
+    /// Those of [`Self::against_its_manifest`].
+    pub(super) fn is_as_its_manifest_says(
+        &self,
+        root: &OwnedFd,
+        source: &Path,
+        copied: bool,
+    ) -> Result<(), StageError> {
+        match calls::stat_at(root.as_fd(), manifest::NAME.as_ref()) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(()),
+            found => found.map_err(|error| StageError::io("stat", &source.join(manifest::NAME), error))?,
+        };
+        let other = |how: &str| {
+            StageError::refused(
+                format!("{}: is not what its manifest says: {how}", shown(source)),
+                "flashwright stage verify names what differs; to have it as it is now: flashwright stage cp",
+            )
+        };
+        let Some(manifest) = Manifest::read(root.as_fd(), source)? else {
+            return Err(other("the manifest is damaged, or of another release"));
+        };
+        if let Some(how) = manifest.differs_from(root.as_fd(), source, Times::Ignored)? {
+            return Err(other(&how));
+        }
+        if !copied || !manifest.is_digested_by(self.spec.options.digest, CHUNK_BYTES) {
+            return manifest.verify(root.as_fd(), source, &|| self.stop.check());
+        }
+        manifest.each::<()>(|entry| {
+            self.stop.check()?;
+            if entry.kind == Kind::File && entry.link_to.is_none() {
+                let done = self.journal.entry(self.id, &entry.path.0)?;
+                let done = done.ok_or_else(|| other(&format!("{} was not copied", shown(&entry.path.0))))?;
+                self.compare(&entry, &done, source)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(())
+    }
+
     fn compare(&self, entry: &Entry, done: &Done, source: &Path) -> Result<(), StageError> {
         let found = &done.entry;
-        let untouched =
-            (entry.size, entry.mtime_s, entry.mtime_ns) == (found.size, found.mtime_s, found.mtime_ns);
         let (Some(expected), Some(read)) = (entry.digest, found.digest) else { return Ok(()) };
-        if !untouched || expected == read {
+        if expected == read || !enforced(Check::SourceManifest) {
             return Ok(());
         }
         let chunk =

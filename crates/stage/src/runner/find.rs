@@ -9,7 +9,10 @@ use rustix::io::Errno;
 
 use crate::calls;
 use crate::error::StageError;
-use crate::spec::Verb;
+use crate::fault::{Barrier, Check, enforced};
+use crate::owned::FileId;
+use crate::spec::{Verb, no_parent};
+use crate::tier::Local;
 
 /// What is to be moved.
 pub struct Source {
@@ -53,6 +56,12 @@ impl Source {
         Ok(Self { path: path.to_owned(), parent, name: name.to_owned(), is_directory, inode })
     }
 
+    /// It, as implementations of tiers are shown it.
+    pub fn local(&self) -> Local<'_> {
+        let Self { path, parent, name, is_directory, inode } = self;
+        Local { path, parent: parent.as_fd(), name, is_directory: *is_directory, inode: *inode }
+    }
+
     /// The file or directory itself, for reading.
     pub fn open_root(&self) -> Result<OwnedFd, StageError> {
         let kind = if self.is_directory { OFlags::DIRECTORY } else { OFlags::NONBLOCK };
@@ -84,19 +93,22 @@ impl Destination {
             .map_err(|error| StageError::io("open the directory", &self.parent, error))
     }
 
-    /// The inode of what has the name.
-    pub fn inode(&self, parent: &OwnedFd) -> Result<Option<u64>, StageError> {
-        inode(parent, &self.name, &self.parent)
+    /// Which file or directory has the name.
+    pub fn id(&self, parent: &OwnedFd) -> Result<Option<FileId>, StageError> {
+        FileId::at(parent.as_fd(), &self.name).map_err(|error| StageError::io("look at", &self.path(), error))
     }
 
-    /// Makes the directory, and those that it is in, and syncs the parent of each new one.
-    pub fn make_parents(&self) -> Result<(), StageError> {
+    /// The directory has to be there; or it is made, with those that it is in, and the parent of each new one is synced.
+    pub fn has_parents(&self, make: bool) -> Result<(), StageError> {
         let mut missing = Vec::new();
         let mut at = self.parent.as_path();
         loop {
             match calls::open_directory(at) {
                 Ok(_) => break,
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => {
+                    if !make {
+                        return Err(no_parent(&self.parent));
+                    }
                     missing.push(at);
                     at = match at.parent() {
                         Some(above) if !above.as_os_str().is_empty() => above,
@@ -115,24 +127,16 @@ impl Destination {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {}
                 made => made.map_err(|error| StageError::io("make the directory", directory, error))?,
             }
-            calls::sync(parent.as_fd()).map_err(|error| StageError::io("fsync", above, error))?;
+            calls::sync(parent.as_fd(), Barrier::NewParent)
+                .map_err(|error| StageError::io("fsync", above, error))?;
         }
         Ok(())
     }
 }
 
-/// The inode of a name in a directory, if it is there.
-pub fn inode(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<Option<u64>, StageError> {
-    match calls::stat_at(parent.as_fd(), name) {
-        Ok(stat) => Ok(Some(stat.stx_ino)),
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(None),
-        Err(error) => Err(StageError::io("look at", &shown.join(name), error)),
-    }
-}
-
 /// Refuses what would lose the source: a destination that is the source, or lies in it.
 pub fn check(
-    source: &Source,
+    source: &Local<'_>,
     parent: &OwnedFd,
     destination: &Destination,
     verb: Verb,
@@ -140,6 +144,7 @@ pub fn check(
     let shown = crate::error::shown(&destination.path());
     if let Ok(stat) = calls::stat_at(parent.as_fd(), &destination.name)
         && (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino) == source.inode
+        && enforced(Check::SourceIsNotDestination)
     {
         let what = format!("{shown}: is the source itself, under this name or another");
         return Err(StageError::refused(what, "name another destination; nothing was touched"));
@@ -152,10 +157,10 @@ pub fn check(
             let stat = calls::stat(at.as_fd())
                 .map_err(|error| StageError::io("look at", &destination.parent, error))?;
             let inode = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-            if inode == source.inode {
+            if inode == source.inode && enforced(Check::DestinationOutsideSource) {
                 let word = if verb == Verb::Move { "moved" } else { "copied" };
                 return Err(StageError::refused(
-                    format!("{shown}: lies in what is to be {word}, {}", crate::error::shown(&source.path)),
+                    format!("{shown}: lies in what is to be {word}, {}", crate::error::shown(source.path)),
                     "name a destination outside of it",
                 ));
             }

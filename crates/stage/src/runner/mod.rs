@@ -1,10 +1,13 @@
 //! The order of a move between two directories, in which every step rests on the one before it being durable.
 //!
-//! 1. The source is found and looked at; the destination's directory is made, each new directory's parent synced.
+//! 1. Source and destination are on the mounts that INTENT holds ([`crate::mounts`]), or the job is refused. The source is
+//!    found and looked at; the destination's directory is there, or is made if that was asked for, each new directory's
+//!    parent synced.
 //! 2. A name for the part is journalled, then the part is made: `.NAME.UUID.part`, in the directory that the destination
-//!    will be in.
+//!    will be in; which one it is is journalled.
 //! 3. Files are copied into it, synced, read back around the cache, and only then recorded (`crate::pipeline`).
-//! 4. Directories get their metadata, the set its manifest; all of it is synced, the manifest read back.
+//! 4. Directories get their metadata, the set its manifest; all of it is synced, the manifest read back. Then the whole
+//!    source is walked again: what changed since it was read is copied again, from step 3, a bounded number of times.
 //! 5. The part is renamed to its name, over nothing; the directory is synced; COMMITTED is journalled.
 //! 6. Of a move, the source goes, each file only if it is still the one that was copied; DONE.
 //!
@@ -13,77 +16,83 @@
 //! | journal | part | destination | so |
 //! |---|---|---|---|
 //! | no part named | – | – | begin at 1 |
-//! | part named, without an inode | any | – | what has that name goes; begin at 2 |
-//! | part named, with an inode | is that inode | – | go on at 3 with what is recorded |
-//! | part named, with an inode | – | is that inode | it was renamed: read all of it back, then step 5's sync and COMMITTED |
-//! | part named, with an inode | – | – | somebody took it away: begin at 2 |
-//! | COMMITTED | – | is that inode | step 6 |
+//! | part named, not identified | any | – | what has that name goes if it is empty, else it stays, and it is said; begin at 2 |
+//! | part identified | is that one | – | go on at 3 with what is recorded |
+//! | the same, and in doubt: a sync of its directories began, and syncfs does not vouch | is that one | – | it goes; begin at 2 |
+//! | part identified | – | is that one | it was renamed: read all of it back, then step 5's sync and COMMITTED |
+//! | part identified | is that one | is that one | a file was linked to its name: likewise, and the part's name goes |
+//! | part identified | is that one | an empty directory of mode 1700 | the name was claimed: go on at 3 |
+//! | part identified | another, or – | – | it was taken away: what has its name stays, and it is said; begin at 2 |
+//! | COMMITTED | – | is that one | step 6 |
 //! | COMMITTED | – | anything else | the source is kept, and it is said |
+//!
+//! A part is identified by inode and time of birth ([`crate::owned`]), and nothing is put into it before the journal has
+//! them. A crash between its making and that record leaves an empty directory or a file of no bytes, under a name with a
+//! random UUID: rmdir(2) and unlink(2) of what is empty lose nothing, whosever it is.
 
 mod adopt;
 mod against;
-mod discard;
+mod directory;
 mod find;
-#[cfg(feature = "s3")]
-mod objects;
 mod publish;
 mod remove;
+mod source;
+mod tree;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 use storage::uuid::Uuid;
 
 use crate::calls;
-use crate::error::StageError;
+use crate::error::{SYNC_SOURCE, StageError};
+use crate::fault::{Barrier, Check, enforced};
+use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
-use crate::job::{JobId, State};
-use crate::journal::{JobRow, Journal};
-use crate::large::LaneConfig;
+use crate::job::State;
+use crate::journal::{JobRow, Journal, PART_IN_DOUBT};
+use crate::mounts;
 use crate::names;
-use crate::pace::{Pace, Progress, Stop};
-use crate::pipeline::{self, Pipeline};
+use crate::owned::{self, FileId};
+use crate::pipeline::Pipeline;
 use crate::retention;
-use crate::small::Terms;
-use crate::spec::{JobSpec, Level, Place, Verb};
+use crate::spec::{Level, Place, Verb};
+use crate::tier::{self, SOURCE_IDENTITY, There, Tiers};
 
-pub use discard::discard;
-use find::{Destination, Source};
-#[cfg(feature = "s3")]
-pub use objects::abandon;
+use directory::AtPath;
+use find::Destination;
+use tree::Tree;
 
-/// What a job is run with.
-pub struct Run<'a> {
-    /// Its journal.
-    pub journal: &'a Journal,
-    /// Its number.
-    pub id: JobId,
-    /// What was asked for.
-    pub spec: &'a JobSpec,
-    /// What holds it back.
-    pub pace: &'a dyn Pace,
-    /// What ends it between two steps.
-    pub stop: &'a Stop,
-    /// What is counted.
-    pub progress: &'a Progress,
-    /// Threads that copy.
-    pub threads: usize,
-}
+pub use crate::tier::{Notes, Run};
+pub use find::Source;
+pub use publish::taken;
+pub use source::{fingerprint_of, is_source_of};
 
-/// The operation that failed where a source could not be made durable: nothing to try again without being asked.
-pub(crate) const SYNC_SOURCE: &str = "sync the source";
-
-/// What is worth knowing about a job that is done.
-pub type Notes = Vec<String>;
+/// How often a source is copied, or what of it changed, before the job fails.
+const ROUNDS: u32 = 3;
 
 /// Seconds since 1970.
 #[must_use]
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn destination_of(place: &Place, tiers: &Tiers) -> Result<Box<dyn tier::Destination>, StageError> {
+    match place {
+        Place::Path(path) => Ok(Box::new(AtPath::of(&path.0)?)),
+        Place::Object(url) => tiers.objects()?.destination(url),
+    }
+}
+
+/// Removes what a job that is given up has made, and nothing else.
+///
+/// # Errors
+/// Something is left.
+pub fn give_up(journal: &Journal, row: &JobRow, tiers: &Tiers, notes: &mut Notes) -> Result<(), StageError> {
+    destination_of(&row.spec.destination, tiers)?.give_up(journal, row, notes)
 }
 
 impl Run<'_> {
@@ -94,38 +103,95 @@ impl Run<'_> {
     pub fn run(&self) -> Result<Notes, StageError> {
         let row = self.row()?;
         let mut notes = Notes::new();
-        let (source, destination) = match (&self.spec.source, &self.spec.destination) {
-            (Place::Path(source), Place::Path(destination)) => (&source.0, Destination::of(&destination.0)?),
-            #[cfg(feature = "s3")]
-            (Place::Path(source), Place::Object(url)) => {
-                self.to_object(&row, &source.0, url, &mut notes)?;
-                return Ok(notes);
-            }
-            #[cfg(feature = "s3")]
-            (Place::Object(url), Place::Path(destination)) => {
-                self.out_of_object(&row, url, &destination.0, &mut notes)?;
-                return Ok(notes);
-            }
-            #[cfg(feature = "s3")]
-            _ => {
-                return Err(StageError::invalid(
-                    format!("{}: from one object store to another", self.spec.destination.shown()),
-                    "one of the two has to be a file or a directory",
-                ));
-            }
-            #[cfg(not(feature = "s3"))]
-            _ => {
-                return Err(StageError::invalid(
-                    "this program is built without object stores",
-                    "build it with the feature s3",
-                ));
-            }
-        };
-        if row.state != State::Committed {
-            self.to_destination(&row, source, &destination, &mut notes)?;
+        let [on, at] = &row.mounts;
+        if let Some(path) = self.spec.source.path() {
+            mounts::check(path, on.as_ref())?;
         }
-        self.behind(source, &destination, &mut notes)?;
+        if let Some(parent) = self.spec.destination.path().and_then(Path::parent) {
+            mounts::check(parent, at.as_ref())?;
+        }
+        let mut source: Box<dyn tier::Source> = match &self.spec.source {
+            Place::Path(path) => Box::new(Tree::of(&path.0)),
+            Place::Object(url) => self.tiers.objects()?.source(url)?,
+        };
+        let mut destination = destination_of(&self.spec.destination, self.tiers)?;
+        if row.state != State::Committed {
+            self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
+            destination.settle(self)?;
+            self.journal.commit(self.id, now())?;
+        }
+        self.clear_up(&mut *source, &mut *destination, &mut notes)?;
         Ok(notes)
+    }
+
+    /// Steps 1 to 5, until the name is there.
+    fn bring(
+        &self,
+        row: &JobRow,
+        source: &mut dyn tier::Source,
+        destination: &mut dyn tier::Destination,
+        notes: &mut Notes,
+    ) -> Result<(), StageError> {
+        let there = destination.there(self, row)?;
+        if there == There::Own {
+            destination.read_back(self, row)?;
+            notes.push(
+                "it had its name when the work was interrupted; all of it was read back again".to_owned(),
+            );
+            return Ok(());
+        }
+        source.open(self)?;
+        destination.check(self, source)?;
+        if there == There::Other || there == There::Claim && !source.is_directory() {
+            destination.adopt(self, source)?;
+            notes.push("it was there already, and the same, byte for byte".to_owned());
+            return Ok(());
+        }
+        self.one_state(row, source, destination, notes)?;
+        self.stop.check()?;
+        destination.publish(self, notes)?;
+        let lost = self.progress.not_preserved.load(std::sync::atomic::Ordering::Relaxed);
+        if lost > 0 {
+            notes.push(format!("{lost} owners or attributes could not be kept: it takes privilege, or the file system has none"));
+        }
+        Ok(())
+    }
+
+    /// Steps 3 and 4, until what was copied is one state of the source, and is the source's state still. What changed
+    /// meanwhile is copied again.
+    fn one_state(
+        &self,
+        row: &JobRow,
+        source: &mut dyn tier::Source,
+        destination: &mut dyn tier::Destination,
+        notes: &mut Notes,
+    ) -> Result<(), StageError> {
+        for round in 1.. {
+            self.journal.vouch_for(self.id, None)?;
+            // Each time: what was written since has to be durable before its holes are believed.
+            source.make_durable(self)?;
+            let copied = destination.put(self, row, source, notes).and_then(|copied| {
+                self.meets_expectations()?;
+                source.is_what_was_copied(self, copied)
+            });
+            match copied {
+                Err(changed @ StageError::SourceChanged { .. }) if round < ROUNDS => {
+                    tracing::info!(job = self.id, round, error = %changed, "what changed is copied again");
+                }
+                copied => return copied,
+            }
+            let was_directory = source.is_directory();
+            source.open(self)?;
+            destination.check(self, source)?;
+            if source.is_directory() != was_directory {
+                return Err(StageError::SourceChanged {
+                    path: self.spec.source.shown(),
+                    how: "it is something else".to_owned(),
+                });
+            }
+            self.progress.begin_again();
+        }
+        unreachable!("the last round returns")
     }
 
     fn row(&self) -> Result<JobRow, StageError> {
@@ -134,159 +200,105 @@ impl Run<'_> {
             .ok_or_else(|| StageError::Stopped { what: "the job is not in the journal".to_owned() })
     }
 
-    /// Steps 1 to 5.
-    fn to_destination(
-        &self,
-        row: &JobRow,
-        source: &Path,
-        destination: &Destination,
-        notes: &mut Notes,
-    ) -> Result<(), StageError> {
-        destination.make_parents()?;
-        let parent = destination.open()?;
-        let there = destination.inode(&parent)?;
-        if let (Some(ino), Some(there)) = (row.part_ino, there)
-            && ino == there
-        {
-            self.read_again(&parent, destination)?;
-            notes.push(
-                "it had its name when the work was interrupted; all of it was read back again".to_owned(),
-            );
-            return self.committed(&parent, destination);
-        }
-        let source = Source::open(source)?;
-        find::check(&source, &parent, destination, self.spec.verb)?;
-        if there.is_some() {
-            self.adopt(&source, &parent, destination)?;
-            notes.push("it was there already, and the same, byte for byte".to_owned());
-            return self.committed(&parent, destination);
-        }
-        self.local(&source)?;
-        let part = self.part(row, &source, &parent, destination)?;
-        let sync =
-            calls::open_at(parent.as_fd(), ".".as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(|error| StageError::io("open the directory", &destination.parent, error))?;
-        let part_path = destination.parent.join(&part.name);
-        let vouches = fs_kind::sync_vouches(&parent)
-            .map_err(|error| StageError::io("look at", &destination.parent, error))?;
-        let pipeline = Pipeline {
-            id: self.id,
-            journal: self.journal,
-            terms: Terms {
-                source: &source.path,
-                part: &part_path,
-                algorithm: self.spec.options.digest,
-                preserve: self.spec.options.preserve,
-                sync_each: !vouches,
-                pace: self.pace,
-                stop: self.stop,
-                progress: self.progress,
-            },
-            threads: self.threads,
-            resumed: part.resumed,
-            lane: LaneConfig {
-                depth: match (self.spec.options.background, source.is_directory) {
-                    (true, _) => pipeline::BACKGROUND_DEPTH,
-                    (false, true) => pipeline::LANE_DEPTH,
-                    (false, false) => LaneConfig::default().depth,
-                },
-                background: self.spec.options.background,
-                ..LaneConfig::default()
-            },
-            background: self.spec.options.background,
-            notes: Mutex::default(),
-        };
-        if source.is_directory {
-            self.copy_tree(&pipeline, &source, &part, &parent, &sync, vouches)?;
-            self.against_its_manifest(&source.open_root()?, &source.path, notes)?;
-        } else {
-            self.copy_file(&pipeline, &source, &part, &parent)?;
-        }
-        notes.append(&mut pipeline.notes.lock().unwrap_or_else(PoisonError::into_inner));
-        self.meets_expectations()?;
-        self.stop.check()?;
-        destination.publish(&parent, &part.name)?;
-        self.committed(&parent, destination)?;
-        let lost = self.progress.not_preserved.load(std::sync::atomic::Ordering::Relaxed);
-        if lost > 0 {
-            notes.push(format!("{lost} owners or attributes could not be kept: it takes privilege, or the file system has none"));
-        }
-        Ok(())
-    }
-
-    /// Step 5 after the rename: the name is made durable, and then COMMITTED is.
-    fn committed(&self, parent: &OwnedFd, destination: &Destination) -> Result<(), StageError> {
-        calls::sync(parent.as_fd()).map_err(|error| StageError::io("fsync", &destination.parent, error))?;
-        // What stands there now is what the source's removal will look for.
-        let ino = destination.inode(parent)?;
-        if let Some(ino) = ino {
-            self.journal.made_part(self.id, ino)?;
-        }
-        self.journal.commit(self.id, now())
-    }
-
     /// Makes the source durable where it is: whoever wrote it may not have, and holes are told from data only then.
     /// Of a directory on a file system whose own sync is not known to tell of errors, it is not said to be: the job
-    /// goes from staged to durable there.
-    fn local(&self, source: &Source) -> Result<(), StageError> {
+    /// goes from staged to durable there, and false is returned.
+    fn local(&self, source: &Source) -> Result<bool, StageError> {
         let failed = |error| StageError::io(SYNC_SOURCE, &source.path, error);
         let root = source.open_root()?;
         if fs_kind::sync_vouches(&source.parent).map_err(failed)? {
-            calls::sync_file_system(root.as_fd()).map_err(failed)?;
+            calls::sync_file_system(root.as_fd(), Barrier::SourceFileSystem).map_err(failed)?;
         } else if source.is_directory {
-            return Ok(());
+            return Ok(false);
         } else {
-            calls::sync(root.as_fd()).map_err(failed)?;
+            calls::sync(root.as_fd(), Barrier::SourceFile).map_err(failed)?;
         }
-        self.journal.level(self.id, Level::Local)
+        self.journal.level(self.id, Level::Local)?;
+        Ok(true)
     }
 
     /// Step 2, or the part that an earlier attempt left.
     fn part(
         &self,
         row: &JobRow,
-        source: &Source,
+        source: &dyn tier::Source,
         parent: &OwnedFd,
         destination: &Destination,
+        notes: &mut Notes,
     ) -> Result<Part, StageError> {
-        if let Some(name) = &row.part {
-            let there = find::inode(parent, name, &destination.parent)?;
-            if there.is_some() && there == row.part_ino {
-                return Ok(Part { name: name.clone(), resumed: true });
-            }
-            discard(parent, name, &destination.parent)?;
+        if let Some(part) = self.earlier_part(row, parent, destination)?
+            && source.goes_on_in(self, &part.id)?
+        {
+            return Ok(part);
         }
-        self.new_part(parent, destination, source.is_directory)
+        if let Some(name) = &row.part {
+            let left = owned::discard(parent, name, &destination.parent, row.part_id.as_ref())?;
+            notes.extend(left.note(&destination.parent.join(name)));
+        }
+        self.new_part(parent, destination, source)
     }
 
-    /// Step 2: a name that is journalled, then, for a directory, what has it.
+    /// The part that an earlier attempt left, if it is there and not in doubt.
+    fn earlier_part(
+        &self,
+        row: &JobRow,
+        parent: &OwnedFd,
+        destination: &Destination,
+    ) -> Result<Option<Part>, StageError> {
+        let (Some(name), Some(id)) = (&row.part, row.part_id) else { return Ok(None) };
+        // A sync of it began, or failed, that cannot be made of another inode.
+        if self.journal.note(self.id, PART_IN_DOUBT)?.is_some_and(|doubt| !doubt.is_empty()) {
+            return Ok(None);
+        }
+        let file = owned::open(parent.as_fd(), name, &id)
+            .map_err(|error| StageError::io("open", &destination.parent.join(name), error))?;
+        Ok(file.map(|file| Part { name: name.clone(), id, file, resumed: true }))
+    }
+
+    /// Step 2: a name that is journalled, then what has it, then which one that is.
     fn new_part(
         &self,
         parent: &OwnedFd,
         destination: &Destination,
-        directory: bool,
+        source: &dyn tier::Source,
     ) -> Result<Part, StageError> {
         let uuid = Uuid::random()
             .map_err(|error| StageError::io("get a UUID", Path::new("/proc/sys/kernel/random"), error))?;
         let name = names::part_name(&destination.name, uuid);
         self.journal.name_part(self.id, &name)?;
-        if directory {
-            let shown = destination.parent.join(&name);
+        let shown = destination.parent.join(&name);
+        if let Some(identity) = source.identity() {
+            self.journal.keep_note(self.id, SOURCE_IDENTITY, &identity.0)?;
+        }
+        let file = if source.is_directory() {
             calls::make_directory(parent.as_fd(), &name, Mode::RWXU)
                 .map_err(|error| StageError::io("make the directory", &shown, error))?;
-            let ino = find::inode(parent, &name, &destination.parent)?;
-            self.journal.made_part(self.id, ino.unwrap_or(0))?;
-        }
-        Ok(Part { name, resumed: false })
+            let file =
+                calls::open_at(parent.as_fd(), &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+                    .map_err(|error| StageError::io("open the directory", &shown, error))?;
+            // It may have been given to another directory since it was made. What is empty costs nobody anything.
+            let mut list =
+                calls::List::of(file.as_fd()).map_err(|error| StageError::io("list", &shown, error))?;
+            if list.next().map_err(|error| StageError::io("list", &shown, error))?.is_some() {
+                return Err(replaced(&shown));
+            }
+            file
+        } else {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+            calls::open_at(parent.as_fd(), &name, flags, Mode::RUSR | Mode::WUSR)
+                .map_err(|error| StageError::io("create", &shown, error))?
+        };
+        let id = FileId::of(file.as_fd()).map_err(|error| StageError::io("look at", &shown, error))?;
+        self.journal.made_part(self.id, &id)?;
+        Ok(Part { name, id, file, resumed: false })
     }
 
     fn copy_file(
         &self,
         pipeline: &Pipeline<'_>,
         source: &Source,
-        part: &Part,
-        parent: &OwnedFd,
-    ) -> Result<(), StageError> {
+        part: &tier::Part<'_>,
+    ) -> Result<Fingerprint, StageError> {
         use crate::small::{Copied, Copier};
         use crate::tree::Directory;
         // A file is the one entry with the empty path, in the directory that it is in, under the part's name there.
@@ -294,7 +306,7 @@ impl Run<'_> {
             |fd: &OwnedFd| fd.try_clone().map_err(|error| StageError::io("duplicate", &source.path, error));
         let directory = std::sync::Arc::new(Directory {
             source: duplicate(&source.parent)?,
-            copy: duplicate(parent)?,
+            copy: duplicate(part.at.parent)?,
             path: PathBuf::new(),
         });
         let name = source.name.as_os_str();
@@ -302,17 +314,16 @@ impl Run<'_> {
         let done = match copier.copy_as(
             &directory,
             name,
-            Some(&part.name),
+            Some((part.at.name, part.file)),
             PathBuf::new(),
             false,
             &pipeline.terms,
         )? {
             Copied::Written(written) => {
                 let shown = pipeline.terms.part;
-                let file = calls::open_at(parent.as_fd(), &part.name, OFlags::RDONLY, Mode::empty())
-                    .map_err(|error| StageError::io("open", shown, error))?;
                 if !pipeline.terms.sync_each {
-                    calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", shown, error))?;
+                    calls::sync(part.file.as_fd(), Barrier::SingleFile)
+                        .map_err(|error| StageError::io("fsync", shown, error))?;
                 }
                 copier.verify(&written, &pipeline.terms)?;
                 self.progress.files_done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -323,45 +334,58 @@ impl Run<'_> {
                     pipeline.found(size);
                 }
                 let mut lane = crate::large::Lane::new(&pipeline.lane)?;
-                pipeline.copy_large_as(&mut lane, &directory, name, &part.name, PathBuf::new(), &mut || {})?
+                let copy = Some((part.at.name, part.file));
+                pipeline.copy_large_as(&mut lane, &directory, name, copy, PathBuf::new(), &mut || {})?
             }
         };
-        let ino = find::inode(parent, &part.name, pipeline.terms.part)?;
-        self.journal.made_part(self.id, ino.unwrap_or(0))?;
         self.progress.walked.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.journal.record(self.id, &[done])
+        self.journal.record(self.id, &[done])?;
+        self.recorded(&mut |_| Ok(()))
     }
 
     /// Step 6, and what else follows when all is durable.
-    fn behind(&self, source: &Path, destination: &Destination, notes: &mut Notes) -> Result<(), StageError> {
-        let row = self.row()?;
-        let parent = destination.open()?;
-        if row.part_ino.is_none() || destination.inode(&parent)? != row.part_ino {
+    fn clear_up(
+        &self,
+        source: &mut dyn tier::Source,
+        destination: &mut dyn tier::Destination,
+        notes: &mut Notes,
+    ) -> Result<(), StageError> {
+        // If the copy was deleted in the meantime, removing the source would lose the data.
+        if !destination.is_as_committed(self, &self.row()?)? && enforced(Check::CommittedDestination) {
             notes.push(format!(
                 "{} is not there any more as it was committed; the source was left alone",
-                crate::error::shown(&destination.path())
+                self.spec.destination.shown()
             ));
             return Ok(());
         }
         if self.spec.verb == Verb::Move {
-            remove::remove(self, source, notes)?;
+            source.remove(self, notes)?;
         }
-        self.semaphore((self.spec.verb == Verb::Move).then_some(source))?;
-        let outcome = retention::after_commit(self.spec, self.journal, self.stop)?;
+        if let Some(semaphore) = &self.spec.options.semaphore {
+            let moved = self.spec.source.path().filter(|_| self.spec.verb == Verb::Move);
+            remove::semaphore(self, &semaphore.0, moved)?;
+        }
+        let outcome = retention::after_commit(self.spec, self.tiers, self.journal, self.stop)?;
         notes.extend(outcome.notes());
         Ok(())
     }
+}
 
-    /// Removes the semaphore that asked for the job; `moved` is a source that has gone.
-    fn semaphore(&self, moved: Option<&Path>) -> Result<(), StageError> {
-        let semaphore = self.spec.options.semaphore.as_ref();
-        semaphore.map_or(Ok(()), |semaphore| remove::semaphore(self, &semaphore.0, moved))
-    }
+/// A name of the job's own was taken by something else.
+fn replaced(path: &Path) -> StageError {
+    StageError::refused(
+        format!("{}: something else was put in its place", crate::error::shown(path)),
+        "others may write to this directory; take that away, then: stage retry",
+    )
 }
 
 /// The part of this attempt.
 struct Part {
     name: OsString,
+    /// Which file or directory it is.
+    id: FileId,
+    /// It, open: a directory for reading, a file for writing as well.
+    file: OwnedFd,
     /// It is an earlier attempt's, and what is recorded is in it.
     resumed: bool,
 }

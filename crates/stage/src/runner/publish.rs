@@ -1,6 +1,6 @@
 //! From copied files to a set: what earlier attempts left over, directories' metadata, the manifest, the name.
 
-use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,20 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::find::{Destination, Source};
-use super::{Part, Run, now};
+use super::{Run, now};
 use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
 use crate::error::StageError;
-use crate::journal::Done;
+use crate::fault::{Barrier, Check, enforced};
+use crate::fingerprint::Fingerprint;
+use crate::journal::{Done, JobRow, PART_IN_DOUBT};
 use crate::manifest::{self, Kind};
 use crate::metadata;
+use crate::names::joined;
+use crate::owned::{self, discard_inside};
 use crate::pipeline::Pipeline;
-use crate::small::{create, joined};
-use crate::tree::Walk;
+use crate::tier::Part;
+use crate::tree::kind_of;
 use crate::verify::{self, Reader};
 
 /// Entries that are read from the journal at a time.
@@ -26,7 +30,7 @@ pub const PAGE: usize = 4096;
 
 impl Destination {
     /// Step 5: the part gets its name, over nothing.
-    pub fn publish(&self, parent: &OwnedFd, part: &std::ffi::OsStr) -> Result<(), StageError> {
+    pub fn publish(&self, parent: &OwnedFd, part: &OsStr) -> Result<(), StageError> {
         match calls::publish(parent.as_fd(), part, &self.name) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => Err(taken(&self.path())),
             made => made.map_err(|error| {
@@ -38,102 +42,150 @@ impl Destination {
             }),
         }
     }
+
+    /// Is the name held by a claim of step 5, of this job before a crash or of another mover?
+    pub fn is_claimed(&self, parent: &OwnedFd) -> Result<bool, StageError> {
+        calls::is_claim(parent.as_fd(), &self.name)
+            .map_err(|error| StageError::io("look at", &self.path(), error))
+    }
+
+    /// Removes the part's name of a file that has been linked to its final one, and not unlinked from that.
+    pub fn drop_link(&self, parent: &OwnedFd, row: &JobRow) -> Result<(), StageError> {
+        let (Some(part), Some(made)) = (&row.part, &row.part_id) else { return Ok(()) };
+        owned::discard(parent, part, &self.parent, Some(made)).map(drop)
+    }
 }
 
 /// The destination's name is somebody else's.
 pub fn taken(path: &Path) -> StageError {
-    StageError::refused(
-        format!("{}: is there already, and is something else", crate::error::shown(path)),
-        "nothing is ever written over: remove or rename it, or name another destination",
-    )
+    StageError::Exists {
+        what: format!("{}: is there already, and is something else", crate::error::shown(path)),
+        hint: "nothing is ever written over: remove or rename it, or name another destination".to_owned(),
+    }
 }
 
 impl Run<'_> {
-    /// Steps 3 and 4 for a directory.
+    /// Steps 3 and 4 for a directory; the state of the source that was copied.
     pub(super) fn copy_tree(
         &self,
         pipeline: &Pipeline<'_>,
         source: &Source,
-        part: &Part,
-        parent: &OwnedFd,
+        part: &Part<'_>,
         sync: &OwnedFd,
         vouches: bool,
-    ) -> Result<(), StageError> {
+    ) -> Result<Fingerprint, StageError> {
         let shown = pipeline.terms.part;
-        let root =
-            calls::open_at(parent.as_fd(), &part.name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(|error| StageError::io("open the directory", shown, error))?;
-        if part.resumed {
+        let root = part.file;
+        if pipeline.resumed {
+            self.is_alone(root, shown)?;
             calls::set_mode(root.as_fd(), 0o700)
                 .map_err(|error| StageError::io("set the mode", shown, error))?;
+            self.forget_gone(&source.open_root()?, &source.path)?;
+            self.remove_strangers(root, shown)?;
         }
-        let only = self.only();
-        let walk = Walk {
-            source: &source.path,
-            part: shown,
-            across: self.spec.verb == crate::spec::Verb::Copy,
-            only: only.as_ref(),
-            stop: self.stop,
-        };
+        let only = self.spec.listed();
         let duplicate = root.try_clone().map_err(|error| StageError::io("duplicate", shown, error))?;
         let source_root = source.open_root()?;
-        pipeline.run(&walk, source_root, duplicate, sync)?;
-        if part.resumed {
-            self.forget_gone(&source.open_root()?, &root, &source.path, shown)?;
+        pipeline.run(&self.walk(&source.path, only.as_ref()), source_root, duplicate, sync)?;
+        if !vouches {
+            // A directory whose sync failed cannot be made of another inode by itself: all of the part goes.
+            self.journal.keep_note(self.id, PART_IN_DOUBT, b"directories")?;
         }
-        self.finish_directories(&source.open_root()?, &root, shown, vouches)?;
-        if !self.spec.options.no_manifest {
-            self.write_manifest(&root, shown)?;
-        }
-        // Last, because everything before has changed its times.
-        self.finish_directory(&source.open_root()?, &root, Path::new(""), shown, true)?;
-        if vouches {
-            calls::sync_file_system(sync.as_fd()).map_err(|error| StageError::io("syncfs", shown, error))?;
+        self.finish_directories(&source.open_root()?, root, shown, vouches)?;
+        let copied = if self.spec.options.no_manifest {
+            self.recorded(&mut |_| Ok(()))?
         } else {
-            calls::sync(root.as_fd()).map_err(|error| StageError::io("fsync", shown, error))?;
+            self.write_manifest(root, shown, vouches)?
+        };
+        // Last, because everything before has changed its times.
+        self.finish_directory(&source.open_root()?, root, Path::new(""), shown, !vouches)?;
+        if vouches {
+            calls::sync_file_system(sync.as_fd(), Barrier::SetFileSystem)
+                .map_err(|error| StageError::io("syncfs", shown, error))?;
+        } else {
+            self.journal.keep_note(self.id, PART_IN_DOUBT, b"")?;
         }
-        if self.spec.options.no_manifest { Ok(()) } else { self.check_manifest(&root, shown) }
+        if !self.spec.options.no_manifest && enforced(Check::ManifestReadBack) {
+            self.check_manifest(root, shown)?;
+        }
+        Ok(copied)
     }
 
-    /// The files that a semaphore names, where it names any.
-    pub(super) fn only(&self) -> Option<BTreeSet<PathBuf>> {
-        let listed: BTreeSet<PathBuf> =
-            self.spec.options.expected.iter().map(|expected| expected.path.0.clone()).collect();
-        (!listed.is_empty()).then_some(listed)
+    /// Forgets what is recorded of paths for which `is_there` is false.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn forget_unless(&self, is_there: &dyn Fn(&Path) -> bool) -> Result<(), StageError> {
+        let mut gone: Vec<PathBuf> = Vec::new();
+        self.each(|done| {
+            let path = &done.entry.path.0;
+            gone.extend((!is_there(path)).then(|| path.clone()));
+            Ok(())
+        })?;
+        self.journal.forget(self.id, &gone)
     }
 
-    /// What an earlier attempt copied and the source does not have any more.
-    fn forget_gone(
-        &self,
-        source: &OwnedFd,
-        part: &OwnedFd,
-        source_path: &Path,
-        shown: &Path,
-    ) -> Result<(), StageError> {
+    /// What an earlier attempt copied and the source does not have any more, or has as something of another kind.
+    fn forget_gone(&self, source: &OwnedFd, source_path: &Path) -> Result<(), StageError> {
         let mut gone: Vec<PathBuf> = Vec::new();
         self.each(|done| {
             let path = &done.entry.path.0;
             if path.as_os_str().is_empty() {
                 return Ok(());
             }
-            match calls::open_beneath(source.as_fd(), path, OFlags::PATH, Mode::empty()) {
-                Ok(_) => Ok(()),
-                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)) => {
+            let found = calls::open_beneath(source.as_fd(), path, OFlags::PATH, Mode::empty())
+                .and_then(|found| calls::stat(found.as_fd()));
+            match found {
+                Ok(stat) if kind_of(&stat) == Some(done.entry.kind) => Ok(()),
+                Err(error)
+                    if !matches!(
+                        Errno::from_io_error(&error),
+                        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+                    ) =>
+                {
+                    Err(StageError::io("look at", &joined(source_path, path), error))
+                }
+                _ => {
                     gone.push(path.clone());
                     Ok(())
                 }
-                // A symbolic link opens with O_PATH beneath only if it is not resolved; it is there all the same.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(()),
-                Err(error) => Err(StageError::io("look at", &joined(source_path, path), error)),
             }
         })?;
-        self.journal.forget(self.id, &gone)?;
-        self.remove_strangers(part, shown)
+        self.journal.forget(self.id, &gone)
     }
 
-    /// What an earlier attempt copied and did not come to record, and what is not recorded any more, is no part of the
-    /// set.
+    /// A part whose mode is final may be open to others: what is in it and is not recorded may be theirs, and is left. As
+    /// long as it is not final, nobody else has come in, and what is not recorded is a copy that was interrupted.
+    fn is_alone(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+        let stat = calls::stat(part.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
+        if stat.stx_mode & 0o077 == 0 {
+            return Ok(());
+        }
+        self.strangers(part, shown, |_, path, _| {
+            if path == Path::new(manifest::NAME) {
+                return Ok(());
+            }
+            Err(StageError::refused(
+                format!("{}: was put into what is not published yet", crate::error::shown(&shown.join(path))),
+                "it is not of this job, and is left; take it away, then: stage retry",
+            ))
+        })
+    }
+
+    /// Removes from the part what is neither recorded nor a large file that is gone on with.
     fn remove_strangers(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+        self.strangers(part, shown, |directory, path, name| {
+            discard_inside(directory.as_fd(), name, &joined(shown, path.parent().unwrap_or(path)))
+        })
+    }
+
+    /// Calls `each` with what is in the part and is not recorded: its directory, its path and its name.
+    fn strangers(
+        &self,
+        part: &OwnedFd,
+        shown: &Path,
+        mut each: impl FnMut(&OwnedFd, &Path, &OsStr) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
         let mut waiting = vec![PathBuf::new()];
         while let Some(above) = waiting.pop() {
             let failed = |error| StageError::io("list", &joined(shown, &above), error);
@@ -142,14 +194,19 @@ impl Run<'_> {
             let directory =
                 calls::open_beneath(part.as_fd(), beneath, flags, Mode::empty()).map_err(failed)?;
             let mut list = calls::List::of(directory.as_fd()).map_err(failed)?;
+            let mut strangers = Vec::new();
             while let Some((name, _)) = list.next().map_err(failed)? {
                 self.stop.check()?;
                 let path = above.join(&name);
                 match self.journal.entry(self.id, &path)? {
                     Some(done) if done.entry.kind == Kind::Directory => waiting.push(path),
                     Some(_) => {}
-                    None => super::discard(&directory, &name, &joined(shown, &above))?,
+                    None if self.journal.is_begun(self.id, &path)? => {}
+                    None => strangers.push(name),
                 }
+            }
+            for name in strangers {
+                each(&directory, &above.join(&name), &name)?;
             }
         }
         Ok(())
@@ -215,34 +272,34 @@ impl Run<'_> {
             &shown,
             self.progress,
         )?;
-        if !self.spec.options.preserve.mode {
-            // What a new directory of this process would have; it was its owner's alone until now.
-            let usual = 0o777 & !mask();
-            calls::set_mode(copy.as_fd(), usual)
-                .map_err(|error| StageError::io("set the mode", &shown, error))?;
-        }
         if sync {
-            calls::sync(copy.as_fd()).map_err(|error| StageError::io("fsync", &shown, error))?;
+            calls::sync(copy.as_fd(), Barrier::Directory)
+                .map_err(|error| StageError::io("fsync", &shown, error))?;
         }
         Ok(())
     }
 
-    fn write_manifest(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+    fn write_manifest(&self, part: &OwnedFd, shown: &Path, vouches: bool) -> Result<Fingerprint, StageError> {
         let shown = shown.join(manifest::NAME);
         let failed = |error| StageError::io("write", &shown, error);
-        let file = create(part.as_fd(), manifest::NAME.as_ref(), OFlags::RDWR)
+        let file = calls::create(part.as_fd(), manifest::NAME.as_ref(), OFlags::RDWR)
             .map_err(|error| StageError::io("create", &shown, error))?;
         let name = self.spec.destination.path().and_then(Path::file_name).unwrap_or_default();
         let stream = BufWriter::with_capacity(1 << 20, Through { file: &file, offset: 0 });
         let mut writer = manifest::Writer::new(stream, self.spec.options.digest, Path::new(name), now())
             .map_err(failed)?;
-        self.each(|done| writer.entry(&done.entry).map_err(failed))?;
+        let copied = self.recorded(&mut |done| writer.entry(&done.entry).map_err(failed))?;
         let (mut stream, _) = writer.finish().map_err(failed)?;
         stream.flush().map_err(failed)?;
         drop(stream);
-        calls::set_mode(file.as_fd(), 0o666 & !mask())
+        calls::set_mode(file.as_fd(), 0o666 & !metadata::umask())
             .map_err(|error| StageError::io("set the mode", &shown, error))?;
-        calls::sync(file.as_fd()).map_err(|error| StageError::io("fsync", &shown, error))
+        // Where syncfs vouches, the file system is synced next.
+        if !vouches {
+            calls::sync(file.as_fd(), Barrier::Manifest)
+                .map_err(|error| StageError::io("fsync", &shown, error))?;
+        }
+        Ok(copied)
     }
 
     /// Reads the manifest back around the cache, and to its end.
@@ -343,8 +400,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The digest of a file's bytes in order, as programs that know no chunks compute it. The source is the file that
-    /// was copied: it was looked at after it was read.
+    /// The digest of a file's bytes in order, as programs that know no chunks compute it, of the source: whether that is
+    /// what was copied is seen after this.
     fn whole_digest(&self, shown: &Path, done: &Done) -> Result<Digest, StageError> {
         if let (true, Some(digest)) = (done.entry.chunks.is_empty(), done.entry.digest) {
             return Ok(digest);
@@ -423,11 +480,4 @@ impl Write for Through<'_> {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// The process's umask, without changing it: proc(5), `Umask` of `/proc/self/status`.
-fn mask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o077)
 }

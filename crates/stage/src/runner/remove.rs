@@ -1,5 +1,6 @@
 //! Step 6: the source goes, each file only if it is still the one that was copied.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,13 @@ use super::find::Source;
 use super::publish::PAGE;
 use super::{Notes, Run};
 use crate::calls;
+use crate::digest::CHUNK_BYTES;
 use crate::error::StageError;
-use crate::fs_kind;
+use crate::fault::{Barrier, Check, enforced};
 use crate::journal::{Done, Identity};
 use crate::manifest::{self, Kind};
-use crate::small::joined;
+use crate::names::joined;
+use crate::verify::Reader;
 
 /// Removes the source of a committed move. What is no longer what was copied stays, and is told in `notes`.
 pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<(), StageError> {
@@ -43,14 +46,12 @@ pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<()
                 gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
             }
         }
-        if fs_kind::sync_vouches(&root).unwrap_or(false) {
-            calls::sync_file_system(root.as_fd()).map_err(|error| StageError::io("syncfs", path, error))?;
-        }
     } else if let Some(done) = run.journal.entry(run.id, Path::new(""))? {
-        file(&source.parent, &source.name, &done, path, &mut left)?;
+        file(run, &source.parent, &source.name, &done, path, &mut Unlinked::new(), &mut left)?;
     }
     let above = path.parent().unwrap_or(path);
-    calls::sync(source.parent.as_fd()).map_err(|error| StageError::io("fsync", above, error))?;
+    calls::sync(source.parent.as_fd(), Barrier::SourceRemoved)
+        .map_err(|error| StageError::io("fsync", above, error))?;
     if left.count > 0 {
         notes.push(format!(
             "{} of the source stayed, because {}: {}",
@@ -89,6 +90,7 @@ fn beneath(
     let mut before: Option<PathBuf> = None;
     // The directory of the entry before is most often this one's.
     let mut here: Option<(PathBuf, OwnedFd)> = None;
+    let mut unlinked = Unlinked::new();
     loop {
         let page = run.journal.entries_before(run.id, before.as_deref(), PAGE)?;
         let Some(last) = page.last() else { return Ok(()) };
@@ -122,34 +124,107 @@ fn beneath(
             } else if done.entry.kind == Kind::Directory {
                 gone(calls::remove_directory(directory.as_fd(), name), &shown, left)?;
             } else {
-                file(directory, name, &done, &shown, left)?;
+                file(run, directory, name, &done, &shown, &mut unlinked, left)?;
             }
         }
     }
 }
 
+/// Files of several names, by inode, as they were right after one of their names was removed here.
+type Unlinked = HashMap<u64, Identity>;
+
 fn file(
+    run: &Run<'_>,
     directory: &OwnedFd,
     name: &std::ffi::OsStr,
     done: &Done,
     shown: &Path,
+    unlinked: &mut Unlinked,
     left: &mut Left,
 ) -> Result<(), StageError> {
+    let failed = |error| StageError::io("look at", shown, error);
     let stat = match calls::stat_at(directory.as_fd(), name) {
         Ok(stat) => stat,
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(StageError::io("look at", shown, error)),
+        Err(error) => return Err(failed(error)),
     };
-    if done.source.change(&Identity::of(&stat)).is_some() {
+    let now = Identity::of(&stat);
+    let expected = unlinked.get(&now.ino).unwrap_or(&done.source);
+    if expected.change(&now).is_some()
+        && enforced(Check::SourceBeforeRemoval)
+        && !has_same_bytes(run, directory, name, done, &now, shown)?
+    {
         left.add(shown, "it changed after it was copied");
         return Ok(());
     }
+    // The removal of one name moves the change time of the file, which its other names have in common.
+    let other_names = (now.nlink > 1)
+        .then(|| calls::open_at(directory.as_fd(), name, OFlags::PATH, Mode::empty()))
+        .transpose()
+        .map_err(failed)?;
     match calls::remove_file(directory.as_fd(), name) {
         Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => {
-            Err(StageError::io("remove", shown, error))
+            return Err(StageError::io("remove", shown, error));
         }
-        _ => Ok(()),
+        _ => {}
     }
+    unlinked.remove(&now.ino);
+    if let Some(file) = other_names {
+        let after = Identity::of(&calls::stat(file.as_fd()).map_err(failed)?);
+        let only_unlinked =
+            after.nlink + 1 == now.nlink && now.change(&Identity { ctime: now.ctime, ..after }).is_none();
+        if only_unlinked {
+            unlinked.insert(after.ino, after);
+        }
+    }
+    Ok(())
+}
+
+/// Is a file of several names still what was copied, although its change time is another? Before a crash this very
+/// removal may have moved it, or another program gave or took a name; its bytes tell.
+fn has_same_bytes(
+    run: &Run<'_>,
+    directory: &OwnedFd,
+    name: &std::ffi::OsStr,
+    done: &Done,
+    now: &Identity,
+    shown: &Path,
+) -> Result<bool, StageError> {
+    let was = &done.source;
+    let same = was.change(&Identity { ctime: was.ctime, ..*now }).is_none();
+    if was.nlink == now.nlink || !same {
+        return Ok(false);
+    }
+    if done.entry.kind == Kind::Symlink {
+        // Where a symbolic link leads cannot be changed.
+        return Ok(true);
+    }
+    let copied = match &done.entry.link_to {
+        Some(first) => run.journal.entry(run.id, &first.0)?.and_then(|first| first.entry.digest),
+        None => done.entry.digest,
+    };
+    let Some(copied) = copied else { return Ok(false) };
+    let algorithm = run.spec.options.digest;
+    let mut chunks = Vec::new();
+    let read = Reader::new(CHUNK_BYTES).chunks(
+        directory.as_fd(),
+        Path::new(name),
+        shown,
+        was.size,
+        algorithm,
+        &mut |_, digest| {
+            run.stop.check()?;
+            chunks.push(digest);
+            Ok(())
+        },
+    );
+    match read {
+        Err(StageError::Corrupt { .. }) => return Ok(false),
+        read => read?,
+    }
+    let stat =
+        calls::stat_at(directory.as_fd(), name).map_err(|error| StageError::io("look at", shown, error))?;
+    Ok(algorithm.of_chunks(&chunks) == copied && now.change(&Identity::of(&stat)).is_none())
 }
 
 /// A directory that something has come into stays.
@@ -195,7 +270,10 @@ pub(super) fn semaphore(run: &Run<'_>, path: &Path, moved: Option<&Path>) -> Res
     }
     match calls::open_directory(above) {
         Ok(directory) => {
-            calls::sync(directory.as_fd()).map_err(|error| StageError::io("fsync", above, error))
+            // By paths, above.
+            crate::fault::changed(directory.as_fd());
+            calls::sync(directory.as_fd(), Barrier::SemaphoreRemoved)
+                .map_err(|error| StageError::io("fsync", above, error))
         }
         // It went with the source.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -4,7 +4,7 @@ mod back;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,10 +17,11 @@ use storage::transfer::RequestError;
 use crate::calls;
 use crate::digest::Algorithm;
 use crate::error::StageError;
+use crate::fault::Barrier;
 use crate::journal::{Done, Identity};
 use crate::manifest::Kind;
 use crate::metadata;
-use crate::names::PathText;
+use crate::names::{PathText, joined};
 use crate::pace::{Pace, Progress, Stop};
 use crate::reads::{Over, Reads};
 use crate::spec::Preserve;
@@ -44,6 +45,8 @@ pub struct Terms<'a> {
     pub preserve: Preserve,
     /// Sync each file by itself, because the file system's own sync is not known to tell of errors.
     pub sync_each: bool,
+    /// The source as a whole was not synced: a file of it is, before its holes are looked for.
+    pub sync_source: bool,
     /// What holds it back.
     pub pace: &'a dyn Pace,
     /// What ends it.
@@ -130,7 +133,7 @@ impl Copier {
         self.copy_as(directory, name, None, path, links, terms)
     }
 
-    /// Copies one name to another. `path` is what is recorded.
+    /// Copies one name to another, which is open and empty. `path` is what is recorded.
     ///
     /// # Errors
     /// As [`Self::copy`].
@@ -138,7 +141,7 @@ impl Copier {
         &mut self,
         directory: &Arc<Directory>,
         name: &OsStr,
-        copy_name: Option<&OsStr>,
+        copy: Option<(&OsStr, &OwnedFd)>,
         path: PathBuf,
         links: bool,
         terms: &Terms<'_>,
@@ -147,7 +150,7 @@ impl Copier {
             Looked::Otherwise(copied) => Ok(copied),
             Looked::File(opened) => {
                 admit(&opened, terms)?;
-                self.copy_alone(directory, opened, copy_name, terms)
+                self.copy_alone(directory, opened, copy, terms)
             }
         }
     }
@@ -255,6 +258,10 @@ impl Copier {
                         how: "it became a symbolic link".to_owned(),
                     }),
                     Some(Errno::LOOP) => self.link(directory, name, path, terms).map(Looked::Otherwise),
+                    Some(Errno::NOENT) => Err(StageError::SourceChanged {
+                        path: crate::error::shown(&shown()),
+                        how: "it is gone".to_owned(),
+                    }),
                     Some(Errno::NXIO) => Err(special(&shown())),
                     _ => Err(StageError::io("open", &shown(), error)),
                 };
@@ -297,7 +304,7 @@ impl Copier {
         &mut self,
         directory: &Arc<Directory>,
         mut opened: Opened,
-        copy_name: Option<&OsStr>,
+        copy: Option<(&OsStr, &OwnedFd)>,
         terms: &Terms<'_>,
     ) -> Result<Copied, StageError> {
         // A whole number of blocks, and at least a byte more than there should be.
@@ -314,7 +321,7 @@ impl Copier {
         }
         let read =
             read.map_err(|error| StageError::io_at("read", &joined(terms.source, &opened.path), 0, error))?;
-        write(directory, opened, copy_name, read, &self.buffer, terms)
+        write(directory, opened, copy, read, &self.buffer, terms)
     }
 
     /// Copies a symbolic link: what it says, wherever that leads.
@@ -375,7 +382,7 @@ fn admit(opened: &Opened, terms: &Terms<'_>) -> Result<(), StageError> {
 fn write(
     directory: &Arc<Directory>,
     opened: Opened,
-    copy_name: Option<&OsStr>,
+    copy: Option<(&OsStr, &OwnedFd)>,
     read: usize,
     buffer: &[u8],
     terms: &Terms<'_>,
@@ -387,8 +394,15 @@ fn write(
     }
     let Opened { file, stat, name, path, .. } = opened;
     let to = || joined(terms.part, &path);
-    let destination = create(directory.copy.as_fd(), copy_name.unwrap_or(&name), OFlags::WRONLY)
-        .map_err(|error| StageError::io("create", &to(), error))?;
+    let made;
+    let destination = match copy {
+        Some((_, file)) => file,
+        None => {
+            made = calls::create(directory.copy.as_fd(), &name, OFlags::WRONLY)
+                .map_err(|error| StageError::io("create", &to(), error))?;
+            &made
+        }
+    };
     let bytes = &buffer[..size];
     let mut entry = entry_of(&path, Kind::File, &stat);
     entry.digest = Some(terms.algorithm.of(bytes));
@@ -400,10 +414,11 @@ fn write(
     let source = Some(file.as_fd());
     metadata::apply(source, destination.as_fd(), &entry, terms.preserve, &to(), terms.progress)?;
     if terms.sync_each {
-        calls::sync(destination.as_fd()).map_err(|error| StageError::io("fsync", &to(), error))?;
+        calls::sync(destination.as_fd(), Barrier::SmallFile)
+            .map_err(|error| StageError::io("fsync", &to(), error))?;
     }
     let done = Done { entry, source: Identity::of(&stat) };
-    let copy_name = copy_name.map(OsStr::to_owned);
+    let copy_name = copy.map(|(name, _)| name.to_owned());
     Ok(Copied::Written(Written { directory: Arc::clone(directory), name, copy_name, done }))
 }
 
@@ -415,51 +430,6 @@ fn changed(opened: &Opened, how: &str, terms: &Terms<'_>) -> StageError {
 /// Is it the error of a file system that has no direct I/O, or none like this?
 fn refuses_direct(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::INVAL)
-}
-
-/// Is the name still the file that was read?
-///
-/// # Errors
-/// [`StageError::SourceChanged`]; the kernel's.
-pub fn unchanged(
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-    read: &Identity,
-    shown: &Path,
-) -> Result<(), StageError> {
-    let changed =
-        |how: &str| StageError::SourceChanged { path: crate::error::shown(shown), how: how.to_owned() };
-    let stat = match calls::stat_at(directory, name) {
-        Ok(stat) => stat,
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => {
-            return Err(changed("it is gone"));
-        }
-        Err(error) => return Err(StageError::io("look at", shown, error)),
-    };
-    read.change(&Identity::of(&stat)).map_or(Ok(()), |how| Err(changed(how)))
-}
-
-/// A new file of a part. What an earlier attempt left under its name is removed, never written over: its pages may
-/// be the ones whose fsync failed.
-///
-/// # Errors
-/// The kernel's.
-pub fn create(directory: BorrowedFd<'_>, name: &OsStr, access: OFlags) -> io::Result<OwnedFd> {
-    let flags = access | OFlags::CREATE | OFlags::EXCL;
-    let mode = Mode::RUSR | Mode::WUSR;
-    match calls::open_at(directory, name, flags, mode) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {
-            calls::remove_file(directory, name)?;
-            calls::open_at(directory, name, flags, mode)
-        }
-        opened => opened,
-    }
-}
-
-/// A path below a root, where the root itself has the empty path.
-#[must_use]
-pub fn joined(root: &Path, path: &Path) -> PathBuf {
-    if path.as_os_str().is_empty() { root.to_owned() } else { root.join(path) }
 }
 
 /// Does it take clearly less room than it is long?

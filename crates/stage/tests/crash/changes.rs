@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use stage::names::PathText;
 use stage::{State, Verb};
 
-use crate::child::{Change, Ended, Hit, Order, Report, Strike, run};
+use crate::child::{Change, Ended, Hit, Order, Report, Strike, call, run};
 use crate::kills::{chosen, record};
+use crate::sample::{Struck, points};
 use crate::tree::{Kind, Tree, snapshot};
 use crate::world::{MANIFEST, Scenario, World};
 
@@ -99,7 +100,13 @@ fn aside(world: &World) -> PathBuf {
 fn change_everywhere(scenario: Scenario, verb: Verb, file: &str, most: usize) {
     let calls = record(scenario, verb).calls;
     for to in ALL {
-        for n in chosen(&format!("{to:?} {scenario:?} {verb:?}"), &calls, most) {
+        let mut struck = Struck::of(format!("{to:?} {scenario:?} {verb:?}"));
+        let name = format!("{to:?} {scenario:?} {verb:?}");
+        // Most calls of a small move come when its source goes; some are drawn from before that.
+        let whole = calls.iter().position(|call| call == "Unlinkat").unwrap_or(calls.len()) as u64;
+        let mut drawn = chosen(&name, &calls, most);
+        drawn.extend(points(&format!("{name} whole"), whole, 2));
+        for n in drawn {
             if calls[n as usize] == "Unlinkat" {
                 // Between the last look at a file and its removal nothing can be put: unlinkat(2) takes a name.
                 continue;
@@ -112,7 +119,7 @@ fn change_everywhere(scenario: Scenario, verb: Verb, file: &str, most: usize) {
                 .strike([Strike::nth(n, Hit::Meanwhile)])
                 .meanwhile(changes(to, &path, &aside));
             let report = run(&order).told();
-            if report.fired == 0 || report.change_failed.is_some() {
+            if !struck.case(report.fired > 0 && report.change_failed.is_none()) {
                 // The source had gone already.
                 continue;
             }
@@ -175,9 +182,85 @@ fn a_file_of_a_checkpoint_that_changes_is_not_lost_and_the_checkpoint_is_one_sta
 }
 
 #[test]
+fn a_file_of_two_names_that_changes_is_not_lost_though_its_times_were_set_back() {
+    let calls = record(Scenario::Tree, Verb::Move).calls;
+    let steps = calls.iter().enumerate().filter(|(_, call)| *call == "Journal").map(|(n, _)| n as u64);
+    // Before the source is walked for the last time, before COMMITTED, and before the names are removed.
+    let mut struck = Struck::of("a file of two names that changes");
+    for n in steps.rev().take(4) {
+        let world = World::new(Scenario::Tree, Verb::Move);
+        let done = format!("a file of two names rewritten before call {n} of {}", calls.len());
+        let aside = aside(&world);
+        let path = world.source.join("a");
+        let order = Order::to(&world.state, &world.spec)
+            .strike([Strike::nth(n, Hit::Meanwhile)])
+            .meanwhile(changes(To::Rewritten, &path, &aside));
+        let report = run(&order).told();
+        if struck.case(report.fired == 1 && report.change_failed.is_none()) {
+            look(&world, To::Rewritten, &path, &report, &done);
+        }
+    }
+}
+
+#[test]
+fn a_source_that_never_stays_the_same_is_not_published_and_the_path_is_named() {
+    for (scenario, name) in [(Scenario::Small, ""), (Scenario::Chunked, ""), (Scenario::Checkpoint, "rank-1")]
+    {
+        let mut world = World::new(scenario, Verb::Move);
+        world.spec.options.latest = false;
+        let path = if name.is_empty() { world.source.clone() } else { world.source.join(name) };
+        // The journal is told before the source is walked for the last time, among others.
+        let often =
+            Strike { call: Some("Journal".to_owned()), after: 0, times: u64::MAX >> 1, hit: Hit::Meanwhile };
+        let change =
+            Change::Write { path: path.as_path().into(), offset: 0, bytes: NEW.to_vec(), keep_times: true };
+        let report = run(&Order::to(&world.state, &world.spec).strike([often]).meanwhile([change])).told();
+        let job = report.job();
+        assert_eq!(job.state, State::Failed, "{scenario:?}: {job:?}");
+        let why = &job.error.as_ref().unwrap().message;
+        let named = format!("{}: changed while it was copied", path.display());
+        assert!(why.starts_with(&named) && why.contains("its change time is another"), "{scenario:?}: {why}");
+        assert!(!world.destination.exists(), "{scenario:?}: a source that changed is published");
+        assert!(path.exists(), "{scenario:?}");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_moved_source_is_the_same_request_and_what_came_into_it_is_not() {
+    let mut world = World::new(Scenario::Tree, Verb::Move);
+    world.spec.options.latest = false;
+    let calls = record(Scenario::Tree, Verb::Move).calls;
+    let removals = calls.iter().filter(|call| *call == "Unlinkat").count() as u64;
+    // Names of one file go at different times: half of the removals leave some of them.
+    let half = Strike::nth_of(stage::fault::Call::Unlinkat, removals / 2, Hit::Kill);
+    assert!(matches!(run(&Order::to(&world.state, &world.spec).strike([half])), Ended::Killed));
+    let journal = stage::journal::Journal::open(&world.state).unwrap();
+    let judge = || {
+        stage::runner::is_source_of(&journal, &journal.jobs().unwrap()[0], &stage::tier::Tiers::default())
+            .unwrap()
+    };
+    assert_eq!(journal.jobs().unwrap()[0].state, State::Committed);
+    assert!(judge(), "half removed");
+    let left = world.source.join("large");
+    assert!(left.exists(), "a file of two names is among what is left");
+    let came = world.source.join("came later");
+    fs::write(&came, "x").unwrap();
+    assert!(!judge(), "a file has come into it");
+    fs::remove_file(&came).unwrap();
+    assert!(judge());
+    let before = fs::metadata(&left).unwrap().modified().unwrap();
+    fs::write(&left, "other bytes").unwrap();
+    fs::File::options().write(true).open(&left).unwrap().set_modified(before).unwrap();
+    assert!(!judge(), "a file was rewritten");
+    fs::remove_dir_all(&world.source).unwrap();
+    assert!(judge(), "nothing is left");
+}
+
+#[test]
 fn a_directory_that_becomes_a_symbolic_link_leads_nobody_out_of_the_tree() {
     for verb in [Verb::Copy, Verb::Move] {
         let calls = record(Scenario::Tree, verb).calls;
+        let mut struck = Struck::of(format!("swap {verb:?}"));
         for n in chosen(&format!("swap {verb:?}"), &calls, 24) {
             let world = World::new(Scenario::Tree, verb);
             let aside = aside(&world);
@@ -197,7 +280,7 @@ fn a_directory_that_becomes_a_symbolic_link_leads_nobody_out_of_the_tree() {
                     Change::Symlink { path: sub.as_path().into(), target: aside.as_path().into() },
                 ]);
             let report = run(&order).told();
-            if report.fired == 0 || report.change_failed.is_some() {
+            if !struck.case(report.fired > 0 && report.change_failed.is_none()) {
                 continue;
             }
             assert!(!anywhere(world.slow(), SECRET), "{done}: a byte from outside of the tree was copied");
@@ -220,6 +303,7 @@ fn a_directory_that_becomes_a_symbolic_link_leads_nobody_out_of_the_tree() {
 fn a_destination_that_somebody_makes_meanwhile_is_never_written_over() {
     for scenario in [Scenario::Small, Scenario::Checkpoint] {
         let calls = record(scenario, Verb::Move).calls;
+        let mut struck = Struck::of(format!("taken {scenario:?}"));
         for n in chosen(&format!("taken {scenario:?}"), &calls, 16) {
             let mut world = World::new(scenario, Verb::Move);
             // Where `latest` leads is another question than this one.
@@ -239,7 +323,7 @@ fn a_destination_that_somebody_makes_meanwhile_is_never_written_over() {
                 .strike([Strike::nth(n, Hit::Meanwhile)])
                 .meanwhile([Change::Absent { path: world.destination.as_path().into() }, make]);
             let report = run(&order).told();
-            if report.fired == 0 || report.change_failed.is_some() {
+            if !struck.case(report.fired > 0 && report.change_failed.is_none()) {
                 continue;
             }
             let kept = if scenario == Scenario::Small {
@@ -262,6 +346,7 @@ fn a_destination_that_somebody_makes_meanwhile_is_never_written_over() {
 fn a_part_or_a_destination_directory_that_is_taken_away_costs_nothing_but_time() {
     for scenario in [Scenario::Small, Scenario::Chunked, Scenario::Checkpoint] {
         let calls = record(scenario, Verb::Move).calls;
+        let mut struck = Struck::of(format!("taken away {scenario:?}"));
         for n in chosen(&format!("taken away {scenario:?}"), &calls, 10) {
             let mut world = World::new(scenario, Verb::Move);
             world.spec.options.latest = false;
@@ -283,7 +368,71 @@ fn a_part_or_a_destination_directory_that_is_taken_away_costs_nothing_but_time()
                 fs::rename(&away, &slow).unwrap();
             }
             world.must(&done, world.check_between());
-            let Ended::Told(_) = ended else { panic!("{done}: killed") };
+            let Ended::Told(report) = ended else { panic!("{done}: killed") };
+            struck.case(report.fired > 0 && report.change_failed.is_none());
         }
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_between_the_calls_of_its_publication_stays_with_who_took_it() {
+    for scenario in [Scenario::Small, Scenario::Checkpoint] {
+        let mut world = World::new(scenario, Verb::Move);
+        world.spec.options.latest = false;
+        let calls = run(&Order::to(&world.state, &world.spec)).told().calls;
+        let first = calls.iter().position(|name| name == "Renameat").expect("it is published");
+        let mut made = 0;
+        // Counted by kind, because the numbers of others vary.
+        for (n, name) in calls.iter().enumerate().skip(first) {
+            if !["Renameat", "Linkat", "Mkdirat"].contains(&name.as_str()) {
+                continue;
+            }
+            let nth = calls[..n].iter().filter(|before| *before == name).count() as u64;
+            for into_claim in [false, true] {
+                let mut world = World::new(scenario, Verb::Move);
+                world.spec.options.latest = false;
+                let path = || PathText::from(world.destination.as_path());
+                let theirs = if scenario == Scenario::Small && !into_claim {
+                    vec![
+                        Change::Absent { path: path() },
+                        Change::Create { path: path(), bytes: b"theirs".to_vec() },
+                    ]
+                } else if scenario == Scenario::Checkpoint && !into_claim {
+                    let from = world.slow().join("ckpt-6").as_path().into();
+                    vec![Change::Absent { path: path() }, Change::Rename { from, to: path() }]
+                } else {
+                    // What the name is claimed with is a directory, into which anybody may write who may write there.
+                    let path = world.destination.join("rank-0").as_path().into();
+                    vec![Change::Create { path, bytes: b"the one before".to_vec() }]
+                };
+                let done = format!("{scenario:?}: the name taken before {name} {nth}, {theirs:?}");
+                let order = Order::to(&world.state, &world.spec)
+                    .strike([Strike::nth_of(call(name), nth, Hit::Meanwhile)])
+                    .meanwhile(theirs);
+                let report = run(&order).told();
+                if report.change_failed.is_some() {
+                    continue;
+                }
+                assert_eq!(report.fired, 1, "{done}");
+                made += 1;
+                let kept = match scenario {
+                    Scenario::Small => fs::read(&world.destination).unwrap() == b"theirs",
+                    _ => {
+                        fs::read(world.destination.join("rank-0")).unwrap() == b"the one before"
+                            && fs::read_dir(&world.destination).unwrap().count() == 1
+                    }
+                };
+                assert!(kept, "{done}: what somebody else put there is gone: {:?}", report.jobs);
+                let source = snapshot(&world.source).unwrap().expect("the source is whole");
+                world.must(&done, crate::tree::differences(&world.before, &source));
+                assert_eq!(report.job().state, State::Failed, "{done}: {:?}", report.job());
+            }
+        }
+        let least = match (crate::LIKE_NFS, scenario) {
+            (false, _) => 1,
+            (true, Scenario::Small) => 2,
+            (true, _) => 3,
+        };
+        assert!(made >= least, "{scenario:?}: only {made} changes were made of {least}");
     }
 }

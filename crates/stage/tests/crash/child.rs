@@ -1,7 +1,7 @@
 //! The process that is struck: this binary, run again with an order in its environment.
 
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stage::fault::{self, Call, Effect, Fault, Meanwhile, Plan};
-use stage::{JobSpec, JobStatus, Level, Mover, MoverConfig, State};
+use stage::{JobSpec, JobStatus, Level, State};
+use stage_service::{Mover, MoverConfig};
 
 const VARIABLE: &str = "FLASHWRIGHT_CRASH_ORDER";
 
@@ -112,12 +113,21 @@ pub enum Change {
     Create { path: stage::names::PathText, bytes: Vec<u8> },
     /// There is nothing of this name, or the changes end here.
     Absent { path: stage::names::PathText },
+    /// Parts in a directory are renamed away, and a directory with a file of these bytes has the name of each. Where there
+    /// is none, the changes end here.
+    SwapPart { directory: stage::names::PathText, bytes: Vec<u8> },
+    /// A directory with a file of these bytes is made and then renamed to a name.
+    Plant { made: stage::names::PathText, to: stage::names::PathText, bytes: Vec<u8> },
+    /// A file is made and synced by itself.
+    Sync { path: stage::names::PathText },
+    /// A bit changes in the file of this name below, or in the only file where the name is empty; a link leads elsewhere.
+    Rot { below: stage::names::PathText, name: String },
     /// Every file below that is copied with others in a batch is held open, and its inode is told in the report.
     Hold { path: stage::names::PathText },
 }
 
 impl Change {
-    fn make(&self) -> std::io::Result<()> {
+    pub fn make(&self) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
         match self {
             Self::Write { path, offset, bytes, keep_times } => {
@@ -139,9 +149,66 @@ impl Change {
                 Err(std::io::ErrorKind::AlreadyExists.into())
             }
             Self::Absent { .. } => Ok(()),
+            Self::SwapPart { directory, bytes } => swap_part(&directory.0, bytes),
+            Self::Plant { made, to, bytes } => {
+                fs::create_dir(&made.0)?;
+                fs::write(made.0.join("planted"), bytes)?;
+                fs::rename(&made.0, &to.0).or_else(|_| {
+                    // Another file system.
+                    fs::create_dir(&to.0)?;
+                    fs::write(to.0.join("planted"), bytes)
+                })
+            }
+            Self::Sync { path } => {
+                fs::write(&path.0, b"sentinel")?;
+                File::open(&path.0)?.sync_all()
+            }
+            Self::Rot { below, name } => {
+                if rot(&below.0, name)? {
+                    Ok(())
+                } else {
+                    Err(std::io::ErrorKind::NotFound.into())
+                }
+            }
             Self::Hold { path } => hold(&path.0),
         }
     }
+}
+
+fn swap_part(directory: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let part = fs::read_dir(directory)?
+        .flatten()
+        .find(|one| stage::names::is_part(&one.file_name()) && !one.path().join("planted").exists())
+        .ok_or(std::io::ErrorKind::NotFound)?;
+    fs::rename(part.path(), directory.join(format!("taken-{}", part.file_name().len())))?;
+    fs::create_dir(part.path())?;
+    fs::write(part.path().join("planted"), bytes)
+}
+
+fn rot(below: &Path, name: &str) -> std::io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    for one in fs::read_dir(below)? {
+        let path = one?.path();
+        let kind = fs::symlink_metadata(&path)?.file_type();
+        let wanted = path.file_name().is_some_and(|its| name.is_empty() || its == name);
+        if kind.is_dir() {
+            // The checkpoint before is nobody's copy.
+            if !path.ends_with("ckpt-6") && rot(&path, name)? {
+                return Ok(true);
+            }
+        } else if wanted && kind.is_symlink() {
+            fs::remove_file(&path)?;
+            std::os::unix::fs::symlink("elsewhere", &path)?;
+            return Ok(true);
+        } else if wanted && kind.is_file() {
+            let file = File::options().read(true).write(true).open(&path)?;
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, 5)?;
+            file.write_all_at(&[byte[0] ^ 4], 5)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
@@ -166,6 +233,10 @@ pub struct Order {
     pub spec: Option<JobSpec>,
     /// Failed jobs are begun again.
     pub retry: bool,
+    /// It is submitted even if there are jobs in the journal.
+    pub again: bool,
+    /// It is submitted once more right after the changes were made, while the job is at work.
+    pub again_after_change: bool,
     pub threads: usize,
     pub strikes: Vec<Strike>,
     pub changes: Vec<Change>,
@@ -173,6 +244,16 @@ pub struct Order {
     pub say: Option<Level>,
     /// No plan at all: nothing is struck and no call remembered, which would take memory.
     pub quiet: bool,
+    /// The barrier or check that is left out, by its word.
+    pub left_out: Option<String>,
+    /// No file system's syncfs is trusted.
+    pub distrust: bool,
+    /// Data that was not synced is reported as a hole.
+    pub hide: bool,
+    /// The barrier at which the child dies.
+    pub kill_at: Option<String>,
+    /// What was changed and not synced is listed.
+    pub strict: bool,
     report: PathBuf,
 }
 
@@ -188,13 +269,26 @@ impl Order {
             state: state.to_owned(),
             spec: None,
             retry: false,
+            again: false,
+            again_after_change: false,
             threads: 1,
             strikes: Vec::new(),
             changes: Vec::new(),
             say: None,
             quiet: false,
+            left_out: None,
+            distrust: false,
+            hide: false,
+            kill_at: None,
+            strict: false,
             report: state.with_extension("report"),
         }
+    }
+
+    /// With more than one thread the calls of a run are not those of the next, in their order.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
     }
 
     pub fn strike(mut self, strikes: impl IntoIterator<Item = Strike>) -> Self {
@@ -202,9 +296,22 @@ impl Order {
         self
     }
 
+    /// Syncs every file by itself, as on NFS.
+    pub fn distrustful(mut self) -> Self {
+        self.distrust = true;
+        self
+    }
+
     pub fn meanwhile(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
         self.changes.extend(changes);
         self
+    }
+}
+
+impl Order {
+    /// What the child that was given this order has left.
+    pub fn report(&self) -> Report {
+        serde_json::from_slice(&fs::read(&self.report).expect("the child left a report")).expect("a report")
     }
 }
 
@@ -215,10 +322,18 @@ pub struct Report {
     pub calls: Vec<String>,
     /// Faults that struck.
     pub fired: u64,
+    /// Files and directories that were changed and not synced, and have a name still.
+    pub unsynced: Vec<String>,
+    /// How often the barrier or check was left out.
+    pub times_left_out: u64,
+    /// The job that the request became, or was already.
+    pub submitted: Option<stage::JobId>,
+    /// The same of the request after the changes.
+    pub again: Option<stage::JobId>,
     /// Why the mover did not open, or did not take the job.
     pub refused: Option<stage::job::Why>,
     pub jobs: Vec<JobStatus>,
-    /// Regular files whose sync failed: device and inode.
+    /// Files and directories whose sync failed: device and inode. Not the directories of source and destination.
     pub failed_syncs: Vec<(u64, u64)>,
     /// Those of them that were synced again.
     pub synced_again: Vec<(u64, u64)>,
@@ -325,10 +440,22 @@ fn does_as_it_is_told() {
     let order: Order = serde_json::from_slice(&order).expect("an order is a document");
     let mut plan = Plan::new(order.strikes.iter().map(Strike::fault));
     plan.calls = Some(Vec::new());
+    plan.lacks_noreplace = crate::LIKE_NFS;
     plan.syncs = Some(Vec::new());
+    plan.distrust_syncfs = order.distrust || crate::LIKE_NFS;
+    plan.hide_unsynced_data = order.hide;
+    plan.kill_at = order.kill_at.as_deref().map(|word| fault::Barrier::parse(word).expect("a barrier"));
+    plan.unsynced = order.strict.then(Vec::new);
+    plan.left_out = order.left_out.as_deref().map(|word| {
+        let barrier = fault::Barrier::parse(word).map(fault::Safeguard::Barrier);
+        let check = || fault::Check::parse(word).map(fault::Safeguard::Check);
+        barrier.or_else(check).unwrap_or_else(|| panic!("no barrier or check {word}"))
+    });
     let failure = std::sync::Arc::new(Mutex::new(None));
     let (changes, failed) = (order.changes.clone(), failure.clone());
     plan.meanwhile = Some(Meanwhile(Box::new(move || {
+        // Whoever asks again is let in before the call that this is about.
+        let _changed = Changed;
         for change in &changes {
             if let Err(error) = change.make() {
                 *failed.lock().unwrap() = Some(format!("{change:?}: {error}"));
@@ -338,14 +465,16 @@ fn does_as_it_is_told() {
     })));
     fault::install((!order.quiet).then_some(plan));
     let mut report = Report::default();
-    match carry_out(&order) {
+    match carry_out(&order, &mut report.submitted, &mut report.again) {
         Ok(jobs) => report.jobs = jobs,
         Err(error) => report.refused = Some(stage::job::Why::of(&error)),
     }
     report.fired = fault::fired();
     let plan = fault::install(None).unwrap_or_default();
+    report.times_left_out = plan.times_left_out;
+    report.unsynced = plan.unsynced.iter().flatten().filter_map(name_of).collect();
     report.calls = plan.calls.iter().flatten().map(|call| format!("{call:?}")).collect();
-    tell_syncs(&mut report, plan.syncs.unwrap_or_default());
+    tell_syncs(&mut report, plan.syncs.unwrap_or_default(), &order);
     report.held = HELD
         .lock()
         .unwrap()
@@ -359,23 +488,49 @@ fn does_as_it_is_told() {
         .expect("room for it");
 }
 
-fn carry_out(order: &Order) -> Result<Vec<JobStatus>, stage::StageError> {
-    let mover =
-        Mover::open(&MoverConfig { jobs: 1, threads: order.threads, ..MoverConfig::new(&order.state) })?;
+static CHANGED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Says so when the changes have been made, and gives a request that follows them time to come in.
+struct Changed;
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        CHANGED.store(true, std::sync::atomic::Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+fn carry_out(
+    order: &Order,
+    submitted: &mut Option<stage::JobId>,
+    again: &mut Option<stage::JobId>,
+) -> Result<Vec<JobStatus>, stage::StageError> {
+    let mover = Mover::open(&MoverConfig {
+        jobs: 1,
+        threads: order.threads,
+        tiers: stage_object::tiers(),
+        ..MoverConfig::new(&order.state)
+    })?;
     let before: Vec<_> = mover.status(None)?;
     if order.retry {
         for job in before.iter().filter(|job| job.state == State::Failed) {
             mover.retry(job.id)?;
         }
     }
-    if let (Some(spec), true) = (&order.spec, before.is_empty()) {
+    if let (Some(spec), true) = (&order.spec, before.is_empty() || order.again) {
         let id = mover.submit(spec.clone())?;
+        *submitted = Some(id);
         if let Some(level) = order.say {
             let status = mover.wait(id, level, None)?;
             println!("\ncrash-child: {} {}", status.level.word(), status.state.word());
         }
     }
     loop {
+        if let (true, None, Some(spec)) = (order.again_after_change, *again, &order.spec)
+            && CHANGED.load(std::sync::atomic::Ordering::SeqCst)
+        {
+            *again = Some(mover.submit(spec.clone())?);
+        }
         let jobs = mover.status(None)?;
         if jobs.iter().all(|job| job.state.is_final()) {
             mover.stop();
@@ -385,10 +540,22 @@ fn carry_out(order: &Order) -> Result<Vec<JobStatus>, stage::StageError> {
     }
 }
 
-fn tell_syncs(report: &mut Report, syncs: Vec<fault::Synced>) {
+/// The path of what is open, unless it has been removed.
+fn name_of(file: &OwnedFd) -> Option<String> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?.display().to_string();
+    (!path.ends_with(" (deleted)")).then_some(path)
+}
+
+fn tell_syncs(report: &mut Report, syncs: Vec<fault::Synced>, order: &Order) {
+    // What cannot be made anew.
+    let places = order.spec.iter().flat_map(|spec| [spec.source.path(), spec.destination.path()]).flatten();
+    let parents = places.filter_map(Path::parent).chain([order.state.as_path()]);
+    let kept: Vec<_> =
+        parents.filter_map(|path| fs::metadata(path).ok()).map(|one| (one.dev(), one.ino())).collect();
     let identity = |file: &OwnedFd| {
         let metadata = File::from(file.try_clone().ok()?).metadata().ok()?;
-        metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+        let inode = (metadata.dev(), metadata.ino());
+        (!kept.contains(&inode)).then_some(inode)
     };
     for sync in &syncs {
         let Some(file) = identity(&sync.file) else { continue };

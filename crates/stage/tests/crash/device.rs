@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ impl Host {
     }
 }
 
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
+
 /// What was written, by the number of the piece.
 pub type Image = BTreeMap<usize, Vec<u8>>;
 
@@ -97,6 +100,8 @@ pub struct Drive {
     pub bytes: usize,
     pub point: PathBuf,
     directory: tempfile::TempDir,
+    /// Of its loop device; another process has others.
+    number: u32,
     loop_device: Option<String>,
     nbdfuse: Option<Child>,
 }
@@ -142,7 +147,14 @@ impl Drive {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let mut this = Self { bytes, point, directory, loop_device: None, nbdfuse: Some(nbdfuse) };
+        let mut this = Self {
+            bytes,
+            point,
+            directory,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed) % 64 + 64 * (1 + std::process::id() % 64),
+            loop_device: None,
+            nbdfuse: Some(nbdfuse),
+        };
         let file = shown.join("nbd");
         let mut waited = 0;
         while !file.exists() {
@@ -150,7 +162,7 @@ impl Drive {
             assert!(waited < 6000, "nbdfuse shows no file");
             std::thread::sleep(Duration::from_millis(10));
         }
-        let device = ran("losetup", &["--find", "--show", &file.to_string_lossy()]);
+        let device = this.attach(&file);
         this.loop_device = Some(device.clone());
         if file_system == "xfs" {
             ran("mkfs.xfs", &["-q", "-K", &device]);
@@ -160,8 +172,29 @@ impl Drive {
                 &["-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-N", "4096", &device],
             );
         }
-        ran("mount", &[&device, &this.point.to_string_lossy()]);
+        // Sizes may be durable before bytes are: what ext4 promises least.
+        let writeback = ["-o", "data=writeback,nodelalloc"];
+        let options: &[&str] = if file_system == "ext4-writeback" { &writeback } else { &[] };
+        ran("mount", &[options, &[&device, &this.point.to_string_lossy()]].concat());
         this
+    }
+
+    /// Attaches a file as this drive's loop device, which is the same each time: a mover knows a mount by its device.
+    fn attach(&self, file: &Path) -> String {
+        let device = format!("/dev/loop{}", self.number);
+        for _ in 0..100 {
+            let attached = Command::new("losetup")
+                .arg(&device)
+                .arg(file)
+                .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+                .output()
+                .expect("losetup");
+            if attached.status.success() {
+                return device;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{device} cannot be attached")
     }
 
     /// Takes the drive away. What it had is in the host's log.
@@ -190,8 +223,9 @@ impl Drive {
         for (n, piece) in image {
             file.write_all_at(piece, (n * PIECE) as u64).unwrap();
         }
-        ran("mount", &["-o", "loop", &path.to_string_lossy(), &self.point.to_string_lossy()]);
-        Mounted(self.point.clone())
+        let device = self.attach(&path);
+        ran("mount", &[&device, &self.point.to_string_lossy()]);
+        Mounted(self.point.clone(), device)
     }
 }
 
@@ -202,13 +236,14 @@ impl Drop for Drive {
 }
 
 /// An image that is mounted; until this goes.
-pub struct Mounted(PathBuf);
+pub struct Mounted(PathBuf, String);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         if Command::new("umount").arg(&self.0).output().is_ok_and(|output| !output.status.success()) {
             let _ = Command::new("umount").arg("-l").arg(&self.0).output();
         }
+        let _ = Command::new("losetup").args(["-d", &self.1]).output();
     }
 }
 

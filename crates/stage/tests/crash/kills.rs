@@ -3,7 +3,7 @@
 use stage::{State, Verb};
 
 use crate::child::{Ended, Hit, Order, Report, Strike, run};
-use crate::sample::{self, Random, points};
+use crate::sample::{self, Random, Struck, points};
 use crate::world::{Scenario, World};
 
 /// Carries a job out with nothing in the way: what it must come to, and which calls it makes.
@@ -48,14 +48,20 @@ pub fn go_on(world: &World, done: &str) {
 }
 
 fn kill_everywhere(scenario: Scenario, verb: Verb, most: usize) {
+    kill_threads_everywhere(1, scenario, verb, most);
+}
+
+fn kill_threads_everywhere(threads: usize, scenario: Scenario, verb: Verb, most: usize) {
     let name = format!("kill {scenario:?} {verb:?}");
+    let mut struck = Struck::of(&name);
     let calls = record(scenario, verb).calls;
     for n in chosen(&name, &calls, most) {
         for hit in [Hit::Kill, Hit::KillAfter] {
             let world = World::new(scenario, verb);
             let done = format!("{hit:?} at call {n} of {}, {}", calls.len(), calls[n as usize]);
-            let order = Order::to(&world.state, &world.spec).strike([Strike::nth(n, hit)]);
+            let order = Order::to(&world.state, &world.spec).threads(threads).strike([Strike::nth(n, hit)]);
             let ended = run(&order);
+            struck.case(matches!(ended, Ended::Killed));
             world.must(&done, world.check_between());
             if let Ended::Told(report) = ended {
                 // Threads of the mover may divide the work otherwise this time, and need fewer calls.
@@ -102,11 +108,17 @@ fn a_checkpoint_and_latest_survive_a_kill_at_every_call() {
     kill_everywhere(Scenario::Checkpoint, Verb::Move, 24);
 }
 
+#[test]
+fn a_tree_that_three_threads_move_survives_a_kill_at_every_call() {
+    kill_threads_everywhere(3, Scenario::Tree, Verb::Move, 20);
+}
+
 /// Killed while it recovers from a kill, and again, at calls that are drawn anew each time.
 fn kill_again_and_again(scenario: Scenario, verb: Verb, chains: usize) {
     let name = format!("chain {scenario:?} {verb:?}");
     let calls = record(scenario, verb).calls.len() as u64;
     let mut random = Random::of(&name);
+    let mut struck = Struck::of(&name);
     for chain in 0..chains {
         let world = World::new(scenario, verb);
         let mut done = format!("{name} {chain}: killed at");
@@ -116,6 +128,7 @@ fn kill_again_and_again(scenario: Scenario, verb: Verb, chains: usize) {
             let hit = if random.below(2) == 0 { Hit::Kill } else { Hit::KillAfter };
             done.push_str(&format!(" {hit:?}:{n}"));
             let ended = run(&Order::to(&world.state, &world.spec).strike([Strike::nth(n, hit)]));
+            struck.case(matches!(ended, Ended::Killed));
             world.must(&done, world.check_between());
             if let Ended::Told(report) = ended {
                 assert_eq!(report.fired, 0, "{done}: {report:?}");
@@ -148,11 +161,15 @@ fn a_part_as_long_as_its_source_is_not_taken_for_a_copy() {
         .filter(|(_, name)| *name == "Write" || *name == "Fdatasync")
         .map(|(n, _)| n)
         .collect();
+    let mut struck = Struck::of("lying lengths");
     for at in points("lying lengths", writes.len() as u64, sample::share(10)) {
         let world = World::new(Scenario::Large, Verb::Move);
         let done = format!("killed at call {}, and the part filled up", writes[at as usize]);
         let fault = Strike::nth(writes[at as usize], Hit::Kill);
-        let Ended::Killed = run(&Order::to(&world.state, &world.spec).strike([fault])) else { continue };
+        let ended = run(&Order::to(&world.state, &world.spec).strike([fault]));
+        if !struck.case(matches!(ended, Ended::Killed)) {
+            continue;
+        }
         let size = std::fs::metadata(&world.source).unwrap().len();
         for name in crate::world::names(world.slow()) {
             let part =
@@ -171,4 +188,49 @@ fn a_part_as_long_as_its_source_is_not_taken_for_a_copy() {
         }
         go_on(&world, &done);
     }
+}
+
+#[test]
+fn a_kill_at_each_call_that_gives_a_set_its_name_is_gone_on_from() {
+    let gives_names = |name: &str| ["Renameat", "Linkat", "Unlinkat", "Mkdirat", "Fsync"].contains(&name);
+    for scenario in [Scenario::Small, Scenario::Checkpoint] {
+        // A copy, whose source is not removed afterwards.
+        let calls = record(scenario, Verb::Copy).calls;
+        let first = calls.iter().position(|name| name == "Renameat").expect("it is published");
+        let mut killed = 0;
+        for (n, name) in calls.iter().enumerate().skip(first).filter(|(_, name)| gives_names(name)) {
+            // Counted by kind, because the numbers of others vary.
+            let nth = calls[..n].iter().filter(|before| *before == name).count() as u64;
+            for hit in [Hit::Kill, Hit::KillAfter] {
+                let world = World::new(scenario, Verb::Copy);
+                let done = format!("{scenario:?}: {hit:?} at {name} {nth}");
+                let strike = Strike::nth_of(crate::child::call(name), nth, hit);
+                if let Ended::Killed = run(&Order::to(&world.state, &world.spec).strike([strike])) {
+                    killed += 1;
+                }
+                world.must(&done, world.check_between());
+                go_on(&world, &done);
+            }
+        }
+        let least = if crate::LIKE_NFS { 6 } else { 4 };
+        assert!(killed >= least, "{scenario:?}: killed only {killed} times");
+    }
+}
+
+#[test]
+fn a_job_that_is_cancelled_after_a_kill_leaves_neither_a_part_nor_a_claim() {
+    let world = World::new(Scenario::Checkpoint, Verb::Copy);
+    let before = crate::world::names(world.slow());
+    // As on NFS the second one: the first is refused, and the name is claimed in between.
+    let nth = u64::from(crate::LIKE_NFS);
+    let strike = Strike::nth_of(stage::fault::Call::Renameat, nth, Hit::Kill);
+    let Ended::Killed = run(&Order::to(&world.state, &world.spec).strike([strike])) else {
+        panic!("it was not killed")
+    };
+    assert_eq!(world.destination.exists(), crate::LIKE_NFS, "the name is claimed on NFS alone");
+    // Without threads for jobs nothing is gone on with.
+    let config = stage_service::MoverConfig { jobs: 0, ..stage_service::MoverConfig::new(&world.state) };
+    let mover = stage_service::Mover::open(&config).unwrap();
+    mover.cancel(mover.status(None).unwrap()[0].id).unwrap();
+    assert_eq!(crate::world::names(world.slow()), before);
 }

@@ -22,10 +22,17 @@ mod child;
 mod device;
 mod failures;
 mod kills;
+mod left_out;
+mod model;
+mod mounted;
 mod places;
 mod power;
 mod rot;
 mod sample;
 mod scale;
+mod strangers;
 mod tree;
 mod world;
+
+/// Whether every file system is taken for one like NFS; in the test program `crash-nfs` it is.
+const LIKE_NFS: bool = false;

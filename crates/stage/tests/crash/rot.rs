@@ -9,6 +9,8 @@ use std::sync::Mutex;
 
 use stage::manifest::Reader;
 use stage::pace::{Progress, Stop};
+use stage::retention::{self, Keep};
+use stage::tier::directory::Directory;
 use stage::{StageError, State, Verb};
 
 use crate::child::{Order, run};
@@ -109,4 +111,24 @@ fn a_bit_that_changes_in_a_manifest_voids_it() {
         assert!(!is_whole(), "byte {at} of {size} has changed unnoticed");
         flip(&manifest, at);
     }
+}
+
+#[test]
+fn a_fast_copy_whose_slow_copy_has_rotted_is_not_evicted_whatever_the_journal_says() {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.latest = false;
+    let report = run(&Order::to(&world.state, &world.spec)).told();
+    assert_eq!(report.job().state, State::Done, "{:?}", report.jobs);
+    let journal = stage::journal::Journal::open(&world.state).unwrap();
+    let slow = Directory::open(world.slow()).unwrap();
+    let none = Keep { fast: Some(0), ..Keep::default() };
+    let tidy =
+        || retention::tidy(world.fast(), &slow, "ckpt-7".as_ref(), none, &journal, &Stop::new()).unwrap();
+    flip(&world.destination.join("rank-1"), 17);
+    let outcome = tidy();
+    assert_eq!(outcome.evicted, Vec::<std::path::PathBuf>::new(), "the only whole copy is gone");
+    assert!(world.source.join("rank-1").exists());
+    assert!(outcome.notes()[0].contains("stage verify"), "{:?}", outcome.notes());
+    flip(&world.destination.join("rank-1"), 17);
+    assert_eq!(tidy().evicted, [world.source.clone()], "its slow copy is whole again");
 }

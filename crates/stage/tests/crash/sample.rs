@@ -8,10 +8,10 @@ pub fn full() -> bool {
 }
 
 /// How many of `most` points a run takes: a fifth of them, at least two, so that `make test` takes a minute and a half
-/// for them; all with FLASHWRIGHT_CRASH=more.
+/// for them; all with FLASHWRIGHT_CRASH=more. As on NFS a fifteenth, at least four, because both programs have the greater part in common.
 pub fn share(most: usize) -> usize {
     let more = std::env::var("FLASHWRIGHT_CRASH").is_ok_and(|value| value == "more");
-    if more || full() { most } else { (most / 5).max(2) }
+    if more || full() { most } else { if crate::LIKE_NFS { (most / 15).max(4) } else { (most / 5).max(2) } }
 }
 
 /// The seed of this run.
@@ -44,6 +44,33 @@ impl Random {
             let word = self.next().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
+    }
+}
+
+/// Counts the cases in which a fault really struck. A test in which none did has shown nothing, and fails.
+pub struct Struck {
+    test: String,
+    cases: u64,
+    struck: u64,
+}
+
+impl Struck {
+    pub fn of(test: impl Into<String>) -> Self {
+        Self { test: test.into(), cases: 0, struck: 0 }
+    }
+
+    /// One more case; returns `struck`.
+    pub fn case(&mut self, struck: bool) -> bool {
+        self.cases += 1;
+        self.struck += u64::from(struck);
+        struck
+    }
+}
+
+impl Drop for Struck {
+    fn drop(&mut self) {
+        let Self { test, cases, struck } = self;
+        assert!(*struck > 0 || std::thread::panicking(), "{test}: nothing was struck in {cases} cases");
     }
 }
 

@@ -1,0 +1,182 @@
+//! The house is a stack: the modules of a crate import one another in one direction.
+//!
+//! `cargo test -p flashwright --test house -- --nocapture` prints the graph of every crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Crates whose modules had a circle when this test was written. The list only shrinks.
+const CIRCULAR: [&str; 9] =
+    ["bench", "cli", "layout", "measure", "nbd", "serve", "storage", "sweep", "volume"];
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn modules_of_a_crate_import_one_another_in_one_direction() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut circular = BTreeSet::new();
+    for directory in std::fs::read_dir(crates).unwrap() {
+        let directory = directory.unwrap().path();
+        let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
+        let graph = graph(&directory.join("src"));
+        assert!(name == "capi" || name == "python" || !graph.is_empty(), "{name}: no module was found");
+        println!("{name}");
+        for (module, imports) in &graph {
+            println!("    {module} -> {}", imports.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+        }
+        if let Some(circle) = circle(&graph) {
+            println!("    CIRCLE: {}", circle.join(" -> "));
+            assert!(CIRCULAR.contains(&&*name), "{name}: {}", circle.join(" -> "));
+            circular.insert(name);
+        }
+    }
+    for name in CIRCULAR {
+        assert!(circular.contains(name), "{name} has no circle any more: take it off the list");
+    }
+}
+
+#[test]
+fn a_circle_is_found_through_lists_reexports_and_super() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n");
+    write("a.rs", "use crate::{b::{self, X}, std};\n");
+    write("b.rs", "// use crate::a;\nuse crate::Thing;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n");
+    write("c.rs", "fn f() {}\n");
+    let found = graph(directory.path());
+    let imports = |module: &str| found[module].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!((imports("a"), imports("b"), imports("c")), (vec!["b"], vec!["c"], vec![]));
+    assert_eq!(circle(&found), None);
+    write("c.rs", "fn f() { super::a::g() }\n");
+    assert_eq!(circle(&graph(directory.path())).unwrap().len(), 4);
+}
+
+/// What the modules right beneath a crate's root import of each other, tests left out.
+fn graph(source: &Path) -> Graph {
+    let root = ["lib.rs", "main.rs"].map(|name| source.join(name));
+    let Some(root) = root.iter().find_map(|root| std::fs::read_to_string(root).ok()) else {
+        return Graph::new();
+    };
+    let root = product(&root);
+    let modules: BTreeSet<&str> = after(&root, "mod ").map(identifier).collect();
+    // What the root exports is its module's.
+    let mut exported: BTreeMap<String, String> = BTreeMap::new();
+    for import in after(&root, "use ") {
+        let import = import.split(';').next().unwrap_or_default();
+        let import = import.strip_prefix("crate::").unwrap_or(import);
+        for name in import.split(|c: char| !c.is_alphanumeric() && c != '_').skip(1) {
+            exported.insert(name.to_owned(), identifier(import).to_owned());
+        }
+    }
+    let mut graph: Graph = modules.iter().map(|module| ((*module).to_owned(), BTreeSet::new())).collect();
+    let mut files = Vec::new();
+    list(source, &mut files);
+    for file in files {
+        let within = file.strip_prefix(source).unwrap();
+        let steps: Vec<&str> = within.iter().map(|step| step.to_str().unwrap()).collect();
+        let module = steps[0].trim_end_matches(".rs");
+        let Some(imports) = graph.get_mut(module) else { continue };
+        let text = product(&std::fs::read_to_string(&file).unwrap());
+        let is_root = steps.len() == 1 || steps[1..] == ["mod.rs"];
+        for prefix in if is_root { &["crate::", "super::"][..] } else { &["crate::"] } {
+            for import in after(&text, prefix) {
+                for name in heads(import) {
+                    let name = exported.get(name).map_or(name, String::as_str);
+                    if name != module && modules.contains(name) {
+                        imports.insert(name.to_owned());
+                    }
+                }
+            }
+        }
+    }
+    graph
+}
+
+fn list(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = matches!(path.file_name().and_then(|name| name.to_str()), Some("tests" | "tests.rs"));
+        if path.is_dir() && !is_test {
+            list(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            files.push(path);
+        }
+    }
+}
+
+/// A file's text without comments and without what is compiled for tests alone.
+fn product(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let mut kept = String::new();
+    let mut parts = text.split("#[cfg(test)]");
+    kept.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let mut depth = 0;
+        let end = part.find(|c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth == 0 && (c == '}' || c == ';')
+        });
+        kept.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    kept
+}
+
+/// What follows each use of a word, which does not begin within another.
+fn after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    text.match_indices(word).filter_map(move |(at, _)| {
+        let before = text[..at].chars().next_back();
+        let begins = before.is_none_or(|before| !before.is_alphanumeric() && before != '_' && before != ':');
+        begins.then(|| &text[at + word.len()..])
+    })
+}
+
+fn identifier(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+/// The first names of what is imported: of `a::b`, `a`; of `{a::b, c::{d}}`, `a` and `c`.
+fn heads(import: &str) -> Vec<&str> {
+    let Some(group) = import.strip_prefix('{') else { return vec![identifier(import)] };
+    let (mut depth, mut heads, mut fresh) = (1, Vec::new(), true);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => fresh = true,
+            c if fresh && !c.is_whitespace() => {
+                heads.push(identifier(&group[at..]));
+                fresh = false;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    heads
+}
+
+/// A way through the graph that leads back to where it began.
+fn circle(graph: &Graph) -> Option<Vec<String>> {
+    fn walk<'a>(
+        graph: &'a Graph,
+        at: &'a str,
+        way: &mut Vec<&'a str>,
+        done: &mut BTreeSet<&'a str>,
+    ) -> Option<Vec<String>> {
+        if let Some(begin) = way.iter().position(|module| *module == at) {
+            return Some(way[begin..].iter().chain([&at]).map(|module| (*module).to_owned()).collect());
+        }
+        if done.contains(at) {
+            return None;
+        }
+        way.push(at);
+        let found = graph[at].iter().find_map(|next| walk(graph, next, way, done));
+        way.pop();
+        done.insert(at);
+        found
+    }
+    let mut done = BTreeSet::new();
+    graph.keys().find_map(|module| walk(graph, module, &mut Vec::new(), &mut done))
+}

@@ -1,0 +1,254 @@
+//! An object store as the slow tier: S3 and its like.
+//!
+//! A set is stored as one object a file, under `PREFIX/NAME/` and the file's path (spelt as [`stage::keys`] has it), and a
+//! manifest, `PREFIX/NAME/.flashwright-manifest`, of the same text as a directory's. A file that is drained by itself
+//! is a set of one, whose object is `PREFIX/NAME/NAME`.
+//!
+//! **The manifest is the commit point.** A store has no rename and no directories, so that objects appear one by one;
+//! a set without a manifest does not exist for whoever reads through this module. It is put last, when
+//!
+//! 1. every file was put, with a checksum that the server compares (SHA-256 of each request's body), and is complete;
+//! 2. every object was read back and its bytes compared, chunk by chunk, with what was read at the source;
+//! 3. the source was walked again and is what it was;
+//! 4. a listing of the store shows every object, with the size and the ETag that were read back;
+//!
+//! and it is put only where there is none (If-None-Match). One that is there already is either that of this very set,
+//! from a run that died between this step and the journal, or it refuses the drain.
+//!
+//! While a drain is at work it holds a claim on the name (`commit`), so that no other drain overwrites its objects.
+//! Deleting goes the other way: the manifest first.
+//!
+//! What a drain has done is remembered through [`Resume`]: files that are stored and read back, and parts of those
+//! under way, so that a drain that died uploads nothing twice but what was in flight.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod commit;
+mod drain;
+mod fetch;
+mod lanes;
+mod moves;
+mod read;
+mod resume;
+mod sets;
+mod source;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tier;
+mod upload;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use object_store::path::Path as Key;
+
+pub use address::Environment;
+pub use drain::{DrainOptions, Drained};
+pub use fetch::FetchOptions;
+pub use moves::tiers;
+pub use resume::{Forgetful, Resume};
+pub use sets::{Manifest, SetInfo, Verified, list};
+pub use source::Source;
+pub use tier::ObjectTier;
+
+use stage::address::Address;
+use stage::error::StageError;
+use stage::keys;
+
+use lanes::{Budget, Halt, LOOK};
+use store::Store;
+
+/// Files at once: enough small ones under way to hide a store's latency.
+const LANES: usize = 16;
+/// Parts or ranges of one file at once.
+const WINDOW: usize = 8;
+/// Bytes read from files, or from the store, that wait to be taken: 16 parts of the usual size.
+const MEMORY_BYTES: u64 = 128 << 20;
+
+/// A set in an object store, or the place where it is to be.
+///
+/// All of it blocks, and must not be called from within an asynchronous runtime; it has its own.
+pub struct ObjectSet {
+    /// What it was opened with.
+    address: Address,
+    store: Arc<dyn Store>,
+    threads: Arc<Threads>,
+    prefix: Key,
+    budget: Arc<Budget>,
+}
+
+impl std::fmt::Debug for ObjectSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ObjectSet").field(&self.shown(&self.prefix)).finish()
+    }
+}
+
+impl ObjectSet {
+    /// Takes a URL apart and gets ready to reach the store; no request is made.
+    ///
+    /// # Errors
+    /// A URL or a setting that makes no sense.
+    pub fn open(url: &str, environment: &Environment) -> Result<Self, StageError> {
+        let address = Address::parse(url)?;
+        let store = address::open(&address, environment)?;
+        Self::with(address, store)
+    }
+
+    fn with(address: Address, store: Arc<dyn Store>) -> Result<Self, StageError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("object")
+            .enable_all()
+            .build()
+            .map_err(|source| StageError::Io {
+                operation: "start threads".to_owned(),
+                path: address.bucket(),
+                offset: None,
+                source,
+            })?;
+        let prefix =
+            Key::parse(&address.prefix).map_err(|error| stage::address::invalid(&address.prefix, error))?;
+        let threads = Arc::new(Threads { runtime: Some(runtime), process: std::process::id() });
+        Ok(Self { address, store, threads, prefix, budget: Budget::new(MEMORY_BYTES) })
+    }
+
+    /// Something else in the same store, reached over the same connections.
+    fn elsewhere(&self, prefix: Key) -> Self {
+        Self {
+            address: Address { prefix: prefix.to_string(), ..self.address.clone() },
+            store: Arc::clone(&self.store),
+            threads: Arc::clone(&self.threads),
+            prefix,
+            budget: Arc::clone(&self.budget),
+        }
+    }
+
+    fn runtime(&self) -> &tokio::runtime::Runtime {
+        self.threads.runtime.as_ref().expect("it is taken only when this goes")
+    }
+
+    /// What messages and documents call it: its URL without options.
+    #[must_use]
+    pub fn name_shown(&self) -> String {
+        self.shown(&self.prefix)
+    }
+
+    /// The set's name: the last segment of its URL.
+    fn name(&self) -> Result<&str, StageError> {
+        self.prefix.filename().ok_or_else(|| {
+            StageError::invalid(
+                format!("{}: no set is named", self.address.bucket()),
+                "the last segment of the URL is the name that the set has: s3://BUCKET/PREFIX/NAME",
+            )
+        })
+    }
+
+    /// The key of a file in this set.
+    fn key(&self, path: &std::path::Path) -> Result<Key, StageError> {
+        let below = if path.as_os_str().is_empty() { self.name()?.to_owned() } else { keys::of_path(path) };
+        let key = self.below(&below);
+        if key.as_ref().len() > keys::KEY_BYTES_MAX {
+            return Err(StageError::Refused {
+                what: format!(
+                    "{}: its key would have {} bytes, and a store takes {}",
+                    stage::error::shown(path),
+                    key.as_ref().len(),
+                    keys::KEY_BYTES_MAX
+                ),
+                hint: Some("use a shorter prefix or shorter names".to_owned()),
+            });
+        }
+        Ok(key)
+    }
+
+    fn manifest_key(&self) -> Key {
+        self.below(keys::MANIFEST)
+    }
+
+    /// A key beneath this set's prefix, as it is spelt.
+    fn below(&self, key: &str) -> Key {
+        let whole = if self.prefix.is_root() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
+        Key::parse(whole).expect("prefixes were parsed, and names are encoded so that they parse")
+    }
+
+    /// A key as messages have it.
+    fn shown(&self, key: &Key) -> String {
+        stage::names::shown(format!("{}/{key}", self.address.bucket()).as_bytes())
+    }
+
+    /// Waits for a request, and for whoever wants it stopped.
+    fn ask<T>(
+        &self,
+        key: &Key,
+        operation: &str,
+        halt: &Halt<'_>,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, StageError> {
+        self.wait(halt, request)?.map_err(|error| self.failed(key, operation, &error))
+    }
+
+    /// [`Self::ask`] for those who look at the store's error themselves.
+    fn wait<T>(&self, halt: &Halt<'_>, request: impl Future<Output = T>) -> Result<T, StageError> {
+        self.runtime().block_on(async {
+            let mut request = std::pin::pin!(request);
+            loop {
+                match tokio::time::timeout(LOOK, request.as_mut()).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(_) => halt.check()?,
+                }
+            }
+        })
+    }
+
+    /// What a request that failed for good is to those who asked for the set.
+    fn failed(&self, key: &Key, operation: &str, error: &object_store::Error) -> StageError {
+        let mut text = error.to_string();
+        // Texts of this library have most of their causes in them; "timed out" is one that they leave out.
+        let mut cause = std::error::Error::source(error);
+        while let Some(below) = cause {
+            let told = below.to_string();
+            if !text.contains(&told) {
+                text.push_str(": ");
+                text.push_str(&told);
+            }
+            cause = below.source();
+        }
+        if let Some((end, _)) = text.char_indices().nth(1000) {
+            text.truncate(end);
+            text.push('…');
+        }
+        let what = format!("cannot {operation}: {}", stage::names::shown(text.trim().as_bytes()));
+        StageError::Peer { peer: self.shown(key), what }
+    }
+}
+
+/// The threads that requests are made in.
+struct Threads {
+    runtime: Option<tokio::runtime::Runtime>,
+    process: u32,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        if self.process == std::process::id() {
+            // Without waiting for a name server that does not answer.
+            runtime.shutdown_background();
+        } else {
+            // A child of fork(2) has none of the threads, and locks that they may have held.
+            std::mem::forget(runtime);
+        }
+    }
+}
+
+/// A key in 16 bytes, so that a million of them are not too many.
+fn short(key: &Key) -> u128 {
+    digest_of(key.as_ref().as_bytes())
+}
+
+fn digest_of(bytes: &[u8]) -> u128 {
+    let digest = stage::Algorithm::Xxh3.of(bytes).0;
+    digest[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}

@@ -1,0 +1,383 @@
+//! A set as the destination and as the source of a move ([`stage::tier`]). The commit point of a set in a store is its
+//! manifest object, so that going there knows no part.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use stage::calls;
+use stage::digest::Digest;
+use stage::error::StageError;
+use stage::fault::{Barrier, Check, enforced};
+use stage::fingerprint::Fingerprint;
+use stage::job::JobId;
+use stage::journal::{Done, Identity, JobRow, Journal, PART_IN_DOUBT};
+use stage::manifest;
+use stage::owned::FileId;
+use stage::pace::{Pace, Progress, Stop, Unlimited};
+use stage::set::Times;
+use stage::spec::Verb;
+use stage::tier::{
+    self, At, Destination, Local, Notes, Objects, Part, Run, SOURCE_IDENTITY, There, Tier, Tiers,
+};
+
+use crate::drain::Drain;
+use crate::source::Found;
+use crate::{DrainOptions, Environment, FetchOptions, Manifest, ObjectSet, ObjectTier, Resume, Source};
+
+/// The note of which set was stored: its manifest's digest, from before the manifest is put.
+const STORED: &str = "object/stored";
+/// Entries in one step of the journal.
+const STEP: usize = 4096;
+
+/// Directories, and the object stores that URLs name.
+#[must_use]
+pub fn tiers() -> Tiers {
+    Tiers::with(std::sync::Arc::new(Stores))
+}
+
+struct Stores;
+
+impl Objects for Stores {
+    fn tier(&self, url: &str, stop: &Stop) -> Result<Box<dyn Tier>, StageError> {
+        Ok(Box::new(ObjectTier::open(url)?.until(stop)))
+    }
+
+    fn destination(&self, url: &str) -> Result<Box<dyn Destination>, StageError> {
+        Ok(Box::new(SetToBe::of(ObjectSet::open(url, &Environment::of_process())?)))
+    }
+
+    fn digest(&self, url: &str) -> Result<Option<Digest>, StageError> {
+        ObjectSet::open(url, &Environment::of_process())?.digest(&Stop::new())
+    }
+
+    fn source(&self, url: &str) -> Result<Box<dyn tier::Source>, StageError> {
+        Ok(Box::new(SetThatIs::of(ObjectSet::open(url, &Environment::of_process())?)))
+    }
+}
+
+/// What a job remembers, in the journal.
+struct Notebook<'a> {
+    journal: &'a Journal,
+    id: JobId,
+}
+
+impl Resume for Notebook<'_> {
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError> {
+        self.journal.note(self.id, key)
+    }
+
+    fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError> {
+        self.journal.keep_note(self.id, key, value)
+    }
+}
+
+/// What is stored, kept open.
+struct Stored {
+    root: OwnedFd,
+    /// The name in `root`, of a file.
+    file: Option<OsString>,
+    path: PathBuf,
+    found: Vec<Found>,
+}
+
+impl Stored {
+    fn of(local: &Local<'_>) -> Result<Self, StageError> {
+        let (path, file) = (local.path.to_owned(), (!local.is_directory).then(|| local.name.to_owned()));
+        let root = match local.is_directory {
+            true => {
+                calls::open_at(local.parent, local.name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            }
+            false => local.parent.try_clone_to_owned(),
+        };
+        let root = root.map_err(|error| StageError::io("open", local.path, error))?;
+        Ok(Self { root, file, path, found: Vec::new() })
+    }
+
+    fn source(&self, verb: Verb) -> Source<'_> {
+        let source = match &self.file {
+            None => Source::directory(self.root.as_fd(), &self.path),
+            Some(name) => Source::file(self.root.as_fd(), name, &self.path),
+        };
+        if verb == Verb::Move { source.of_one_file_system() } else { source }
+    }
+}
+
+/// A set that is to be.
+pub(crate) struct SetToBe {
+    set: ObjectSet,
+    stored: Option<Stored>,
+}
+
+impl SetToBe {
+    pub fn of(set: ObjectSet) -> Self {
+        Self { set, stored: None }
+    }
+
+    fn walk(&mut self, run: &Run<'_>, source: &dyn tier::Source) -> Result<(), StageError> {
+        let local = source.local().ok_or_else(|| {
+            StageError::invalid(
+                format!("{}: from one object store to another", run.spec.destination.shown()),
+                "one of the two has to be a file or a directory",
+            )
+        })?;
+        let mut stored = Stored::of(&local)?;
+        let listed = run.spec.listed();
+        let source = stored.source(run.spec.verb).only(listed.as_ref());
+        stored.found = source.walk(&run.spec.options.preserve, run.stop)?;
+        self.stored = Some(stored);
+        Ok(())
+    }
+
+    /// Does a step of the drain of what was walked.
+    fn step<T>(
+        &self,
+        run: &Run<'_>,
+        step: impl FnOnce(&Drain<'_>) -> Result<T, StageError>,
+    ) -> Result<T, StageError> {
+        let stored = self.stored.as_ref().expect("it is walked before it is stored");
+        let (listed, wanted) = (run.spec.listed(), &run.spec.options);
+        step(&Drain {
+            set: &self.set,
+            source: &stored.source(run.spec.verb).only(listed.as_ref()),
+            found: &stored.found,
+            options: DrainOptions { digest: wanted.digest, preserve: wanted.preserve },
+            resume: &Notebook { journal: run.journal, id: run.id },
+            pace: run.pace,
+            stop: run.stop,
+            progress: run.progress,
+            record: &|done| run.journal.record(run.id, done),
+        })
+    }
+
+    fn noted(&self, run: &Run<'_>) -> Result<Option<Digest>, StageError> {
+        Ok(run.journal.note(run.id, STORED)?.and_then(|noted| Digest::from_slice(&noted)))
+    }
+}
+
+impl Destination for SetToBe {
+    fn there(&mut self, run: &Run<'_>, _: &JobRow) -> Result<There, StageError> {
+        self.set.name()?;
+        let there = self.set.manifest_text(&crate::lanes::Halt::new(run.stop))?;
+        let own = self.noted(run)?;
+        Ok(match there {
+            None => There::Nothing,
+            Some(_) if own.is_some() && self.set.digest(run.stop)? == own => There::Own,
+            Some(_) => There::Other,
+        })
+    }
+
+    fn read_back(&mut self, run: &Run<'_>, _: &JobRow) -> Result<(), StageError> {
+        let verified = self.set.verify(&Unlimited, run.stop, &Progress::default())?;
+        verified.faults.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    fn check(&self, _: &Run<'_>, _: &dyn tier::Source) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn adopt(&mut self, run: &Run<'_>, source: &mut dyn tier::Source) -> Result<(), StageError> {
+        source.make_durable(run)?;
+        self.walk(run, source)?;
+        let digest = self.step(run, |drain| drain.adopt())?;
+        run.journal.keep_note(run.id, STORED, &digest.0)?;
+        let copied = run.recorded(&mut |_| Ok(()))?;
+        source.is_what_was_copied(run, copied)
+    }
+
+    fn put(
+        &mut self,
+        run: &Run<'_>,
+        _: &JobRow,
+        source: &mut dyn tier::Source,
+        _: &mut Notes,
+    ) -> Result<Fingerprint, StageError> {
+        self.walk(run, source)?;
+        // What was stored of a source that has changed meanwhile.
+        let found = &self.stored.as_ref().expect("it was walked just now").found;
+        let is_found = |path: &Path| {
+            found.binary_search_by(|found| found.path.as_os_str().cmp(path.as_os_str())).is_ok()
+        };
+        run.forget_unless(&is_found)?;
+        self.step(run, |drain| drain.store())?;
+        run.recorded(&mut |_| Ok(()))
+    }
+
+    fn publish(&mut self, run: &Run<'_>, notes: &mut Notes) -> Result<(), StageError> {
+        let strangers = self.step(run, |drain| {
+            let note = |digest: Digest| run.journal.keep_note(run.id, STORED, &digest.0);
+            drain.publish(&note)
+        })?;
+        if strangers > 0 {
+            notes.push(format!("{strangers} objects beneath it are none of its: earlier attempts left them"));
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, _: &Run<'_>) -> Result<(), StageError> {
+        // What the store has answered is durable, and was noted before it was put.
+        Ok(())
+    }
+
+    fn is_as_committed(&mut self, run: &Run<'_>, _: &JobRow) -> Result<bool, StageError> {
+        let noted = self.noted(run)?;
+        Ok(noted.is_some() && self.set.digest(run.stop)? == noted)
+    }
+
+    fn give_up(&mut self, journal: &Journal, row: &JobRow, _: &mut Notes) -> Result<(), StageError> {
+        // What is gone by now had no upload worth finding; its objects are in the log.
+        let found = row.spec.source.path().and_then(|path| stage::runner::Source::open(path).ok());
+        let stored = found.map(|source| Stored::of(&source.local())).transpose()?;
+        let source = stored.as_ref().map(|stored| stored.source(row.spec.verb));
+        self.set.abandon(source.as_ref(), &Notebook { journal, id: row.id }, &Stop::new())
+    }
+}
+
+/// A set that is there.
+pub(crate) struct SetThatIs {
+    set: ObjectSet,
+    manifest: Option<Manifest>,
+}
+
+impl SetThatIs {
+    pub fn of(set: ObjectSet) -> Self {
+        Self { set, manifest: None }
+    }
+
+    fn manifest(&self) -> &Manifest {
+        self.manifest.as_ref().expect("it is opened first")
+    }
+
+    /// What is in the copy, so that it can be read again after a crash between the rename and COMMITTED.
+    fn record(&self, run: &Run<'_>) -> Result<(), StageError> {
+        for some in self.manifest().entries.chunks(STEP) {
+            let done = some.iter().map(|entry| {
+                let mtime = (entry.mtime_s, entry.mtime_ns);
+                let source = Identity { ino: 0, size: entry.size, mtime, ctime: (0, 0), nlink: 1 };
+                Done { entry: entry.clone(), source }
+            });
+            run.journal.record(run.id, &done.collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+}
+
+impl tier::Source for SetThatIs {
+    fn open(&mut self, run: &Run<'_>) -> Result<(), StageError> {
+        self.manifest = Some(self.set.manifest(run.stop)?);
+        Ok(())
+    }
+
+    fn is_directory(&self) -> bool {
+        !self.manifest().is_file()
+    }
+
+    fn local(&self) -> Option<Local<'_>> {
+        None
+    }
+
+    fn identity(&self) -> Option<Digest> {
+        Some(self.manifest().digest)
+    }
+
+    fn goes_on_in(&self, run: &Run<'_>, _: &FileId) -> Result<bool, StageError> {
+        let noted = run.journal.note(run.id, SOURCE_IDENTITY)?;
+        Ok(noted.and_then(|noted| Digest::from_slice(&noted)) == self.identity())
+    }
+
+    fn make_durable(&mut self, _: &Run<'_>) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn copy_into(
+        &mut self,
+        run: &Run<'_>,
+        part: &Part<'_>,
+        _: &mut Notes,
+    ) -> Result<Fingerprint, StageError> {
+        let (found, shown) = (self.manifest(), part.at.path.join(part.at.name));
+        let options = FetchOptions { preserve: run.spec.options.preserve, resumed: part.resumed };
+        let notebook = Notebook { journal: run.journal, id: run.id };
+        let (pace, stop, progress): (&dyn Pace, _, _) = (run.pace, run.stop, run.progress);
+        if found.is_file() {
+            let file = part.file.as_fd();
+            self.set.fetch_file(found, file, &shown, &options, &notebook, pace, stop, progress)?;
+        } else {
+            let root = part.file;
+            self.set.fetch_into(found, root.as_fd(), &shown, &options, &notebook, pace, stop, progress)?;
+            if !run.spec.options.no_manifest {
+                keep_manifest(root, &shown, found, options.preserve.times)?;
+            }
+        }
+        run.journal.keep_note(run.id, PART_IN_DOUBT, b"")?;
+        self.record(run)?;
+        Ok(Fingerprint::of_digest(&self.manifest().digest))
+    }
+
+    fn adopt(&mut self, run: &Run<'_>, there: &At<'_>) -> Result<(), StageError> {
+        let path = there.path.join(there.name);
+        let taken = || stage::runner::taken(&path);
+        if !self.is_directory() {
+            return Err(taken());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let root =
+            calls::open_at(there.parent.as_fd(), there.name, flags, Mode::empty()).map_err(|_| taken())?;
+        let manifest = stage::set::Manifest::of_text(&self.manifest().text, &path)?;
+        if manifest.differs_from(root.as_fd(), &path, Times::Ignored)?.is_some() {
+            return Err(taken());
+        }
+        match manifest.verify(root.as_fd(), &path, &|| run.stop.check()) {
+            Err(StageError::Corrupt { .. }) => Err(taken()),
+            verified => verified.and_then(|()| self.record(run)),
+        }
+    }
+
+    fn is_what_was_copied(&mut self, run: &Run<'_>, copied: Fingerprint) -> Result<(), StageError> {
+        // Before the store is asked, so that a request that comes from now on is compared with it.
+        run.journal.vouch_for(run.id, Some(copied))?;
+        if self.set.digest(run.stop)? != self.identity() && enforced(Check::SourceAfterRead) {
+            return Err(StageError::SourceChanged {
+                path: run.spec.source.shown(),
+                how: "another set has its name".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, run: &Run<'_>, _: &mut Notes) -> Result<(), StageError> {
+        // Another set may have the name by now: only the one that was fetched goes.
+        let noted = run.journal.note(run.id, SOURCE_IDENTITY)?;
+        match noted.and_then(|noted| Digest::from_slice(&noted)) {
+            Some(digest) => self.set.delete_only(digest, run.stop).map(drop),
+            None => Err(StageError::Refused {
+                what: format!(
+                    "{}: which set was fetched from there is not in the journal; it stays",
+                    run.spec.source.shown()
+                ),
+                hint: None,
+            }),
+        }
+    }
+}
+
+/// The manifest as the store has it, beside what it lists.
+fn keep_manifest(root: &OwnedFd, shown: &Path, found: &Manifest, times: bool) -> Result<(), StageError> {
+    let directory = shown;
+    let shown = shown.join(manifest::NAME);
+    let failed = |error| StageError::io("write", &shown, error);
+    let file = calls::create(root.as_fd(), manifest::NAME.as_ref(), OFlags::WRONLY).map_err(failed)?;
+    calls::write_at(file.as_fd(), &found.text, 0).map_err(failed)?;
+    calls::sync(file.as_fd(), Barrier::FetchedManifest)
+        .map_err(|error| StageError::io("fsync", &shown, error))?;
+    let root_entry = found.entries.iter().find(|entry| entry.path.0.as_os_str().is_empty());
+    if let (true, Some(entry)) = (times, root_entry) {
+        let modified = (entry.mtime_s, entry.mtime_ns);
+        calls::set_times(root.as_fd(), modified, modified)
+            .map_err(|error| StageError::io("set the times", directory, error))?;
+    }
+    calls::sync(root.as_fd(), Barrier::FetchedDirectory)
+        .map_err(|error| StageError::io("fsync", directory, error))
+}

@@ -1,0 +1,104 @@
+//! Where jobs are handed in: a mover in this process, or a server on a socket. Who hands them in need not know which.
+
+use std::time::Duration;
+
+use crate::mover::Mover;
+use stage::error::StageError;
+use stage::job::{JobId, JobStatus, State};
+use stage::spec::{JobSpec, Level};
+
+/// Takes jobs and tells what becomes of them. The promises are those of [`Mover`]'s calls of the same names.
+pub trait Desk: Send + Sync {
+    /// Accepts a job, durably.
+    ///
+    /// # Errors
+    /// What makes no sense or is refused; no connection.
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError>;
+
+    /// A job, or all of them, the newest last.
+    ///
+    /// # Errors
+    /// There is no such job; no connection.
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError>;
+
+    /// Waits until a job has come this far, has failed, or the time is up.
+    ///
+    /// # Errors
+    /// There is no such job; no connection.
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError>;
+
+    /// Gives a job up.
+    ///
+    /// # Errors
+    /// There is no such job, it is durable; no connection.
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError>;
+
+    /// Begins a failed job again.
+    ///
+    /// # Errors
+    /// There is no such job, it has not failed; no connection.
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError>;
+}
+
+impl Desk for Mover {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        Self::submit(self, spec)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        Self::status(self, id)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        Self::wait(self, id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        Self::cancel(self, id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        Self::retry(self, id)
+    }
+}
+
+/// Hands a job in; one that failed before, between the same places and in the same way, is begun again with what it has
+/// copied so far instead of being begun anew beside it.
+///
+/// # Errors
+/// Those of [`Desk::submit`] and [`Desk::retry`].
+pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageError> {
+    let spec = spec.sealed();
+    let failed = desk.status(None)?.into_iter().rev().find(|job| {
+        job.spec.source == spec.source
+            && job.spec.destination == spec.destination
+            && !matches!(job.state, State::Done | State::Cancelled)
+    });
+    match failed {
+        // Durable and not at its end: whether that is still about this source is judged where it is handed in.
+        Some(job) if job.state == State::Failed && job.level == Level::Durable => desk.submit(spec),
+        // What it copied cannot become whole.
+        Some(job) if job.state == State::Failed && spec.check_source().is_err() => desk.submit(spec),
+        Some(job) if job.state == State::Failed && job.spec.without_expected() == spec.without_expected() => {
+            desk.retry(job.id).map(|job| job.id)
+        }
+        Some(job) if job.state == State::Failed => {
+            // Asked for in another way: what was copied for the old one is given up first.
+            desk.cancel(job.id)?;
+            desk.submit(spec)
+        }
+        _ => desk.submit(spec),
+    }
+}
+
+/// Has a job come as far as a client waits for? As [`Mover::wait`] has it: of a job that is to be durable, the source of a
+/// move has gone as well.
+pub(crate) fn has_reached(job: &JobStatus, level: Level) -> bool {
+    job.state.is_final() || (level < Level::Durable && job.level >= level)
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

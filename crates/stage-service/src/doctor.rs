@@ -1,0 +1,512 @@
+//! What is stuck, and why: a pure function of what can be seen from beside.
+//!
+//! [`look`] gathers a [`Scene`]: the jobs, the room where they are going, the file system of the journal, parts that lie
+//! beside destinations. [`diagnose`] judges it and touches nothing, so that every verdict has a test. Both work with
+//! the rights of whoever asks: in a server that is the server's user.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use stage::error::{Cause, shown};
+use stage::job::{JobId, JobStatus, State};
+use stage::names::is_part;
+
+/// Directories that are looked at for parts, and names in each; beyond that a doctor would be a burden.
+const DIRECTORIES: usize = 64;
+const NAMES: usize = 10_000;
+/// A clock that is behind by less than this is called right.
+const CLOCK_S: u64 = 60;
+
+/// Something that keeps a job from its end, or might.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Finding {
+    /// A word that stays the same, for programs: `no-space`, `fsync-failed`.
+    pub code: String,
+    /// The job, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// Nothing gets on before it is put right.
+    pub stuck: bool,
+    /// What is the matter, one line.
+    pub what: String,
+    /// Why, as far as can be told from here.
+    pub why: String,
+    /// What to do about it.
+    #[serde(rename = "do")]
+    pub remedy: String,
+}
+
+fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
+    match cause {
+        Cause::NoSpace => (
+            "the destination's file system or the quota on it is full; what was copied is kept",
+            "make room (df, quota), then: flashwright stage retry",
+        ),
+        Cause::FsyncFailed => (
+            "the kernel could not make written data durable, and has dropped it; the source is where it was",
+            "look into the kernel's log (dmesg) for the device, mend that, then: flashwright stage retry",
+        ),
+        Cause::VerificationFailed => (
+            "what was read back around the cache is not what was written: the medium or the way to it is at fault",
+            "do not trust the destination's device: check it (smartctl, the kernel's log); the source has been kept",
+        ),
+        Cause::SourceChanged => (
+            "somebody wrote to the source, replaced or removed it while it was copied",
+            "let the writer finish before it asks (a semaphore after its fsync), then: flashwright stage retry",
+        ),
+        Cause::Permission => (
+            "jobs run with the rights of whoever asked for them, and those do not suffice",
+            "ask as a user who may read the source (and remove it, for a move) and write the destination",
+        ),
+        Cause::ReadOnly => (
+            "the destination's file system is mounted read-only, perhaps by the kernel after an error",
+            "look into the kernel's log (dmesg), mount it for writing, then: flashwright stage retry",
+        ),
+        Cause::DestinationExists => {
+            ("a destination is never overwritten", "move away what is there, or ask for another name")
+        }
+        Cause::Request => {
+            ("the request itself is at fault, and fails again as it is", "ask for what is meant instead")
+        }
+        Cause::Other => {
+            ("a system call, a store or the journal failed", "mend that, then: flashwright stage retry")
+        }
+    }
+}
+
+/// Room at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes free to this user.
+    pub bytes: u64,
+    /// Files that can still be made; none where the file system does not count them.
+    pub files: Option<u64>,
+}
+
+/// What can be seen.
+#[derive(Debug, Clone, Default)]
+pub struct Scene {
+    /// Seconds since 1970.
+    pub now: u64,
+    /// The state directory.
+    pub state: PathBuf,
+    /// Its file system, where that is one that the journal does not belong on, and why.
+    pub state_on: Option<(&'static str, &'static str)>,
+    /// The room there.
+    pub state_room: Option<Room>,
+    /// Sockets that were tried in vain; none where a server answers.
+    pub no_server: Option<String>,
+    /// All jobs.
+    pub jobs: Vec<JobStatus>,
+    /// Room where open jobs are going.
+    pub rooms: BTreeMap<JobId, Room>,
+    /// Parts beside the destinations of jobs.
+    pub parts: Vec<PathBuf>,
+}
+
+/// Looks at all of it. What cannot be looked at is left out.
+#[must_use]
+pub fn look(state: &Path, jobs: Vec<JobStatus>) -> Scene {
+    let mut rooms = BTreeMap::new();
+    let mut directories = BTreeSet::new();
+    for job in &jobs {
+        let Some(parent) = job.spec.destination.path().and_then(Path::parent) else { continue };
+        if directories.len() < DIRECTORIES {
+            directories.insert(parent.to_owned());
+        }
+        if matches!(job.state, State::Queued | State::Running)
+            && let Some(room) = room(parent)
+        {
+            rooms.insert(job.id, room);
+        }
+    }
+    Scene {
+        now: crate::desk::now(),
+        state: state.to_owned(),
+        state_on: rustix::fs::statfs(state).ok().and_then(|facts| unfit(facts.f_type as u32)),
+        state_room: room(state),
+        no_server: None,
+        jobs,
+        rooms,
+        parts: directories.iter().flat_map(|directory| parts(directory)).collect(),
+    }
+}
+
+/// Room at the nearest ancestor that is there.
+fn room(path: &Path) -> Option<Room> {
+    let facts = path.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())?;
+    Some(Room {
+        bytes: facts.f_bavail.saturating_mul(facts.f_frsize),
+        files: (facts.f_files > 0).then_some(facts.f_favail),
+    })
+}
+
+fn parts(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let names = entries.take(NAMES).flatten();
+    names.filter(|entry| is_part(&entry.file_name())).map(|entry| entry.path()).collect()
+}
+
+/// File systems that a journal does not belong on (linux/magic.h, and those of the file systems outside of the kernel).
+fn unfit(magic: u32) -> Option<(&'static str, &'static str)> {
+    let far =
+        "its locks and its order of writes depend on another host: two servers may take the journal at once";
+    Some(match magic {
+        0x6969 => ("NFS", far),
+        0xff53_4d42 | 0xfe53_4d42 | 0x517b => ("SMB", far),
+        0x0bd0_0bd0 => ("Lustre", far),
+        0x4750_4653 => ("GPFS", far),
+        0x1983_0326 => ("BeeGFS", far),
+        0x00c3_6400 => ("Ceph", far),
+        0x5346_414f => ("AFS", far),
+        0x0102_1997 => ("9P", far),
+        0x6573_5546 => ("FUSE", "what fsync means there is up to a program"),
+        0x0102_1994 | 0x8584_58f6 => ("memory", "a power cut loses what was accepted"),
+        _ => return None,
+    })
+}
+
+/// Judges what was seen: what is stuck first, and in the order of the jobs.
+#[must_use]
+pub fn diagnose(scene: &Scene) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(server(scene));
+    findings.extend(journal(scene));
+    findings.extend(clock(scene));
+    for job in &scene.jobs {
+        findings.extend(one_job(scene, job));
+    }
+    findings.extend(left_behind(scene));
+    findings.sort_by_key(|finding| !finding.stuck);
+    findings
+}
+
+fn finding(
+    code: &str,
+    stuck: bool,
+    what: String,
+    why: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
+    Finding { code: code.to_owned(), job: None, stuck, what, why: why.into(), remedy: remedy.into() }
+}
+
+fn server(scene: &Scene) -> Option<Finding> {
+    let tried = scene.no_server.as_ref()?;
+    let open = scene.jobs.iter().filter(|job| !job.state.is_final()).count();
+    let what = if open == 0 {
+        "no server is running".to_owned()
+    } else {
+        format!("no server is running, and {open} jobs wait for one")
+    };
+    Some(finding(
+        "no-server",
+        open > 0,
+        what,
+        format!("nobody answers at {tried}"),
+        "start one: flashwright stage serve, or systemctl --user start flashwright-stage",
+    ))
+}
+
+fn journal(scene: &Scene) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let state = shown(&scene.state);
+    if let Some((kind, why)) = scene.state_on {
+        let code = if kind == "memory" { "journal-in-memory" } else { "journal-far-away" };
+        let what = format!("the journal is on {kind}: {state}");
+        findings.push(finding(code, false, what, why, "put it on a local disk: stage serve --state DIR"));
+    }
+    if scene.state_room.is_some_and(|room| room.bytes < 1 << 20 || room.files == Some(0)) {
+        findings.push(finding(
+            "journal-no-space",
+            true,
+            format!("there is no room for the journal: {state}"),
+            "a step that is not in the journal is not taken",
+            "make room there",
+        ));
+    }
+    findings
+}
+
+fn clock(scene: &Scene) -> Option<Finding> {
+    let ahead =
+        scene.jobs.iter().filter(|job| job.created > scene.now + CLOCK_S).max_by_key(|job| job.created)?;
+    Some(Finding {
+        job: Some(ahead.id),
+        ..finding(
+            "clock-jumped",
+            false,
+            format!("job {} was accepted {} s from now", ahead.id, ahead.created - scene.now),
+            "the clock was set back; ages and deadlines are off by that much, moves themselves do not depend on it",
+            "check the time service (timedatectl); jobs with --deadline may have to be asked for again",
+        )
+    })
+}
+
+fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let name = || format!("job {} ({} to {})", job.id, job.spec.source.shown(), job.spec.destination.shown());
+    match (job.state, &job.error) {
+        (State::Failed, Some(error)) => {
+            let cause = error.cause();
+            let (why, remedy) = why_and_remedy(cause);
+            let own = matches!(cause, Cause::Request | Cause::Other);
+            let remedy = error.hint.as_deref().filter(|_| own).unwrap_or(remedy);
+            let mut remedy = remedy.replace("stage retry", &format!("stage retry {}", job.id));
+            // Until it is tried again or cancelled, a failed job is kept with what it has copied.
+            if !remedy.contains("stage retry") {
+                remedy += &format!("; then: flashwright stage cancel {}, which clears this", job.id);
+            }
+            findings.push(finding(
+                cause.word(),
+                true,
+                format!("{} failed: {}", name(), error.message),
+                why,
+                remedy,
+            ));
+        }
+        (State::Done, Some(error)) => findings.push(finding(
+            "source-left",
+            false,
+            format!("{} is durable, but its source could not be removed: {}", name(), error.message),
+            "a source goes only while it is the very file that was copied, and the user may remove it",
+            "look at the source, and remove it by hand if nobody needs it",
+        )),
+        (State::Queued | State::Running, _) => {
+            findings.extend(short_of_room(scene, job));
+            if let Some(by) = &job.held_back_by {
+                findings.push(finding(
+                    "held-back",
+                    false,
+                    format!("{} is held back by {by}", name()),
+                    "a limit or a governor was asked for",
+                    "nothing, if that is wanted; otherwise ask again with another --bwlimit, --priority or --deadline",
+                ));
+            }
+            if job.spec.options.deadline.is_some_and(|deadline| deadline < scene.now) {
+                findings.push(finding(
+                    "deadline-missed",
+                    false,
+                    format!("{} should have been durable by now", name()),
+                    "the tiers, or the limits set, were too slow for it",
+                    "raise --bwlimit or --priority, or ask earlier",
+                ));
+            }
+        }
+        _ => {}
+    }
+    for finding in &mut findings {
+        finding.job = Some(job.id);
+    }
+    findings
+}
+
+fn short_of_room(scene: &Scene, job: &JobStatus) -> Option<Finding> {
+    let room = scene.rooms.get(&job.id)?;
+    let missing = job.bytes_total.saturating_sub(job.bytes_written);
+    let files = job.files_total.saturating_sub(job.files_done);
+    if room.bytes >= missing && room.files.is_none_or(|free| free >= files) {
+        return None;
+    }
+    let what = if room.bytes < missing {
+        format!(
+            "job {} needs {missing} bytes more, and {} are free at {}",
+            job.id,
+            room.bytes,
+            job.spec.destination.shown()
+        )
+    } else {
+        format!("job {} needs {files} files more than {} has room for", job.id, job.spec.destination.shown())
+    };
+    let (why, remedy) = ("it will fail when the room is used up", "make room at the destination now");
+    Some(finding("room-short", false, what, why, remedy))
+}
+
+/// Parts that no job goes on with.
+fn left_behind(scene: &Scene) -> Vec<Finding> {
+    let wanted: BTreeSet<(&Path, &OsStr)> = scene
+        .jobs
+        .iter()
+        .filter(|job| !matches!(job.state, State::Done | State::Cancelled))
+        .filter_map(|job| job.spec.destination.path())
+        .filter_map(|path| Some((path.parent()?, path.file_name()?)))
+        .collect();
+    let orphans = scene.parts.iter().filter(|part| {
+        let (Some(directory), Some(name)) = (part.parent(), part.file_name().and_then(whole_name)) else {
+            return true;
+        };
+        !wanted.contains(&(directory, name.as_os_str()))
+    });
+    orphans
+        .map(|part| {
+            finding(
+                "part-left",
+                false,
+                format!("{} belongs to no job of this journal", shown(part)),
+                "another server's move is under way, or a move was given up where its part could not be removed",
+                "if no other server moves something there, remove it by hand; it is not a whole copy of anything",
+            )
+        })
+        .collect()
+}
+
+/// The name that a part is to have: what stands before the UUID.
+fn whole_name(part: &OsStr) -> Option<OsString> {
+    let bytes = part.as_bytes();
+    let end = bytes.len().checked_sub(".".len() + 32 + ".part".len())?;
+    is_part(part).then(|| OsStr::from_bytes(&bytes[1..end]).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::testing::job;
+    use stage::StageError;
+    use stage::job::Why;
+
+    fn failed(error: &StageError) -> JobStatus {
+        JobStatus { error: Some(Why::of(error)), ..job(7, State::Failed) }
+    }
+
+    fn codes(scene: &Scene) -> Vec<String> {
+        diagnose(scene).into_iter().map(|finding| finding.code).collect()
+    }
+
+    fn io_error(operation: &str, errno: Errno) -> StageError {
+        StageError::io(operation, "/slow/7".as_ref(), io::Error::from(errno))
+    }
+
+    #[test]
+    fn every_way_to_fail_is_told_from_the_others() {
+        let changed = StageError::SourceChanged { path: "/a".into(), how: "size".into() };
+        let corrupt =
+            StageError::Corrupt { path: "/b".into(), offset: 0, expected: "1".into(), found: "2".into() };
+        for (error, code) in [
+            (io_error("write", Errno::NOSPC), "no-space"),
+            (io_error("fsync", Errno::DQUOT), "no-space"),
+            (io_error("fsync", Errno::IO), "fsync-failed"),
+            (io_error("fdatasync", Errno::IO), "fsync-failed"),
+            (io_error("write", Errno::IO), "other"),
+            (io_error("open", Errno::ACCESS), "permission"),
+            (io_error("unlink", Errno::PERM), "permission"),
+            (io_error("open", Errno::ROFS), "read-only"),
+            (io_error("rename to 7", Errno::EXIST), "destination-exists"),
+            (changed, "source-changed"),
+            (corrupt, "verification-failed"),
+            (
+                StageError::Exists { what: "/slow/7: is there".into(), hint: "rename it".into() },
+                "destination-exists",
+            ),
+            (StageError::invalid("/a: not an absolute path", "name it from the root"), "request"),
+            (StageError::refused("/a: is the source itself", "name another destination"), "request"),
+        ] {
+            let scene = Scene { now: 100, jobs: vec![failed(&error)], ..Scene::default() };
+            let findings = diagnose(&scene);
+            assert_eq!(findings.len(), 1, "{error}");
+            assert_eq!(findings[0].code, code, "{error}");
+            assert!(findings[0].stuck && findings[0].job == Some(7));
+            assert!(
+                !findings[0].remedy.contains("stage retry") || findings[0].remedy.contains("stage retry 7")
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_in_the_message_does_not_change_the_cause() {
+        for name in
+            ["/slow/exists/7", "/slow/is there already", "/x: cannot fsync", "/is not what was written"]
+        {
+            let error = StageError::io("write", name.as_ref(), io::Error::from(Errno::IO));
+            let scene = Scene { now: 100, jobs: vec![failed(&error)], ..Scene::default() };
+            assert_eq!(codes(&scene), ["other"], "{name}");
+            // A journal of an older version has no cause.
+            let why = Why { cause: None, ..Why::of(&error) };
+            assert_eq!(why.cause(), Cause::Other, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_a_users_mistake_it_is_said_what_clears_it() {
+        let mistake = StageError::refused("/slow/7: is the source itself", "name another destination");
+        let scene = Scene { now: 100, jobs: vec![failed(&mistake)], ..Scene::default() };
+        let finding = diagnose(&scene).pop().unwrap();
+        assert!(finding.why.contains("request"), "{}", finding.why);
+        assert_eq!(
+            finding.remedy,
+            "name another destination; then: flashwright stage cancel 7, which clears this"
+        );
+    }
+
+    #[test]
+    fn a_healthy_scene_has_no_findings() {
+        let jobs = vec![job(1, State::Done), job(2, State::Running), job(3, State::Cancelled)];
+        let room = Room { bytes: 1 << 40, files: Some(1 << 20) };
+        let rooms = BTreeMap::from([(2, room)]);
+        let scene = Scene { now: 100, jobs, rooms, state_room: Some(room), ..Scene::default() };
+        assert_eq!(diagnose(&scene), []);
+    }
+
+    #[test]
+    fn room_that_will_not_suffice_is_said_before_it_is_used_up() {
+        let job = JobStatus { bytes_total: 100, bytes_written: 30, files_total: 1, ..job(2, State::Running) };
+        let mut scene = Scene { now: 100, jobs: vec![job], ..Scene::default() };
+        for (bytes, files, found) in
+            [(70, None, false), (69, None, true), (70, Some(1), false), (70, Some(0), true)]
+        {
+            scene.rooms = BTreeMap::from([(2, Room { bytes, files })]);
+            assert_eq!(!diagnose(&scene).is_empty(), found, "{bytes} {files:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_anybodys_unless_a_job_that_may_go_on_has_its_name() {
+        let uuid = "abababababababababababababababab";
+        let part = |name: &str| PathBuf::from(format!("/slow/.{name}.{uuid}.part"));
+        let jobs = vec![job(1, State::Failed), job(2, State::Running), job(3, State::Done)];
+        let scene = Scene {
+            now: 100,
+            jobs,
+            parts: vec![part("1"), part("2"), part("3"), part("x.y")],
+            ..Scene::default()
+        };
+        let left: Vec<_> = diagnose(&scene).into_iter().filter(|f| f.code == "part-left").collect();
+        assert_eq!(left.len(), 2);
+        assert!(left[0].what.contains("/.3.") && left[1].what.contains("/.x.y."));
+    }
+
+    #[test]
+    fn what_is_stuck_comes_first() {
+        let mut early = job(1, State::Queued);
+        early.created = 10_000;
+        let scene = Scene {
+            now: 100,
+            jobs: vec![early, failed(&io_error("write", Errno::NOSPC))],
+            state_on: unfit(0x6969),
+            no_server: Some("/run/x".into()),
+            ..Scene::default()
+        };
+        assert_eq!(codes(&scene), ["no-server", "no-space", "journal-far-away", "clock-jumped"]);
+    }
+
+    #[test]
+    fn looking_finds_parts_and_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = stage::names::part_name(OsStr::new("x"), storage::uuid::Uuid([7; 16]));
+        std::fs::write(directory.path().join(&part), "half").unwrap();
+        let mut job = job(1, State::Running);
+        job.spec.destination = stage::Place::of_path(&directory.path().join("not/there/yet")).unwrap();
+        let mut beside = job.clone();
+        beside.spec.destination = stage::Place::of_path(&directory.path().join("y")).unwrap();
+        let scene = look(directory.path(), vec![job, beside]);
+        assert_eq!(scene.parts, [directory.path().join(&part)]);
+        assert!(scene.rooms[&1].bytes > 0 && scene.state_room.is_some());
+    }
+}

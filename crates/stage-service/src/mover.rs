@@ -1,0 +1,602 @@
+//! The mover: jobs taken from a journal and carried out, several at a time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::qos::{JobPace, Qos, QosConfig};
+use stage::error::{SYNC_SOURCE, StageError};
+use stage::job::{JobId, JobStatus, State, Why};
+use stage::journal::{Accepted, JobRow, Journal, Judged};
+use stage::pace::{Progress, Stop};
+use stage::runner::{self, Notes, Run, now};
+use stage::spec::{JobSpec, Level, Place};
+use stage::tier::Tiers;
+
+/// How often a job is begun again by itself after an error that may not come again.
+const ATTEMPTS: u32 = 3;
+/// How often the end of a job is journalled in vain before those who wait for it are told so, and how long is waited
+/// between two times.
+const SETTLE_QUIETLY: u32 = 3;
+const SETTLE_AGAIN: Duration = Duration::from_millis(300);
+/// Rates are means over about this long.
+const LATELY: Duration = Duration::from_secs(4);
+
+/// How a mover works.
+#[derive(Clone)]
+pub struct MoverConfig {
+    /// Where the journal is, made if it is not there; one mover at a time has it.
+    pub state: PathBuf,
+    /// Jobs at once.
+    pub jobs: usize,
+    /// Threads that copy, for each job.
+    pub threads: usize,
+    /// What holds jobs back.
+    pub qos: Arc<Qos>,
+    /// What opens tiers that are no directories.
+    pub tiers: Tiers,
+}
+
+impl MoverConfig {
+    /// Two jobs at once, each with as many threads as there are CPUs, up to eight; no limits.
+    #[must_use]
+    pub fn new(state: impl Into<PathBuf>) -> Self {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        Self {
+            state: state.into(),
+            jobs: 2,
+            threads,
+            qos: Qos::new(QosConfig::default()),
+            tiers: Tiers::default(),
+        }
+    }
+}
+
+impl fmt::Debug for MoverConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, jobs, threads, .. } = self;
+        f.debug_struct("MoverConfig")
+            .field("state", state)
+            .field("jobs", jobs)
+            .field("threads", threads)
+            .finish()
+    }
+}
+
+/// Jobs taken from a journal and carried out. Clones are the same mover; the last one that goes stops it, between
+/// two steps, and what is not finished is gone on with by the next.
+#[derive(Debug, Clone)]
+pub struct Mover(Arc<Owner>);
+
+/// Stops the threads when the last mover goes. They have no part in it themselves.
+#[derive(Debug)]
+struct Owner {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: MoverConfig,
+    journal: Journal,
+    desk: Mutex<Desk>,
+    changed: Condvar,
+    stopping: AtomicBool,
+}
+
+/// What is waiting and what is under way.
+#[derive(Debug, Default)]
+struct Desk {
+    waiting: Vec<Waiting>,
+    live: HashMap<JobId, Live>,
+}
+
+/// A job that is to be begun.
+#[derive(Debug)]
+struct Waiting {
+    id: JobId,
+    priority: i32,
+    destination: Place,
+}
+
+impl Waiting {
+    fn of(id: JobId, spec: &JobSpec) -> Self {
+        Self { id, priority: spec.options.priority, destination: spec.destination.clone() }
+    }
+}
+
+impl Desk {
+    /// The job to begin now: the most urgent, and of those the oldest. Jobs with one destination follow one another in
+    /// the order in which they were accepted.
+    fn next(&mut self) -> Option<Waiting> {
+        let mut first: HashMap<&Place, JobId> = HashMap::new();
+        for job in &self.waiting {
+            let id = first.entry(&job.destination).or_insert(job.id);
+            *id = job.id.min(*id);
+        }
+        let is_free = |job: &Waiting| {
+            first[&job.destination] == job.id
+                && self.live.values().all(|live| live.destination != job.destination)
+        };
+        let (at, _) = self
+            .waiting
+            .iter()
+            .enumerate()
+            .filter(|(_, job)| is_free(job))
+            .max_by_key(|(_, job)| (job.priority, std::cmp::Reverse(job.id)))?;
+        Some(self.waiting.swap_remove(at))
+    }
+}
+
+/// A job at work.
+#[derive(Debug, Clone)]
+struct Live {
+    destination: Place,
+    progress: Arc<Progress>,
+    stop: Stop,
+    cancelled: Arc<AtomicBool>,
+    lately: Arc<Mutex<Lately>>,
+    pace: Arc<OnceLock<JobPace>>,
+    /// It has ended, and why the journal could not be told.
+    unsettled: Arc<Mutex<Option<Why>>>,
+}
+
+/// Bytes written at two moments, the older one a few seconds ago.
+#[derive(Debug)]
+struct Lately {
+    then: (Instant, u64),
+    now: (Instant, u64),
+}
+
+impl Mover {
+    /// Opens the journal and goes on with what is in it.
+    ///
+    /// # Errors
+    /// The journal is somebody else's, or cannot be used.
+    pub fn open(config: &MoverConfig) -> Result<Self, StageError> {
+        let journal = Journal::open(&config.state)?;
+        let mut desk = Desk::default();
+        for row in journal.jobs()? {
+            if !row.state.is_final() {
+                desk.waiting.push(Waiting::of(row.id, &row.spec));
+            }
+        }
+        let inner = Arc::new(Inner {
+            config: config.clone(),
+            journal,
+            desk: Mutex::new(desk),
+            changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let threads = (0..config.jobs.max(1))
+            .map(|_| {
+                let inner = Arc::clone(&inner);
+                std::thread::spawn(move || inner.work())
+            })
+            .collect();
+        Ok(Self(Arc::new(Owner { inner, threads: Mutex::new(threads) })))
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.inner
+    }
+
+    /// Accepts a job: it is in the journal, durably, when this returns. The same request, made again while the job is
+    /// under way, is the same job as long as what the job publishes is the source as it is now: until it has walked the
+    /// source for the last time, and then while nothing in the source has changed. Otherwise it is a new job, which
+    /// begins when the other has ended.
+    ///
+    /// # Errors
+    /// What makes no sense or is refused; the journal's.
+    pub fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        let inner = self.inner();
+        let named = spec.options.expected_digest;
+        let spec = spec.sealed();
+        if named.is_some() && (spec.options.expected.is_empty() || spec.options.expected_digest != named) {
+            // A list that was lost on the way must not become a move of whatever is there.
+            return Err(StageError::invalid(
+                "the list of expected files is not the one that the request was made with",
+                "client and server of one version understand each other",
+            ));
+        }
+        for place in [&spec.source, &spec.destination] {
+            match place {
+                Place::Path(path) if !path.0.is_absolute() => {
+                    return Err(StageError::invalid(
+                        format!("{}: not an absolute path", stage::error::shown(&path.0)),
+                        "a server does not know the directory that it was typed in",
+                    ));
+                }
+                Place::Path(_) => {}
+                Place::Object(url) => {
+                    if let Place::Path(_) = Place::of_name(url)? {
+                        return Err(StageError::invalid(format!("{url}: not a URL"), "s3://BUCKET/PREFIX"));
+                    }
+                }
+            }
+        }
+        if inner.stopping.load(Relaxed) {
+            return Err(StageError::Stopped { what: "the mover takes no more jobs".to_owned() });
+        }
+        if let Err(missing) = spec.check_source() {
+            // The source of a move that is being finished is gone, and asking again for that move is no mistake.
+            let finishing = |row: &JobRow| {
+                let is_open =
+                    !row.state.is_final() || row.state == State::Failed && row.level == Level::Durable;
+                is_open && row.spec.is_same_request(&spec)
+            };
+            if !inner.journal.jobs()?.iter().any(finishing) {
+                return Err(missing);
+            }
+        }
+        spec.check_parents()?;
+        let mut judged = None;
+        loop {
+            match inner.journal.accept(&spec, now(), judged)? {
+                Accepted::New(id) => {
+                    inner.desk().waiting.push(Waiting::of(id, &spec));
+                    inner.changed.notify_all();
+                    return Ok(id);
+                }
+                Accepted::Same(id, State::Failed) => return self.retry(id).map(|job| job.id),
+                Accepted::Same(id, _) => return Ok(id),
+                // Not in a transaction of the journal: it walks the source.
+                Accepted::Judge(row) => {
+                    let row = inner.journal.with_expected(*row)?;
+                    let same = runner::is_source_of(&inner.journal, &row, &inner.config.tiers)?;
+                    judged = Some(Judged { id: row.id, state: row.state, source: row.source, same });
+                }
+            }
+        }
+    }
+
+    /// A job, or all of them, the newest last.
+    ///
+    /// # Errors
+    /// There is no such job; the journal's.
+    pub fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        let inner = self.inner();
+        match id {
+            Some(id) => Ok(vec![inner.status(id)?]),
+            None => Ok(inner.journal.jobs()?.into_iter().map(|row| inner.told(row)).collect()),
+        }
+    }
+
+    /// Waits until a job has come this far, has failed, or the time is up (none: as long as it takes). Of a job that
+    /// is durable, `Durable` waits for the source of a move to be gone as well. The caller looks at the status to tell
+    /// which it was.
+    ///
+    /// # Errors
+    /// There is no such job; the journal's.
+    pub fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        let inner = self.inner();
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        loop {
+            // The desk is held between looking and waiting, so that no change falls between the two.
+            let desk = inner.desk();
+            let row = inner.row(id)?;
+            let reached = match level {
+                Level::Durable => row.state.is_final(),
+                level => row.state.is_final() || row.level >= level,
+            };
+            let reached = reached || desk.live.get(&id).is_some_and(|live| live.unsettled().is_some());
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if reached || left == Some(Duration::ZERO) || inner.stopping.load(Relaxed) {
+                drop(desk);
+                return inner.status(id);
+            }
+            // Levels are journalled without the desk, so nobody sleeps for long.
+            let nap = left.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
+            drop(inner.changed.wait_timeout(desk, nap).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Gives a job up: what was copied goes, the source stays. One that is committed is durable and is not undone.
+    ///
+    /// # Errors
+    /// There is no such job, it is committed; the journal's.
+    pub fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let inner = self.inner();
+        let mut desk = inner.desk();
+        let row = inner.row(id)?;
+        match row.state {
+            State::Committed | State::Done => {
+                return Err(StageError::refused(
+                    format!("job {id}: is durable at {} already", row.spec.destination.shown()),
+                    "it cannot be given up any more; remove what it made, if it is not wanted",
+                ));
+            }
+            State::Cancelled => {}
+            State::Queued | State::Running | State::Failed => match desk.live.get(&id) {
+                Some(live) => {
+                    live.cancelled.store(true, Relaxed);
+                    live.stop.ask();
+                    while desk.live.get(&id).is_some_and(|live| live.unsettled().is_none()) {
+                        desk = inner.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    // It may have failed just before it heard of it.
+                    let row = inner.row(id)?;
+                    if row.state == State::Failed && !desk.live.contains_key(&id) {
+                        inner.give_up(&row)?;
+                    }
+                }
+                None => {
+                    desk.waiting.retain(|waiting| waiting.id != id);
+                    inner.give_up(&row)?;
+                }
+            },
+        }
+        drop(desk);
+        inner.changed.notify_all();
+        inner.status(id)
+    }
+
+    /// Begins a failed job again, with what it has copied so far.
+    ///
+    /// # Errors
+    /// There is no such job, it has not failed; the journal's.
+    pub fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let inner = self.inner();
+        let mut desk = inner.desk();
+        let row = inner.row(id)?;
+        if row.state != State::Failed {
+            return Err(StageError::invalid(
+                format!("job {id}: is {}, and only what has failed is begun again", row.state.word()),
+                "see: stage status",
+            ));
+        }
+        // A move that failed behind its commit goes on there.
+        let state = if row.level == Level::Durable { State::Committed } else { State::Queued };
+        inner.journal.settle(id, state, now(), None, &row.notes)?;
+        desk.waiting.push(Waiting::of(id, &row.spec));
+        drop(desk);
+        inner.changed.notify_all();
+        inner.status(id)
+    }
+
+    /// Stops taking jobs, stops those at work between two steps, and waits for them.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// The journal, for those who look into it beside the mover.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.inner().journal
+    }
+}
+
+impl Owner {
+    fn stop(&self) {
+        self.inner.stopping.store(true, Relaxed);
+        for live in self.inner.desk().live.values() {
+            live.stop.ask();
+        }
+        self.inner.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Inner {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn row(&self, id: JobId) -> Result<JobRow, StageError> {
+        self.journal
+            .job(id)?
+            .ok_or_else(|| StageError::invalid(format!("job {id}: there is none"), "see: stage status"))
+    }
+
+    fn status(&self, id: JobId) -> Result<JobStatus, StageError> {
+        Ok(self.told(self.row(id)?))
+    }
+
+    /// A row, and of a job at work what is known better.
+    fn told(&self, row: JobRow) -> JobStatus {
+        let live = self.desk().live.get(&row.id).cloned();
+        let mut status = JobStatus::from(row);
+        let Some(live) = live else {
+            // A row says `running` until it is settled; after a crash nobody runs it yet.
+            if status.state == State::Running {
+                status.state = State::Queued;
+            }
+            return status;
+        };
+        if let Some(unsettled) = live.unsettled() {
+            (status.state, status.error) = (State::Failed, Some(unsettled));
+        }
+        let [files_total, files_done, bytes_total, bytes_written, bytes_verified] = counts_of(&live.progress);
+        JobStatus {
+            files_total,
+            files_done,
+            bytes_total,
+            bytes_written,
+            bytes_verified,
+            walked: live.progress.walked.load(Relaxed),
+            bytes_per_s: Some(live.rate(bytes_written)),
+            held_back_by: live.pace.get().and_then(JobPace::held_back_by),
+            ..status
+        }
+    }
+
+    /// A thread's life: the next job, until there are to be no more.
+    fn work(&self) {
+        loop {
+            let mut desk = self.desk();
+            let (id, live) = loop {
+                if self.stopping.load(Relaxed) {
+                    return;
+                }
+                if let Some(job) = desk.next() {
+                    let live = Live::new(job.destination);
+                    desk.live.insert(job.id, live.clone());
+                    break (job.id, live);
+                }
+                desk = self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            };
+            drop(desk);
+            self.carry_out(id, &live);
+            self.desk().live.remove(&id);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Runs a job and journals what became of it.
+    fn carry_out(&self, id: JobId, live: &Live) {
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempts(id, live)));
+        let ended = ended.unwrap_or_else(|_| {
+            Err(StageError::Peer {
+                peer: format!("job {id}"),
+                what: "a bug: a thread that worked for it panicked".to_owned(),
+            })
+        });
+        let _ = self.journal.count(id, counts_of(&live.progress));
+        if let Err(error) = &ended
+            && !matches!(error, StageError::Stopped { .. })
+        {
+            tracing::warn!(job = id, error = %error, "a job has failed");
+        }
+        let mut tries = 0;
+        while let Err(error) = self.settle(id, live, &ended) {
+            tries += 1;
+            tracing::error!(job = id, error = %error, "what became of a job could not be journalled; that is tried again, and gone on with at the next start");
+            if tries == SETTLE_QUIETLY {
+                // Nobody is to wait for ever for a journal that cannot be written to.
+                *live.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Why::of(&error));
+                self.changed.notify_all();
+            }
+            let desk = self.desk();
+            let nap = self.changed.wait_timeout_while(desk, SETTLE_AGAIN, |_| !self.stopping.load(Relaxed));
+            drop(nap);
+            if self.stopping.load(Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// Journals what became of a job.
+    fn settle(&self, id: JobId, live: &Live, ended: &Result<Notes, StageError>) -> Result<(), StageError> {
+        match ended {
+            Ok(notes) => self.journal.settle(id, State::Done, now(), None, notes),
+            Err(StageError::Stopped { .. }) if live.cancelled.load(Relaxed) => {
+                self.row(id).and_then(|row| self.give_up(&row))
+            }
+            // Stopped with the mover: the next one goes on with it.
+            Err(StageError::Stopped { .. }) => Ok(()),
+            Err(error) => {
+                let notes = self.row(id).map(|row| row.notes).unwrap_or_default();
+                self.journal.settle(id, State::Failed, now(), Some(&Why::of(error)), &notes)
+            }
+        }
+    }
+
+    fn attempts(&self, id: JobId, live: &Live) -> Result<Notes, StageError> {
+        let row = self.journal.with_expected(self.row(id)?)?;
+        let fast = row.spec.fast_directory();
+        let pace =
+            live.pace.get_or_init(|| JobPace::new(&row.spec.options, &self.config.qos, &live.progress, fast));
+        let run = Run {
+            journal: &self.journal,
+            id,
+            spec: &row.spec,
+            tiers: &self.config.tiers,
+            pace,
+            stop: &live.stop,
+            progress: &live.progress,
+            threads: self.config.threads,
+        };
+        let mut attempt = 1;
+        loop {
+            self.journal.begin(id)?;
+            live.progress.begin_again();
+            match run.run() {
+                Err(error) if attempt < ATTEMPTS && may_pass(&error) && !live.stop.asked() => {
+                    tracing::info!(job = id, attempt, error = %error, "begun again");
+                    attempt += 1;
+                }
+                Ok(mut notes) => {
+                    notes.extend(pace.notes());
+                    return Ok(notes);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes what a job has copied, and journals that it is not wanted.
+    fn give_up(&self, row: &JobRow) -> Result<(), StageError> {
+        let mut notes = row.notes.clone();
+        runner::give_up(&self.journal, row, &self.config.tiers, &mut notes)?;
+        self.journal.settle(row.id, State::Cancelled, now(), None, &notes)
+    }
+}
+
+/// Is it worth another attempt at once? Lost write-back is: the part's files are copied anew, into new inodes. No room,
+/// no rights or a wrong request are not.
+fn may_pass(error: &StageError) -> bool {
+    match error {
+        // The kernel has dropped what it could not write of the source, and the next sync would say that all is well.
+        StageError::Io { operation, .. } if operation == SYNC_SOURCE => false,
+        StageError::Io { source, .. } => {
+            matches!(
+                Errno::from_io_error(source),
+                Some(Errno::IO | Errno::STALE | Errno::INTR | Errno::AGAIN | Errno::TIMEDOUT)
+            )
+        }
+        StageError::Corrupt { .. } => true,
+        _ => false,
+    }
+}
+
+fn counts_of(progress: &Progress) -> [u64; 5] {
+    let Progress { files_total, files_done, bytes_total, bytes_written, bytes_verified, .. } = progress;
+    [files_total, files_done, bytes_total, bytes_written, bytes_verified].map(|count| count.load(Relaxed))
+}
+
+impl Live {
+    fn new(destination: Place) -> Self {
+        let begun = (Instant::now(), 0);
+        Self {
+            destination,
+            progress: Arc::default(),
+            stop: Stop::new(),
+            cancelled: Arc::default(),
+            lately: Arc::new(Mutex::new(Lately { then: begun, now: begun })),
+            pace: Arc::default(),
+            unsettled: Arc::default(),
+        }
+    }
+
+    fn unsettled(&self) -> Option<Why> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Bytes a second over the last few seconds. Who asks moves the window.
+    fn rate(&self, written: u64) -> f64 {
+        let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if now.duration_since(lately.now.0) >= LATELY / 2 {
+            lately.then = lately.now;
+            lately.now = (now, written);
+        }
+        let (then, before) = lately.then;
+        let seconds = now.duration_since(then).as_secs_f64();
+        if seconds > 0.0 { written.saturating_sub(before) as f64 / seconds } else { 0.0 }
+    }
+}

@@ -1,0 +1,321 @@
+//! Who has reserved what: a directory with a file for each user, `UID.json`, which that user alone writes.
+//!
+//! A reservation is there, durably, before its holder may write a byte. It goes when it is released, when the process
+//! that it is bound to is gone (its number, its start time and the boot that it belongs to, so that no other process passes
+//! for it), or, bound to no process, when its time is up (`lease`).
+//!
+//! Users may share a ledger without trusting each other. The directory is sticky then (mode 1777 or 1770), so that the
+//! kernel keeps each user from the others' files. A file counts if it belongs to the user after whom it is named, or to
+//! root, or to this process's user; all of its reservations are that user's, whatever it says. What cannot be read or is too
+//! large is left out with a warning. [`super`] counts of each user no more than that user's share, so that the worst that a
+//! false file does is to claim its own user's share, or to hide what its own user has reserved.
+//!
+//! Steps exclude each other by a lock on the directory (flock(2)). Any member may hold it, so the wait has a bound.
+//! `changes` counts what may have made room or hidden use; a remembered walk of a pool is dropped when it has moved.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::lease::Lease;
+use stage::calls;
+use stage::error::{StageError, shown};
+use stage::lock;
+use stage::pace::always;
+
+/// The form of a user's file.
+const SCHEMA: &str = "flashwright.stage-ledger/1";
+/// Bytes of a user's file at most: thousands of reservations.
+const FILE_MAX_BYTES: u64 = 1 << 20;
+
+/// A process that cannot be taken for another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in clock ticks since boot (field 22 of proc_pid_stat(5)).
+    pub started: u64,
+    /// The boot that both belong to (/proc/sys/kernel/random/boot_id).
+    pub boot: String,
+}
+
+/// A reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reserved {
+    pub(super) id: i64,
+    pub(super) pool: String,
+    /// By the file's name.
+    #[serde(skip)]
+    pub(super) owner: u32,
+    pub(super) label: String,
+    pub(super) bytes: u64,
+    pub(super) created: u64,
+    /// Of one that is bound to no process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lease: Option<Lease>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) process: Option<Process>,
+}
+
+impl Reserved {
+    /// Where it is written to, relative to the pool.
+    pub(super) fn directory(&self) -> PathBuf {
+        directory(self.owner, &self.label)
+    }
+}
+
+/// Where a user's set of a name is, relative to its pool.
+pub(super) fn directory(owner: u32, label: &str) -> PathBuf {
+    PathBuf::from(owner.to_string()).join(label)
+}
+
+/// May a set be called so?
+pub(super) fn is_label(label: &str) -> bool {
+    let plain = |byte: u8| byte != b'/' && !byte.is_ascii_control();
+    !label.is_empty() && label.len() <= 200 && !label.starts_with('.') && label.bytes().all(plain)
+}
+
+/// A user's file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct UserFile {
+    schema: String,
+    /// The highest number that a reservation in it has had.
+    last: i64,
+    changes: u64,
+    reservations: Vec<Reserved>,
+    /// This process may write it.
+    #[serde(skip)]
+    is_own: bool,
+    #[serde(skip)]
+    has_changed: bool,
+}
+
+impl UserFile {
+    fn new() -> Self {
+        let schema = SCHEMA.to_owned();
+        Self { schema, last: 0, changes: 0, reservations: Vec::new(), is_own: true, has_changed: false }
+    }
+}
+
+/// The ledger.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    path: PathBuf,
+    /// One step of this process at a time; `flock` is for those of others.
+    step: Mutex<()>,
+}
+
+/// One step, which others see whole or not at all.
+pub(super) struct Step<'a> {
+    ledger: &'a Ledger,
+    files: RefCell<BTreeMap<u32, UserFile>>,
+}
+
+impl Ledger {
+    /// Opens it; a directory that is not there is made for this user alone.
+    pub(super) fn open(path: &Path) -> Result<Self, StageError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| StageError::io("make the directory", path, error))?;
+        let facts = std::fs::metadata(path).map_err(|error| StageError::io("stat", path, error))?;
+        check_sticky(path, facts.mode())?;
+        let ledger = Self { path: path.to_owned(), step: Mutex::default() };
+        ledger.step(|_| Ok(()))?;
+        Ok(ledger)
+    }
+
+    /// No other step is made until `work` is done. All that it writes is durable when this returns, or none of it is there.
+    pub(super) fn step<T>(
+        &self,
+        work: impl FnOnce(&Step<'_>) -> Result<T, StageError>,
+    ) -> Result<T, StageError> {
+        let _one = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory =
+            calls::open_directory(&self.path).map_err(|error| StageError::io("open", &self.path, error))?;
+        // Until `directory` is closed. A file system without such locks has no other process's steps to exclude.
+        lock::wait(directory.as_fd(), true, &self.path, &always)?;
+        let step = Step { ledger: self, files: RefCell::new(self.read()?) };
+        let worked = work(&step)?;
+        let files = step.files.into_inner();
+        let changed: Vec<_> = files.iter().filter(|(_, file)| file.has_changed).collect();
+        for (user, file) in &changed {
+            self.write(**user, file)?;
+        }
+        if !changed.is_empty() {
+            calls::sync_outside_move(directory.as_fd())
+                .map_err(|error| StageError::io("fsync", &self.path, error))?;
+        }
+        Ok(worked)
+    }
+
+    fn read(&self) -> Result<BTreeMap<u32, UserFile>, StageError> {
+        let failed = |error| StageError::io("read it", &self.path, error);
+        let mut files = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.path).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some(user) = name.and_then(|name| name.strip_suffix(".json")?.parse::<u32>().ok()) else {
+                continue;
+            };
+            match read_file(&path, user) {
+                Ok(file) => {
+                    files.insert(user, file);
+                }
+                Err(error) if user == rustix::process::geteuid().as_raw() => return Err(error),
+                Err(error) => tracing::warn!(%error, user, "reservations of a user are left out"),
+            }
+        }
+        Ok(files)
+    }
+
+    fn write(&self, user: u32, file: &UserFile) -> Result<(), StageError> {
+        let (path, part) = (self.path.join(format!("{user}.json")), self.path.join(format!(".{user}.part")));
+        let text = serde_json::to_vec(file).map_err(std::io::Error::from);
+        let written = text.and_then(|text| {
+            if text.len() as u64 > FILE_MAX_BYTES {
+                return Err(std::io::Error::other("too many reservations"));
+            }
+            match std::fs::remove_file(&part) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&part)?;
+            file.write_all(&text)?;
+            calls::sync_outside_move(file.as_fd())?;
+            std::fs::rename(&part, &path)
+        });
+        written.map_err(|error| StageError::io("write the reservations", &path, error))
+    }
+}
+
+/// In a directory that others may write to, only the sticky bit keeps them from replacing what is this user's.
+pub(super) fn check_sticky(path: &Path, mode: u32) -> Result<(), StageError> {
+    if mode & 0o022 == 0 || mode & 0o1000 != 0 {
+        return Ok(());
+    }
+    Err(StageError::refused(
+        format!(
+            "{}: others may write to it and could replace what is yours (mode {:o})",
+            shown(path),
+            mode & 0o7777
+        ),
+        format!("chmod +t {}", shown(path)),
+    ))
+}
+
+fn read_file(path: &Path, user: u32) -> Result<UserFile, StageError> {
+    let failed = |error| StageError::io("read", path, error);
+    let wrong = |what: String| {
+        StageError::refused(format!("{}: {what}", shown(path)), "its owner or root may remove it")
+    };
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path).map_err(failed)?;
+    let facts = file.metadata().map_err(failed)?;
+    let me = rustix::process::geteuid().as_raw();
+    if ![user, 0, me].contains(&facts.uid()) {
+        return Err(wrong(format!("belongs to uid {}", facts.uid())));
+    }
+    if !facts.is_file() || facts.len() > FILE_MAX_BYTES {
+        return Err(wrong("is not a file of reservations".to_owned()));
+    }
+    let mut read: UserFile = parse(file).map_err(|error| wrong(error.to_string()))?;
+    if read.schema != SCHEMA {
+        return Err(wrong(format!("is not {SCHEMA}")));
+    }
+    read.is_own = facts.uid() == me;
+    read.last = read.last.clamp(0, 1 << 53);
+    read.reservations.retain(|row| is_label(&row.label));
+    for row in &mut read.reservations {
+        row.owner = user;
+    }
+    Ok(read)
+}
+
+fn parse(file: File) -> std::io::Result<UserFile> {
+    let mut text = Vec::new();
+    // The file may grow while it is read.
+    file.take(FILE_MAX_BYTES).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+impl Step<'_> {
+    /// All reservations, the oldest first.
+    pub(super) fn rows(&self) -> Vec<Reserved> {
+        let files = self.files.borrow();
+        let mut rows: Vec<Reserved> =
+            files.values().flat_map(|file| file.reservations.iter().cloned()).collect();
+        rows.sort_by_key(|row| (row.created, row.id, row.owner));
+        rows
+    }
+
+    /// Gives it a number that no other has.
+    pub(super) fn insert(&self, mut row: Reserved) -> Result<Reserved, StageError> {
+        let mut files = self.files.borrow_mut();
+        row.id = files.values().map(|file| file.last).max().unwrap_or_default() + 1;
+        let path = self.ledger.path.join(format!("{}.json", row.owner));
+        if !files.contains_key(&row.owner) && path.exists() {
+            return Err(StageError::refused(
+                format!("{}: another user has put something there", shown(&path)),
+                "root may remove it",
+            ));
+        }
+        let file = files.entry(row.owner).or_insert_with(UserFile::new);
+        if !file.is_own {
+            return Err(StageError::refused(
+                format!("{}: is another user's to write", shown(&path)),
+                "each user reserves by a process of their own",
+            ));
+        }
+        file.last = row.id;
+        file.has_changed = true;
+        file.reservations.push(row.clone());
+        Ok(row)
+    }
+
+    /// Removes what this process may remove. What is another user's stays in that user's file, until a step of that user.
+    pub(super) fn delete(&self, id: i64, owner: u32) {
+        self.change(owner, |file| {
+            let before = file.reservations.len();
+            file.reservations.retain(|row| row.id != id);
+            file.reservations.len() != before
+        });
+        self.changed(owner);
+    }
+
+    /// Was there one whose lease could be noted?
+    pub(super) fn note(&self, id: i64, owner: u32, lease: &Lease) -> bool {
+        self.change(owner, |file| {
+            let row = file.reservations.iter_mut().find(|row| row.id == id);
+            row.map(|row| row.lease = Some(lease.clone())).is_some()
+        })
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.files.borrow().values().fold(0, |sum, file| sum.wrapping_add(file.changes))
+    }
+
+    fn changed(&self, owner: u32) {
+        self.change(owner, |file| {
+            file.changes = file.changes.wrapping_add(1);
+            true
+        });
+    }
+
+    fn change(&self, owner: u32, change: impl FnOnce(&mut UserFile) -> bool) -> bool {
+        let mut files = self.files.borrow_mut();
+        let Some(file) = files.get_mut(&owner).filter(|file| file.is_own) else { return false };
+        let changed = change(file);
+        file.has_changed |= changed;
+        changed
+    }
+}

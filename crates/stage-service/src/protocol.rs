@@ -1,0 +1,263 @@
+//! `flashwright.stage/1`: what is said over the socket.
+//!
+//! One JSON document a line, UTF-8; a request has at most [`LINE_BYTES`] with its newline, an answer [`ANSWER_BYTES`]. A client sends a [`Request`], the server answers
+//! with one [`Answer`], in the order of the requests; `follow` answers with a line again and again until the client
+//! goes. A request that cannot be read is answered by an error and the connection goes on, unless the line was too
+//! long to be read to its end. Whose requests they are, the kernel says (SO_PEERCRED); nothing in them does.
+//!
+//! Fields that a server does not know are an error and not skipped: an option that is passed over could cost data.
+//! Answers may get more fields within a version, which clients skip.
+
+use serde::{Deserialize, Serialize};
+
+use crate::doctor::Finding;
+use crate::pools::{PoolStatus, Reservation};
+use stage::job::{JobId, JobStatus, Why};
+use stage::spec::{Expected, JobSpec, Level};
+
+/// The protocol's name and version.
+pub const PROTOCOL: &str = "flashwright.stage/1";
+
+/// Bytes of a request's line at most: a job with three paths of the longest, escaped. All lines that a server's clients may
+/// have begun come to 16 MiB.
+pub const LINE_BYTES: usize = 128 << 10;
+
+/// Bytes of `expect`'s files in memory, of all connections of a server together.
+pub const EXPECTED_BYTES: usize = 128 << 20;
+
+/// Bytes of an answer's line at most.
+pub const ANSWER_BYTES: usize = 64 << 20;
+
+/// Jobs in one answer at most: all that are under way, and of those that have ended the newest.
+pub const JOBS: usize = 10_000;
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Who is there? Answered by [`Reply::Hello`], or refused where the version is another one.
+    Hello {
+        /// [`PROTOCOL`].
+        version: String,
+    },
+    /// These files must be at the source of the next job that this connection submits, and no others; asked again, these
+    /// as well. Answered by [`Reply::Expected`].
+    Expect {
+        /// Relative to the source.
+        files: Vec<Expected>,
+    },
+    /// Move this. Answered by [`Reply::Submitted`] once it is in the journal, durably; asked again while it is under
+    /// way, it is the same job.
+    Submit {
+        /// What, where, how.
+        spec: Box<JobSpec>,
+    },
+    /// How are they? Answered by [`Reply::Jobs`], the newest last.
+    Status {
+        /// This one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<JobId>,
+    },
+    /// Answer by [`Reply::Job`] when the job has come this far, has ended, or the time is up.
+    Wait {
+        /// Which.
+        id: JobId,
+        /// How far.
+        level: Level,
+        /// How long, milliseconds; as long as it takes where nothing is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    },
+    /// [`Reply::Jobs`] again and again, until the client goes.
+    Follow {
+        /// How often, milliseconds; the server raises it to what it can bear.
+        interval_ms: u64,
+    },
+    /// Give it up; what was copied goes, the source stays. Answered by [`Reply::Job`].
+    Cancel {
+        /// Which.
+        id: JobId,
+    },
+    /// Begin a failed job again, with what it has copied. Answered by [`Reply::Job`].
+    Retry {
+        /// Which.
+        id: JobId,
+    },
+    /// What is stuck, and why? Answered by [`Reply::Findings`].
+    Doctor,
+    /// Figures for Prometheus, of the caller's jobs alone. Answered by [`Reply::Metrics`].
+    Metrics,
+    /// Which pools are there, and what is in them? Answered by [`Reply::Pools`]; the names of other users' sets are
+    /// told to root alone.
+    Pools,
+    /// Reserve room in a pool for a set of the caller's. Answered by [`Reply::Reserved`], or refused where there is no
+    /// room. It lasts for a day, unless it is renewed.
+    PoolReserve {
+        /// Which pool.
+        pool: String,
+        /// The set's name, the last part of the directory that the answer names.
+        name: String,
+        /// Bytes that will be written.
+        bytes: u64,
+        /// How long to wait for room, milliseconds; not at all where nothing is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait_ms: Option<u64>,
+    },
+    /// Give a reservation of the caller's back; what was written stays. Answered by [`Reply::Released`].
+    PoolRelease {
+        /// Which.
+        id: i64,
+    },
+    /// Have a reservation of the caller's last for a day from now on. Answered by [`Reply::Renewed`].
+    PoolRenew {
+        /// Which.
+        id: i64,
+    },
+}
+
+/// What the server says to a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done.
+    Ok(Reply),
+    /// It could not be done.
+    Error(Why),
+}
+
+impl Answer {
+    /// An error as it is answered.
+    pub(crate) fn refusal(error: &stage::StageError) -> Self {
+        Self::Error(Why::of(error))
+    }
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// Who is there.
+    Hello(ServerFacts),
+    /// They are kept for the next job.
+    Expected {
+        /// All so far.
+        files: usize,
+    },
+    /// It was accepted.
+    Submitted {
+        /// Under this number.
+        id: JobId,
+    },
+    /// Jobs, the newest last.
+    Jobs(Vec<JobStatus>),
+    /// A job.
+    Job(Box<JobStatus>),
+    /// What is stuck, the worst first.
+    Findings(Vec<Finding>),
+    /// Text of Prometheus' exposition format 0.0.4.
+    Metrics(String),
+    /// Pools, by name.
+    Pools(Vec<PoolStatus>),
+    /// Room was reserved.
+    Reserved(Reservation),
+    /// It is not there any more.
+    Released {
+        /// Its number.
+        id: i64,
+    },
+    /// It was renewed, if it was still there.
+    Renewed {
+        /// Its number.
+        id: i64,
+        /// Was it still there?
+        there: bool,
+    },
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ServerFacts {
+    /// [`PROTOCOL`].
+    pub protocol: String,
+    /// Of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// With whose rights it works.
+    pub uid: u32,
+    /// The group of it.
+    pub gid: u32,
+    /// Where its journal is.
+    pub state: stage::names::PathText,
+    /// It keeps pools.
+    #[serde(default)]
+    pub pools: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(request: &Request, text: &str) {
+        assert_eq!(serde_json::to_string(request).unwrap(), text);
+        assert_eq!(&serde_json::from_str::<Request>(text).unwrap(), request);
+    }
+
+    #[test]
+    fn requests_read_as_they_are_documented() {
+        says(
+            &Request::Hello { version: PROTOCOL.into() },
+            r#"{"op":"hello","version":"flashwright.stage/1"}"#,
+        );
+        says(&Request::Status { id: None }, r#"{"op":"status"}"#);
+        says(&Request::Status { id: Some(7) }, r#"{"op":"status","id":7}"#);
+        says(
+            &Request::Wait { id: 7, level: Level::Durable, timeout_ms: Some(500) },
+            r#"{"op":"wait","id":7,"level":"durable","timeout_ms":500}"#,
+        );
+        let file = Expected { path: std::path::Path::new("a/b").into(), size: Some(7), digest: None };
+        says(&Request::Expect { files: vec![file] }, r#"{"op":"expect","files":[{"path":"a/b","size":7}]}"#);
+        says(&Request::Doctor, r#"{"op":"doctor"}"#);
+        says(&Request::Pools, r#"{"op":"pools"}"#);
+        let (pool, name) = ("scratch".to_owned(), "ckpt-7".to_owned());
+        says(
+            &Request::PoolReserve { pool, name, bytes: 4096, wait_ms: Some(500) },
+            r#"{"op":"pool-reserve","pool":"scratch","name":"ckpt-7","bytes":4096,"wait_ms":500}"#,
+        );
+        says(&Request::PoolRelease { id: 3 }, r#"{"op":"pool-release","id":3}"#);
+        says(&Request::PoolRenew { id: 3 }, r#"{"op":"pool-renew","id":3}"#);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_and_not_skipped() {
+        for text in [
+            r#"{"op":"status","id":7,"force":true}"#,
+            r#"{"op":"explode"}"#,
+            r#"{"op":"cancel"}"#,
+            r#"{"op":"cancel","id":"7"}"#,
+            r#"{"op":"pool-release","id":3,"owner":0}"#,
+            r#"{"op":"pool-reserve","pool":"a","name":"b","bytes":1,"uid":0}"#,
+            r#"{"op":"pool-reserve","pool":"a","name":"b","bytes":-1}"#,
+            r#"{"id":7}"#,
+            r#"{"op":"submit","spec":{"verb":"move","source":{"path":"/a"},"destination":{"path":"/b"},"options":{"fsync":false}}}"#,
+            "7",
+            "",
+        ] {
+            assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn answers_are_ok_or_error() {
+        let ok = Answer::Ok(Reply::Submitted { id: 3 });
+        assert_eq!(serde_json::to_string(&ok).unwrap(), r#"{"ok":{"submitted":{"id":3}}}"#);
+        let error = Answer::Error(Why {
+            message: "no".into(),
+            hint: None,
+            class: stage::ErrorClass::Refused,
+            errno: None,
+            cause: None,
+        });
+        assert_eq!(serde_json::to_string(&error).unwrap(), r#"{"error":{"message":"no","class":"refused"}}"#);
+    }
+}

@@ -1,0 +1,268 @@
+//! One connection: questions in, answers out, until the client goes, misbehaves or the server stops.
+//!
+//! A connection has a thread, and nothing that a client does or leaves undone keeps it for ever: lines have a bound and a
+//! time, writes have a time, and a wait looks up several times a second whether anybody is left to be told.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::desk::has_reached;
+use crate::house::{House, LINE_TIME};
+use crate::lines::{LOOK, Line, Lines};
+use crate::pool_desk::{self, PoolDesk};
+use crate::pools::Wish;
+use crate::protocol::{Answer, JOBS, LINE_BYTES, PROTOCOL, Reply, Request};
+use stage::error::StageError;
+use stage::job::{JobId, JobStatus};
+use stage::names::shown;
+use stage::spec::{Expected, JobSpec, Level};
+
+/// `follow` answers at most so often.
+const FOLLOW_AT_MOST: Duration = Duration::from_millis(100);
+/// And at least so often, so that whoever follows learns that the server is there.
+const FOLLOW_AT_LEAST: Duration = Duration::from_secs(60);
+
+/// What follows a question.
+enum Next {
+    /// This answer, and then the next question.
+    Say(Answer),
+    /// Nothing: nobody is left, or the server stops and the client is to ask its successor.
+    End,
+}
+
+pub(super) struct Session<'a> {
+    house: &'a House,
+    lines: Lines,
+    /// For the next job, and what it takes of the server's bound.
+    expected: Vec<Expected>,
+    expected_bytes: usize,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.house.counts.expected_bytes.fetch_sub(self.expected_bytes, Relaxed);
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Answers all that is asked over `socket`.
+    pub fn hold(house: &'a House, socket: UnixStream) {
+        if socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(LINE_TIME))).is_err() {
+            return;
+        }
+        let mut session =
+            Self { house, lines: Lines::new(socket, LINE_BYTES), expected: Vec::new(), expected_bytes: 0 };
+        // An error of the socket is the client's end; there is nobody to tell.
+        let _ = session.converse();
+    }
+
+    fn converse(&mut self) -> std::io::Result<()> {
+        let stop = self.house.stop.clone();
+        loop {
+            let line =
+                match self.lines.next(self.house.limits.idle, self.house.limits.line, &|| stop.asked())? {
+                    Line::Whole(line) => line,
+                    Line::Ended | Line::Stopped => return Ok(()),
+                    Line::TooLong => {
+                        let error = StageError::invalid(
+                            format!("a request has more than {LINE_BYTES} bytes"),
+                            "hand a list of files over in pieces: expect",
+                        );
+                        return self.lines.say(&Answer::refusal(&error));
+                    }
+                    Line::Late => {
+                        let error = StageError::Refused {
+                            what: "the connection was silent for too long".to_owned(),
+                            hint: None,
+                        };
+                        return self.lines.say(&Answer::refusal(&error));
+                    }
+                };
+            self.house.counts.requests.fetch_add(1, Relaxed);
+            match self.answer(&line)? {
+                Next::Say(answer) => {
+                    if matches!(answer, Answer::Error(_)) {
+                        self.house.counts.request_errors.fetch_add(1, Relaxed);
+                    }
+                    self.lines.say(&answer)?;
+                }
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    fn answer(&mut self, line: &[u8]) -> std::io::Result<Next> {
+        let request = match serde_json::from_slice::<Request>(line) {
+            Ok(request) => request,
+            Err(error) => {
+                let what = format!("not a request of {PROTOCOL}: {}", shown(error.to_string().as_bytes()));
+                let hint = "client and server of one version understand each other";
+                return Ok(Next::Say(Answer::refusal(&StageError::invalid(what, hint))));
+            }
+        };
+        let reply = match request {
+            Request::Wait { id, level, timeout_ms } => {
+                return Ok(self.wait(id, level, timeout_ms.map(Duration::from_millis)));
+            }
+            Request::Follow { interval_ms } => return self.follow(Duration::from_millis(interval_ms)),
+            Request::PoolReserve { pool, name, bytes, wait_ms } => {
+                let wait = wait_ms.map(Duration::from_millis);
+                return Ok(self.reserve(&Wish { pool, name, bytes, wait }));
+            }
+            Request::Pools => self.pools().and_then(PoolDesk::list).map(Reply::Pools),
+            Request::PoolRelease { id } => {
+                self.pools().and_then(|pools| pools.release(id)).map(|()| Reply::Released { id })
+            }
+            Request::PoolRenew { id } => {
+                self.pools().and_then(|pools| pools.renew(id)).map(|there| Reply::Renewed { id, there })
+            }
+            Request::Hello { version } => self.hello(&version),
+            Request::Expect { files } => self.expect(files),
+            Request::Submit { spec } => self.submit(*spec),
+            Request::Status { id } => self.jobs(id).map(Reply::Jobs),
+            Request::Cancel { id } => self.cancel(id),
+            Request::Retry { id } => self.house.desk.retry(id).map(|status| Reply::Job(Box::new(status))),
+            Request::Doctor => self.house.examine().map(Reply::Findings),
+            Request::Metrics => self.house.metrics().map(Reply::Metrics),
+        };
+        Ok(Next::Say(reply.map_or_else(|error| Answer::refusal(&error), Answer::Ok)))
+    }
+
+    fn hello(&self, version: &str) -> Result<Reply, StageError> {
+        if version == PROTOCOL {
+            return Ok(Reply::Hello(self.house.facts.clone()));
+        }
+        Err(StageError::invalid(
+            format!("the server speaks {PROTOCOL}, the client {}", shown(version.as_bytes())),
+            "use a client of the server's version, or restart the server after an update",
+        ))
+    }
+
+    fn expect(&mut self, files: Vec<Expected>) -> Result<Reply, StageError> {
+        let bytes = |file: &Expected| 2 * size_of::<Expected>() + file.path.0.as_os_str().len();
+        let more: usize = files.iter().map(bytes).sum();
+        let all = self.house.counts.expected_bytes.fetch_add(more, Relaxed) + more;
+        self.expected_bytes += more;
+        let most = self.house.limits.expected_bytes;
+        if all > most {
+            self.forget_expected();
+            return Err(StageError::refused(
+                format!("lists of files take more than {most} bytes of the server's memory"),
+                "submit fewer lists at a time, or work without a server: --foreground",
+            ));
+        }
+        self.expected.extend(files);
+        Ok(Reply::Expected { files: self.expected.len() })
+    }
+
+    fn forget_expected(&mut self) -> Vec<Expected> {
+        self.house.counts.expected_bytes.fetch_sub(std::mem::take(&mut self.expected_bytes), Relaxed);
+        std::mem::take(&mut self.expected)
+    }
+
+    fn submit(&mut self, mut spec: JobSpec) -> Result<Reply, StageError> {
+        // Also where it is refused below: a list belongs to one request.
+        spec.options.expected.extend(self.forget_expected());
+        let most = self.house.limits.jobs;
+        let open = self.house.counts.open_jobs.load(Relaxed);
+        if open >= most {
+            return Err(StageError::refused(
+                format!("{open} jobs are under way or queued, and {most} may be"),
+                "wait for some of them: stage status; or raise --max-jobs of the server",
+            ));
+        }
+        let (source, destination) = (spec.source.shown(), spec.destination.shown());
+        let id = self.house.desk.submit(spec)?;
+        self.house.counts.open_jobs.fetch_add(1, Relaxed);
+        self.house.counts.submitted.fetch_add(1, Relaxed);
+        tracing::info!(id, source, destination, "accepted");
+        Ok(Reply::Submitted { id })
+    }
+
+    fn pools(&self) -> Result<&dyn PoolDesk, StageError> {
+        self.house.pools.as_deref().ok_or_else(pool_desk::none_here)
+    }
+
+    /// Reserves room, as long as anybody is left to be told. What is granted while the client goes is given back.
+    fn reserve(&self, wish: &Wish) -> Next {
+        let left = || self.lines.has_gone() || self.house.stop.asked();
+        let pools = match self.pools() {
+            Ok(pools) => pools,
+            Err(error) => return Next::Say(Answer::refusal(&error)),
+        };
+        match pools.reserve(wish, &|| !left()) {
+            Ok(reservation) if self.lines.has_gone() => {
+                if let Err(error) = pools.release(reservation.id) {
+                    tracing::warn!(%error, id = reservation.id, "a reservation that nobody waited for stays");
+                }
+                Next::End
+            }
+            Ok(reservation) => Next::Say(Answer::Ok(Reply::Reserved(reservation))),
+            Err(StageError::Stopped { .. }) if left() => Next::End,
+            Err(error) => Next::Say(Answer::refusal(&error)),
+        }
+    }
+
+    fn cancel(&self, id: JobId) -> Result<Reply, StageError> {
+        let status = self.house.desk.cancel(id)?;
+        tracing::info!(id, "cancelled");
+        Ok(Reply::Job(Box::new(status)))
+    }
+
+    fn jobs(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        let jobs = self.house.desk.status(id)?;
+        Ok(if id.is_some() { jobs } else { shortened(jobs) })
+    }
+
+    /// Waits in slices, so that a client that has gone is noticed between them.
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Next {
+        let began = Instant::now();
+        loop {
+            let left = most.map(|most| most.saturating_sub(began.elapsed()));
+            let slice = left.map_or(LOOK, |left| left.min(LOOK));
+            match self.house.desk.wait(id, level, Some(slice)) {
+                Ok(status) => {
+                    if has_reached(&status, level) || left.is_some_and(|left| left <= slice) {
+                        return Next::Say(Answer::Ok(Reply::Job(Box::new(status))));
+                    }
+                }
+                Err(error) => return Next::Say(Answer::refusal(&error)),
+            }
+            if self.lines.has_gone() || self.house.stop.asked() {
+                return Next::End;
+            }
+        }
+    }
+
+    fn follow(&mut self, every: Duration) -> std::io::Result<Next> {
+        let every = every.clamp(FOLLOW_AT_MOST, FOLLOW_AT_LEAST);
+        loop {
+            match self.jobs(None) {
+                Ok(jobs) => self.lines.say(&Answer::Ok(Reply::Jobs(jobs)))?,
+                Err(error) => return Ok(Next::Say(Answer::refusal(&error))),
+            }
+            let said = Instant::now();
+            while said.elapsed() < every {
+                std::thread::sleep(LOOK.min(every.saturating_sub(said.elapsed())));
+                if self.lines.has_gone() || self.house.stop.asked() {
+                    return Ok(Next::End);
+                }
+            }
+        }
+    }
+}
+
+/// Many jobs, as they fit into an answer: all that are under way, of the others the newest.
+fn shortened(mut jobs: Vec<JobStatus>) -> Vec<JobStatus> {
+    let mut ended = jobs.iter().filter(|job| job.state.is_final()).count();
+    let most = JOBS.saturating_sub(jobs.len() - ended);
+    jobs.retain_mut(|job| {
+        if !job.state.is_final() || ended <= most {
+            return true;
+        }
+        ended -= 1;
+        false
+    });
+    jobs
+}

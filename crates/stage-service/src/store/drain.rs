@@ -1,0 +1,219 @@
+//! Draining: jobs of a mover, one for each checkpoint; waited for, told of when they fail, gone on with.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::files::{is_directory, steps_in, take_lock};
+use super::slow::Slow;
+use super::{GoOn, SLICE, Store, step_name, step_of};
+use crate::mover::{Mover, MoverConfig};
+use stage::error::StageError;
+use stage::job::{JobId, JobStatus, State};
+use stage::names::PathText;
+use stage::spec::{JobSpec, Level, Options, Place, Verb};
+
+impl Store {
+    pub(super) fn begin_draining(&self) -> Result<(), StageError> {
+        let state = self.state();
+        let lock = take_lock(&self.config.fast, &state)?;
+        let mover = Mover::open(&MoverConfig {
+            jobs: self.config.jobs.max(1),
+            threads: self.config.threads.max(1),
+            tiers: self.config.tiers.clone(),
+            ..MoverConfig::new(state)
+        })?;
+        let jobs = mover.status(None)?;
+        self.remove_leftovers(&mover, &jobs)?;
+        let mut inner = self.locked();
+        for job in &jobs {
+            if let Some(step) = self.drained_by(job) {
+                inner.jobs.insert(step, job.id);
+            }
+        }
+        // What had failed before is tried again below, or its fast copy is gone: there is nothing to tell.
+        inner.told = jobs.iter().filter(|job| job.state.is_final()).map(|job| job.id).collect();
+        inner.lock = Some(lock);
+        inner.mover = Some(mover.clone());
+        let known = inner.jobs.clone();
+        drop(inner);
+        if !matches!(*self.slow, Slow::Directory { .. }) {
+            // Here and now it is found out that the store cannot be reached, and not at the first checkpoint.
+            let stored = self.slow.steps()?;
+            self.locked().stored = stored.into_iter().collect();
+        }
+        for step in steps_in(&self.fast, &self.config.fast)? {
+            let job = known.get(&step).and_then(|id| jobs.iter().find(|job| job.id == *id));
+            match job {
+                Some(job) if job.state == State::Failed => {
+                    mover.retry(job.id)?;
+                    self.locked().told.remove(&job.id);
+                }
+                Some(job) if !job.state.is_final() => {}
+                _ if self.may_be_stored(step) && self.slow.has(step)? => {}
+                _ => self.drain(&mover, step)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The step that a job drains.
+    fn drained_by(&self, job: &JobStatus) -> Option<u64> {
+        let source = job.spec.source.path()?;
+        let step = step_of(source.file_name()?)?;
+        let drains = source.parent() == Some(&*self.config.fast)
+            && job.spec.destination.is_same(&self.slow.place(step));
+        drains.then_some(step)
+    }
+
+    pub(super) fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
+        let id = mover.submit(JobSpec {
+            verb: Verb::Copy,
+            source: Place::Path(PathText(self.config.fast.join(step_name(step)))),
+            destination: self.slow.place(step),
+            options: Options {
+                latest: true,
+                keep_fast: self.config.keep_fast,
+                keep_slow: self.config.keep_slow,
+                ..self.config.options.clone()
+            },
+        })?;
+        self.locked().jobs.insert(step, id);
+        Ok(())
+    }
+
+    /// Waits until a checkpoint, or all that are committed, have come this far. False if the time is up before.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if there is no such checkpoint; the failure of its drain; what `go_on` says.
+    pub fn wait(
+        &self,
+        step: Option<u64>,
+        level: Level,
+        most: Option<Duration>,
+        go_on: GoOn<'_>,
+    ) -> Result<bool, StageError> {
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        let steps = match step {
+            Some(step) => vec![step],
+            None => steps_in(&self.fast, &self.config.fast)?,
+        };
+        for step in steps {
+            if !self.wait_for(step, level, until, go_on)? {
+                return Ok(false);
+            }
+        }
+        self.tell_failures()?;
+        Ok(true)
+    }
+
+    fn wait_for(
+        &self,
+        step: u64,
+        level: Level,
+        until: Option<Instant>,
+        go_on: GoOn<'_>,
+    ) -> Result<bool, StageError> {
+        let mover = self.mover()?;
+        let Some(id) = self.locked().jobs.get(&step).copied() else {
+            let local = level < Level::Durable && is_directory(&self.fast, &step_name(step));
+            if local || self.slow.has(step)? {
+                return Ok(true);
+            }
+            return Err(self.no_such(step));
+        };
+        // Only what is committed has a job: it is in the journal, and durable on the fast tier.
+        if level < Level::Durable {
+            return Ok(true);
+        }
+        self.wait_job(&mover, id, until, go_on, &format!("step {step} is not drained"))
+    }
+
+    pub(super) fn wait_job(
+        &self,
+        mover: &Mover,
+        id: JobId,
+        until: Option<Instant>,
+        go_on: GoOn<'_>,
+        what: &str,
+    ) -> Result<bool, StageError> {
+        loop {
+            go_on()?;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let job = mover.wait(id, Level::Durable, Some(left.map_or(SLICE, |left| left.min(SLICE))))?;
+            let durable = job.level >= Level::Durable;
+            // A job that is durable still has to evict and to move `latest`.
+            if job.state.is_final() || left == Some(Duration::ZERO) {
+                if durable || !job.state.is_final() {
+                    return Ok(durable);
+                }
+                self.locked().told.insert(id);
+                return Err(failure(&job, what));
+            }
+            self.mover()?;
+        }
+    }
+
+    /// How far each drain is that this journal knows, oldest first.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn progress(&self) -> Result<Vec<(u64, JobStatus)>, StageError> {
+        let mover = self.mover()?;
+        let jobs = self.locked().jobs.clone();
+        let mut known: BTreeMap<JobId, JobStatus> =
+            mover.status(None)?.into_iter().map(|job| (job.id, job)).collect();
+        Ok(jobs.into_iter().filter_map(|(step, id)| Some((step, known.remove(&id)?))).collect())
+    }
+
+    /// Tries every drain again that has failed; how many.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub fn retry(&self) -> Result<usize, StageError> {
+        let mover = self.mover()?;
+        let mut again = 0;
+        for (_, job) in self.progress()? {
+            if job.state == State::Failed {
+                mover.retry(job.id)?;
+                self.locked().told.remove(&job.id);
+                again += 1;
+            }
+        }
+        Ok(again)
+    }
+
+    /// The first failure of a drain that nobody has been told of.
+    pub(super) fn tell_failures(&self) -> Result<(), StageError> {
+        self.own_process()?;
+        let Some((mover, jobs)) = ({
+            let inner = self.locked();
+            inner.mover.clone().map(|mover| (mover, inner.jobs.clone()))
+        }) else {
+            return Ok(());
+        };
+        for (step, id) in jobs {
+            if self.locked().told.contains(&id) {
+                continue;
+            }
+            for job in mover.status(Some(id))? {
+                // What is done and has nothing to tell is not asked about again.
+                if job.state.is_final() {
+                    self.locked().told.insert(id);
+                }
+                if job.state == State::Failed {
+                    let what = match job.level {
+                        Level::Durable => "is drained, but what follows is not done",
+                        _ => "is not drained",
+                    };
+                    return Err(failure(&job, &format!("step {step} {what}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A job's failure, and how to go on.
+fn failure(job: &JobStatus, what: &str) -> StageError {
+    StageError::Job { what: what.to_owned(), why: job.error.clone().map(Box::new) }
+}

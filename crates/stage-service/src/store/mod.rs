@@ -1,0 +1,611 @@
+//! Checkpoints of one program on two tiers: written to the fast one, drained to the slow one behind its back.
+//!
+//! A checkpoint has a number, its step, and is a directory:
+//!
+//! 1. [`Store::begin`] makes a hidden one on the fast tier, which the program fills.
+//! 2. [`Store::commit`] makes every file and directory in it durable, gives it its name, `step-00000100`, makes that
+//!    durable, and has a [`Mover`] copy it to the slow tier: verified, whole, with its manifest. From then on the program
+//!    may die: whoever opens the store next goes on draining.
+//! 3. What retention allows goes, as [`stage::retention`] has it.
+//!
+//! One process at a time writes to a store: it holds an exclusive flock(2) on `.flashwright/store.lock` in the fast
+//! directory, wherever its state directory is.
+//! What a process that died had begun and not committed is removed by the next that gets the lock; the journal
+//! holds which directories they are, so that nothing else is touched. A drain that fails is
+//! told at the next call, once, and to everyone who waits for it; opening the store again, or [`Store::retry`], tries
+//! it again.
+//!
+//! **fork(2)**: the threads that drain are not there in a child, and its copy of the lock is the parent's. Every call
+//! of a child is refused, and dropping the store there does nothing. A child that outlives its parent keeps the store
+//! locked until it ends or executes another program.
+
+mod drain;
+mod files;
+mod restore;
+mod slow;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::Mode;
+
+use crate::mover::Mover;
+use stage::calls;
+use stage::error::{StageError, shown};
+use stage::job::{JobId, JobStatus};
+use stage::journal::{JobRow, Purpose};
+use stage::names::{PathText, part_name};
+use stage::owned::{self, FileId, Left};
+use stage::pace::Stop;
+use stage::retention;
+use stage::spec::{Level, Options, Place};
+use stage::tier::Tiers;
+use storage::uuid::Uuid;
+
+use files::{is_directory, look_at, open_directory, same, steps_in, tier};
+use slow::Slow;
+
+/// The state directory, where none is named: in the fast directory.
+pub const STATE: &str = ".flashwright";
+/// Between two looks at whether somebody wants to stop.
+const SLICE: Duration = Duration::from_millis(50);
+/// More files than this are first written back together: one commit of the file system's journal for many.
+const MANY_FILES: usize = 32;
+
+/// Where a store is and how it works.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// The directory on the fast tier; made if its parent is there, or with `options.parents`.
+    pub fast: PathBuf,
+    /// The directory on the slow tier, made if its parent is there; or `s3://BUCKET/PREFIX`, which `tiers` opens.
+    pub slow: PathBuf,
+    /// Where the journal is; `.flashwright` in the fast directory where none is named.
+    pub state: Option<PathBuf>,
+    /// So many stay on the fast tier once they are durable; all where there is no number.
+    pub keep_fast: Option<u32>,
+    /// So many stay on the slow tier, one at the least; all where there is no number.
+    pub keep_slow: Option<u32>,
+    /// How checkpoints are drained: limits, digest, priority. What concerns retention is set by the store.
+    pub options: Options,
+    /// Look, and restore what is on the fast tier; several may at once, beside one that writes.
+    pub read_only: bool,
+    /// Checkpoints drained at once.
+    pub jobs: usize,
+    /// Threads for each.
+    pub threads: usize,
+    /// What opens tiers that are no directories.
+    pub tiers: Tiers,
+}
+
+impl StoreConfig {
+    /// A store that keeps everything and drains in the background, without a limit.
+    #[must_use]
+    pub fn new(fast: impl Into<PathBuf>, slow: impl Into<PathBuf>) -> Self {
+        Self {
+            fast: fast.into(),
+            slow: slow.into(),
+            state: None,
+            keep_fast: None,
+            keep_slow: None,
+            options: Options { background: true, ..Options::default() },
+            read_only: false,
+            jobs: 1,
+            threads: 2,
+            tiers: Tiers::default(),
+        }
+    }
+}
+
+/// A checkpoint, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    /// Its number.
+    pub step: u64,
+    /// It is on the fast tier under its name.
+    pub fast: bool,
+    /// It is on the slow tier under its name, with a manifest that is whole.
+    pub slow: bool,
+}
+
+pub use stage::pace::{GoOn, always};
+
+/// Checkpoints on two tiers. See the module.
+#[derive(Debug)]
+pub struct Store {
+    config: StoreConfig,
+    fast: OwnedFd,
+    slow: Arc<Slow>,
+    /// The process that opened it; a child of fork(2) has another number.
+    process: u32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// None where it is read-only or closed.
+    mover: Option<Mover>,
+    lock: Option<File>,
+    /// What was in the object store when this was opened. Which is asked about before a step is begun: a store may be
+    /// far away, and a program that computes is not to wait for it.
+    stored: BTreeSet<u64>,
+    /// The newest job of each step.
+    jobs: BTreeMap<u64, JobId>,
+    /// Begun and not committed: the part's name, and which directory it is.
+    begun: BTreeMap<u64, (OsString, FileId)>,
+    /// Jobs whose failure has been told.
+    told: BTreeSet<JobId>,
+    /// What was restored, and is not to be evicted while this store is open.
+    pins: BTreeMap<u64, OwnedFd>,
+    closed: bool,
+}
+
+/// `step-00000100`.
+#[must_use]
+pub fn step_name(step: u64) -> OsString {
+    format!("step-{step:08}").into()
+}
+
+/// The step of a name that [`step_name`] makes.
+#[must_use]
+pub fn step_of(name: &OsStr) -> Option<u64> {
+    let step = name.to_str()?.strip_prefix("step-")?.parse().ok()?;
+    (step_name(step) == name).then_some(step)
+}
+
+/// Where a step is staged in before its bytes are known to be right.
+fn staged_name(step: u64) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(step_name(step));
+    name.push(".staged");
+    name
+}
+
+fn step_staged(name: &OsStr) -> Option<u64> {
+    step_of(OsStr::from_bytes(name.as_bytes().strip_prefix(b".")?.strip_suffix(b".staged")?))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, StageError> {
+    std::path::absolute(path).map_err(|error| StageError::io("find the current directory for", path, error))
+}
+
+impl Store {
+    /// Opens a store, makes its directories, removes what a process that died had begun, and goes on draining.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] for directories and numbers that make no sense, [`StageError::Refused`] if another
+    /// process writes to it; the kernel's and the journal's.
+    pub fn open(mut config: StoreConfig) -> Result<Self, StageError> {
+        for path in [Some(&mut config.fast), config.state.as_mut()].into_iter().flatten() {
+            *path = match Place::of_name(&path)? {
+                Place::Path(path) => absolute(&path.0)?,
+                Place::Object(url) => {
+                    let hint = "the slow tier alone may be in an object store";
+                    return Err(StageError::invalid(format!("{url}: not a directory"), hint));
+                }
+            };
+        }
+        let slow = match Place::of_name(&config.slow)? {
+            Place::Path(path) => Place::Path(PathText(absolute(&path.0)?)),
+            url => url,
+        };
+        if config.keep_slow == Some(0) {
+            return Err(StageError::invalid(
+                "keep_slow 0: the last durable checkpoint is never removed",
+                "1 or more; none at all to keep all",
+            ));
+        }
+        let fast = tier("fast", &config.fast, config.read_only, config.options.parents)?;
+        let slow = Slow::open(&slow, config.read_only, config.options.parents, &config.tiers)?;
+        if let Slow::Directory { directory, .. } = &slow
+            && same(&fast, directory).map_err(|error| StageError::io("stat", &config.fast, error))?
+        {
+            return Err(StageError::invalid(
+                format!("fast and slow are one directory: {}", shown(&config.fast)),
+                "name two, on different devices",
+            ));
+        }
+        let inner = Mutex::default();
+        let store = Self { config, fast, slow: Arc::new(slow), process: std::process::id(), inner };
+        if !store.config.read_only {
+            store.begin_draining()?;
+        }
+        Ok(store)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.config.state.clone().unwrap_or_else(|| self.config.fast.join(STATE))
+    }
+
+    /// What was begun by a process that is gone, and what was staged in and is wanted by nobody any more.
+    fn remove_leftovers(&self, mover: &Mover, jobs: &[JobStatus]) -> Result<(), StageError> {
+        for (part, id) in mover.journal().owned(&self.config.fast, Purpose::Begun)? {
+            self.discard_begun(mover, &part, id.as_ref())?;
+        }
+        let wanted = |name: &OsStr| {
+            jobs.iter().any(|job| {
+                !job.state.is_final() && job.spec.destination.path() == Some(&self.config.fast.join(name))
+            })
+        };
+        let names = calls::list(self.fast.as_fd())
+            .map_err(|error| StageError::io("read the directory", &self.config.fast, error))?;
+        for (name, _) in names {
+            if step_staged(&name).is_some() && !wanted(&name) {
+                self.discard_staged(mover, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was begun under a name, if it is that.
+    fn discard_begun(&self, mover: &Mover, part: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
+        let left = owned::discard(&self.fast, part, &self.config.fast, id)?;
+        if let Some(note) = left.note(&self.config.fast.join(part)) {
+            tracing::warn!("{note}");
+        }
+        mover.journal().disown(&self.config.fast, part)
+    }
+
+    /// Removes what a job has staged in, if it is what has the name.
+    fn discard_staged(&self, mover: &Mover, staged: &OsStr) -> Result<(), StageError> {
+        let path = self.config.fast.join(staged);
+        let jobs = mover.journal().jobs()?;
+        let made =
+            |job: &JobRow| (job.spec.destination.path() == Some(&path)).then_some(job.part_id).flatten();
+        for id in jobs.iter().rev().filter_map(made) {
+            if owned::discard(&self.fast, staged, &self.config.fast, Some(&id))? == Left::Nothing {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A name for what is to be removed unless it is committed; recorded, with its identity where that is known.
+    fn begun_name(&self, mover: &Mover, name: &OsStr, id: Option<&FileId>) -> Result<OsString, StageError> {
+        let uuid = Uuid::random()
+            .map_err(|error| StageError::io("make a name of its own in", &self.config.fast, error))?;
+        let part = part_name(name, uuid);
+        mover.journal().own(&self.config.fast, &part, Purpose::Begun, id)?;
+        Ok(part)
+    }
+
+    /// Begins a checkpoint: a new, empty, hidden directory on the fast tier, for the program to fill.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] where there is one of this step; a drain that has failed since the last call; the kernel's.
+    pub fn begin(&self, step: u64) -> Result<PathBuf, StageError> {
+        let mover = self.mover()?;
+        self.tell_failures()?;
+        let name = step_name(step);
+        if is_directory(&self.fast, &name) || self.may_be_stored(step) && self.slow.has(step)? {
+            return Err(StageError::refused(
+                format!("step {step}: there is a checkpoint of this step, and it is not written over"),
+                "go on counting, or remove that one from both tiers first",
+            ));
+        }
+        let mut inner = self.locked();
+        if inner.begun.contains_key(&step) {
+            return Err(StageError::refused(
+                format!("step {step} is begun already"),
+                "commit or abandon that one first",
+            ));
+        }
+        let part = self.begun_name(&mover, &name, None)?;
+        let path = self.config.fast.join(&part);
+        calls::make_directory(self.fast.as_fd(), &part, Mode::from_raw_mode(0o777))
+            .map_err(|error| StageError::io("make the directory", &path, error))?;
+        let directory = open_directory(self.fast.as_fd(), &part, &path)?;
+        let id = FileId::of(directory.as_fd()).map_err(|error| StageError::io("stat", &path, error))?;
+        mover.journal().own(&self.config.fast, &part, Purpose::Begun, Some(&id))?;
+        inner.begun.insert(step, (part, id));
+        Ok(path)
+    }
+
+    /// Where the files of a checkpoint that is begun are to be written.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if none of this step is begun.
+    pub fn path(&self, step: u64) -> Result<PathBuf, StageError> {
+        self.own_process()?;
+        Ok(self.config.fast.join(self.part_of(step)?.0))
+    }
+
+    /// Must the slow tier be asked whether it has this step?
+    fn may_be_stored(&self, step: u64) -> bool {
+        let inner = self.locked();
+        matches!(*self.slow, Slow::Directory { .. })
+            || inner.stored.contains(&step)
+            || inner.jobs.contains_key(&step)
+    }
+
+    fn part_of(&self, step: u64) -> Result<(OsString, FileId), StageError> {
+        self.locked().begun.get(&step).cloned().ok_or_else(|| {
+            StageError::invalid(
+                format!("step {step} is not begun"),
+                "begin it first; once committed it is done",
+            )
+        })
+    }
+
+    /// Makes a checkpoint durable on the fast tier, gives it its name, and has it drained. When this returns it
+    /// survives a power cut, if the fast tier does.
+    ///
+    /// # Errors
+    /// What it must not hold, a sync that failed: the part is gone then, because nobody knows what of it is stored.
+    /// [`StageError::Refused`] where the name was taken meanwhile. Once it has its name, only the journal can fail; the
+    /// checkpoint is there all the same, and is drained when the store is opened next.
+    pub fn commit(&self, step: u64) -> Result<PathBuf, StageError> {
+        let mover = self.mover()?;
+        let (part, id) = self.part_of(step)?;
+        let path = self.config.fast.join(step_name(step));
+        let published = self.publish(step, &part, &id);
+        self.locked().begun.remove(&step);
+        if let Err(error) = published {
+            // A second failure adds nothing; what stays is removed when the store is opened next.
+            let _ = self.discard_begun(&mover, &part, Some(&id));
+            return Err(error);
+        }
+        calls::sync_outside_move(self.fast.as_fd())
+            .map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
+        mover.journal().disown(&self.config.fast, &part)?;
+        self.drain(&mover, step)?;
+        Ok(path)
+    }
+
+    fn publish(&self, step: u64, part: &OsStr, id: &FileId) -> Result<(), StageError> {
+        let (path, name) = (self.config.fast.join(part), step_name(step));
+        let directory = open_directory(self.fast.as_fd(), part, &path)?;
+        let there = FileId::of(directory.as_fd()).map_err(|error| StageError::io("stat", &path, error))?;
+        if !there.is(id) {
+            return Err(StageError::refused(
+                format!("{}: something else was put in its place", shown(&path)),
+                "others may write to the fast directory; it was left",
+            ));
+        }
+        if look_at(directory.as_fd(), &path, true)? > MANY_FILES {
+            // It only hastens: each file's own fsync vouches for it.
+            let _ = calls::sync_file_system_outside_move(directory.as_fd());
+        }
+        stage::existing::sync_tree(directory.as_fd(), &path, None, &Stop::new())?;
+        calls::publish(self.fast.as_fd(), part, &name).map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                StageError::refused(
+                    format!("step {step}: somebody else has made {}", shown(&self.config.fast.join(&name))),
+                    "one program at a time writes to a store's directories",
+                )
+            } else {
+                StageError::io(format!("rename to {}", shown(Path::new(&name))), &path, error)
+            }
+        })
+    }
+
+    /// Gives up a checkpoint that is begun.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] if none of this step is begun; the kernel's.
+    pub fn abandon(&self, step: u64) -> Result<(), StageError> {
+        let mover = self.mover()?;
+        let (part, id) = self.part_of(step)?;
+        self.locked().begun.remove(&step);
+        self.discard_begun(&mover, &part, Some(&id))
+    }
+
+    /// The newest checkpoint that has come this far; at `local` and below, on either tier.
+    ///
+    /// # Errors
+    /// A drain that has failed since the last call; the kernel's.
+    pub fn latest(&self, level: Level) -> Result<Option<u64>, StageError> {
+        self.tell_failures()?;
+        let newest =
+            self.list()?.into_iter().rev().find(|step| step.slow || (step.fast && level < Level::Durable));
+        Ok(newest.map(|step| step.step))
+    }
+
+    /// Every checkpoint that has a name, oldest first.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn list(&self) -> Result<Vec<Step>, StageError> {
+        self.own_process()?;
+        let mut steps = BTreeMap::new();
+        for step in steps_in(&self.fast, &self.config.fast)? {
+            steps.insert(step, Step { step, fast: true, slow: false });
+        }
+        for step in self.slow.steps()? {
+            let whole = self.slow.is_whole(step)?;
+            if whole || steps.contains_key(&step) {
+                steps.entry(step).or_insert(Step { step, fast: false, slow: false }).slow = whole;
+            }
+        }
+        Ok(steps.into_values().collect())
+    }
+
+    /// Lets a restored checkpoint be evicted again.
+    pub fn release(&self, step: u64) {
+        if self.own_process().is_ok() {
+            self.locked().pins.remove(&step);
+        }
+    }
+
+    /// Removes a fast copy, if its slow copy is durable and nobody has restored it. Where the journal does not vouch
+    /// for the slow copy it is read.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] if it may not go, and why; the kernel's.
+    pub fn evict(&self, step: u64) -> Result<(), StageError> {
+        let mover = self.mover()?;
+        let stop = Stop::new();
+        let slow = self.config.tiers.open(&self.slow.tier(), &stop)?;
+        retention::evict(&self.config.fast, &*slow, &step_name(step), &OrReading(mover.journal()), &stop)
+    }
+
+    /// Stops draining, between two steps, and lets others have the store. What is not drained is gone on with by the
+    /// next who opens it; what is begun and not committed is gone.
+    ///
+    /// # Errors
+    /// A drain that has failed and that nobody has been told of.
+    pub fn close(&self) -> Result<(), StageError> {
+        self.own_process()?;
+        if self.locked().closed {
+            return Ok(());
+        }
+        let told = self.tell_failures();
+        self.end();
+        told
+    }
+
+    fn end(&self) {
+        let (mover, begun) = {
+            let mut inner = self.locked();
+            inner.closed = true;
+            inner.pins.clear();
+            (inner.mover.take(), std::mem::take(&mut inner.begun))
+        };
+        if let Some(mover) = mover {
+            for (part, id) in begun.values() {
+                let _ = self.discard_begun(&mover, part, Some(id));
+            }
+            mover.stop();
+        }
+        self.locked().lock = None;
+    }
+
+    fn own_process(&self) -> Result<(), StageError> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(StageError::refused(
+            format!("this store was opened by process {}, of which this one is a fork", self.process),
+            "open a store of its own, to be read only, in each process; or start processes without fork",
+        ))
+    }
+
+    fn mover(&self) -> Result<Mover, StageError> {
+        self.own_process()?;
+        let inner = self.locked();
+        inner.mover.clone().ok_or_else(|| {
+            let (what, hint) = if inner.closed {
+                ("this store is closed", "open it again")
+            } else {
+                ("this store is open to be read only", "open it without read_only")
+            };
+            StageError::refused(what, hint)
+        })
+    }
+
+    fn no_such(&self, step: u64) -> StageError {
+        let there = self.list().unwrap_or_default();
+        let there: Vec<String> = there.iter().rev().take(5).map(|step| step.step.to_string()).collect();
+        let hint = if there.is_empty() {
+            "there is none at all".to_owned()
+        } else {
+            format!("the newest are {}", there.join(", "))
+        };
+        StageError::invalid(format!("step {step}: there is no such checkpoint"), hint)
+    }
+
+    /// Only ever called by the process that opened it: a child of fork(2) may find it locked for ever.
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            self.end();
+        } else {
+            // A child of fork(2): the mover's threads are not here, and waiting for them would never end.
+            std::mem::forget(std::mem::take(&mut self.inner));
+            std::mem::forget(Arc::clone(&self.slow));
+        }
+    }
+}
+
+/// The journal as witness; what it does not know may be read.
+struct OrReading<'a>(&'a stage::journal::Journal);
+
+impl retention::Witness for OrReading<'_> {
+    fn vouches(&self, fast: &Path, slow: &Place) -> Result<bool, StageError> {
+        self.0.vouches(fast, slow)
+    }
+
+    fn may_read(&self) -> bool {
+        true
+    }
+}
+
+impl stage::owned::Record for OrReading<'_> {
+    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
+        self.0.dooms(directory, name, id)
+    }
+
+    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
+        self.0.doomed(directory)
+    }
+
+    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
+        self.0.forgets(directory, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stage::error::ErrorClass;
+
+    fn config(folder: &Path, state: &str) -> StoreConfig {
+        let state = Some(folder.join(state));
+        StoreConfig { state, ..StoreConfig::new(folder.join("fast"), folder.join("slow")) }
+    }
+
+    #[test]
+    fn a_fast_directory_has_one_writer_wherever_its_state_directory_is() {
+        let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+        let first = Store::open(config(folder.path(), "state-1")).unwrap();
+        let begun = first.begin(1).unwrap();
+        std::fs::write(begun.join("x"), "x").unwrap();
+        for state in ["state-2", "state-1", "fast/.flashwright"] {
+            let error = Store::open(config(folder.path(), state)).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Refused, "{error}");
+            assert!(error.to_string().contains(&format!("process {} (", std::process::id())), "{error}");
+        }
+        assert_eq!(std::fs::read(begun.join("x")).unwrap(), b"x");
+        first.commit(1).unwrap();
+        first.close().unwrap();
+        Store::open(config(folder.path(), "state-2")).unwrap();
+    }
+
+    #[test]
+    fn a_checkpoint_that_a_reader_keeps_locked_is_not_waited_for_without_a_bound() {
+        let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+        let store = Store::open(config(folder.path(), "state")).unwrap();
+        std::fs::write(store.begin(1).unwrap().join("x"), "x").unwrap();
+        let path = store.commit(1).unwrap();
+        let reader = File::open(&path).unwrap();
+        assert!(stage::lock::at_once(reader.as_fd(), true, &path).unwrap());
+        let error = store.restore(1, false, &always).unwrap_err();
+        assert!(matches!(error, StageError::Locked { .. }), "{error}");
+        let stop = Stop::new();
+        stop.ask();
+        let error = store.restore(1, false, &|| stop.check()).unwrap_err();
+        assert!(matches!(error, StageError::Stopped { .. }), "{error}");
+        drop(reader);
+        store.restore(1, false, &always).unwrap();
+    }
+
+    #[test]
+    fn a_url_is_no_fast_directory() {
+        let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+        for fast in ["s3://bucket/x", "s3:/bucket/x", "http://host/x"] {
+            let error = Store::open(StoreConfig::new(fast, folder.path())).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Invalid, "{fast}: {error}");
+        }
+    }
+}

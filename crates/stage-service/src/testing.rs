@@ -1,0 +1,102 @@
+//! What tests of the service have in common: jobs out of thin air, and a desk that moves nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use crate::desk::Desk;
+use stage::error::StageError;
+use stage::job::{JobId, JobStatus, State};
+use stage::spec::{JobSpec, Level, Options, Place, Verb};
+
+pub fn spec(name: &str) -> JobSpec {
+    JobSpec {
+        verb: Verb::Copy,
+        source: Place::of_path(format!("/fast/{name}").as_ref()).unwrap(),
+        destination: Place::of_path(format!("/slow/{name}").as_ref()).unwrap(),
+        options: Options::default(),
+    }
+}
+
+pub fn job(id: JobId, state: State) -> JobStatus {
+    JobStatus {
+        id,
+        spec: spec(&id.to_string()),
+        state,
+        level: if matches!(state, State::Done | State::Committed) { Level::Durable } else { Level::Staged },
+        error: None,
+        notes: Vec::new(),
+        attempts: 1,
+        created: 90,
+        durable: None,
+        finished: None,
+        files_total: 0,
+        files_done: 0,
+        bytes_total: 0,
+        bytes_written: 0,
+        bytes_verified: 0,
+        walked: true,
+        bytes_per_s: None,
+        held_back_by: None,
+        source: None,
+    }
+}
+
+/// Takes jobs and leaves them queued until a test says otherwise.
+#[derive(Default)]
+pub struct Still {
+    jobs: Mutex<BTreeMap<JobId, JobStatus>>,
+    changed: Condvar,
+}
+
+impl Still {
+    pub fn set(&self, id: JobId, state: State) {
+        self.jobs.lock().unwrap().insert(id, job(id, state));
+        self.changed.notify_all();
+    }
+
+    fn one(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let jobs = self.jobs.lock().unwrap();
+        jobs.get(&id)
+            .cloned()
+            .ok_or_else(|| StageError::invalid(format!("there is no job {id}"), "stage status"))
+    }
+}
+
+impl Desk for Still {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        let mut jobs = self.jobs.lock().unwrap();
+        let id = jobs.last_key_value().map_or(1, |(id, _)| id + 1);
+        jobs.insert(id, JobStatus { spec, ..job(id, State::Queued) });
+        Ok(id)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        match id {
+            Some(id) => self.one(id).map(|job| vec![job]),
+            None => Ok(self.jobs.lock().unwrap().values().cloned().collect()),
+        }
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.one(id)?;
+        let jobs = self.jobs.lock().unwrap();
+        let there =
+            |jobs: &mut BTreeMap<JobId, JobStatus>| jobs[&id].level < level && !jobs[&id].state.is_final();
+        let most = most.expect("a session waits in slices");
+        let (jobs, _) = self.changed.wait_timeout_while(jobs, most, there).unwrap();
+        Ok(jobs[&id].clone())
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.one(id)?;
+        self.set(id, State::Cancelled);
+        self.one(id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.one(id)?;
+        self.set(id, State::Queued);
+        self.one(id)
+    }
+}

@@ -1,0 +1,396 @@
+//! Finds semaphores that are whole, each once.
+//!
+//! Two sources, neither of which is enough: inotify(7) tells at once, but its queue overflows, it is deaf to what was
+//! there before and, on network file systems, to what other hosts do; a scan finds everything, but late. So events are
+//! hints that are acted on at once, and a scan at the start, at each interval, and after an overflow is the truth. A
+//! directory is watched first and listed then, so that no name falls between the two.
+//!
+//! A semaphore counts when whoever writes it has closed it or has renamed it into its place (`IN_CLOSE_WRITE`,
+//! `IN_MOVED_TO`). One that only a scan has found counts when it has stayed the same for [`Timing::settle`], unless it
+//! was seen being opened here and has not been closed. It is handed out once; again only after it has changed.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{FileType, Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use super::pattern::Pattern;
+use stage::calls;
+use stage::error::StageError;
+
+/// How long things take to be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two scans.
+    pub rescan: Duration,
+    /// For which a semaphore must stay the same that no event vouches for.
+    pub settle: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { rescan: Duration::from_secs(10), settle: Duration::from_secs(2) }
+    }
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    inode: u64,
+    size: u64,
+    modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl Identity {
+    /// Of what statx(2) says.
+    #[must_use]
+    pub fn of(facts: &Statx) -> Self {
+        Self {
+            inode: facts.stx_ino,
+            size: facts.stx_size,
+            modified: (facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
+            changed: (facts.stx_ctime.tv_sec, facts.stx_ctime.tv_nsec),
+        }
+    }
+}
+
+/// A semaphore that is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Relative to the directory that is watched.
+    pub path: PathBuf,
+    /// The state that it was found in.
+    pub identity: Identity,
+}
+
+/// Finds semaphores below a directory.
+#[derive(Debug)]
+pub struct Finder {
+    root: PathBuf,
+    root_fd: OwnedFd,
+    pattern: Pattern,
+    timing: Timing,
+    inotify: Option<OwnedFd>,
+    /// Watch descriptor → directory relative to the root.
+    watches: HashMap<i32, PathBuf>,
+    /// Being written here, as far as events tell.
+    open: HashSet<PathBuf>,
+    /// Found by a scan, and since when they are the same.
+    settling: HashMap<PathBuf, (Identity, Instant)>,
+    /// Handed out.
+    given: HashMap<PathBuf, Identity>,
+    scanned: Option<Instant>,
+    notes: Vec<String>,
+}
+
+const EVENTS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ONLYDIR);
+
+impl Finder {
+    /// Opens the directory; what cannot be watched is scanned.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn new(root: &Path, pattern: Pattern, timing: Timing) -> Result<Self, StageError> {
+        let root_fd = calls::open_directory(root).map_err(|error| StageError::io("watch it", root, error))?;
+        let mut notes = Vec::new();
+        let inotify = match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
+            Ok(fd) => Some(fd),
+            Err(error) => {
+                notes
+                    .push(format!("inotify cannot be had ({error}): semaphores are found by scanning alone"));
+                None
+            }
+        };
+        Ok(Self {
+            root: root.to_owned(),
+            root_fd,
+            pattern,
+            timing,
+            inotify,
+            watches: HashMap::new(),
+            open: HashSet::new(),
+            settling: HashMap::new(),
+            given: HashMap::new(),
+            scanned: None,
+            notes,
+        })
+    }
+
+    /// The directory that is watched.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its descriptor.
+    #[must_use]
+    pub fn root_fd(&self) -> &OwnedFd {
+        &self.root_fd
+    }
+
+    /// What is worth knowing, once.
+    pub fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Hands a semaphore out again, at the next call.
+    pub fn again(&mut self, path: &Path) {
+        self.given.remove(path);
+        self.scanned = None;
+    }
+
+    /// Semaphores that became whole; waits `most` for the first of them.
+    ///
+    /// # Errors
+    /// The directory cannot be read any more.
+    pub fn next(&mut self, most: Duration) -> Result<Vec<Found>, StageError> {
+        let mut found = Vec::new();
+        self.tidy(&mut found)?;
+        if found.is_empty() {
+            self.sleep(most);
+        }
+        self.events(&mut found)?;
+        self.tidy(&mut found)?;
+        Ok(found)
+    }
+
+    /// Nothing is being written or settling, as far as is known: what is there has been handed out.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.scanned.is_some() && self.settling.is_empty() && self.open.is_empty()
+    }
+
+    /// Scans where it is time, and hands out what has settled.
+    fn tidy(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
+        if self.scanned.is_none_or(|at| at.elapsed() >= self.timing.rescan) {
+            self.scan()?;
+        }
+        let due: Vec<PathBuf> = self
+            .settling
+            .iter()
+            .filter(|(_, (_, since))| since.elapsed() >= self.timing.settle)
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in due {
+            let seen = self.settling.get(&path).map(|(identity, _)| *identity);
+            match self.look(&path) {
+                Some(identity) if Some(identity) == seen => {
+                    self.settling.remove(&path);
+                    self.give(path, identity, found);
+                }
+                Some(identity) => {
+                    self.settling.insert(path, (identity, Instant::now()));
+                }
+                None => {
+                    self.settling.remove(&path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, path: PathBuf, identity: Identity, found: &mut Vec<Found>) {
+        if self.given.get(&path) != Some(&identity) {
+            self.given.insert(path.clone(), identity);
+            found.push(Found { path, identity });
+        }
+    }
+
+    /// The state of a semaphore, if it is there and a regular file.
+    fn look(&self, path: &Path) -> Option<Identity> {
+        let way = OFlags::PATH;
+        let file = calls::open_beneath(self.root_fd.as_fd(), path, way, Mode::empty()).ok()?;
+        let facts = calls::stat(file.as_fd()).ok()?;
+        let regular = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile;
+        regular.then(|| Identity::of(&facts))
+    }
+
+    /// Waits for an event, for something to settle, or for the next scan.
+    fn sleep(&self, most: Duration) {
+        let now = Instant::now();
+        let settles = self
+            .settling
+            .values()
+            .map(|(_, since)| (*since + self.timing.settle).saturating_duration_since(now));
+        let scan = self.scanned.map(|at| (at + self.timing.rescan).saturating_duration_since(now));
+        let wait = settles.chain(scan).fold(most, Duration::min);
+        match &self.inotify {
+            Some(fd) => {
+                let wait =
+                    Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+                // An interruption is as good as an event: the caller looks whether it is to stop.
+                let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&wait));
+            }
+            None => std::thread::sleep(wait),
+        }
+    }
+
+    /// Takes all events that are there.
+    fn events(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
+        let Some(fd) = self.inotify.take() else { return Ok(()) };
+        let mut seen = Vec::new();
+        let mut room = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = Reader::new(&fd, &mut room);
+        let ended = loop {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| OsString::from_vec(name.to_bytes().to_vec()));
+                    seen.push((event.wd(), event.events(), name));
+                }
+                Err(Errno::AGAIN) => break Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.inotify = Some(fd);
+        ended.map_err(|error| StageError::io("read events of inotify", &self.root, error))?;
+        for (wd, mask, name) in seen {
+            self.event(wd, mask, name.as_deref(), found)?;
+        }
+        Ok(())
+    }
+
+    fn event(
+        &mut self,
+        wd: i32,
+        mask: ReadFlags,
+        name: Option<&OsStr>,
+        found: &mut Vec<Found>,
+    ) -> Result<(), StageError> {
+        if mask.contains(ReadFlags::QUEUE_OVERFLOW) {
+            // What was closed meanwhile was not told: those being written settle like any other.
+            self.open.clear();
+            self.scanned = None;
+            return Ok(());
+        }
+        if mask.contains(ReadFlags::IGNORED) {
+            self.watches.remove(&wd);
+            return Ok(());
+        }
+        let (Some(directory), Some(name)) = (self.watches.get(&wd), name) else { return Ok(()) };
+        let level = directory.components().count();
+        if !self.pattern.matches(level, name) {
+            return Ok(());
+        }
+        let path = directory.join(name);
+        if level + 1 < self.pattern.levels() {
+            if mask.contains(ReadFlags::ISDIR) {
+                self.scan_directory(&path)?;
+            }
+            return Ok(());
+        }
+        if mask.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
+            self.open.remove(&path);
+            self.settling.remove(&path);
+            if let Some(identity) = self.look(&path) {
+                self.give(path, identity, found);
+            }
+        } else if mask.intersects(ReadFlags::CREATE | ReadFlags::MODIFY) {
+            // A hard link is created and never closed; the next scan finds it, and it settles.
+            let written = mask.contains(ReadFlags::MODIFY) || self.look(&path).is_some_and(|at| at.size == 0);
+            if written {
+                self.open.insert(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self) -> Result<(), StageError> {
+        self.scanned = Some(Instant::now());
+        self.scan_directory(Path::new(""))?;
+        // Those that went away may come back in the very state that they had.
+        let gone: Vec<PathBuf> =
+            self.given.keys().chain(&self.open).filter(|path| self.look(path).is_none()).cloned().collect();
+        for path in gone {
+            self.given.remove(&path);
+            self.open.remove(&path);
+            self.settling.remove(&path);
+        }
+        Ok(())
+    }
+
+    /// Watches a directory, and notes the semaphores in it and below.
+    fn scan_directory(&mut self, relative: &Path) -> Result<(), StageError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let at_root = relative.as_os_str().is_empty();
+        let beneath = if at_root { Path::new(".") } else { relative };
+        let directory = match calls::open_beneath(self.root_fd.as_fd(), beneath, flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(error) if at_root => return Err(StageError::io("scan it", &self.root, error)),
+            // Gone, a symbolic link, or not ours to read: nothing of it is moved.
+            Err(_) => return Ok(()),
+        };
+        self.watch_directory(&directory, relative);
+        let names = match calls::list(directory.as_fd()) {
+            Ok(names) => names,
+            Err(error) if at_root => return Err(StageError::io("scan it", &self.root, error)),
+            Err(_) => return Ok(()),
+        };
+        let level = relative.components().count();
+        for (name, kind) in names {
+            if !self.pattern.matches(level, &name) {
+                continue;
+            }
+            let path = relative.join(&name);
+            if level + 1 < self.pattern.levels() {
+                if matches!(kind, FileType::Directory | FileType::Unknown) {
+                    self.scan_directory(&path)?;
+                }
+            } else if matches!(kind, FileType::RegularFile | FileType::Unknown) {
+                self.note(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// A semaphore that a scan has found.
+    fn note(&mut self, path: PathBuf) {
+        let Some(identity) = self.look(&path) else { return };
+        if self.open.contains(&path) || self.given.get(&path) == Some(&identity) {
+            return;
+        }
+        let now = Instant::now();
+        let settling = self.settling.entry(path).or_insert((identity, now));
+        if settling.0 != identity {
+            *settling = (identity, now);
+        }
+    }
+
+    fn watch_directory(&mut self, directory: &OwnedFd, relative: &Path) {
+        use std::os::fd::AsRawFd;
+        let Some(inotify) = &self.inotify else { return };
+        // By its descriptor, so that it is this directory and not what has its name by now.
+        let by_fd = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        match inotify::add_watch(inotify, by_fd, EVENTS) {
+            Ok(wd) => {
+                self.watches.insert(wd, relative.to_owned());
+            }
+            Err(error) => self.unwatched(relative, error),
+        }
+    }
+
+    fn unwatched(&mut self, relative: &Path, error: Errno) {
+        if self.notes.is_empty() {
+            let full = if error == Errno::NOSPC { " (fs.inotify.max_user_watches is used up)" } else { "" };
+            self.notes.push(format!(
+                "{}: cannot be watched{full}: {}; its semaphores are found by scanning",
+                stage::error::shown(&self.root.join(relative)),
+                io::Error::from(error)
+            ));
+        }
+    }
+}

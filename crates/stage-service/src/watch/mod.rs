@@ -1,0 +1,360 @@
+//! Semaphores: an application says that a checkpoint is whole by a file, and what the file vouches for is moved.
+//!
+//! ```text
+//! application   write data, fsync, write the semaphore beside, fsync, rename it into place
+//! here          find it ([`finder`]), read what it vouches for ([`set`]), compare, hand the jobs in;
+//!               the semaphore goes when all of them are durable, or stays and is remembered
+//! ```
+//!
+//! What was found is kept in memory alone, for it needs no keeping: a semaphore that is still there at the next start is
+//! found again, and its jobs, asked for again, are those that the journal has.
+
+pub mod finder;
+pub mod list;
+pub mod pattern;
+pub mod set;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+
+pub use self::finder::{Finder, Found, Identity, Timing};
+pub use self::pattern::Pattern;
+use self::set::Set;
+use crate::desk::{Desk, submit_or_retry};
+use stage::calls;
+use stage::error::StageError;
+use stage::job::{JobId, JobStatus, State, Why};
+use stage::names::PathText;
+use stage::spec::{JobSpec, Level, Options, Place, Verb};
+
+/// What is done with what semaphores vouch for.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    /// Where it goes: below it each source has the path that it has below the watched directory.
+    pub to: Place,
+    /// Does it stay?
+    pub verb: Verb,
+    /// How it is moved.
+    pub options: Options,
+    /// The semaphore stays; a set whose destination is there and right is not moved again.
+    pub keep_trigger: bool,
+    /// What a semaphore holds is a list.
+    pub lists: bool,
+}
+
+/// What happened, for those who watch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Happened {
+    /// A set was handed in.
+    Submitted {
+        /// Its semaphore, relative to the watched directory.
+        trigger: PathBuf,
+        /// Its jobs.
+        jobs: Vec<JobId>,
+    },
+    /// All of a set is durable.
+    Durable {
+        /// Its semaphore.
+        trigger: PathBuf,
+        /// Its jobs, as they ended.
+        jobs: Vec<JobStatus>,
+    },
+    /// The set is at its destination already.
+    AlreadyThere {
+        /// Its semaphore.
+        trigger: PathBuf,
+    },
+    /// A job of a set failed; the semaphore stays.
+    Failed {
+        /// Its semaphore.
+        trigger: PathBuf,
+        /// The job.
+        job: JobId,
+        /// Why.
+        why: Why,
+    },
+    /// A semaphore that nothing was done about; it is looked at again when it changes.
+    Refused {
+        /// Which.
+        trigger: PathBuf,
+        /// Why.
+        why: Why,
+    },
+    /// What is worth knowing.
+    Note(String),
+}
+
+/// Tells whether a source is at its destination, whole and right.
+pub type Check<'a> = dyn Fn(&Path, &Place) -> Result<bool, StageError> + 'a;
+
+/// A directory whose semaphores are obeyed.
+pub struct Watch<'a> {
+    finder: Finder,
+    pattern: Pattern,
+    orders: Orders,
+    desk: &'a dyn Desk,
+    check: &'a Check<'a>,
+    under_way: BTreeMap<PathBuf, UnderWay>,
+    failures: u64,
+    /// Happened before an error, and not told yet.
+    early: Vec<Happened>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    identity: Identity,
+    jobs: Vec<JobId>,
+    told: Vec<JobId>,
+}
+
+impl<'a> Watch<'a> {
+    /// Watches `root`. `check` is asked for sets that were moved before, where semaphores stay.
+    ///
+    /// # Errors
+    /// The directory cannot be opened; the destination lies in it.
+    pub fn new(
+        root: &Path,
+        pattern: Pattern,
+        timing: Timing,
+        orders: Orders,
+        desk: &'a dyn Desk,
+        check: &'a Check<'a>,
+    ) -> Result<Self, StageError> {
+        let root = std::path::absolute(root).map_err(|error| StageError::io("find it", root, error))?;
+        let finder = Finder::new(&root, pattern.clone(), timing)?;
+        Ok(Self {
+            finder,
+            pattern,
+            orders,
+            desk,
+            check,
+            under_way: BTreeMap::new(),
+            failures: 0,
+            early: Vec::new(),
+        })
+    }
+
+    /// How many sets are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way.values().filter(|set| set.told.len() < set.jobs.len()).count()
+    }
+
+    /// How often something was refused or failed.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Nothing is left to be done about what is there now.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.finder.is_quiet() && self.under_way() == 0
+    }
+
+    /// Looks for semaphores for as long as `most`, hands in what they ask for, and tells what has become of earlier ones.
+    ///
+    /// # Errors
+    /// The directory cannot be read any more; whoever takes the jobs is not there ([`is_gone`]), and may be asked again:
+    /// nothing is lost by it.
+    pub fn step(&mut self, most: Duration) -> Result<Vec<Happened>, StageError> {
+        let mut happened = std::mem::take(&mut self.early);
+        let mut found = self.finder.next(most)?.into_iter();
+        happened.extend(self.finder.notes().into_iter().map(Happened::Note));
+        while let Some(one) = found.next() {
+            match self.obey(&one) {
+                Ok(obeyed) => happened.push(obeyed),
+                Err(error) if is_gone(&error) => {
+                    // Whoever takes the jobs is gone: semaphores wait where they are.
+                    for waiting in std::iter::once(one).chain(found) {
+                        self.finder.again(&waiting.path);
+                    }
+                    self.early.append(&mut happened);
+                    return Err(error);
+                }
+                Err(error) => {
+                    self.failures += 1;
+                    happened.push(Happened::Refused { trigger: one.path, why: Why::of(&error) });
+                }
+            }
+        }
+        if let Err(error) = self.follow(&mut happened) {
+            self.early.append(&mut happened);
+            return Err(error);
+        }
+        Ok(happened)
+    }
+
+    fn obey(&mut self, found: &Found) -> Result<Happened, StageError> {
+        let root = self.finder.root_fd().as_fd();
+        let set = Set::read(root, &found.path, &self.pattern, self.orders.lists)?;
+        let trigger = found.path.clone();
+        let specs = self.specs(&set, &trigger);
+        if self.orders.keep_trigger && self.all_there(&specs)? {
+            return Ok(Happened::AlreadyThere { trigger });
+        }
+        // After a crash between the end of the jobs and the end of the semaphore, the sources of a move are gone.
+        if specs.len() > 1 && self.moved_before(&specs)? {
+            self.remove(&found.path, found.identity)?;
+            return Ok(Happened::AlreadyThere { trigger });
+        }
+        let earlier = self.earlier(&specs)?;
+        if earlier.is_none() {
+            set.check(root, &found.path)?;
+        }
+        let mut jobs = Vec::new();
+        for spec in specs {
+            jobs.push(submit_or_retry(self.desk, spec)?);
+        }
+        let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), told: Vec::new() };
+        self.under_way.insert(trigger.clone(), under_way);
+        Ok(Happened::Submitted { trigger, jobs })
+    }
+
+    /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the
+    /// same certainty as the source of a move.
+    fn specs(&self, set: &Set, trigger: &Path) -> Vec<JobSpec> {
+        let own = set.sources.len() == 1 && !self.orders.keep_trigger;
+        let spec = |source: &set::Source| {
+            let mut options = self.orders.options.clone();
+            options.expected.clone_from(&source.expected);
+            options.digest = set.algorithm.unwrap_or(options.digest);
+            options.semaphore = own.then(|| PathText(self.finder.root().join(trigger)));
+            JobSpec {
+                verb: self.orders.verb,
+                source: Place::Path(PathText(self.finder.root().join(&source.path))),
+                destination: self.orders.to.join(&source.path),
+                options,
+            }
+        };
+        set.sources.iter().map(spec).collect()
+    }
+
+    fn all_there(&self, specs: &[JobSpec]) -> Result<bool, StageError> {
+        for spec in specs {
+            let Some(source) = spec.source.path() else { return Ok(false) };
+            if !(self.check)(source, &spec.destination)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Were all of these moved by jobs that the journal remembers, and are their sources gone?
+    fn moved_before(&self, specs: &[JobSpec]) -> Result<bool, StageError> {
+        let gone = |spec: &JobSpec| spec.source.path().is_some_and(|path| path.symlink_metadata().is_err());
+        if self.orders.verb != Verb::Move || !specs.iter().all(gone) {
+            return Ok(false);
+        }
+        let known = self.desk.status(None)?;
+        Ok(specs.iter().all(|spec| {
+            let same =
+                |job: &&JobStatus| job.spec.source == spec.source && job.spec.destination == spec.destination;
+            known.iter().rev().find(same).is_some_and(|job| job.state == State::Done)
+        }))
+    }
+
+    /// A job under way for one of these: what its source looks like by now is the job's affair.
+    fn earlier(&self, specs: &[JobSpec]) -> Result<Option<JobId>, StageError> {
+        let known = self.desk.status(None)?;
+        let same = |job: &&JobStatus| {
+            specs.iter().any(|spec| job.spec.is_same_request(spec)) && !job.state.is_final()
+        };
+        Ok(known.iter().find(same).map(|job| job.id))
+    }
+
+    /// Tells what has become of jobs.
+    fn follow(&mut self, happened: &mut Vec<Happened>) -> Result<(), StageError> {
+        if self.under_way.is_empty() {
+            return Ok(());
+        }
+        let known: BTreeMap<JobId, JobStatus> =
+            self.desk.status(None)?.into_iter().map(|job| (job.id, job)).collect();
+        let mut ended = Vec::new();
+        for (trigger, set) in &mut self.under_way {
+            let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
+            for job in &jobs {
+                match (job.state, set.told.contains(&job.id)) {
+                    (State::Failed | State::Cancelled, false) => {
+                        set.told.push(job.id);
+                        self.failures += 1;
+                        happened.push(failed(trigger, job));
+                    }
+                    // Somebody has begun it again.
+                    (State::Queued | State::Running, true) => set.told.retain(|told| *told != job.id),
+                    _ => {}
+                }
+            }
+            let done = jobs.iter().filter(|job| job.state == State::Done && job.level >= Level::Durable);
+            if done.count() == set.jobs.len() {
+                let jobs: Vec<JobStatus> = jobs.into_iter().cloned().collect();
+                ended.push((trigger.clone(), set.identity, jobs));
+            }
+        }
+        for (trigger, identity, jobs) in ended {
+            self.under_way.remove(&trigger);
+            if jobs.len() > 1
+                && !self.orders.keep_trigger
+                && let Err(error) = self.remove(&trigger, identity)
+            {
+                happened.push(Happened::Note(Why::of(&error).message));
+            }
+            happened.push(Happened::Durable { trigger, jobs });
+        }
+        Ok(())
+    }
+
+    /// Removes a semaphore, durably, if it is the one that was obeyed.
+    fn remove(&self, trigger: &Path, identity: Identity) -> Result<(), StageError> {
+        let shown = self.finder.root().join(trigger);
+        let wrong = |error: std::io::Error| StageError::io("remove the semaphore", &shown, error);
+        let directory = match trigger.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => calls::open_beneath(
+                self.finder.root_fd().as_fd(),
+                parent,
+                OFlags::RDONLY | OFlags::DIRECTORY,
+                Mode::empty(),
+            ),
+            None => calls::open_directory(self.finder.root()),
+        };
+        let directory = match directory {
+            // It went with the directory that it vouched for.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(wrong)?,
+        };
+        let name = trigger.file_name().unwrap_or_default();
+        match calls::stat_at(directory.as_fd(), name) {
+            Ok(facts) if Identity::of(&facts) == identity => {
+                calls::remove_file(directory.as_fd(), name).map_err(wrong)?;
+                calls::sync_outside_move(directory.as_fd()).map_err(wrong)
+            }
+            // Another one has come: it speaks for itself.
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(wrong(error)),
+        }
+    }
+}
+
+/// Is it whoever takes the jobs that is missing, and not something that is wrong with a job?
+#[must_use]
+pub fn is_gone(error: &StageError) -> bool {
+    matches!(error, StageError::Peer { .. } | StageError::NoServer { .. } | StageError::Journal { .. })
+}
+
+fn failed(trigger: &Path, job: &JobStatus) -> Happened {
+    let why = job.error.clone().unwrap_or_else(|| Why {
+        message: format!("job {} was cancelled", job.id),
+        hint: None,
+        class: stage::ErrorClass::Interrupted,
+        errno: None,
+        cause: None,
+    });
+    Happened::Failed { trigger: trigger.to_owned(), job: job.id, why }
+}

@@ -1,0 +1,325 @@
+//! Semaphores as applications write them, against a desk that only takes notes.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::*;
+use stage::error::ErrorClass;
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Soon enough not to be waited for, and no measure of anything.
+const SOON: Duration = Duration::from_millis(5);
+
+fn finder(root: &Path, pattern: &str, rescan: Duration, settle: Duration) -> Finder {
+    Finder::new(root, Pattern::parse(pattern).unwrap(), Timing { rescan, settle }).unwrap()
+}
+
+/// What is found, until it is `count` or a generous while has passed.
+fn find(finder: &mut Finder, count: usize) -> Vec<PathBuf> {
+    let begun = Instant::now();
+    let mut paths = Vec::new();
+    while paths.len() < count && begun.elapsed() < Duration::from_secs(60) {
+        paths.extend(finder.next(Duration::from_millis(20)).unwrap().into_iter().map(|found| found.path));
+    }
+    paths.sort();
+    paths
+}
+
+fn renamed_into_place(path: &Path, contents: &str) {
+    let beside = path.with_extension("tmp");
+    fs::write(&beside, contents).unwrap();
+    fs::rename(&beside, path).unwrap();
+}
+
+#[test]
+fn what_was_there_before_is_found_once_and_again_only_when_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.done"), "").unwrap();
+    fs::write(folder.path().join("a"), "").unwrap();
+    let mut finder = finder(folder.path(), "*.done", SOON, SOON);
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), []);
+    }
+    renamed_into_place(&folder.path().join("a.done"), "changed");
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+    // Gone and there again, in whatever state.
+    fs::rename(folder.path().join("a.done"), folder.path().join("kept")).unwrap();
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), []);
+    }
+    fs::rename(folder.path().join("kept"), folder.path().join("a.done")).unwrap();
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
+#[test]
+fn one_that_is_renamed_into_place_or_closed_is_found_by_its_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut finder = finder(folder.path(), "*.done", HOUR, HOUR);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    renamed_into_place(&folder.path().join("a.done"), "");
+    fs::write(folder.path().join("b\n.done"), "x").unwrap();
+    fs::write(folder.path().join("c.other"), "x").unwrap();
+    assert_eq!(find(&mut finder, 2), [Path::new("a.done"), Path::new("b\n.done")]);
+}
+
+#[test]
+fn one_that_is_still_being_written_waits_for_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut finder = finder(folder.path(), "*.done", SOON, SOON);
+    assert_eq!(finder.next(SOON).unwrap(), []);
+    let mut file = fs::File::create(folder.path().join("a.done")).unwrap();
+    file.write_all(b"half").unwrap();
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), [], "it is open for writing");
+    }
+    drop(file);
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
+#[test]
+fn nothing_is_lost_when_the_queue_of_events_overflows() {
+    let folder = tempfile::tempdir().unwrap();
+    let longest: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    if longest > 100_000 {
+        println!("SKIP overflow of inotify's queue: it holds {longest} events");
+        return;
+    }
+    let mut finder = finder(folder.path(), "*.done", HOUR, SOON);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    // Two events each, none of which is taken meanwhile.
+    let count = longest / 2 + 100;
+    for number in 0..count {
+        fs::write(folder.path().join(format!("{number}.done")), "").unwrap();
+    }
+    assert_eq!(find(&mut finder, count).len(), count);
+}
+
+#[test]
+fn directories_that_come_later_are_looked_into_and_links_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("DONE"), "").unwrap();
+    let mut finder = finder(folder.path(), "ckpt-*/DONE", HOUR, SOON);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    std::os::unix::fs::symlink(outside.path(), folder.path().join("ckpt-0")).unwrap();
+    fs::create_dir(folder.path().join("ckpt-2")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("DONE"), folder.path().join("ckpt-2/DONE")).unwrap();
+    fs::create_dir(folder.path().join("ckpt-1")).unwrap();
+    fs::write(folder.path().join("ckpt-1/DONE"), "").unwrap();
+    // A directory that gets its name when it is whole, as writers do that publish by renaming.
+    fs::create_dir(folder.path().join("hidden")).unwrap();
+    fs::write(folder.path().join("hidden/DONE"), "").unwrap();
+    fs::rename(folder.path().join("hidden"), folder.path().join("ckpt-3")).unwrap();
+    assert_eq!(find(&mut finder, 2), [Path::new("ckpt-1/DONE"), Path::new("ckpt-3/DONE")]);
+    fs::remove_file(folder.path().join("ckpt-2/DONE")).unwrap();
+    fs::write(folder.path().join("ckpt-2/DONE"), "").unwrap();
+    assert_eq!(find(&mut finder, 1), [Path::new("ckpt-2/DONE")]);
+}
+
+/// Takes jobs and does what a test says with them.
+#[derive(Default)]
+struct Notes {
+    jobs: Mutex<Vec<JobStatus>>,
+}
+
+impl Notes {
+    fn end(&self, id: JobId, state: State) {
+        let mut jobs = self.jobs.lock().unwrap();
+        let job = jobs.iter_mut().find(|job| job.id == id).unwrap();
+        job.state = state;
+        if state == State::Done {
+            job.level = Level::Durable;
+        } else {
+            job.error = Some(Why {
+                message: "no".to_owned(),
+                hint: None,
+                class: ErrorClass::Failed,
+                errno: None,
+                cause: None,
+            });
+        }
+    }
+
+    fn specs(&self) -> Vec<JobSpec> {
+        self.jobs.lock().unwrap().iter().map(|job| job.spec.clone()).collect()
+    }
+}
+
+impl Desk for Notes {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        let mut jobs = self.jobs.lock().unwrap();
+        let id = jobs.len() as JobId + 1;
+        jobs.push(status(id, spec));
+        Ok(id)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        Ok(self.jobs.lock().unwrap().iter().filter(|job| id.is_none_or(|id| id == job.id)).cloned().collect())
+    }
+
+    fn wait(&self, _: JobId, _: Level, _: Option<Duration>) -> Result<JobStatus, StageError> {
+        unreachable!("watching does not wait for one job")
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.end(id, State::Cancelled);
+        Ok(self.status(Some(id))?.remove(0))
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.end(id, State::Queued);
+        Ok(self.status(Some(id))?.remove(0))
+    }
+}
+
+fn status(id: JobId, spec: JobSpec) -> JobStatus {
+    JobStatus {
+        id,
+        spec,
+        state: State::Queued,
+        level: Level::Staged,
+        error: None,
+        notes: Vec::new(),
+        attempts: 1,
+        created: 0,
+        durable: None,
+        finished: None,
+        files_total: 1,
+        files_done: 0,
+        bytes_total: 0,
+        bytes_written: 0,
+        bytes_verified: 0,
+        walked: true,
+        bytes_per_s: None,
+        held_back_by: None,
+        source: None,
+    }
+}
+
+fn orders(to: &Path, keep_trigger: bool) -> Orders {
+    let to = Place::of_path(to).unwrap();
+    Orders { to, verb: Verb::Move, options: Options::default(), keep_trigger, lists: true }
+}
+
+fn watch<'a>(folder: &Path, desk: &'a Notes, keep: bool, check: &'a Check<'a>) -> Watch<'a> {
+    let pattern = Pattern::parse("*.done").unwrap();
+    let timing = Timing { rescan: SOON, settle: SOON };
+    Watch::new(folder, pattern, timing, orders(Path::new("/slow"), keep), desk, check).unwrap()
+}
+
+fn next(watch: &mut Watch<'_>) -> Happened {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        let mut happened = watch.step(SOON).unwrap();
+        if !happened.is_empty() {
+            assert_eq!(happened.len(), 1, "{happened:?}");
+            return happened.remove(0);
+        }
+    }
+    panic!("nothing happened");
+}
+
+#[test]
+fn one_source_is_one_job_whose_affair_the_semaphore_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Notes::default();
+    fs::create_dir(folder.path().join("ckpt-7")).unwrap();
+    fs::write(folder.path().join("ckpt-7.done"), "").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let trigger = PathBuf::from("ckpt-7.done");
+    assert_eq!(next(&mut watch), Happened::Submitted { trigger: trigger.clone(), jobs: vec![1] });
+    let specs = desk.specs();
+    assert_eq!(specs[0].source.path(), Some(folder.path().join("ckpt-7").as_path()));
+    assert_eq!(specs[0].destination.path(), Some(Path::new("/slow/ckpt-7")));
+    assert_eq!(specs[0].options.semaphore, Some(PathText(folder.path().join("ckpt-7.done"))));
+    desk.end(1, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
+    assert_eq!((watch.under_way(), watch.failures()), (0, 1));
+    // The application says it again: the same job goes on.
+    renamed_into_place(&folder.path().join("ckpt-7.done"), "");
+    assert_eq!(next(&mut watch), Happened::Submitted { trigger, jobs: vec![1] });
+    desk.end(1, State::Done);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    assert!(watch.is_idle());
+}
+
+#[test]
+fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_where_one_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Notes::default();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a"), "a").unwrap();
+    fs::write(at("b"), "b").unwrap();
+    fs::write(at("x.done"), "a 1\nb 2\n").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for b, which has 1 bytes, not 2"), "{why:?}");
+    assert!(desk.specs().is_empty());
+    renamed_into_place(&at("x.done"), "a 1\nb 1\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    desk.end(1, State::Done);
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    assert!(at("x.done").exists());
+    desk.end(2, State::Done);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    assert!(!at("x.done").exists());
+}
+
+#[test]
+fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Notes::default();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        fs::write(at(name), name).unwrap();
+    }
+    fs::write(at("x.done"), "a\nb\n").unwrap();
+    let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut first), Happened::Submitted { .. }));
+    drop(first);
+    for (id, name) in [(1, "a"), (2, "b")] {
+        desk.end(id, State::Done);
+        fs::remove_file(at(name)).unwrap();
+    }
+    let mut second = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut second), Happened::AlreadyThere { .. }));
+    assert!(!at("x.done").exists());
+    assert_eq!(desk.specs().len(), 2);
+}
+
+#[test]
+fn a_semaphore_that_stays_has_its_set_moved_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Notes::default();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    fs::write(folder.path().join("a.done"), "").unwrap();
+    let there = std::cell::Cell::new(false);
+    let check = |source: &Path, to: &Place| {
+        assert_eq!((source, to.path()), (folder.path().join("a").as_path(), Some(Path::new("/slow/a"))));
+        Ok(there.get())
+    };
+    let mut first = watch(folder.path(), &desk, true, &check);
+    assert!(matches!(next(&mut first), Happened::Submitted { .. }));
+    assert_eq!(desk.specs()[0].options.semaphore, None);
+    desk.end(1, State::Done);
+    assert!(matches!(next(&mut first), Happened::Durable { .. }));
+    there.set(true);
+    let mut second = watch(folder.path(), &desk, true, &check);
+    assert!(matches!(next(&mut second), Happened::AlreadyThere { .. }));
+    assert_eq!(desk.specs().len(), 1);
+    assert!(folder.path().join("a.done").exists());
+}
+
+#[test]
+fn names_in_urls_are_escaped() {
+    let to = Place::Object("s3://bucket/run/".to_owned());
+    let place = to.join(Path::new("a b/c\n%"));
+    assert_eq!(place, Place::Object("s3://bucket/run/a%20b/c%0A%25".to_owned()));
+    let to = Place::Object("s3://bucket/run/?region=x".to_owned());
+    assert_eq!(to.join(Path::new("a")), Place::Object("s3://bucket/run/a?region=x".to_owned()));
+}

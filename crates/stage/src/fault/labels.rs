@@ -1,0 +1,197 @@
+//! Names for what a move's safety rests on: each sync ([`Barrier`]) and each check of identity ([`Check`]).
+//!
+//! A [`Plan`](super::Plan) can leave out one of them, so that a test can show what is lost without it. docs/faults.md
+//! holds the table of both; `tests/crash/left_out.rs` has a case for each and compares the table.
+
+/// Defines an enum of labels: for each its word, where it stands, and what is lost without it.
+macro_rules! labels {
+    ($(#[$about:meta])* $name:ident { $($variant:ident = $word:literal, $place:literal, $loss:literal;)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $(#[doc = concat!("`", $word, "`: ", $place, ". Without it: ", $loss, ".")] $variant,)*
+        }
+
+        impl $name {
+            /// All of them, in the order in which a move comes to them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name in tables and orders.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// Which call or comparison it is.
+            #[must_use]
+            pub const fn place(self) -> &'static str {
+                match self { $(Self::$variant => $place,)* }
+            }
+
+            /// What is lost if it is left out.
+            #[must_use]
+            pub const fn loss(self) -> &'static str {
+                match self { $(Self::$variant => $loss,)* }
+            }
+
+            /// The label of this name.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|label| label.word() == word)
+            }
+        }
+    };
+}
+
+labels! {
+    /// A call that makes something durable.
+    Barrier {
+        JournalName = "journal-name",
+            "fsync of the state directory and its parent, when the journal is opened",
+            "a new journal has no name after a power cut, and a move that was accepted is forgotten";
+        SourceFileSystem = "source-file-system",
+            "syncfs of the source's file system, before anything is read",
+            "a source that was said to be local is gone after a power cut";
+        SourceFile = "source-file",
+            "fsync of a source file, where syncfs does not vouch",
+            "a source that was said to be local is gone after a power cut";
+        NewParent = "new-parent",
+            "fsync of the directory in which a parent of the destination was made",
+            "the destination's directory is gone after a power cut, and with it the copy";
+        ExistingFileSystem = "existing-file-system",
+            "syncfs of a file system that holds a copy already, before it is compared",
+            "a copy that another program made is believed, and is gone after a power cut";
+        Existing = "existing",
+            "fsync of each file and directory of a copy that is there already, where syncfs does not vouch",
+            "a copy that another program made is believed, and is gone after a power cut";
+        SmallFile = "small-file",
+            "fsync of a small copy, where syncfs does not vouch",
+            "the copy is empty or short after a power cut";
+        SingleFile = "single-file",
+            "fsync of a small copy that is moved alone",
+            "the copy is empty or short after a power cut";
+        SmallGroup = "small-group",
+            "syncfs after a group of small copies was written",
+            "a resumed move trusts recorded copies that are not durable";
+        ChunkGroup = "chunk-group",
+            "fdatasync after a group of chunks was written",
+            "a resumed move trusts recorded chunks that are not durable";
+        SharedBlocks = "shared-blocks",
+            "fdatasync after FICLONE",
+            "the copy is empty after a power cut";
+        LargeFile = "large-file",
+            "fsync of a copy by chunks, after its metadata was set",
+            "the copy has another owner, mode or time after a power cut";
+        Directory = "directory",
+            "fsync of a copied directory",
+            "names in it are gone after a power cut";
+        Manifest = "manifest",
+            "fsync of the manifest",
+            "the manifest is empty after a power cut";
+        SetFileSystem = "set-file-system",
+            "syncfs of the complete part, before the rename",
+            "directories and their metadata are gone after a power cut";
+        Name = "name",
+            "fsync of the destination's directory, after the rename",
+            "the copy has no name after a power cut, and its source is gone";
+        SourceRemoved = "source-removed",
+            "fsync of the source's directory, after the source was removed",
+            "a source that is said to be gone comes back after a power cut";
+        SemaphoreRemoved = "semaphore-removed",
+            "fsync of the semaphore's directory, after it was removed",
+            "the semaphore comes back after a power cut, and asks for the move again";
+        Latest = "latest",
+            "fsync of the tier's directory, after `latest` was replaced",
+            "`latest` leads to an older set after a power cut";
+        Doomed = "doomed",
+            "fsync of the tier's directory, after a set lost its name",
+            "half of a removed set is under the set's name after a power cut";
+        FetchedChunks = "fetched-chunks",
+            "fdatasync before fetched chunks are noted",
+            "a resumed fetch trusts chunks that were lost, and begins anew when it reads them back";
+        FetchedFile = "fetched-file",
+            "fsync of a fetched file",
+            "the copy is empty or short after a power cut";
+        FetchedDirectory = "fetched-directory",
+            "fsync of a fetched directory",
+            "names in it are gone after a power cut";
+        FetchedManifest = "fetched-manifest",
+            "fsync of a fetched set's manifest",
+            "the manifest is empty after a power cut";
+    }
+}
+
+labels! {
+    /// A comparison that tells one file, or one state of a file, from another.
+    Check {
+        SourceIsNotDestination = "source-is-not-destination",
+            "device and inode of the source and of what has the destination's name",
+            "a hard link to the source is taken for its copy, and the source is removed";
+        DestinationOutsideSource = "destination-outside-source",
+            "device and inode of the source and of each directory above the destination",
+            "a directory is copied into itself";
+        Mount = "mount",
+            "mount of the source and of the destination's directory and the journal's",
+            "a job that goes on while a tier is not mounted publishes under the mount point, or finds its source gone";
+        AdoptedNames = "adopted-names",
+            "names and kinds of the source and of a destination that exists",
+            "a destination with other names is taken for the copy";
+        AdoptedBytes = "adopted-bytes",
+            "digests of the source and of a destination that exists",
+            "a destination with other bytes is taken for the copy";
+        PartOnResume = "part-on-resume",
+            "inode and birth of the part and the journal's",
+            "what another program made under the part's name is gone on with";
+        DiscardedPart = "discarded-part",
+            "inode and birth of what has a part's name and the journal's, before it is removed",
+            "what another program made under the part's name is removed";
+        PartBeforeRename = "part-before-rename",
+            "inode and birth of the part, before it is renamed",
+            "what another program put in the part's place is published";
+        PartAfterRename = "part-after-rename",
+            "inode and birth of the destination, after the rename",
+            "what another program put in the part's place is called durable";
+        RenamedPartBytes = "renamed-part-bytes",
+            "digests of a renamed part and the journal's, after a crash",
+            "a copy that changed between the rename and COMMITTED is trusted";
+        SourceOnResume = "source-on-resume",
+            "identity of a source file and the journal's, when a small copy is kept by a resumed move",
+            "a resumed move publishes an old copy of a file that has changed";
+        ChunksOnResume = "chunks-on-resume",
+            "identity of a source file and inode of its copy, when chunks are kept by a resumed move",
+            "a resumed move mixes chunks of two states of a file";
+        SourceAfterRead = "source-after-read",
+            "names and identities of the whole source and what was copied, before the rename",
+            "a source that changed while it was copied is published as a mixture";
+        SmallReadBack = "small-read-back",
+            "digest of a small copy, read around the cache",
+            "a copy that the medium changed is published";
+        ChunkReadBack = "chunk-read-back",
+            "digest of a chunk, read around the cache",
+            "a copy that the medium changed is published";
+        LinkReadBack = "link-read-back",
+            "target of a copied symbolic link",
+            "a link that leads elsewhere is published";
+        ManifestReadBack = "manifest-read-back",
+            "digests and entries of the manifest, read around the cache",
+            "a damaged manifest is published";
+        SourceManifest = "source-manifest",
+            "digests of the copy and of the source's own manifest",
+            "a set that rotted is published with a manifest that vouches for it";
+        CommittedDestination = "committed-destination",
+            "inode of the destination and the journal's, before the source is removed",
+            "the source is removed although its copy is gone";
+        SourceBeforeRemoval = "source-before-removal",
+            "identity of a source file, before it is removed",
+            "what was written to the source after its copy is lost";
+        EvictedNames = "evicted-names",
+            "names, sizes and times of a fast copy and its slow copy's manifest",
+            "a fast copy that was changed since it was copied is removed";
+        FetchedOnResume = "fetched-on-resume",
+            "identity of a fetched file and the journal's",
+            "a fetched file that was replaced is trusted";
+        FetchedReadBack = "fetched-read-back",
+            "digests of a fetched file, read around the cache",
+            "a copy that the medium changed is published";
+    }
+}

@@ -1,0 +1,357 @@
+//! Faults on demand: what a hostile kernel, a full disk or a power button does, at a chosen system call.
+//!
+//! Every call that matters for durability goes through [`crate::calls`], and each of those asks here first. A
+//! [`Plan`] says which of them is struck and how: it fails with an `errno`, moves fewer bytes than asked, or the
+//! process is killed on the spot, as by `kill -9`. Tests count the calls of a move first, then strike each of them.
+//!
+//! Nothing in the product makes a plan: no flag, no variable. Without one a call costs one relaxed load.
+
+mod labels;
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+pub use labels::{Barrier, Check};
+
+/// What is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is the system call of its name")]
+pub enum Call {
+    Openat,
+    Mkdirat,
+    Fallocate,
+    Read,
+    Write,
+    Fdatasync,
+    Fsync,
+    Syncfs,
+    SyncFileRange,
+    Ftruncate,
+    Fchown,
+    Fchmod,
+    Utimens,
+    Setxattr,
+    Getxattr,
+    Renameat,
+    Unlinkat,
+    Linkat,
+    Symlinkat,
+    Statx,
+    Getdents,
+    Lseek,
+    /// ioctl_ficlone(2).
+    Ficlone,
+    /// A durable step of the journal; not one system call, but a step between which a crash may fall.
+    Journal,
+}
+
+/// How it is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The call fails with this and does nothing.
+    Errno(i32),
+    /// At most this many bytes are moved.
+    Short(usize),
+    /// The process dies before the call, as by SIGKILL.
+    Kill,
+    /// The process dies right after the call has been made.
+    KillAfter,
+    /// A sync is not made and said to have been: what a tool without fsync does. For tests of the tests, which must
+    /// notice it. Other calls are made all the same.
+    Skip,
+    /// [`Plan::meanwhile`] is run before the call, which is then made, or struck by a later fault of the plan.
+    Meanwhile,
+}
+
+/// One planned fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    /// Which call; any of them where it is none.
+    pub call: Option<Call>,
+    /// How many such calls go through first.
+    pub after: u64,
+    /// How many in a row are then struck.
+    pub times: u64,
+    /// How.
+    pub effect: Effect,
+}
+
+/// What somebody else does to the same files between two calls.
+pub struct Meanwhile(pub Box<dyn FnMut() + Send>);
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+/// A sync of one file that was asked for. The descriptor keeps the inode's number from being given to another file.
+#[derive(Debug)]
+pub struct Synced {
+    /// The file or directory.
+    pub file: OwnedFd,
+    /// It failed, by plan or by the kernel.
+    pub failed: bool,
+}
+
+/// One safeguard that a plan leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Safeguard {
+    /// The sync is not made and reported as made.
+    Barrier(Barrier),
+    /// The check is not made and reported as passed.
+    Check(Check),
+}
+
+/// What is to happen, and what has.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What is left out.
+    pub left_out: Option<Safeguard>,
+    /// How often it was left out so far.
+    pub times_left_out: u64,
+    /// The process dies when it comes to this sync, before it is made.
+    pub kill_at: Option<Barrier>,
+    /// Every file and directory that was changed and not synced since, where it is some: what may be lost on the
+    /// strictest file system that POSIX allows.
+    pub unsynced: Option<Vec<OwnedFd>>,
+    /// Data of a file that was not synced by itself is reported as a hole (openzfs/zfs#15526). Needs [`Plan::syncs`].
+    pub hide_unsynced_data: bool,
+    /// No file system's syncfs is trusted, so every file is synced by itself, as on NFS.
+    pub distrust_syncfs: bool,
+    /// The faults.
+    pub faults: Vec<Fault>,
+    seen: Vec<u64>,
+    /// Each call so far, in order, where [`Plan::recording`] was asked for.
+    pub calls: Option<Vec<Call>>,
+    /// Each sync of one file so far, in order, where it is some.
+    pub syncs: Option<Vec<Synced>>,
+    /// What [`Effect::Meanwhile`] runs.
+    pub meanwhile: Option<Meanwhile>,
+    /// renameat2(2) answers EINVAL to RENAME_NOREPLACE, as on NFS and Lustre.
+    pub lacks_noreplace: bool,
+    fired: u64,
+}
+
+impl Plan {
+    /// Strikes these.
+    #[must_use]
+    pub fn new(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let faults: Vec<Fault> = faults.into_iter().collect();
+        Self { seen: vec![0; faults.len()], faults, ..Self::default() }
+    }
+
+    /// Strikes nothing, and remembers every call.
+    #[must_use]
+    pub fn recording() -> Self {
+        Self { calls: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The effect on this call, and whether [`Effect::Meanwhile`] is due before it.
+    fn strike(&mut self, call: Call) -> (bool, Option<Effect>) {
+        if let Some(calls) = &mut self.calls {
+            calls.push(call);
+        }
+        let mut meanwhile = false;
+        let mut struck = None;
+        for (fault, seen) in self.faults.iter().zip(&mut self.seen) {
+            if fault.call.is_none_or(|wanted| wanted == call) {
+                *seen += 1;
+                if *seen > fault.after && *seen - fault.after <= fault.times {
+                    match fault.effect {
+                        Effect::Meanwhile => meanwhile = true,
+                        effect if struck.is_none() => struck = Some(effect),
+                        _ => continue,
+                    }
+                    self.fired += 1;
+                }
+            }
+        }
+        (meanwhile, struck)
+    }
+}
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+/// Puts a plan into force for this whole process, and returns the one that was.
+pub fn install(plan: Option<Plan>) -> Option<Plan> {
+    ACTIVE.store(plan.is_some(), Ordering::SeqCst);
+    std::mem::replace(&mut *PLAN.lock().unwrap_or_else(PoisonError::into_inner), plan)
+}
+
+/// How many faults of the plan in force have struck.
+#[must_use]
+pub fn fired() -> u64 {
+    PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, |plan| plan.fired)
+}
+
+/// Does the plan in force have no file system know RENAME_NOREPLACE?
+#[inline]
+pub fn lacks_noreplace() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+        && PLAN
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|plan| plan.lacks_noreplace)
+}
+
+/// What a call is to do, as the plan has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Verdict {
+    /// At most this many bytes.
+    pub short: Option<usize>,
+    /// A sync is to be said to have been made, and not to be made.
+    pub skip: bool,
+    kill_after: bool,
+}
+
+impl Verdict {
+    /// To be said when the call has been made.
+    pub fn made(self) {
+        if self.kill_after {
+            die();
+        }
+    }
+}
+
+/// Asks the plan about a call that is about to be made.
+///
+/// # Errors
+/// The error that the plan has for it.
+#[inline]
+pub fn before(call: Call) -> Result<Verdict, Errno> {
+    if ACTIVE.load(Ordering::Relaxed) { planned(call) } else { Ok(Verdict::default()) }
+}
+
+#[cold]
+fn planned(call: Call) -> Result<Verdict, Errno> {
+    let plan = || PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (due, struck) = plan().as_mut().map_or((false, None), |plan| plan.strike(call));
+    if due {
+        // Not under the lock: it may make calls itself, and others go on making theirs.
+        let taken = plan().as_mut().and_then(|plan| plan.meanwhile.take());
+        if let Some(mut meanwhile) = taken {
+            (meanwhile.0)();
+            if let Some(plan) = plan().as_mut() {
+                plan.meanwhile = Some(meanwhile);
+            }
+        }
+    }
+    match struck {
+        None | Some(Effect::Meanwhile) => Ok(Verdict::default()),
+        Some(Effect::Errno(errno)) => Err(Errno::from_raw_os_error(errno)),
+        Some(Effect::Short(most)) => Ok(Verdict { short: Some(most), ..Verdict::default() }),
+        Some(Effect::Skip) => Ok(Verdict { skip: true, ..Verdict::default() }),
+        Some(Effect::Kill) => die(),
+        Some(Effect::KillAfter) => Ok(Verdict { kill_after: true, ..Verdict::default() }),
+    }
+}
+
+/// Must this check be made? False if the plan leaves it out: then it counts as passed.
+#[inline]
+#[must_use]
+pub fn enforced(check: Check) -> bool {
+    !leaves_out(Safeguard::Check(check))
+}
+
+/// Does the plan leave this out?
+#[inline]
+#[must_use]
+pub fn leaves_out(safeguard: Safeguard) -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+        && PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().is_some_and(|plan| {
+            if plan.kill_at.is_some_and(|barrier| safeguard == Safeguard::Barrier(barrier)) {
+                die();
+            }
+            let left_out = plan.left_out == Some(safeguard);
+            plan.times_left_out += u64::from(left_out);
+            left_out
+        })
+}
+
+/// May syncfs(2) be trusted, as far as the plan is concerned?
+#[must_use]
+pub fn distrusts_syncfs() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+        && PLAN
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|plan| plan.distrust_syncfs)
+}
+
+/// Does the plan report this file's data as a hole?
+#[must_use]
+pub fn hides_data(file: BorrowedFd<'_>) -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+        && PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|plan| {
+            let synced = |sync: &Synced| !sync.failed && inode(sync.file.as_fd()) == inode(file);
+            plan.hide_unsynced_data && !plan.syncs.iter().flatten().any(synced)
+        })
+}
+
+fn inode(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    rustix::fs::fstat(file).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Tells the plan that a file or directory was changed: [`Plan::unsynced`].
+#[inline]
+pub fn changed(file: BorrowedFd<'_>) {
+    if ACTIVE.load(Ordering::Relaxed) {
+        with_unsynced(|unsynced| {
+            let known = unsynced.iter().any(|other| inode(other.as_fd()) == inode(file));
+            if let (false, Ok(file)) = (known, file.try_clone_to_owned()) {
+                unsynced.push(file);
+            }
+        });
+    }
+}
+
+/// Tells the plan that a file or directory is durable, or with `all` its file system.
+#[inline]
+pub fn durable(file: BorrowedFd<'_>, all: bool) {
+    if ACTIVE.load(Ordering::Relaxed) {
+        let this = inode(file);
+        let same = |other: &OwnedFd| {
+            let other = inode(other.as_fd());
+            if all {
+                other.map(|(device, _)| device) == this.map(|(device, _)| device)
+            } else {
+                other == this
+            }
+        };
+        with_unsynced(|unsynced| unsynced.retain(|other| !same(other)));
+    }
+}
+
+fn with_unsynced(work: impl FnOnce(&mut Vec<OwnedFd>)) {
+    let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(unsynced) = plan.as_mut().and_then(|plan| plan.unsynced.as_mut()) {
+        work(unsynced);
+    }
+}
+
+/// Tells the plan how the sync of one file ended: [`Plan::syncs`].
+#[inline]
+pub fn synced(file: BorrowedFd<'_>, failed: bool) {
+    if ACTIVE.load(Ordering::Relaxed)
+        && let Some(syncs) =
+            PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|plan| plan.syncs.as_mut())
+        && let Ok(file) = file.try_clone_to_owned()
+    {
+        syncs.push(Synced { file, failed });
+    }
+}
+
+fn die() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,207 @@
+//! Which mount a place is on, so that a job that goes on later finds the same one there.
+//!
+//! A tier that is not mounted leaves an empty directory, the mount point, on the file system above it: a job that went on
+//! then would publish there, and a move would find its source gone. INTENT holds the mount of the nearest existing
+//! directory on the way to the source and to the destination; whoever goes on with the job compares.
+//!
+//! The number of a device (`st_dev`) may be another after a restart, and of a network file system it is another after each
+//! mount. What stays is the file system's own UUID, where it can be had without privileges (ext4 and btrfs give it in
+//! statfs(2), of others udev knows it), and else what was mounted: its source. The path within it, the mount point and
+//! the type have to be the same in any case.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{StageError, shown};
+use crate::fault::{Check, enforced};
+use crate::names::PathText;
+
+/// What is mounted, and where: a line of `/proc/self/mountinfo`, proc(5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// The mount point.
+    pub point: PathText,
+    /// The type of the file system.
+    pub kind: String,
+    /// What is mounted: a device, an export, a word.
+    pub source: PathText,
+    /// The directory within it.
+    pub root: PathText,
+    /// The file system's own UUID, or what it makes of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+}
+
+impl Mount {
+    /// Of a path, or of the nearest directory above it that is there. None where `/proc` does not say.
+    #[must_use]
+    pub fn nearest(path: &Path) -> Option<Self> {
+        for above in path.ancestors() {
+            match open(above, above == path) {
+                Ok(file) => return Self::of(file.as_fd()),
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    fn of(file: BorrowedFd<'_>) -> Option<Self> {
+        let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+        let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_owned();
+        let table = std::fs::read("/proc/self/mountinfo").ok()?;
+        let line = table
+            .split(|byte| *byte == b'\n')
+            .find(|line| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes()))?;
+        let (mut mount, device) = parse(line)?;
+        mount.uuid = uuid(file, &mount, &device);
+        Some(mount)
+    }
+
+    /// Is it the same?
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let same = match (&self.uuid, &other.uuid) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.source == other.source,
+        };
+        same && (&self.point, &self.kind, &self.root) == (&other.point, &other.kind, &other.root)
+    }
+}
+
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { point, kind, source, root, uuid } = self;
+        write!(f, "{kind} of {}", shown(&source.0))?;
+        if root.0 != Path::new("/") {
+            write!(f, " ({})", shown(&root.0))?;
+        }
+        write!(f, " at {}", shown(&point.0))?;
+        uuid.as_ref().map_or(Ok(()), |uuid| write!(f, ", {uuid}"))
+    }
+}
+
+/// Refuses a place that is on another mount than when the job was accepted.
+///
+/// # Errors
+/// [`StageError::Refused`]: what was expected, what is there, how to go on.
+pub fn check(path: &Path, expected: Option<&Mount>) -> Result<(), StageError> {
+    let (Some(expected), Some(there)) = (expected, Mount::nearest(path)) else { return Ok(()) };
+    if expected.is(&there) || !enforced(Check::Mount) {
+        return Ok(());
+    }
+    Err(StageError::refused(
+        format!("{}: was on {expected} when the job was accepted, and is on {there} now", shown(path)),
+        "mount what was there, then: stage retry. If it has moved for good: stage cancel, and ask for it again",
+    ))
+}
+
+/// A directory is opened by what is below it, which mounts what is mounted on demand (autofs(5)).
+fn open(path: &Path, last: bool) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::open(path.join("."), flags | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR) if last => rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty()),
+        opened => opened,
+    }
+}
+
+/// A line of mountinfo, and the numbers of its device.
+fn parse(line: &[u8]) -> Option<(Mount, String)> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(2);
+    let device = String::from_utf8_lossy(fields.next()?).into_owned();
+    let (root, point) = (path(fields.next()?), path(fields.next()?));
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    Some((Mount { point, kind, source: path(fields.next()?), root, uuid: None }, device))
+}
+
+/// Spaces, tabs, newlines and backslashes are three octal digits there.
+fn path(field: &[u8]) -> PathText {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((byte, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *byte == b'\\');
+        let code = code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(*byte));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    PathText(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+fn uuid(file: BorrowedFd<'_>, mount: &Mount, device: &str) -> Option<String> {
+    if matches!(&*mount.kind, "ext2" | "ext3" | "ext4" | "btrfs") {
+        let id = rustix::fs::fstatvfs(file).ok()?.f_fsid;
+        return (id != 0).then(|| format!("fsid {id:016x}"));
+    }
+    // The links are udev's, each to the device that the file system is on.
+    let number = device
+        .split_once(':')
+        .and_then(|(major, minor)| Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?)));
+    let links = std::fs::read_dir("/dev/disk/by-uuid").ok()?.flatten();
+    let is_it = |link: &std::fs::DirEntry| {
+        std::fs::metadata(link.path()).is_ok_and(|facts| Some(facts.rdev()) == number)
+    };
+    let found = links.into_iter().find(is_it)?;
+    Some(format!("UUID {}", String::from_utf8_lossy(found.file_name().as_bytes())))
+}
+
+/// [`Mount::nearest`] as INTENT has it.
+#[must_use]
+pub fn of_place(place: &crate::spec::Place, destination: bool) -> Option<Mount> {
+    let path = place.path()?;
+    Mount::nearest(if destination { path.parent()? } else { path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read_with_its_escapes() {
+        let line =
+            br"36 35 98:7 /of it /mnt/a\040b\134 rw,noatime master:1 - nfs4 host:/export\011x rw,vers=4.2";
+        let line: Vec<u8> = line.to_vec();
+        let line = String::from_utf8(line).unwrap().replace("/of it", "/of\\040it").into_bytes();
+        let (mount, device) = parse(&line).unwrap();
+        assert_eq!(mount.point.0, Path::new("/mnt/a b\\"));
+        assert_eq!(mount.root.0, Path::new("/of it"));
+        assert_eq!(mount.source.0, Path::new("host:/export\tx"));
+        assert_eq!((&*mount.kind, &*device), ("nfs4", "98:7"));
+        assert!(parse(b"36 35 98:7 /").is_none());
+    }
+
+    #[test]
+    fn a_mount_is_told_by_its_uuid_or_else_by_its_source_and_always_by_its_place() {
+        let mount = |point: &str, source: &str, uuid: Option<&str>| Mount {
+            point: PathText(point.into()),
+            kind: "xfs".to_owned(),
+            source: PathText(source.into()),
+            root: PathText("/".into()),
+            uuid: uuid.map(str::to_owned),
+        };
+        let one = mount("/slow", "/dev/sdb", Some("1"));
+        assert!(one.is(&mount("/slow", "/dev/sdc", Some("1"))), "drives may be found in another order");
+        assert!(!one.is(&mount("/slow", "/dev/sdb", Some("2"))));
+        assert!(one.is(&mount("/slow", "/dev/sdb", None)));
+        assert!(!one.is(&mount("/slow", "/dev/sdc", None)));
+        assert!(!one.is(&mount("/", "/dev/sdb", Some("1"))));
+    }
+
+    #[test]
+    fn the_mount_of_what_is_not_there_is_that_of_the_nearest_directory_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = Mount::nearest(folder.path()).expect("/proc is there");
+        assert_eq!(Mount::nearest(&folder.path().join("a/b/c")), Some(here.clone()));
+        std::fs::write(folder.path().join("file"), b"").unwrap();
+        assert_eq!(Mount::nearest(&folder.path().join("file")), Some(here));
+        let proc = Mount::nearest(Path::new("/proc/self")).expect("/proc is there");
+        assert_eq!((&*proc.kind, proc.point.0.as_path()), ("proc", Path::new("/proc")));
+    }
+}

@@ -1,0 +1,44 @@
+//! Series: sets beside each other whose names differ in their last number only, `ckpt-9` and `ckpt-10`.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// The link beside a series that points to its newest durable member; in an object store the object that names it.
+pub const LATEST: &str = "latest";
+
+/// A member's place in its series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place<'a> {
+    before: &'a [u8],
+    digits: &'a [u8],
+    after: &'a [u8],
+}
+
+/// Reads a name as a member of a series: what is before its last number, the number, what is after.
+#[must_use]
+pub fn place(name: &OsStr) -> Option<Place<'_>> {
+    let bytes = name.as_bytes();
+    let end = bytes.iter().rposition(u8::is_ascii_digit)? + 1;
+    let start = bytes[..end].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
+    Some(Place { before: &bytes[..start], digits: &bytes[start..end], after: &bytes[end..] })
+}
+
+impl Place<'_> {
+    /// Are these of one series?
+    #[must_use]
+    pub fn is_beside(&self, other: &Place<'_>) -> bool {
+        self.before == other.before && self.after == other.after
+    }
+
+    /// The order within a series: by number, however long, and 7 before 07.
+    #[must_use]
+    pub fn order(&self, other: &Place<'_>) -> Ordering {
+        let number = |digits: &[u8]| {
+            let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+            digits[zeros..].to_vec()
+        };
+        let (a, b) = (number(self.digits), number(other.digits));
+        (a.len(), a, self.digits.len()).cmp(&(b.len(), b, other.digits.len()))
+    }
+}

@@ -1,0 +1,319 @@
+//! A directory of sets: the fast tier, and the slow one where that is a file system.
+
+use std::cmp::Ordering;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use storage::uuid::Uuid;
+
+use super::{Lock, Tier};
+use crate::calls;
+use crate::error::{StageError, shown};
+use crate::existing::make_durable_at;
+use crate::fault::Barrier;
+use crate::lock;
+use crate::names::{PathText, is_part, part_name};
+use crate::owned::{FileId, Record, discard};
+use crate::pace::Stop;
+use crate::series::{LATEST, Place, place};
+use crate::set::Manifest;
+use crate::spec;
+
+pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// A directory of sets.
+#[derive(Debug)]
+pub struct Directory {
+    pub(crate) path: PathBuf,
+    directory: OwnedFd,
+    /// Ends the reading of a set.
+    stop: Stop,
+}
+
+/// The right to work on a directory, where the file system has locks.
+pub(crate) struct Alone<'a>(Option<BorrowedFd<'a>>);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        if let Some(directory) = self.0 {
+            let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
+        }
+    }
+}
+
+impl Lock for Alone<'_> {}
+
+impl Directory {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(path: &Path) -> Result<Self, StageError> {
+        let directory =
+            calls::open_directory(path).map_err(|error| StageError::io("open the directory", path, error))?;
+        Ok(Self { path: path.to_owned(), directory, stop: Stop::new() })
+    }
+
+    /// The same, which stops reading when it is asked to.
+    pub(crate) fn until(self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self }
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> Result<bool, StageError> {
+        let identity = |tier: &Self| {
+            calls::stat(tier.directory.as_fd())
+                .map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+                .map_err(|error| StageError::io("stat", &tier.path, error))
+        };
+        Ok(identity(self)? == identity(other)?)
+    }
+
+    fn failed<'a>(
+        &'a self,
+        operation: &'a str,
+        name: &'a OsStr,
+    ) -> impl FnOnce(io::Error) -> StageError + 'a {
+        move |error| StageError::io(operation, &self.path.join(name), error)
+    }
+
+    pub(crate) fn lock(&self, stop: &Stop) -> Result<Alone<'_>, StageError> {
+        let directory = self.directory.as_fd();
+        let is_held = lock::wait(directory, true, &self.path, &|| stop.check())?;
+        Ok(Alone(is_held.then_some(directory)))
+    }
+
+    pub(crate) fn directory(&self, name: &OsStr) -> Result<OwnedFd, StageError> {
+        calls::open_at(self.directory.as_fd(), name, DIRECTORY, Mode::empty())
+            .map_err(self.failed("open", name))
+    }
+
+    fn list(&self) -> Result<Vec<(OsString, FileType)>, StageError> {
+        calls::list(self.directory.as_fd())
+            .map_err(|error| StageError::io("read the directory", &self.path, error))
+    }
+
+    /// Is a directory of this name here? File systems need not tell kinds when they list names. What cannot be told is
+    /// an error: a copy that is overlooked is one that the rules do not protect.
+    pub(crate) fn has(&self, name: &OsStr) -> Result<bool, StageError> {
+        match calls::stat_at(self.directory.as_fd(), name) {
+            Ok(found) => Ok(FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.failed("stat", name)(error)),
+        }
+    }
+
+    /// The manifest of a set that is durable here.
+    pub(crate) fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
+        if !self.has(name)? {
+            return Ok(None);
+        }
+        let directory = self.directory(name)?;
+        let path = self.path.join(name);
+        let Some(manifest) = Manifest::read(directory.as_fd(), &path)? else {
+            return Ok(None);
+        };
+        let differs = manifest.differs_from(directory.as_fd(), &path, crate::set::Times::Ignored)?;
+        Ok(differs.is_none().then_some(manifest))
+    }
+
+    pub(crate) fn latest(&self) -> Result<Option<OsString>, StageError> {
+        match calls::read_link(self.directory.as_fd(), OsStr::new(LATEST)) {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read the link", OsStr::new(LATEST))(error)),
+        }
+    }
+
+    /// Rule 4.
+    pub(crate) fn move_latest(
+        &self,
+        name: &OsStr,
+        own: &Place<'_>,
+        record: &dyn Record,
+    ) -> Result<Option<OsString>, StageError> {
+        if self.durable(name)?.is_none() {
+            return Ok(None);
+        }
+        let current = match self.latest() {
+            Err(StageError::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
+            {
+                return Err(StageError::refused(
+                    format!("{} is no symbolic link, and is left as it is", shown(&self.path.join(LATEST))),
+                    "give it another name, then the next set that is durable has `latest` point to it",
+                ));
+            }
+            current => current?,
+        };
+        if let Some(current) = current {
+            let newer = place(&current)
+                .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
+            if current == name || (newer && self.has(&current)?) {
+                // Who moved it may have died before the name was durable.
+                self.sync(Barrier::Latest)?;
+                return Ok(None);
+            }
+        }
+        let directory = self.directory.as_fd();
+        let part = self.part_of(OsStr::new(LATEST))?;
+        record.dooms(&self.path, &part, None)?;
+        calls::symlink(name, directory, &part).map_err(self.failed("make the link", &part))?;
+        calls::replace(directory, &part, OsStr::new(LATEST))
+            .map_err(self.failed("rename to latest", &part))?;
+        self.sync(Barrier::Latest)?;
+        record.forgets(&self.path, &part)?;
+        Ok(Some(name.to_owned()))
+    }
+
+    fn part_of(&self, name: &OsStr) -> Result<OsString, StageError> {
+        let uuid =
+            Uuid::random().map_err(|error| StageError::io("make a name of its own in", &self.path, error))?;
+        Ok(part_name(name, uuid))
+    }
+
+    fn sync(&self, barrier: Barrier) -> Result<(), StageError> {
+        calls::sync(self.directory.as_fd(), barrier)
+            .map_err(|error| StageError::io("fsync", &self.path, error))
+    }
+
+    /// Rule 3: has a set lose its name, durably; the name that it has then. None if somebody is reading it, or it went
+    /// meanwhile.
+    pub(crate) fn doom(
+        &self,
+        name: &OsStr,
+        unless_pinned: bool,
+        record: &dyn Record,
+    ) -> Result<Option<(OsString, FileId)>, StageError> {
+        let set = self.directory(name)?;
+        if unless_pinned {
+            let lock = rustix::fs::flock(&set, FlockOperation::NonBlockingLockExclusive);
+            if lock == Err(Errno::WOULDBLOCK) {
+                return Ok(None);
+            }
+        }
+        let id = FileId::of(set.as_fd()).map_err(self.failed("stat", name))?;
+        let part = self.part_of(name)?;
+        record.dooms(&self.path, &part, Some(&id))?;
+        match calls::publish(self.directory.as_fd(), name, &part) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed("rename, to remove it,", name)(error)),
+        }
+        let there = FileId::at(self.directory.as_fd(), &part).map_err(self.failed("stat", name))?;
+        if there.is_some_and(|there| !there.is(&id)) {
+            // Something else was given the name in between: it gets it back.
+            let _ = calls::publish(self.directory.as_fd(), &part, name);
+            record.forgets(&self.path, &part)?;
+            return Ok(None);
+        }
+        self.sync(Barrier::Doomed)?;
+        Ok(Some((part, id)))
+    }
+
+    /// Takes apart what was doomed, now or before a crash.
+    pub(crate) fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {
+        for (part, id) in record.doomed(&self.path)? {
+            self.take_apart(&part, id.as_ref(), record)?;
+        }
+        Ok(())
+    }
+
+    /// Takes apart what has the name of a set that was doomed, if it is that.
+    pub(crate) fn take_apart(
+        &self,
+        part: &OsStr,
+        id: Option<&FileId>,
+        record: &dyn Record,
+    ) -> Result<(), StageError> {
+        let left = discard(&self.directory, part, &self.path, id)?;
+        if let Some(note) = left.note(&self.path.join(part)) {
+            tracing::warn!("{note}");
+        }
+        record.forgets(&self.path, part)
+    }
+}
+
+impl Tier for Directory {
+    fn place(&self, name: &OsStr) -> spec::Place {
+        spec::Place::Path(PathText(self.path.join(name)))
+    }
+
+    fn lock(&self, stop: &Stop) -> Result<Box<dyn Lock + '_>, StageError> {
+        Ok(Box::new(self.lock(stop)?))
+    }
+
+    fn is(&self, fast: &Directory) -> Result<bool, StageError> {
+        fast.is(self)
+    }
+
+    fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {
+        let mut names = Vec::new();
+        for (name, _) in self.list()? {
+            if wanted(&name) && !is_part(&name) && self.has(&name)? {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn has(&self, name: &OsStr) -> Result<bool, StageError> {
+        self.has(name)
+    }
+
+    fn manifest(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
+        match self.has(name)? {
+            true => Manifest::read(self.directory(name)?.as_fd(), &self.path.join(name)),
+            false => Ok(None),
+        }
+    }
+
+    fn make_durable(&self, name: &OsStr) -> Result<(), StageError> {
+        if !self.has(name)? {
+            return Ok(());
+        }
+        make_durable_at(self.directory.as_fd(), name, &self.path.join(name), &self.stop)
+    }
+
+    fn reads_again(&self) -> bool {
+        true
+    }
+
+    fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
+        self.durable(name)
+    }
+
+    fn reads_back(&self, name: &OsStr, manifest: &Manifest) -> Result<bool, StageError> {
+        let path = self.path.join(name);
+        match manifest.verify(self.directory(name)?.as_fd(), &path, &|| self.stop.check()) {
+            Ok(()) => Ok(true),
+            Err(StageError::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn latest(&self) -> Result<Option<OsString>, StageError> {
+        self.latest()
+    }
+
+    fn move_latest(
+        &self,
+        name: &OsStr,
+        own: &Place<'_>,
+        record: &dyn Record,
+    ) -> Result<Option<OsString>, StageError> {
+        self.move_latest(name, own, record)
+    }
+
+    fn remove(&self, name: &OsStr, record: &dyn Record) -> Result<(), StageError> {
+        self.doom(name, false, record).map(drop)
+    }
+
+    fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {
+        self.sweep(record)
+    }
+}
