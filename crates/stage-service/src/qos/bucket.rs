@@ -73,9 +73,9 @@ impl Bucket {
         self.largest = n;
     }
 
-    /// `n` units go through although they may not. The bucket remembers it, so that others make room, but no more
-    /// than a tenth of a second or this one request of it: what went over the limit is not held against those who come later.
-    pub(super) fn take_over(&mut self, n: f64, now: Duration) {
+    /// `n` units go through beyond the limit. The bucket is charged, so that other requests make room, but owes a tenth
+    /// of a second or this one request at most: later requests do not pay for the whole excess.
+    pub(super) fn take_beyond(&mut self, n: f64, now: Duration) {
         self.refill(now);
         let most = (self.rate * BURST_S).max(n);
         self.level = (self.level - n).max((-most).min(self.level));
@@ -129,11 +129,11 @@ impl Limits {
         }
     }
 
-    /// Both are charged; `over`: whether or not they are met.
-    pub(super) fn take(&mut self, bytes: f64, ios: f64, over: bool, now: Duration) {
+    /// Both are charged; `beyond`: whether or not they are met.
+    pub(super) fn take(&mut self, bytes: f64, ios: f64, beyond: bool, now: Duration) {
         for (bucket, n) in [(&mut self.bytes, bytes), (&mut self.ios, ios)] {
             if let Some(bucket) = bucket {
-                if over { bucket.take_over(n, now) } else { bucket.take(n, now) }
+                if beyond { bucket.take_beyond(n, now) } else { bucket.take(n, now) }
             }
         }
     }
@@ -197,7 +197,7 @@ mod tests {
     fn what_goes_over_the_limit_is_owed_once_however_long_it_lasts() {
         let mut bucket = Bucket::new(1e6, Duration::ZERO);
         for _ in 0..1000 {
-            bucket.take_over(CHUNK, Duration::ZERO);
+            bucket.take_beyond(CHUNK, Duration::ZERO);
         }
         assert!(bucket.wait(CHUNK, Duration::ZERO).as_secs_f64() <= 2.0 * CHUNK / 1e6 + 1e-3);
     }

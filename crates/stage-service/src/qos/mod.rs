@@ -2,17 +2,17 @@
 //! the fast tier slows down.
 //!
 //! One [`Qos`] belongs to a mover; each of its jobs has a [`JobPace`], whose threads ask it before they read
-//! ([`Pace`]). All of them meet in one state machine (`sched`) behind one lock: a request is a ticket, and whichever
-//! thread wakes up first lets through all tickets that may go. The parts know neither threads nor the machine's clock,
-//! so that everything that takes time is tested in virtual time:
+//! ([`Pace`]). All of them share one state machine (`sched`) under one lock: a request is a ticket, and the first
+//! thread that wakes up lets through all tickets that may go. The parts know neither threads nor the machine's clock,
+//! so that tests run in virtual time:
 //!
 //! - `bucket`: how much in how long, for bytes and for requests; a job passes its own limits and the mover's.
-//! - `sched`: who is first, and why nobody starves.
+//! - `sched`: which request passes next.
 //! - `deadline`: the least rate that still gets there.
 //! - `governor`: from the latency of probes to a rate; `probe` makes them, from a thread that lives as long as a
 //!   governed job runs.
 //!
-//! A thread that waits is woken by a change of limits, and looks twenty times a second whether it is to stop.
+//! A thread that waits is woken by a change of limits, and checks twenty times a second whether it is to stop.
 
 mod bucket;
 mod clock;
@@ -44,8 +44,8 @@ use self::sched::{Job, JobKey, Scheduler, Tier, TierKey};
 use stage::pace::{Pace, Progress, Stop};
 use stage::spec::Options;
 
-/// How often a thread that waits looks whether it is to stop.
-const STOP_LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a waiting thread checks whether it is to stop.
+const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// What the jobs of a mover share.
 pub struct Qos {
@@ -54,8 +54,8 @@ pub struct Qos {
 
 struct Shared {
     state: Mutex<State>,
-    /// Something may have been let through, or limits are others.
-    moved: Condvar,
+    /// Tickets were let through, or limits have changed.
+    progressed: Condvar,
     /// For the threads that probe: a job has gone.
     probes: Condvar,
     clock: Arc<dyn Clock>,
@@ -121,7 +121,7 @@ impl Qos {
         scheduler.mover.set(config.bwlimit, config.iops_limit, clock.now().steady);
         let state = State { config, scheduler, probing: BTreeMap::new(), jobs: 0 };
         let shared =
-            Shared { state: Mutex::new(state), moved: Condvar::new(), probes: Condvar::new(), clock };
+            Shared { state: Mutex::new(state), progressed: Condvar::new(), probes: Condvar::new(), clock };
         Arc::new(Self { shared: Arc::new(shared) })
     }
 
@@ -135,7 +135,7 @@ impl Qos {
         }
         state.config = config;
         drop(state);
-        self.shared.moved.notify_all();
+        self.shared.progressed.notify_all();
     }
 
     /// The terms.
@@ -218,7 +218,7 @@ impl JobPace {
         if let Some(job) = self.shared.lock().scheduler.jobs.get_mut(&self.key) {
             job.limits.set(bwlimit, iops_limit, now);
         }
-        self.shared.moved.notify_all();
+        self.shared.progressed.notify_all();
     }
 
     /// What holds the job back, or held it back within the last second, in a person's words.
@@ -247,21 +247,21 @@ impl Pace for JobPace {
         let ticket = state.scheduler.ask(self.key, bytes, ios);
         loop {
             let passed = state.scheduler.pass(shared.clock.now());
-            let mine = state.scheduler.redeem(ticket);
-            if passed.granted > usize::from(mine) {
-                shared.moved.notify_all();
+            let redeemed = state.scheduler.redeem(ticket);
+            if passed.granted > usize::from(redeemed) {
+                shared.progressed.notify_all();
             }
-            if mine {
+            if redeemed {
                 return;
             }
             if stop.asked() {
                 state.scheduler.forget(ticket);
-                // Whoever stood behind this one need not wait for it any more.
-                shared.moved.notify_all();
+                // This ticket may have blocked others at a shared limit.
+                shared.progressed.notify_all();
                 return;
             }
-            let patience = shared.clock.patience(passed.again.min(STOP_LOOK));
-            state = shared.moved.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            let patience = shared.clock.patience(passed.retry_in.min(STOP_POLL));
+            state = shared.progressed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -274,7 +274,7 @@ impl Drop for JobPace {
             tier.jobs -= 1;
         }
         drop(state);
-        self.shared.moved.notify_all();
+        self.shared.progressed.notify_all();
         self.shared.probes.notify_all();
     }
 }
@@ -378,7 +378,7 @@ fn probe_while_governed(shared: &Shared, key: TierKey, directory: &Path) {
             }
         }
         if state.scheduler.pass(now).granted > 0 {
-            shared.moved.notify_all();
+            shared.progressed.notify_all();
         }
     }
 }
@@ -395,5 +395,5 @@ fn without_governor(shared: &Shared, key: TierKey, why: &probe::NoProbe) {
     }
     drop(state);
     tracing::warn!(%why, "the fast tier cannot be probed: no governor");
-    shared.moved.notify_all();
+    shared.progressed.notify_all();
 }

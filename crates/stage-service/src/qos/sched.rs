@@ -3,19 +3,15 @@
 //! A request waits as a ticket. One pass over the tickets lets through all that may go. A ticket passes, in this order,
 //! its job's own limits, the governor of its tier, and the mover's limits; only what passes all is charged to each.
 //!
-//! **Who is first** where a limit is shared (a tier's, the mover's): the higher priority; among equals the job that has
-//! had least so far (start-time fair queueing: Goyal, Vin and Cheng, 1996), so that each gets the same share whatever the
-//! size of its requests and the number of its threads. Who is first and must wait for a shared limit keeps it for
-//! himself, so that a large request is not overtaken by small ones for ever; who waits for a limit of his own keeps nobody.
-//!
-//! **Nobody starves**: each eighth ticket that goes through a shared limit is, of those that do not have the highest
-//! priority there, the one that has waited longest. Of `n` of them the last is through after `8·n` tickets at most.
+//! **Order** at a shared limit (a tier's, the mover's): the higher priority first, then the older ticket. The first ticket that
+//! must wait for a shared limit blocks those after it, so that small requests cannot keep a large one waiting. A ticket that
+//! waits for its job's own limit blocks no other job. Priority is strict: as long as jobs of a higher priority use all
+//! of a shared limit, those of a lower one wait.
 //!
 //! **A deadline** is a second way through: a bucket filled at the rate that is needed. A ticket that may pass there passes,
-//! whatever the limits say, and before all others; it is charged to all limits all the same, so that the job goes at the
-//! greater of the two rates, not at their sum, and that others at a shared limit make room for it as far as they can.
+//! whatever the limits say, and before all others. It is charged to all limits all the same, so that the job goes at the
+//! greater of the two rates, not at their sum, and other jobs at a shared limit make room for it.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,23 +23,12 @@ use super::deadline::Deadline;
 use super::governor::Governor;
 use stage::pace::Progress;
 
-/// One ticket in so many is the oldest.
-const AGED: u64 = 8;
-
-/// What a request costs beside its bytes, when shares are compared.
-const COST_OF_AN_IO: f64 = 4096.0;
-
 /// How long after it waited a job is still said to be held back: threads are seldom caught while they wait.
 const LATELY: Duration = Duration::from_secs(1);
 
 pub(super) type JobKey = u64;
 /// A file system: its device number.
 pub(super) type TierKey = u64;
-
-/// Is it the turn of who has waited longest?
-fn aged(grants: u64) -> bool {
-    grants % AGED == AGED - 1
-}
 
 /// What a ticket waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +37,7 @@ pub(super) enum Hold {
     Governor,
     Rest,
     Mover(Which),
-    /// Somebody else is first at the limit.
+    /// Another ticket is before it at the limit.
     Turn(Which),
 }
 
@@ -63,8 +48,6 @@ pub(super) struct Job {
     pub(super) tier: Option<TierKey>,
     deadline: Option<(Deadline, Bucket)>,
     progress: Arc<Progress>,
-    /// Its share so far, as the virtual time at which its next request starts.
-    start: f64,
     held: Option<(Hold, Duration)>,
     /// When it was last let through by its deadline alone.
     pressed: Option<Duration>,
@@ -80,7 +63,7 @@ impl Job {
         now: Now,
     ) -> Self {
         let deadline = deadline.map(|at| (Deadline::new(at, now), Bucket::new(1.0, now.steady)));
-        Self { priority, limits, tier, deadline, progress, start: 0.0, held: None, pressed: None }
+        Self { priority, limits, tier, deadline, progress, held: None, pressed: None }
     }
 
     /// Bytes a second that the deadline takes, and seconds left.
@@ -110,6 +93,7 @@ impl Job {
 #[derive(Debug)]
 struct Ticket {
     number: u64,
+    priority: i32,
     job: JobKey,
     bytes: f64,
     ios: f64,
@@ -122,22 +106,20 @@ pub(super) struct Tier {
     bucket: Option<Bucket>,
     /// Bytes let through so far.
     pub(super) moved: u64,
-    /// Tickets let through so far.
-    grants: u64,
-    /// Somebody had to wait for the governor since the last probe.
+    /// A ticket had to wait for the governor since the last probe.
     pub(super) binding: bool,
     /// Jobs that it governs.
     pub(super) jobs: usize,
-    /// Somebody sees to it that the governor learns anything; otherwise it holds nobody.
+    /// A thread probes the tier. Without one the governor holds no job.
     pub(super) probed: bool,
 }
 
 impl Tier {
     pub(super) fn new(governor: Governor) -> Self {
-        Self { governor, bucket: None, moved: 0, grants: 0, binding: false, jobs: 0, probed: true }
+        Self { governor, bucket: None, moved: 0, binding: false, jobs: 0, probed: true }
     }
 
-    /// Takes over what the governor says now.
+    /// Sets the bucket to the governor's limit.
     pub(super) fn follow(&mut self, now: Duration) {
         match (self.governor.limit().filter(|_| self.probed), self.bucket.as_mut()) {
             (Some(limit), Some(bucket)) if bucket.rate() == limit => {}
@@ -154,12 +136,10 @@ pub(super) struct Scheduler {
     pub(super) mover: Limits,
     pub(super) jobs: BTreeMap<JobKey, Job>,
     pub(super) tiers: BTreeMap<TierKey, Tier>,
+    /// In the order in which they pass.
     tickets: Vec<Ticket>,
     through: BTreeSet<u64>,
     last_number: u64,
-    grants: u64,
-    /// For each priority, where the ticket last let through in its order had its start.
-    virtual_time: BTreeMap<i32, f64>,
 }
 
 /// What a pass has done.
@@ -167,20 +147,19 @@ pub(super) struct Scheduler {
 pub(super) struct Passed {
     /// Tickets let through.
     pub(super) granted: usize,
-    /// When another pass may let more through.
-    pub(super) again: Duration,
+    /// After what time another pass may let more through.
+    pub(super) retry_in: Duration,
 }
 
 impl Scheduler {
     /// A request: the ticket's number.
     pub(super) fn ask(&mut self, job: JobKey, bytes: u64, ios: u64) -> u64 {
         self.last_number += 1;
-        if let Some(job) = self.jobs.get_mut(&job) {
-            // Who was away comes back with the share of those who were not, not with all that he did not ask for.
-            let virtual_time = self.virtual_time.get(&job.priority).copied().unwrap_or(0.0);
-            job.start = job.start.max(virtual_time);
-        }
-        self.tickets.push(Ticket { number: self.last_number, job, bytes: bytes as f64, ios: ios as f64 });
+        let priority = self.jobs.get(&job).map_or(0, |job| job.priority);
+        let ticket =
+            Ticket { number: self.last_number, priority, job, bytes: bytes as f64, ios: ios as f64 };
+        let at = self.tickets.partition_point(|earlier| earlier.priority >= priority);
+        self.tickets.insert(at, ticket);
         self.last_number
     }
 
@@ -211,27 +190,27 @@ impl Scheduler {
         loop {
             match self.pass_one(now) {
                 Ok(()) => granted += 1,
-                Err(again) => return Passed { granted, again },
+                Err(retry_in) => return Passed { granted, retry_in },
             }
         }
     }
 
     /// Lets one ticket through, or says after what time it is worth trying again.
     fn pass_one(&mut self, now: Now) -> Result<(), Duration> {
-        let mut again = Duration::MAX;
+        let mut retry_in = Duration::MAX;
         for at in 0..self.tickets.len() {
             match self.deadline_wait(at, now) {
                 Some(Duration::ZERO) => {
                     self.grant(at, true, now);
                     return Ok(());
                 }
-                Some(wait) => again = again.min(wait),
+                Some(wait) => retry_in = retry_in.min(wait),
                 None => {}
             }
         }
         let mut claimed_tiers = BTreeSet::new();
         let mut claimed_mover = None;
-        for at in self.order() {
+        for at in 0..self.tickets.len() {
             let (wait, hold) = match self.wait(at, &mut claimed_tiers, &mut claimed_mover, now) {
                 None => {
                     self.grant(at, false, now);
@@ -239,12 +218,12 @@ impl Scheduler {
                 }
                 Some(held) => held,
             };
-            again = again.min(wait);
+            retry_in = retry_in.min(wait);
             if let Some(job) = self.jobs.get_mut(&self.tickets[at].job) {
                 job.held = Some((hold, now.steady));
             }
         }
-        Err(again)
+        Err(retry_in)
     }
 
     /// How long until a ticket's deadline lets it through; none without a deadline.
@@ -258,45 +237,6 @@ impl Scheduler {
         }
         bucket.set_rate(needed, now.steady);
         Some(bucket.wait(ticket.bytes, now.steady))
-    }
-
-    /// The tickets' indices, who is first first.
-    fn order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.tickets.len()).collect();
-        let key = |at: &usize| {
-            let ticket = &self.tickets[*at];
-            let (priority, start) =
-                self.jobs.get(&ticket.job).map_or((0, 0.0), |job| (job.priority, job.start));
-            (Reverse(priority), start)
-        };
-        // The sort is stable: at equal shares the older one.
-        order.sort_by(|a, b| {
-            let ((priority_a, start_a), (priority_b, start_b)) = (key(a), key(b));
-            priority_a.cmp(&priority_b).then(start_a.total_cmp(&start_b))
-        });
-        if aged(self.grants) {
-            self.promote_aged(&mut order, |_| true);
-        }
-        for (key, _) in self.tiers.iter().filter(|(_, tier)| aged(tier.grants)) {
-            self.promote_aged(&mut order, |job| job.tier == Some(*key));
-        }
-        order
-    }
-
-    /// Of some jobs' tickets, puts the oldest of a priority that is not the highest before the others.
-    fn promote_aged(&self, order: &mut [usize], competes: impl Fn(&Job) -> bool) {
-        let job_of = |at: usize| self.jobs.get(&self.tickets[at].job).filter(|job| competes(job));
-        let Some((first, highest)) =
-            order.iter().enumerate().find_map(|(place, at)| Some((place, job_of(*at)?.priority)))
-        else {
-            return;
-        };
-        let lower =
-            order.iter().enumerate().filter(|(_, at)| job_of(**at).is_some_and(|job| job.priority < highest));
-        // Tickets lie in the order in which they came.
-        if let Some((oldest, _)) = lower.min_by_key(|(_, at)| **at) {
-            order[first..=oldest].rotate_right(1);
-        }
     }
 
     /// How long a ticket waits and for what; none: it may go. A shared limit that it waits for is claimed.
@@ -337,41 +277,33 @@ impl Scheduler {
     }
 
     fn grant(&mut self, at: usize, by_deadline: bool, now: Now) {
-        let in_order = !by_deadline && !aged(self.grants);
         let ticket = self.tickets.remove(at);
         let (bytes, ios) = (ticket.bytes, ticket.ios);
-        self.grants += 1;
         self.through.insert(ticket.number);
         let Some(job) = self.jobs.get_mut(&ticket.job) else { return };
         // Through by the deadline, but would the limits have let it through as well?
         let met = job.limits.wait(bytes, ios, now.steady).is_none()
             && self.mover.wait(bytes, ios, now.steady).is_none();
         let tier = job.tier.and_then(|key| self.tiers.get_mut(&key));
-        let mut over = by_deadline && !met;
+        let mut exceeds = by_deadline && !met;
         if let Some(tier) = tier {
             tier.moved += ticket.bytes as u64;
-            tier.grants += 1;
             if by_deadline {
                 let waits = tier.bucket.as_mut().is_some_and(|b| b.wait(bytes, now.steady) > Duration::ZERO);
-                over |= waits || (tier.probed && tier.governor.resting());
+                exceeds |= waits || (tier.probed && tier.governor.resting());
             }
             if let Some(bucket) = &mut tier.bucket {
-                if over { bucket.take_over(bytes, now.steady) } else { bucket.take(bytes, now.steady) }
+                if exceeds { bucket.take_beyond(bytes, now.steady) } else { bucket.take(bytes, now.steady) }
             }
         }
-        job.limits.take(bytes, ios, over, now.steady);
-        self.mover.take(bytes, ios, over, now.steady);
+        job.limits.take(bytes, ios, exceeds, now.steady);
+        self.mover.take(bytes, ios, exceeds, now.steady);
         if let Some((_, bucket)) = &mut job.deadline {
             // What the limits let through beyond what is needed is not to be saved up as a debt.
-            bucket.take_over(bytes, now.steady);
+            bucket.take_beyond(bytes, now.steady);
         }
-        if over {
+        if exceeds {
             job.pressed = Some(now.steady);
         }
-        if in_order {
-            let virtual_time = self.virtual_time.entry(job.priority).or_insert(0.0);
-            *virtual_time = virtual_time.max(job.start);
-        }
-        job.start += bytes + ios * COST_OF_AN_IO;
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn held_back_by(scheduler: &mut Scheduler, key: JobKey, now: Now) -> 
         Hold::Own(which) => limit("", own, which),
         Hold::Mover(which) => limit("the mover's ", &scheduler.mover, which),
         Hold::Turn(which) => limit("the mover's ", &scheduler.mover, which)
-            .map(|limit| format!("{limit}, at which others are first")),
+            .map(|limit| format!("{limit}, at which other requests are first")),
         Hold::Governor => governor(),
         Hold::Rest => Some("the fast tier is left alone for a moment, to see its latency at rest".to_owned()),
     });
@@ -47,7 +47,7 @@ fn limit(whose: &str, limits: &Limits, which: Which) -> Option<String> {
     }
 }
 
-/// A deadline that goes over what held the job back.
+/// A deadline that exceeds what held the job back.
 fn raised(rate: f64, left_s: f64, held: Option<&str>) -> String {
     let when = if left_s < 0.0 {
         format!("the deadline was {} ago", units::seconds(Duration::from_secs_f64(-left_s)))
