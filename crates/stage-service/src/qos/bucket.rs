@@ -99,23 +99,8 @@ pub(super) enum Which {
 
 impl Limits {
     pub(super) fn new(bytes: Option<u64>, ios: Option<u64>, now: Duration) -> Self {
-        let mut limits = Self::default();
-        limits.set(bytes, ios, now);
-        limits
-    }
-
-    /// Sets both, keeping what each has saved or owes.
-    pub(super) fn set(&mut self, bytes: Option<u64>, ios: Option<u64>, now: Duration) {
-        Self::renew(&mut self.bytes, bytes, now);
-        Self::renew(&mut self.ios, ios, now);
-    }
-
-    fn renew(bucket: &mut Option<Bucket>, rate: Option<u64>, now: Duration) {
-        match (rate.map(|rate| rate as f64), bucket.as_mut()) {
-            (Some(rate), Some(bucket)) => bucket.set_rate(rate, now),
-            (Some(rate), None) => *bucket = Some(Bucket::new(rate, now)),
-            (None, _) => *bucket = None,
-        }
+        let bucket = |rate: Option<u64>| rate.map(|rate| Bucket::new(rate as f64, now));
+        Self { bytes: bucket(bytes), ios: bucket(ios) }
     }
 
     /// How long until both are met, and which is met last; none: now.

@@ -141,13 +141,6 @@ impl Governor {
         }
     }
 
-    /// Other terms from now on.
-    pub(super) fn configure(&mut self, config: GovernorConfig) {
-        self.config = config;
-        self.window.clear();
-        self.limit = self.limit.map(|limit| limit.max(self.floor()));
-    }
-
     /// A drain begins after there was none: what was learnt about the tier at rest stays, the rest is seen anew.
     pub(super) fn begin(&mut self, now: Duration) {
         self.phase = Phase::Rest { since: now, seen: 0, taken: Vec::new() };

@@ -12,7 +12,7 @@
 //! - `governor`: from the latency of probes to a rate; `probe` makes them, from a thread that lives as long as a
 //!   governed job runs.
 //!
-//! A thread that waits is woken by a change of limits, and checks twenty times a second whether it is to stop.
+//! A thread that waits checks twenty times a second whether it is to stop.
 
 mod bucket;
 mod clock;
@@ -54,7 +54,7 @@ pub struct Qos {
 
 struct Shared {
     state: Mutex<State>,
-    /// Tickets were let through, or limits have changed.
+    /// Tickets were let through, or no longer wait.
     progressed: Condvar,
     /// For the threads that probe: a job has gone.
     probes: Condvar,
@@ -117,31 +117,12 @@ impl Qos {
     /// Of a mover, by another clock.
     #[must_use]
     pub fn with_clock(config: QosConfig, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let mut scheduler = Scheduler::default();
-        scheduler.mover.set(config.bwlimit, config.iops_limit, clock.now().steady);
+        let mover = Limits::new(config.bwlimit, config.iops_limit, clock.now().steady);
+        let scheduler = Scheduler::new(mover);
         let state = State { config, scheduler, probing: BTreeMap::new(), jobs: 0 };
         let shared =
             Shared { state: Mutex::new(state), progressed: Condvar::new(), probes: Condvar::new(), clock };
         Arc::new(Self { shared: Arc::new(shared) })
-    }
-
-    /// Other terms, from now on: also for those who wait. Whether a running job is governed stays as it was.
-    pub fn configure(&self, config: QosConfig) {
-        let now = self.shared.clock.now().steady;
-        let mut state = self.shared.lock();
-        state.scheduler.mover.set(config.bwlimit, config.iops_limit, now);
-        for tier in state.scheduler.tiers.values_mut() {
-            tier.governor.configure(config.governor.clone().unwrap_or_default());
-        }
-        state.config = config;
-        drop(state);
-        self.shared.progressed.notify_all();
-    }
-
-    /// The terms.
-    #[must_use]
-    pub fn config(&self) -> QosConfig {
-        self.shared.lock().config.clone()
     }
 
     /// What is in force, for metrics.
@@ -210,15 +191,6 @@ impl JobPace {
         state.scheduler.jobs.insert(key, job);
         drop(state);
         Self { shared, key, tier, notes }
-    }
-
-    /// Other limits for this job, from now on.
-    pub fn set_limits(&self, bwlimit: Option<u64>, iops_limit: Option<u64>) {
-        let now = self.shared.clock.now().steady;
-        if let Some(job) = self.shared.lock().scheduler.jobs.get_mut(&self.key) {
-            job.limits.set(bwlimit, iops_limit, now);
-        }
-        self.shared.progressed.notify_all();
     }
 
     /// What holds the job back, or held it back within the last second, in a person's words.

@@ -152,12 +152,16 @@ pub(super) struct Passed {
 }
 
 impl Scheduler {
+    /// With limits on all jobs together.
+    pub(super) fn new(mover: Limits) -> Self {
+        Self { mover, ..Self::default() }
+    }
+
     /// A request: the ticket's number.
     pub(super) fn ask(&mut self, job: JobKey, bytes: u64, ios: u64) -> u64 {
         self.last_number += 1;
         let priority = self.jobs.get(&job).map_or(0, |job| job.priority);
-        let ticket =
-            Ticket { number: self.last_number, priority, job, bytes: bytes as f64, ios: ios as f64 };
+        let ticket = Ticket { number: self.last_number, priority, job, bytes: bytes as f64, ios: ios as f64 };
         let at = self.tickets.partition_point(|earlier| earlier.priority >= priority);
         self.tickets.insert(at, ticket);
         self.last_number

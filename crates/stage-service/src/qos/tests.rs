@@ -66,8 +66,8 @@ impl Default for Wants {
 
 impl World {
     fn new(bwlimit: Option<u64>, iops_limit: Option<u64>) -> Self {
-        let mut scheduler = Scheduler::default();
-        scheduler.mover.set(bwlimit, iops_limit, Duration::ZERO);
+        let mover = Limits::new(bwlimit, iops_limit, Duration::ZERO);
+        let scheduler = Scheduler::new(mover);
         let now = Now { steady: Duration::ZERO, wall: Duration::from_secs(WALL) };
         Self { scheduler, now, movers: Vec::new() }
     }
@@ -230,23 +230,6 @@ fn a_job_that_waits_for_itself_keeps_nobody_else() {
     world.run(Duration::from_secs(100));
     about(world.moved(first), 100 * MB, 0.2);
     about(world.moved(other) + world.moved(first), 50_000 * MB, 0.01);
-}
-
-#[test]
-fn limits_may_change_while_jobs_wait() {
-    let mut world = World::new(Some(10 * MB), None);
-    let job = world.add(Wants::default());
-    world.run(Duration::from_secs(10));
-    about(world.moved(job), 100 * MB, 0.1);
-    let before = world.moved(job);
-    world.scheduler.mover.set(Some(1000 * MB), None, world.now.steady);
-    world.run(Duration::from_secs(10));
-    about(world.moved(job) - before, 10_000 * MB, 0.02);
-    let before = world.moved(job);
-    world.scheduler.mover.set(Some(20 * MB), None, world.now.steady);
-    world.run(Duration::from_secs(10));
-    // What was saved up at the old rate, 0.1 s of it, is at most a chunk at the new one.
-    about(world.moved(job) - before, 200 * MB, 0.1);
 }
 
 #[test]
@@ -445,30 +428,16 @@ fn who_is_asked_to_stop_does_not_wait_and_takes_nothing() {
 }
 
 #[test]
-fn a_thread_that_would_wait_for_days_is_woken_by_a_stop_and_by_new_limits() {
+fn a_thread_that_would_wait_for_days_is_woken_by_a_stop() {
     let qos = Qos::new(QosConfig { bwlimit: Some(1), ..QosConfig::default() });
     let pace = JobPace::new(&Options::default(), &qos, &Arc::default(), None);
     let stop = Stop::new();
-    let waits = |n: usize| {
-        while qos.shared.lock().scheduler.waiting() != n {
-            std::thread::yield_now();
-        }
-    };
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| pace.admit(CHUNK_BYTES, 1, &stop));
-        waits(1);
+        while qos.shared.lock().scheduler.waiting() != 1 {
+            std::thread::yield_now();
+        }
         stop.ask();
-        waiting.join().unwrap();
-        let waiting = scope.spawn(|| pace.admit(CHUNK_BYTES, 1, &Stop::new()));
-        waits(1);
-        qos.configure(QosConfig::default());
-        waiting.join().unwrap();
-    });
-    let own = JobPace::new(&Options { bwlimit: Some(1), ..Options::default() }, &qos, &Arc::default(), None);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| own.admit(CHUNK_BYTES, 1, &Stop::new()));
-        waits(1);
-        own.set_limits(None, None);
         waiting.join().unwrap();
     });
 }
