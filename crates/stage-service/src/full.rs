@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::doctor::Finding;
-use crate::pools::{Evictable, Holder, PoolStatus};
+use crate::pools::{Holder, PoolStatus};
 use stage::error::{StageError, shown};
 use stage::job::{JobStatus, State};
 use stage::retention::{self, Witness};
@@ -54,7 +54,7 @@ fn finding(pool: &PoolStatus, jobs: &[JobStatus], user: u32) -> Finding {
     let unjudged = mine.sets.len().saturating_sub(JUDGED);
     mine.sets.truncate(JUDGED);
     let wanted = held.saturating_sub(pool.low).max(pool.waiting_bytes).max(1);
-    let eviction = mine.eviction(wanted, &Copies(jobs));
+    let eviction = mine.eviction(wanted, &|set| Copies(jobs).why_not(set));
     let go = named(eviction.go.iter().map(|set| shown(&set.path.0)));
     let mut why = vec![held_by(pool)];
     if !eviction.go.is_empty() {
@@ -118,7 +118,8 @@ fn named(all: impl Iterator<Item = String>) -> Vec<String> {
 /// Where the slow copies of sets are, as jobs have made or used them.
 struct Copies<'a>(&'a [JobStatus]);
 
-impl Evictable for Copies<'_> {
+impl Copies<'_> {
+    /// Why a set may not be evicted; none: it may.
     fn why_not(&self, set: &Path) -> Result<Option<String>, StageError> {
         let is_durable = |job: &&JobStatus| matches!(job.state, State::Done | State::Committed);
         let copy = self.0.iter().rev().filter(is_durable).find_map(|job| {
@@ -175,27 +176,11 @@ mod tests {
     }
 
     fn pool(sets: Vec<SetStatus>) -> PoolStatus {
-        PoolStatus {
-            name: "scratch".into(),
-            path: PathText("/fast".into()),
-            quota: 1000 << 20,
-            used: 800 << 20,
-            reserved: 100 << 20,
-            free: 1 << 40,
-            high: 850 << 20,
-            low: 700 << 20,
-            over: true,
-            reserve_per_user: None,
-            unseen: 0,
-            waiting: 0,
-            waiting_bytes: 0,
-            holders: vec![
-                Holder { owner: OTHER, used: 600 << 20, reserved: 100 << 20 },
-                Holder { owner: ME, used: 200 << 20, reserved: 0 },
-            ],
-            sets,
-            reservations: Vec::new(),
-        }
+        let holders = vec![
+            Holder { owner: OTHER, used: 600 << 20, reserved: 100 << 20 },
+            Holder { owner: ME, used: 200 << 20, reserved: 0 },
+        ];
+        PoolStatus { sets, holders, ..crate::testing::pool() }
     }
 
     #[test]

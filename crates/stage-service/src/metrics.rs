@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use crate::pools::PoolFigures;
+use crate::pools::PoolStatus;
 use crate::qos::QosStatus;
 use stage::error::Cause;
 use stage::job::{JobId, JobStatus, State};
@@ -111,12 +111,6 @@ impl Figures {
         }
     }
 
-    /// Jobs that have not ended.
-    #[must_use]
-    pub fn open_jobs(&self) -> f64 {
-        self.queued + self.running + self.committed
-    }
-
     /// In Prometheus' exposition format, with which version of the program says so.
     #[must_use]
     pub fn text(&self) -> String {
@@ -141,32 +135,32 @@ impl Figures {
 /// A series of a pool.
 struct PoolSeries {
     family: &'static str,
-    value: fn(&PoolFigures) -> u64,
+    value: fn(&PoolStatus) -> u64,
     help: &'static str,
 }
 
 macro_rules! pool_series {
-    ($($field:ident $family:literal $help:literal;)*) => {
-        &[$(PoolSeries { family: $family, value: |pool| pool.$field, help: $help },)*]
+    ($($value:expr, $family:literal $help:literal;)*) => {
+        &[$(PoolSeries { family: $family, value: $value, help: $help },)*]
     };
 }
 
 /// What is told of each pool, with its name as the label: pools are named by whoever configures the server.
 const POOL_SERIES: &[PoolSeries] = pool_series! {
-    quota "flashwright_stage_pool_quota_bytes" "Bytes that a pool may hold.";
-    used "flashwright_stage_pool_used_bytes" "Bytes on the disk in a pool, reserved or not.";
-    reserved "flashwright_stage_pool_reserved_bytes" "Bytes reserved in a pool and not yet used.";
-    free "flashwright_stage_pool_free_bytes" "Bytes free in a pool's file system.";
-    high "flashwright_stage_pool_high_watermark_bytes" "Bytes in a pool above which sets are to be evicted.";
-    low "flashwright_stage_pool_low_watermark_bytes" "Bytes in a pool down to which sets are to be evicted.";
-    reservations "flashwright_stage_pool_reservations" "Reservations in a pool.";
-    waiting "flashwright_stage_pool_waiting_requests" "Requests that wait for room in a pool.";
-    waiting_bytes "flashwright_stage_pool_waiting_bytes" "Bytes that requests wait for in a pool.";
+    |pool| pool.quota, "flashwright_stage_pool_quota_bytes" "Bytes that a pool may hold.";
+    |pool| pool.used, "flashwright_stage_pool_used_bytes" "Bytes on the disk in a pool, reserved or not.";
+    |pool| pool.reserved, "flashwright_stage_pool_reserved_bytes" "Bytes reserved in a pool and not yet used.";
+    |pool| pool.free, "flashwright_stage_pool_free_bytes" "Bytes free in a pool's file system.";
+    |pool| pool.high, "flashwright_stage_pool_high_watermark_bytes" "Bytes in a pool above which sets are to be evicted.";
+    |pool| pool.low, "flashwright_stage_pool_low_watermark_bytes" "Bytes in a pool down to which sets are to be evicted.";
+    |pool| pool.reservations.len() as u64, "flashwright_stage_pool_reservations" "Reservations in a pool.";
+    |pool| pool.waiting, "flashwright_stage_pool_waiting_requests" "Requests that wait for room in a pool.";
+    |pool| pool.waiting_bytes, "flashwright_stage_pool_waiting_bytes" "Bytes that requests wait for in a pool.";
 };
 
 /// Pools in Prometheus' exposition format, to stand behind [`Figures::text`]; nothing where there are none.
 #[must_use]
-pub fn pools_text(pools: &[PoolFigures]) -> String {
+pub fn pools_text(pools: &[PoolStatus]) -> String {
     let mut text = String::new();
     for series in POOL_SERIES.iter().filter(|_| !pools.is_empty()) {
         head(&mut text, series.family, Kind::Gauge, series.help);
@@ -380,18 +374,8 @@ mod tests {
                 expressions.push(target["expr"].as_str().unwrap());
             }
         }
-        let pool = PoolFigures {
-            name: "scratch".into(),
-            quota: 100,
-            used: 40,
-            reserved: 30,
-            free: 60,
-            high: 85,
-            low: 70,
-            reservations: 2,
-            waiting: 1,
-            waiting_bytes: 50,
-        };
+        let mut pool = crate::testing::pool();
+        (pool.used, pool.reserved) = (40, 30);
         let text = Figures::default().text() + &pools_text(&[pool]);
         assert!(text.contains("\nflashwright_stage_pool_reserved_bytes{pool=\"scratch\"} 30\n"), "{text}");
         let asked: Vec<(&str, &str)> = expressions.iter().flat_map(|expression| named(expression)).collect();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::pools::{PoolFigures, PoolStatus, Pools, Request, Reservation, Wish};
+use crate::pools::{PoolStatus, Pools, Reservation, Wish};
 use stage::error::StageError;
 
 /// Pools, as one user has them.
@@ -22,7 +22,7 @@ pub trait PoolDesk: Send + Sync {
     ///
     /// # Errors
     /// The kernel's and the ledger's.
-    fn figures(&self) -> Result<Vec<PoolFigures>, StageError> {
+    fn figures(&self) -> Result<Vec<PoolStatus>, StageError> {
         Ok(Vec::new())
     }
 
@@ -65,15 +65,14 @@ impl PoolDesk for Kept {
         Ok(self.pools.list()?.into_iter().map(|pool| pool.seen_by(self.user)).collect())
     }
 
-    fn figures(&self) -> Result<Vec<PoolFigures>, StageError> {
+    fn figures(&self) -> Result<Vec<PoolStatus>, StageError> {
         self.pools.figures()
     }
 
     fn reserve(&self, wish: &Wish, wanted: &dyn Fn() -> bool) -> Result<Reservation, StageError> {
-        let Wish { pool, name, bytes, wait } = wish.clone();
-        let request = Request { pool, owner: self.user, label: name, bytes, process: None };
-        let reservation = self.pools.reserve_while(&request, wait, wanted)?;
-        tracing::info!(id = reservation.id, uid = self.user, pool = request.pool, bytes, "room reserved");
+        let reservation = self.pools.reserve(wish, self.user, wanted)?;
+        let Reservation { id, bytes, .. } = reservation;
+        tracing::info!(id, uid = self.user, pool = wish.pool, bytes, "room reserved");
         Ok(reservation)
     }
 

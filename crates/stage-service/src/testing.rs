@@ -5,8 +5,10 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use crate::desk::Desk;
+use crate::pools::PoolStatus;
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State};
+use stage::names::PathText;
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
 pub fn spec(name: &str) -> JobSpec {
@@ -39,6 +41,27 @@ pub fn job(id: JobId, state: State) -> JobStatus {
         bytes_per_s: None,
         held_back_by: None,
         source: None,
+    }
+}
+
+pub fn pool() -> PoolStatus {
+    PoolStatus {
+        name: "scratch".into(),
+        path: PathText("/fast".into()),
+        quota: 1000 << 20,
+        used: 800 << 20,
+        reserved: 100 << 20,
+        free: 1 << 40,
+        high: 850 << 20,
+        low: 700 << 20,
+        over: true,
+        reserve_per_user: None,
+        unseen: 0,
+        waiting: 0,
+        waiting_bytes: 0,
+        holders: Vec::new(),
+        sets: Vec::new(),
+        reservations: Vec::new(),
     }
 }
 

@@ -128,11 +128,9 @@ fn reserve(args: &ReserveArgs) -> Result<(), Failure> {
 }
 
 fn reserved(reservation: &Reservation) -> String {
-    let until = reservation.expires.map_or_else(String::new, |at| {
-        let left = Duration::from_secs(at).saturating_sub(UNIX_EPOCH.elapsed().unwrap_or_default());
-        format!(" for {}", units::seconds(left))
-    });
-    format!("reservation {}: {}{until}", reservation.id, units::bytes(reservation.bytes))
+    let expires = Duration::from_secs(reservation.expires);
+    let left = units::seconds(expires.saturating_sub(UNIX_EPOCH.elapsed().unwrap_or_default()));
+    format!("reservation {}: {} for {left}", reservation.id, units::bytes(reservation.bytes))
 }
 
 fn release(args: &ReleaseArgs) -> Result<(), Failure> {

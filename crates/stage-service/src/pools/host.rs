@@ -1,4 +1,4 @@
-//! What pools ask of the machine, behind a trait, so that random tests may fill file systems and kill holders.
+//! What pools ask of the machine, behind a trait, so that tests can fill file systems and restart the machine.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::lease::Uptime;
-use super::ledger::Process;
 
 pub(super) trait Host: Send + Sync + fmt::Debug {
     /// Bytes that may still be written to the file system, by others than root.
@@ -15,9 +14,6 @@ pub(super) trait Host: Send + Sync + fmt::Debug {
 
     /// Bytes that a project quota of this directory counts; none where it has no such quota.
     fn quota_used(&self, directory: &Path) -> std::io::Result<Option<u64>>;
-
-    /// Is this process still there?
-    fn lives(&self, process: &Process) -> bool;
 
     /// How long the machine is up, which no setting of its clock changes; none if it does not say.
     fn uptime(&self) -> Option<Uptime>;
@@ -45,12 +41,6 @@ impl Host for Machine {
         Ok((part.f_blocks < whole.f_blocks).then_some(used))
     }
 
-    fn lives(&self, process: &Process) -> bool {
-        // A process in another PID namespace, or hidden by hidepid, is not seen; the rest of what identifies it then
-        // differs or is missing as well, and its reservation goes. What it has written counts all the same.
-        Process::of(process.pid).is_some_and(|found| found == *process)
-    }
-
     fn uptime(&self) -> Option<Uptime> {
         // proc_uptime(5): seconds, sleep included, with a fraction.
         let uptime = fs::read_to_string("/proc/uptime").ok()?;
@@ -61,24 +51,4 @@ impl Host for Machine {
 /// Which boot this is.
 fn boot() -> Option<String> {
     Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
-}
-
-impl Process {
-    /// A process by its number, if it is there and no zombie.
-    #[must_use]
-    pub fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command, in parentheses, may hold anything; what follows the last one is fields 3 and on.
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-        let state = fields.next()?;
-        let started = fields.nth(18)?.parse().ok()?;
-        let boot = boot()?;
-        (!matches!(state, "Z" | "X")).then_some(Self { pid, started, boot })
-    }
-
-    /// This one.
-    #[must_use]
-    pub fn own() -> Option<Self> {
-        Self::of(std::process::id())
-    }
 }

@@ -1,10 +1,10 @@
-//! How long a reservation lasts that is bound to no process: a day of real time, whatever the clock is set to.
+//! How long a reservation lasts: a day of real time, whatever the clock is set to.
 //!
-//! The wall clock may be set, so within one boot a lease ends by the machine's uptime (CLOCK_BOOTTIME), which nobody sets, which is the same
-//! for all processes, and which goes on while the machine sleeps. That clock begins anew with each boot; whoever first
-//! looks at a lease of an earlier one gives it what the wall clock says is left of it, and a day at most: one that went
-//! back must not have it last for ever. When it ends by the wall clock is noted beside it, for that and to be shown, and
-//! noted anew when the clock has been set.
+//! The wall clock may be set, so within one boot a lease ends by the machine's uptime (CLOCK_BOOTTIME), which cannot be set,
+//! is the same for all processes, and goes on while the machine sleeps. Uptime begins anew with each boot. The first
+//! process that reads a lease of an earlier boot gives it what the wall clock says is left of it, and a day at most, so that
+//! a clock that went back does not make it last for ever. Its end by the wall clock is recorded beside it, for
+//! that and to be shown, and recorded again when the clock has been set.
 
 use std::time::Duration;
 

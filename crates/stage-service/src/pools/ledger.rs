@@ -1,8 +1,7 @@
 //! Who has reserved what: a directory with a file for each user, `UID.json`, which that user alone writes.
 //!
-//! A reservation is there, durably, before its holder may write a byte. It goes when it is released, when the process
-//! that it is bound to is gone (its number, its start time and the boot that it belongs to, so that no other process passes
-//! for it), or, bound to no process, when its time is up (`lease`).
+//! A reservation is there, durably, before its holder may write a byte. It goes when it is released, or when its time is up
+//! (`lease`).
 //!
 //! Users may share a ledger without trusting each other. The directory is sticky then (mode 1777 or 1770), so that the
 //! kernel keeps each user from the others' files. A file counts if it belongs to the user after whom it is named, or to
@@ -13,7 +12,6 @@
 //! Steps exclude each other by a lock on the directory (flock(2)). Any member may hold it, so the wait has a bound.
 //! `changes` counts what may have made room or hidden use; a remembered walk of a pool is dropped when it has moved.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -36,17 +34,6 @@ const SCHEMA: &str = "flashwright.stage-ledger/1";
 /// Bytes of a user's file at most: thousands of reservations.
 const FILE_MAX_BYTES: u64 = 1 << 20;
 
-/// A process that cannot be taken for another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
-    /// Its number.
-    pub pid: u32,
-    /// When it was started, in clock ticks since boot (field 22 of proc_pid_stat(5)).
-    pub started: u64,
-    /// The boot that both belong to (/proc/sys/kernel/random/boot_id).
-    pub boot: String,
-}
-
 /// A reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reserved {
@@ -58,11 +45,7 @@ pub(super) struct Reserved {
     pub(super) label: String,
     pub(super) bytes: u64,
     pub(super) created: u64,
-    /// Of one that is bound to no process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) lease: Option<Lease>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) process: Option<Process>,
+    pub(super) lease: Lease,
 }
 
 impl Reserved {
@@ -116,7 +99,7 @@ pub(super) struct Ledger {
 /// One step, which others see whole or not at all.
 pub(super) struct Step<'a> {
     ledger: &'a Ledger,
-    files: RefCell<BTreeMap<u32, UserFile>>,
+    files: BTreeMap<u32, UserFile>,
 }
 
 impl Ledger {
@@ -137,17 +120,16 @@ impl Ledger {
     /// No other step is made until `work` is done. All that it writes is durable when this returns, or none of it is there.
     pub(super) fn step<T>(
         &self,
-        work: impl FnOnce(&Step<'_>) -> Result<T, StageError>,
+        work: impl FnOnce(&mut Step<'_>) -> Result<T, StageError>,
     ) -> Result<T, StageError> {
         let _one = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let directory =
             calls::open_directory(&self.path).map_err(|error| StageError::io("open", &self.path, error))?;
         // Until `directory` is closed. A file system without such locks has no other process's steps to exclude.
         lock::wait(directory.as_fd(), true, &self.path, &always)?;
-        let step = Step { ledger: self, files: RefCell::new(self.read()?) };
-        let worked = work(&step)?;
-        let files = step.files.into_inner();
-        let changed: Vec<_> = files.iter().filter(|(_, file)| file.has_changed).collect();
+        let mut step = Step { ledger: self, files: self.read()? };
+        let worked = work(&mut step)?;
+        let changed: Vec<_> = step.files.iter().filter(|(_, file)| file.has_changed).collect();
         for (user, file) in &changed {
             self.write(**user, file)?;
         }
@@ -251,25 +233,23 @@ fn parse(file: File) -> std::io::Result<UserFile> {
 impl Step<'_> {
     /// All reservations, the oldest first.
     pub(super) fn rows(&self) -> Vec<Reserved> {
-        let files = self.files.borrow();
-        let mut rows: Vec<Reserved> =
-            files.values().flat_map(|file| file.reservations.iter().cloned()).collect();
+        let rows = self.files.values().flat_map(|file| file.reservations.iter().cloned());
+        let mut rows: Vec<Reserved> = rows.collect();
         rows.sort_by_key(|row| (row.created, row.id, row.owner));
         rows
     }
 
-    /// Gives it a number that no other has.
-    pub(super) fn insert(&self, mut row: Reserved) -> Result<Reserved, StageError> {
-        let mut files = self.files.borrow_mut();
-        row.id = files.values().map(|file| file.last).max().unwrap_or_default() + 1;
+    /// Records a reservation under a number that no other has.
+    pub(super) fn insert(&mut self, mut row: Reserved) -> Result<Reserved, StageError> {
+        row.id = self.files.values().map(|file| file.last).max().unwrap_or_default() + 1;
         let path = self.ledger.path.join(format!("{}.json", row.owner));
-        if !files.contains_key(&row.owner) && path.exists() {
+        if !self.files.contains_key(&row.owner) && path.exists() {
             return Err(StageError::refused(
                 format!("{}: another user has put something there", shown(&path)),
                 "root may remove it",
             ));
         }
-        let file = files.entry(row.owner).or_insert_with(UserFile::new);
+        let file = self.files.entry(row.owner).or_insert_with(UserFile::new);
         if !file.is_own {
             return Err(StageError::refused(
                 format!("{}: is another user's to write", shown(&path)),
@@ -282,40 +262,33 @@ impl Step<'_> {
         Ok(row)
     }
 
-    /// Removes what this process may remove. What is another user's stays in that user's file, until a step of that user.
-    pub(super) fn delete(&self, id: i64, owner: u32) {
-        self.change(owner, |file| {
-            let before = file.reservations.len();
-            file.reservations.retain(|row| row.id != id);
-            file.reservations.len() != before
-        });
-        self.changed(owner);
-    }
-
-    /// Was there one whose lease could be noted?
-    pub(super) fn note(&self, id: i64, owner: u32, lease: &Lease) -> bool {
-        self.change(owner, |file| {
-            let row = file.reservations.iter_mut().find(|row| row.id == id);
-            row.map(|row| row.lease = Some(lease.clone())).is_some()
-        })
-    }
-
-    pub(super) fn changes(&self) -> u64 {
-        self.files.borrow().values().fold(0, |sum, file| sum.wrapping_add(file.changes))
-    }
-
-    fn changed(&self, owner: u32) {
-        self.change(owner, |file| {
+    /// Removes what this process may remove. Another user's reservation stays in that user's file, until that user's next
+    /// step.
+    pub(super) fn delete(&mut self, id: i64, owner: u32) {
+        if let Some(file) = self.own_file(owner)
+            && let Some(at) = file.reservations.iter().position(|row| row.id == id)
+        {
+            file.reservations.remove(at);
             file.changes = file.changes.wrapping_add(1);
-            true
-        });
+            file.has_changed = true;
+        }
     }
 
-    fn change(&self, owner: u32, change: impl FnOnce(&mut UserFile) -> bool) -> bool {
-        let mut files = self.files.borrow_mut();
-        let Some(file) = files.get_mut(&owner).filter(|file| file.is_own) else { return false };
-        let changed = change(file);
-        file.has_changed |= changed;
-        changed
+    /// Records another lease. False if this process may not, or there is no such reservation.
+    pub(super) fn note(&mut self, id: i64, owner: u32, lease: &Lease) -> bool {
+        let Some(file) = self.own_file(owner) else { return false };
+        let Some(row) = file.reservations.iter_mut().find(|row| row.id == id) else { return false };
+        row.lease = lease.clone();
+        file.has_changed = true;
+        true
+    }
+
+    /// How many reservations have been deleted so far, in all files.
+    pub(super) fn changes(&self) -> u64 {
+        self.files.values().fold(0, |sum, file| sum.wrapping_add(file.changes))
+    }
+
+    fn own_file(&mut self, owner: u32) -> Option<&mut UserFile> {
+        self.files.get_mut(&owner).filter(|file| file.is_own)
     }
 }

@@ -1,32 +1,30 @@
 //! Pools: named areas of a fast tier, with a quota, watermarks, and room that is reserved before it is written to.
 //!
-//! A pool is a directory; a user's sets lie in `POOL/UID/NAME`. Who wants to write a set reserves its bytes first, and
-//! is given that directory or told that it does not fit: a checkpoint that does not fit is refused before its first byte,
-//! never cut off by a full disk half way.
+//! A pool is a directory; a user's sets lie in `POOL/UID/NAME`. A program that is to write a set reserves its bytes first,
+//! and is given that directory or refused: a checkpoint that does not fit is refused before its first byte, never cut off
+//! by a full disk half way.
 //!
-//! Two invariants, checked in one transaction of the ledger with each grant, against what really lies in the pool:
+//! Two invariants, checked in one transaction of the ledger with each grant, against what lies in the pool:
 //!
 //! 1. used + reserved and not yet used ≤ quota, and the same of each user's share;
 //! 2. reserved and not yet used, in all pools of a file system together, ≤ its free space.
 //!
-//! *Used* is blocks on the disk (`usage`), whoever wrote them and whether or not they were reserved; what is used of a
-//! reservation is what lies in its directory. A walk is remembered for a few seconds, until a reservation goes: of a
-//! reservation that is still there, what is written after the walk counts as reserved instead of used, which
-//! comes to the same sum, and is missing in the free space besides, which errs on the safe side.
+//! *Used* is blocks on the disk (`usage`), whoever wrote them, reserved or not; what is used of a reservation is what lies
+//! in its directory. A walk is remembered for a few seconds, until a reservation goes. What is written into a reservation
+//! after the walk counts as reserved instead of used, which comes to the same sum, and is missing in the free
+//! space besides, which errs on the safe side.
 //!
-//! Reservations go when they are released, when their process dies, or when their time is up (`ledger`). What was
-//! written stays, and counts as used. Who waits for room is served in the order in which he came, within one process;
-//! between processes, as it comes. Who waits for room in his own share alone keeps nobody else waiting.
+//! A reservation goes when it is released or its time is up (`ledger`). What was written stays, and counts as used.
+//! Requests of one process are served in the order in which they came. A process works for one user, so that no user
+//! waits behind another.
 //!
 //! Users who share a pool need not trust each other: the ledger (`ledger`) has a file for each, which the kernel keeps the
 //! others from, and of each user no more is counted than that user's share. Where the pool's directory is under a project quota
 //! of XFS or ext4, the file system itself keeps all users together within it: statvfs(2) then tells the quota's figures, so
-//! *free* is what the quota has left, and *used* is at least what the quota counts, closed directories included. A job
-//! scheduler that grants room does its own accounting on top.
+//! *free* is what the quota has left, and *used* is at least what the quota counts, closed directories included.
 //!
-//! `room` grants, `tell` says what is there. Above the high watermark a pool names the sets that are to go, the oldest first, until the low one is reached:
-//! never one that somebody writes to, never one of which [`Evictable`] does not say that its slow copy is durable and
-//! verified. Who calls removes them, by `retention`, which checks that again.
+//! `room` grants, `tell` says what is there and which sets are to be evicted. [`crate::full`] asks
+//! [`stage::retention`] whether those may go.
 
 mod config;
 mod host;
@@ -47,8 +45,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::config::{PoolConfig, ledger_of};
-pub use self::ledger::Process;
-pub use self::tell::{Evictable, Eviction, Holder, PoolFigures, PoolStatus, ReservationStatus, SetStatus};
+pub use self::tell::{Eviction, Holder, PoolStatus, ReservationStatus, SetStatus, WhyNot};
 
 use self::host::{Host, Machine};
 use self::lease::Lease;
@@ -59,11 +56,16 @@ use stage::calls;
 use stage::error::{StageError, shown};
 use stage::names::PathText;
 
-/// How long a walk is remembered.
+/// How long a walk is remembered for grants.
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// How often who waits looks at what other processes have released.
-const LOOK: Duration = Duration::from_millis(500);
-/// What somebody asks for: room for one of his own sets.
+/// How long it is good enough for figures: so long,
+const FIGURES_REMEMBERED: Duration = Duration::from_secs(15);
+/// and so many times as long as the walk took.
+const FIGURES_WALK_SHARE: u32 = 20;
+/// Interval at which a waiting request checks what other processes have released.
+const POLL: Duration = Duration::from_millis(500);
+
+/// A request for room for one set of the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     /// In which pool.
@@ -76,21 +78,6 @@ pub struct Wish {
     pub wait: Option<Duration>,
 }
 
-/// What is asked of a pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Which.
-    pub pool: String,
-    /// For whom. The caller has made sure that it is he who asks (SO_PEERCRED), or is he himself.
-    pub owner: u32,
-    /// The set's name, which is the last part of its directory.
-    pub label: String,
-    /// Bytes that will be written.
-    pub bytes: u64,
-    /// The reservation goes with this process; none: with its time.
-    pub process: Option<Process>,
-}
-
 /// Room that has been reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Reservation {
@@ -100,8 +87,8 @@ pub struct Reservation {
     pub directory: PathText,
     /// Bytes that may be written there.
     pub bytes: u64,
-    /// When it goes if nobody renews it, seconds since 1970; none: when its process ends.
-    pub expires: Option<u64>,
+    /// When it goes unless it is renewed, seconds since 1970.
+    pub expires: u64,
 }
 
 #[derive(Debug)]
@@ -126,8 +113,8 @@ struct Remembered {
 struct Version {
     /// Of the ledger.
     changes: u64,
-    /// Reservations that are over, and still stand in the files of users who have not taken them out.
-    over: Vec<(u32, i64)>,
+    /// Reservations whose time is up and that are still in their users' files.
+    expired: Vec<(u32, i64)>,
 }
 
 /// The reservations that hold.
@@ -140,16 +127,13 @@ struct Live {
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
-    owner: u32,
     bytes: u64,
-    /// What it lacks is room in its own user's share, so that it keeps nobody else waiting.
-    in_share: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     walks: BTreeMap<String, Remembered>,
-    /// Who waits for each pool, the first first.
+    /// Requests that wait for each pool, the oldest first.
     queues: BTreeMap<String, VecDeque<Waiting>>,
     last_ticket: u64,
 }
@@ -206,14 +190,13 @@ impl Pools {
         Ok(Self { pools, ledger, shared: Mutex::default(), room: Condvar::new(), clock, host })
     }
 
-    /// Gives a reservation back. What was written stays, and counts as used. One that is not there any more is no
-    /// error: it was released before, or its time was up.
+    /// Gives a reservation back. What was written stays, and counts as used. One that is gone already is not an error.
     ///
     /// # Errors
     /// It is another user's; the ledger's.
     pub fn release(&self, id: i64, owner: u32) -> Result<(), StageError> {
         self.ledger.step(|step| {
-            own(step, id, owner)?;
+            check_owner(step, id, owner)?;
             step.delete(id, owner);
             Ok(())
         })?;
@@ -221,7 +204,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Has a reservation that is bound to no process last for a day from now on; false if it is gone.
+    /// Extends a reservation to a day from now on. False if it is gone.
     ///
     /// # Errors
     /// It is another user's; the ledger's.
@@ -229,13 +212,13 @@ impl Pools {
         let lease = self.lease();
         self.ledger.step(|step| {
             self.purge(step);
-            own(step, id, owner)?;
+            check_owner(step, id, owner)?;
             Ok(step.note(id, owner, &lease))
         })
     }
 
-    /// To be called when something was removed from a pool: who waits for room looks again at once.
-    pub fn room_was_made(&self) {
+    /// Room was given back: waiting requests are tried at once.
+    fn room_was_made(&self) {
         self.lock().walks.clear();
         self.room.notify_all();
     }
@@ -260,78 +243,70 @@ impl Pools {
     }
 
     /// Reserved and not yet used, in all pools of a pool's file system.
-    fn promised_in(&self, step: &Step<'_>, pool: &Pool) -> Result<u64, StageError> {
+    fn promised(&self, live: &Live, pool: &Pool) -> Result<u64, StageError> {
         let beside = self.pools.iter().filter(|(_, other)| other.device == pool.device);
-        beside.map(|(name, other)| Ok(self.balance(step, name, other)?.reserved)).sum()
+        beside.map(|(name, other)| Ok(self.balance(live, name, other, false)?.reserved)).sum()
     }
 
-    fn promised(&self, pool: &Pool) -> Result<u64, StageError> {
-        self.ledger.step(|step| self.promised_in(step, pool))
-    }
-
-    /// One that begins now.
+    /// A lease that begins now.
     fn lease(&self) -> Lease {
         Lease::begin(self.clock.now().wall.as_secs(), self.host.uptime().as_ref())
     }
 
-    /// The reservations that hold. Those whose holders are gone, or whose time is up, are taken out where this process may
-    /// write them, and what a set clock has changed is noted.
-    fn purge(&self, step: &Step<'_>) -> Live {
+    /// The reservations that hold. Those whose time is up are removed where this process may write them, and what a set
+    /// clock has changed is noted.
+    fn purge(&self, step: &mut Step<'_>) -> Live {
         let (wall, uptime) = (self.clock.now().wall.as_secs(), self.host.uptime());
-        let (mut rows, mut over) = (Vec::new(), Vec::new());
+        let (mut rows, mut expired) = (Vec::new(), Vec::new());
         let mut claimed: BTreeMap<(String, u32), u64> = BTreeMap::new();
         for mut row in step.rows() {
             let Some(pool) = self.pools.get(&row.pool) else { continue };
-            let holds = match (&row.process, &row.lease) {
-                (Some(process), _) => self.host.lives(process),
-                (None, Some(lease)) => {
-                    let now = lease.now(wall, uptime.as_ref());
-                    if let Some(anew) = now.as_ref().filter(|now| *now != lease) {
-                        step.note(row.id, row.owner, anew);
-                    }
-                    row.lease = now;
-                    row.lease.is_some()
-                }
-                (None, None) => false,
-            };
-            if !holds {
+            let Some(lease) = row.lease.now(wall, uptime.as_ref()) else {
                 step.delete(row.id, row.owner);
-                over.push((row.owner, row.id));
+                expired.push((row.owner, row.id));
                 continue;
+            };
+            if lease != row.lease {
+                step.note(row.id, row.owner, &lease);
+                row.lease = lease;
             }
             // A user's file may say anything; it cannot claim more than the user may hold.
             let claimed = claimed.entry((row.pool.clone(), row.owner)).or_default();
-            let more = claimed.saturating_add(row.bytes);
-            if more <= pool.config.share() {
-                *claimed = more;
+            let sum = claimed.saturating_add(row.bytes);
+            if sum <= pool.config.share() {
+                *claimed = sum;
                 rows.push(row);
             }
         }
-        Live { rows, version: Version { changes: step.changes(), over } }
+        Live { rows, version: Version { changes: step.changes(), expired } }
     }
 
-    fn balance(&self, step: &Step<'_>, name: &str, pool: &Pool) -> Result<Balance, StageError> {
-        let Live { rows, version } = self.purge(step);
-        let usage = self.usage(name, pool, &version)?;
-        let rows: Vec<(Reserved, u64)> = rows
-            .into_iter()
-            .filter(|row| row.pool == name)
-            .map(|row| {
-                let used = usage.of(&row.directory());
-                (row, used)
-            })
-            .collect();
+    /// What a pool comes to; `figures`: an older walk will do.
+    fn balance(&self, live: &Live, name: &str, pool: &Pool, figures: bool) -> Result<Balance, StageError> {
+        let usage = self.usage(name, pool, &live.version, figures)?;
+        let rows = live.rows.iter().filter(|row| row.pool == name);
+        let rows: Vec<(Reserved, u64)> = rows.map(|row| (row.clone(), usage.of(&row.directory()))).collect();
         let reserved = rows.iter().map(|(row, used)| row.bytes.saturating_sub(*used)).sum();
         Ok(Balance { usage, rows, reserved })
     }
 
-    fn usage(&self, name: &str, pool: &Pool, version: &Version) -> Result<Arc<Usage>, StageError> {
+    fn usage(
+        &self,
+        name: &str,
+        pool: &Pool,
+        version: &Version,
+        figures: bool,
+    ) -> Result<Arc<Usage>, StageError> {
         let now = self.clock.now().steady;
-        if let Some(known) = self.lock().walks.get(name)
-            && known.version == *version
-            && now < known.at + REMEMBERED
-        {
-            return Ok(Arc::clone(&known.usage));
+        if let Some(known) = self.lock().walks.get(name) {
+            let is_recent = if figures {
+                now < known.at + (known.took * FIGURES_WALK_SHARE).max(FIGURES_REMEMBERED)
+            } else {
+                known.version == *version && now < known.at + REMEMBERED
+            };
+            if is_recent {
+                return Ok(Arc::clone(&known.usage));
+            }
         }
         self.walk(name, pool, version)
     }
@@ -352,7 +327,7 @@ impl Pools {
     }
 }
 
-fn own(step: &Step<'_>, id: i64, owner: u32) -> Result<(), StageError> {
+fn check_owner(step: &Step<'_>, id: i64, owner: u32) -> Result<(), StageError> {
     let is_owned = |row: &Reserved| row.owner == owner;
     let rows: Vec<Reserved> = step.rows().into_iter().filter(|row| row.id == id).collect();
     if rows.is_empty() || rows.iter().any(is_owned) {

@@ -1,68 +1,43 @@
-//! Who is granted room, in which order, and where he writes then.
+//! Which requests are granted room, in which order, and where their sets go.
 //!
 //! A request is tried in one transaction of the ledger: the name is free, and all bounds hold after the grant. One that
-//! does not fit now stands in its pool's queue until something has changed, its time is up, or it is stopped.
+//! does not fit now waits in its pool's queue until there is room, its time is up, or it is given up.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::sync::{MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::ledger::{self, Reserved, Step};
-use super::{Balance, LOOK, Pool, Pools, Request, Reservation, Shared, Waiting};
+use super::ledger::{self, Reserved};
+use super::{Balance, Live, POLL, Pool, Pools, Reservation, Waiting, Wish};
 use stage::calls;
 use stage::error::{StageError, shown};
 use stage::names::PathText;
-use stage::pace::Stop;
-
-/// Why there is no room at the moment.
-struct NoRoom {
-    why: String,
-    /// The room that is missing is missing in the user's own share.
-    in_share: bool,
-}
-
-impl NoRoom {
-    fn of_all(why: String) -> Self {
-        Self { why, in_share: false }
-    }
-}
 
 impl Pools {
-    /// Reserves room and makes the directory to write to. Where there is none, waits for it as long as `wait` says, or
-    /// not at all; what can never fit is refused at once.
+    /// Reserves room for a set of `owner`, this process's user, and makes the directory to write to. Where there is no room, waits for
+    /// it as long as the wish says, or not at all; `wanted` is asked every half second whether to go on. What can never
+    /// fit is refused at once.
     ///
     /// # Errors
-    /// There is no such pool, the user has no place in it, the name is taken or no name; [`StageError::Refused`] where
-    /// there is no room (in time), which says what holds it; [`StageError::Stopped`]; the kernel's and the ledger's.
+    /// There is no such pool, the user has no place in it, the name is taken or malformed; [`StageError::Refused`] where
+    /// there is no room (in time), with what holds it; [`StageError::Stopped`] once it is not wanted.
     pub fn reserve(
         &self,
-        request: &Request,
-        wait: Option<Duration>,
-        stop: &Stop,
-    ) -> Result<Reservation, StageError> {
-        self.reserve_while(request, wait, &|| !stop.asked())
-    }
-
-    /// The same for somebody who may go: `wanted` is asked every half second while there is no room.
-    ///
-    /// # Errors
-    /// Those of [`Pools::reserve`].
-    pub fn reserve_while(
-        &self,
-        request: &Request,
-        wait: Option<Duration>,
+        wish: &Wish,
+        owner: u32,
         wanted: &dyn Fn() -> bool,
     ) -> Result<Reservation, StageError> {
-        let pool = self.pool(&request.pool)?;
-        self.check(pool, request)?;
-        let until = wait.map(|wait| self.clock.now().steady.saturating_add(wait));
-        let ticket = self.queue_up(request);
+        let pool = self.pool(&wish.pool)?;
+        check(pool, wish, owner)?;
+        let until = wish.wait.map(|wait| self.clock.now().steady.saturating_add(wait));
+        let ticket = self.queue_up(wish);
         let granted = loop {
-            let no_room = match self.attempt(pool, request, ticket) {
+            let no_room = match self.attempt(pool, wish, owner, ticket) {
                 Ok(Err(no_room)) => no_room,
                 Ok(Ok(row)) => break Ok(row),
                 Err(error) => break Err(error),
@@ -70,167 +45,112 @@ impl Pools {
             let left = until.map(|until| until.saturating_sub(self.clock.now().steady));
             match left {
                 _ if !wanted() => break Err(StageError::Stopped { what: "the wait for room".to_owned() }),
-                None | Some(Duration::ZERO) => break Err(refused(request, &no_room, wait.is_some())),
+                None | Some(Duration::ZERO) => break Err(refused(wish, &no_room)),
                 Some(left) => {
-                    let patience = self.clock.patience(left.min(LOOK));
-                    let shared = self.mark(&request.pool, ticket, no_room.in_share);
-                    let slept = self.room.wait_timeout(shared, patience);
+                    let patience = self.clock.patience(left.min(POLL));
+                    let slept = self.room.wait_timeout(self.lock(), patience);
                     drop(slept.unwrap_or_else(PoisonError::into_inner));
                 }
             }
         };
-        if let Some(queue) = self.lock().queues.get_mut(&request.pool) {
+        if let Some(queue) = self.lock().queues.get_mut(&wish.pool) {
             queue.retain(|waiting| waiting.ticket != ticket);
         }
-        // Whoever is next may have room, now that this one has what it wants or has gone.
+        // The next request may have room, now that this one is not before it.
         self.room.notify_all();
         self.make(pool, granted?)
     }
 
-    fn queue_up(&self, request: &Request) -> u64 {
+    fn queue_up(&self, wish: &Wish) -> u64 {
         let mut shared = self.lock();
         shared.last_ticket += 1;
         let ticket = shared.last_ticket;
-        let Request { owner, bytes, .. } = *request;
-        let waiting = Waiting { ticket, owner, bytes, in_share: false };
-        shared.queues.entry(request.pool.clone()).or_default().push_back(waiting);
+        shared.queues.entry(wish.pool.clone()).or_default().push_back(Waiting { ticket, bytes: wish.bytes });
         ticket
     }
 
-    /// Notes what a request lacks. Where it has just turned out to be its own share alone, others need not wait for it.
-    fn mark(&self, pool: &str, ticket: u64, in_share: bool) -> MutexGuard<'_, Shared> {
-        let mut shared = self.lock();
-        let mut queue = shared.queues.get_mut(pool).into_iter().flatten();
-        if let Some(waiting) = queue.find(|waiting| waiting.ticket == ticket)
-            && std::mem::replace(&mut waiting.in_share, in_share) != in_share
-            && in_share
-        {
-            self.room.notify_all();
-        }
-        shared
-    }
-
-    /// How many stand before it.
-    fn before(&self, request: &Request, ticket: u64) -> usize {
-        let shared = self.lock();
-        let queue = shared.queues.get(&request.pool).into_iter().flatten();
-        let earlier = queue.take_while(|waiting| waiting.ticket != ticket);
-        earlier.filter(|waiting| !waiting.in_share || waiting.owner == request.owner).count()
-    }
-
-    /// One attempt of whoever is first.
+    /// One attempt, if no other request is before it: a reservation, or why there is no room.
     fn attempt(
         &self,
         pool: &Pool,
-        request: &Request,
+        wish: &Wish,
+        owner: u32,
         ticket: u64,
-    ) -> Result<Result<Reserved, NoRoom>, StageError> {
-        match self.before(request, ticket) {
-            0 => self.try_reserve(pool, request),
-            1 => Ok(Err(NoRoom::of_all("another request waits for room".to_owned()))),
-            n => Ok(Err(NoRoom::of_all(format!("{n} other requests wait for room")))),
+    ) -> Result<Result<Reserved, String>, StageError> {
+        let queue = |waiting: &Waiting| waiting.ticket != ticket;
+        let before =
+            self.lock().queues.get(&wish.pool).into_iter().flatten().take_while(|w| queue(w)).count();
+        match before {
+            0 => self.try_reserve(pool, wish, owner),
+            1 => Ok(Err("another request waits for room".to_owned())),
+            n => Ok(Err(format!("{n} other requests wait for room"))),
         }
     }
 
-    /// What no waiting would change.
-    fn check(&self, pool: &Pool, request: &Request) -> Result<(), StageError> {
-        let Request { pool: name, owner, label, bytes, .. } = request;
-        let config = &pool.config;
-        if !ledger::is_label(label) {
-            return Err(StageError::invalid(
-                format!("{label:?} is no name for a set"),
-                "up to 200 bytes, not beginning with a dot, without / and control characters",
-            ));
-        }
-        if config.users.as_ref().is_some_and(|users| !users.contains(owner)) {
-            return Err(StageError::refused(
-                format!("user {owner} has no place in pool {name}"),
-                "it is for those whom `users` in its configuration names",
-            ));
-        }
-        let stat =
-            calls::stat(pool.root.as_fd()).map_err(|error| StageError::io("stat", &config.path, error))?;
-        ledger::check_sticky(&config.path, stat.stx_mode.into())?;
-        let share = config.share();
-        if *bytes > share {
-            return Err(StageError::refused(
-                format!(
-                    "{} will never fit into pool {name}: a user may hold {} there",
-                    units::bytes(*bytes),
-                    units::bytes(share)
-                ),
-                "write it to the slow tier, or have the pool's quota raised",
-            ));
-        }
-        Ok(())
-    }
-
-    /// One attempt: a row, or why there is no room.
-    fn try_reserve(&self, pool: &Pool, request: &Request) -> Result<Result<Reserved, NoRoom>, StageError> {
+    fn try_reserve(
+        &self,
+        pool: &Pool,
+        wish: &Wish,
+        owner: u32,
+    ) -> Result<Result<Reserved, String>, StageError> {
         self.ledger.step(|step| {
-            let balance = self.balance(step, &request.pool, pool)?;
-            let directory = ledger::directory(request.owner, &request.label);
+            let live = self.purge(step);
+            let balance = self.balance(&live, &wish.pool, pool, false)?;
+            let directory = ledger::directory(owner, &wish.name);
             let taken = balance.rows.iter().any(|(row, _)| row.directory() == directory);
             if taken || balance.usage.sets.contains_key(&directory) {
-                return Err(StageError::refused(
-                    format!("{} is there already", shown(&pool.config.path.join(directory))),
-                    "choose another name, or evict it",
-                ));
+                return Err(is_there(&pool.config.path.join(directory)));
             }
-            if let Some(no_room) = self.lacking(step, pool, request, &balance)? {
+            if let Some(no_room) = self.lacking(&live, pool, wish, owner, &balance)? {
                 return Ok(Err(no_room));
             }
             let row = Reserved {
                 id: 0,
-                pool: request.pool.clone(),
-                owner: request.owner,
-                label: request.label.clone(),
-                bytes: request.bytes,
+                pool: wish.pool.clone(),
+                owner,
+                label: wish.name.clone(),
+                bytes: wish.bytes,
                 created: self.clock.now().wall.as_secs(),
-                lease: request.process.is_none().then(|| self.lease()),
-                process: request.process.clone(),
+                lease: self.lease(),
             };
             step.insert(row).map(Ok)
         })
     }
 
-    /// Which of the bounds there is no room within.
+    /// The bound that the request does not keep, if there is one.
     fn lacking(
         &self,
-        step: &Step<'_>,
+        live: &Live,
         pool: &Pool,
-        request: &Request,
+        wish: &Wish,
+        owner: u32,
         balance: &Balance,
-    ) -> Result<Option<NoRoom>, StageError> {
-        let (config, bytes) = (&pool.config, request.bytes);
-        let no_room = |what: String| Ok(Some(NoRoom::of_all(what)));
-        let figures = |used: u64, reserved: u64, most: u64| {
-            let (used, reserved, most) = (units::bytes(used), units::bytes(reserved), units::bytes(most));
-            format!("{used} used and {reserved} reserved of {most}")
+    ) -> Result<Option<String>, StageError> {
+        let (config, bytes) = (&pool.config, wish.bytes);
+        let exceeds = |used: u64, reserved: u64, most: u64| {
+            (used.saturating_add(reserved).saturating_add(bytes) > most).then(|| {
+                let (used, reserved, most) = (units::bytes(used), units::bytes(reserved), units::bytes(most));
+                format!("{used} used and {reserved} reserved of {most}")
+            })
         };
-        let (used, reserved) = (balance.usage.bytes, balance.reserved);
-        // First: who has used up his own share is not to wait for the room of others.
         if let Some(share) = config.reserve_per_user {
-            let used = balance.usage.by_owner.get(&request.owner).copied().unwrap_or(0);
-            let own = balance.rows.iter().filter(|(row, _)| row.owner == request.owner);
+            let used = balance.usage.by_owner.get(&owner).copied().unwrap_or(0);
+            let own = balance.rows.iter().filter(|(row, _)| row.owner == owner);
             let reserved: u64 = own.map(|(row, used)| row.bytes.saturating_sub(*used)).sum();
-            if used.saturating_add(reserved).saturating_add(bytes) > share {
-                let why = format!("user {} has {}", request.owner, figures(used, reserved, share));
-                // A share that is the whole quota is no share: others have to wait for the same room.
-                return Ok(Some(NoRoom { why, in_share: share < config.quota }));
+            if let Some(figures) = exceeds(used, reserved, share) {
+                return Ok(Some(format!("user {owner} has {figures}")));
             }
         }
-        if used.saturating_add(reserved).saturating_add(bytes) > config.quota {
-            return no_room(figures(used, reserved, config.quota));
+        if let Some(figures) = exceeds(balance.usage.bytes, balance.reserved, config.quota) {
+            return Ok(Some(figures));
         }
-        // Last, so that what is written meanwhile is missing in it.
-        let promised = self.promised_in(step, pool)?;
+        // Free space is read last, so that what is written meanwhile is missing in it.
+        let promised = self.promised(live, pool)?;
         let free = self.free(pool)?;
-        if promised.saturating_add(bytes) > free {
+        Ok((promised.saturating_add(bytes) > free).then(|| {
             let (free, promised) = (units::bytes(free), units::bytes(promised));
-            return no_room(format!("the file system has {free} free, of which {promised} are reserved"));
-        }
-        Ok(None)
+            format!("the file system has {free} free, of which {promised} are reserved")
+        }))
     }
 
     /// Makes the directory of a reservation; gives the reservation back if it cannot.
@@ -239,19 +159,52 @@ impl Pools {
         if let Err(error) = make_directory(pool, &row) {
             self.release(row.id, row.owner)?;
             return Err(match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::EXIST) => StageError::refused(
-                    format!("{} is there already", shown(&directory)),
-                    "choose another name, or evict it",
-                ),
+                Some(Errno::EXIST) => is_there(&directory),
                 _ => StageError::io("make the directory of a reservation", &directory, error),
             });
         }
-        let expires = row.lease.map(|lease| lease.expires);
-        Ok(Reservation { id: row.id, directory: PathText(directory), bytes: row.bytes, expires })
+        let (bytes, expires) = (row.bytes, row.lease.expires);
+        Ok(Reservation { id: row.id, directory: PathText(directory), bytes, expires })
     }
 }
 
-/// A user's directory may be there already, a set's not. Both are the user's; nobody else looks into them.
+/// Refuses what no waiting would change.
+fn check(pool: &Pool, wish: &Wish, owner: u32) -> Result<(), StageError> {
+    let Wish { pool: name, name: label, bytes, .. } = wish;
+    let config = &pool.config;
+    if !ledger::is_label(label) {
+        return Err(StageError::invalid(
+            format!("{label:?} is no name for a set"),
+            "up to 200 bytes, not beginning with a dot, without / and control characters",
+        ));
+    }
+    if config.users.as_ref().is_some_and(|users| !users.contains(&owner)) {
+        return Err(StageError::refused(
+            format!("user {owner} has no place in pool {name}"),
+            "it is for those whom `users` in its configuration names",
+        ));
+    }
+    let stat = calls::stat(pool.root.as_fd()).map_err(|error| StageError::io("stat", &config.path, error))?;
+    ledger::check_sticky(&config.path, stat.stx_mode.into())?;
+    let share = config.share();
+    if *bytes > share {
+        return Err(StageError::refused(
+            format!(
+                "{} will never fit into pool {name}: a user may hold {} there",
+                units::bytes(*bytes),
+                units::bytes(share)
+            ),
+            "write it to the slow tier, or have the pool's quota raised",
+        ));
+    }
+    Ok(())
+}
+
+fn is_there(directory: &Path) -> StageError {
+    StageError::refused(format!("{} is there already", shown(directory)), "choose another name, or evict it")
+}
+
+/// Makes a set's directory, and the user's above it if that is missing. Both are the user's alone (mode 0700).
 fn make_directory(pool: &Pool, reserved: &Reserved) -> std::io::Result<()> {
     let (user, label) = (reserved.owner.to_string(), OsStr::new(&reserved.label));
     let user = OsStr::new(&user);
@@ -270,10 +223,10 @@ fn make_directory(pool: &Pool, reserved: &Reserved) -> std::io::Result<()> {
     calls::sync_outside_move(of_user.as_fd())
 }
 
-fn refused(request: &Request, NoRoom { why, .. }: &NoRoom, waited: bool) -> StageError {
-    let waited = if waited { " (it was waited for)" } else { "" };
+fn refused(wish: &Wish, why: &str) -> StageError {
+    let waited = if wish.wait.is_some() { " (it was waited for)" } else { "" };
     StageError::refused(
-        format!("no room for {} in pool {}: {why}{waited}", units::bytes(request.bytes), request.pool),
+        format!("no room for {} in pool {}: {why}{waited}", units::bytes(wish.bytes), wish.pool),
         "wait for it, or evict what is durable: stage pools, stage evict",
     )
 }

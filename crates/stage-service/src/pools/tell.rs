@@ -1,26 +1,17 @@
-//! What is in a pool, who holds it, and what is to go from it.
-//!
-//! Above the high watermark, or where something larger is to fit, the oldest sets are named until the low watermark is
-//! reached. Nothing is removed here.
+//! What is in a pool, who holds it, and what is to be evicted from it. Nothing is removed here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::usage::{self, Usage};
-use super::{Balance, Live, Pool, PoolConfig, Pools, Version, ledger};
+use super::{Balance, Pool, Pools, ledger};
 use stage::error::StageError;
 use stage::names::PathText;
 
-/// What was seen of a pool is good enough for figures for so long,
-const OF_LATE: Duration = Duration::from_secs(15);
-/// and for so many times as long as it took to look.
-const LOOK_SHARE: u32 = 20;
 /// Sets that are named in an answer at most.
-const TOLD: usize = 10_000;
+const SETS_MAX: usize = 10_000;
 
 /// A set in a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -50,10 +41,8 @@ pub struct ReservationStatus {
     pub used: u64,
     /// When it was made, seconds since 1970.
     pub created: u64,
-    /// When it goes, seconds since 1970; none: with its process.
-    pub expires: Option<u64>,
-    /// The process that it goes with.
-    pub pid: Option<u32>,
+    /// When it goes unless it is renewed, seconds since 1970.
+    pub expires: u64,
 }
 
 /// What one user holds in a pool.
@@ -65,31 +54,6 @@ pub struct Holder {
     pub used: u64,
     /// Bytes reserved and not yet used.
     pub reserved: u64,
-}
-
-/// A pool in figures, for metrics.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolFigures {
-    /// Its name.
-    pub name: String,
-    /// Bytes that it may hold.
-    pub quota: u64,
-    /// Bytes on the disk, as of a look that may be a minute old.
-    pub used: u64,
-    /// Bytes reserved and not yet used.
-    pub reserved: u64,
-    /// Bytes free in its file system.
-    pub free: u64,
-    /// Bytes above which sets are to be evicted.
-    pub high: u64,
-    /// Bytes down to which they are.
-    pub low: u64,
-    /// Reservations.
-    pub reservations: u64,
-    /// Requests that wait for room.
-    pub waiting: u64,
-    /// Bytes that they ask for.
-    pub waiting_bytes: u64,
 }
 
 /// A pool and what is in it.
@@ -132,20 +96,8 @@ pub struct PoolStatus {
     pub reservations: Vec<ReservationStatus>,
 }
 
-/// Who says whether a set's fast copy may go.
-pub trait Evictable {
-    /// Why it may not; none: its slow copy is durable and verified, and nobody uses it.
-    ///
-    /// # Errors
-    /// It cannot be found out; the set stays.
-    fn why_not(&self, set: &Path) -> Result<Option<String>, StageError>;
-}
-
-impl<F: Fn(&Path) -> Result<Option<String>, StageError>> Evictable for F {
-    fn why_not(&self, set: &Path) -> Result<Option<String>, StageError> {
-        self(set)
-    }
-}
+/// Says why a set's fast copy may not go. None: its slow copy is durable and verified, and no process reads the fast one.
+pub type WhyNot<'a> = dyn Fn(&Path) -> Result<Option<String>, StageError> + 'a;
 
 /// What is to go from a pool, and what holds the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, schemars::JsonSchema)]
@@ -164,22 +116,38 @@ impl Pools {
     /// All pools and what is in them.
     ///
     /// # Errors
-    /// The kernel's and the ledger's.
+    /// A pool or the ledger cannot be read.
     pub fn list(&self) -> Result<Vec<PoolStatus>, StageError> {
-        self.pools.keys().map(|name| self.status(name)).collect()
+        self.pools.iter().map(|(name, pool)| self.status_of(name, pool, false)).collect()
     }
 
-    /// One pool and what is in it.
+    /// The same for metrics, cheap enough to be asked for all the time: an older walk counts, the longer the longer it took.
     ///
     /// # Errors
-    /// There is no such pool; the kernel's and the ledger's.
-    pub fn status(&self, name: &str) -> Result<PoolStatus, StageError> {
-        let pool = self.pool(name)?;
-        let balance = self.ledger.step(|step| self.balance(step, name, pool))?;
+    /// As [`Pools::list`].
+    pub fn figures(&self) -> Result<Vec<PoolStatus>, StageError> {
+        self.pools.iter().map(|(name, pool)| self.status_of(name, pool, true)).collect()
+    }
+
+    fn status_of(&self, name: &str, pool: &Pool, figures: bool) -> Result<PoolStatus, StageError> {
+        // A walk takes its time, and no request for room is to wait for it: it is made outside of the ledger's step.
+        let live = self.ledger.step(|step| Ok(self.purge(step)))?;
+        let balance = self.balance(&live, name, pool, figures)?;
         let config = &pool.config;
         let used = balance.usage.bytes;
-        let (high, low) = watermarks(config);
+        let share = |share: f64| (config.quota as f64 * share) as u64;
+        let (high, low) = (share(config.high), share(config.low));
         let (waiting, waiting_bytes) = self.waiting(name);
+        let (holders, sets) = (holders(&balance), sets(pool, &balance.usage));
+        let reservation = |(row, used): (ledger::Reserved, u64)| ReservationStatus {
+            id: row.id,
+            owner: row.owner,
+            label: row.label,
+            bytes: row.bytes,
+            used,
+            created: row.created,
+            expires: row.lease.expires,
+        };
         Ok(PoolStatus {
             name: name.to_owned(),
             path: config.path.as_path().into(),
@@ -194,104 +162,24 @@ impl Pools {
             unseen: balance.usage.unseen,
             waiting,
             waiting_bytes,
-            holders: holders(&balance),
-            sets: sets(pool, &balance.usage),
-            reservations: balance
-                .rows
-                .into_iter()
-                .map(|(row, used)| ReservationStatus {
-                    id: row.id,
-                    owner: row.owner,
-                    label: row.label,
-                    bytes: row.bytes,
-                    used,
-                    created: row.created,
-                    expires: row.lease.map(|lease| lease.expires),
-                    pid: row.process.map(|process| process.pid),
-                })
-                .collect(),
+            holders,
+            sets,
+            reservations: balance.rows.into_iter().map(reservation).collect(),
         })
     }
 
-    /// All pools in figures. Cheap enough to be asked for again and again: what was seen of a pool counts for a while,
-    /// the longer the longer it takes to look, and nobody who reserves waits for it.
-    ///
-    /// # Errors
-    /// The kernel's and the ledger's.
-    pub fn figures(&self) -> Result<Vec<PoolFigures>, StageError> {
-        self.pools
-            .iter()
-            .map(|(name, pool)| {
-                let Live { rows, version } = self.ledger.step(|step| Ok(self.purge(step)))?;
-                let usage = self.usage_of_late(name, pool, &version)?;
-                let rows = rows.iter().filter(|row| row.pool == *name);
-                let reserved = rows.clone().map(|row| row.bytes.saturating_sub(usage.of(&row.directory())));
-                let (high, low) = watermarks(&pool.config);
-                let (waiting, waiting_bytes) = self.waiting(name);
-                Ok(PoolFigures {
-                    name: name.clone(),
-                    quota: pool.config.quota,
-                    used: usage.bytes,
-                    reserved: reserved.sum(),
-                    free: self.free(pool)?,
-                    high,
-                    low,
-                    reservations: rows.count() as u64,
-                    waiting,
-                    waiting_bytes,
-                })
-            })
-            .collect()
-    }
-
-    fn usage_of_late(&self, name: &str, pool: &Pool, version: &Version) -> Result<Arc<Usage>, StageError> {
-        let now = self.clock.now().steady;
-        if let Some(known) = self.lock().walks.get(name)
-            && now < known.at + (known.took * LOOK_SHARE).max(OF_LATE)
-        {
-            return Ok(Arc::clone(&known.usage));
-        }
-        self.walk(name, pool, version)
-    }
-
-    /// How many wait for a pool, and for how much.
+    /// How many requests wait for a pool, and for how many bytes.
     fn waiting(&self, name: &str) -> (u64, u64) {
         let shared = self.lock();
         let queue = shared.queues.get(name).into_iter().flatten();
         queue.fold((0, 0), |(count, bytes), waiting| (count + 1, waiting.bytes.saturating_add(bytes)))
     }
-
-    /// What is to go from a pool that is above its high watermark, or so that `more` bytes fit: the oldest first, down
-    /// to the low watermark, and only what `evictable` lets go.
-    ///
-    /// # Errors
-    /// There is no such pool; the kernel's and the ledger's.
-    pub fn evict_candidates(
-        &self,
-        name: &str,
-        more: u64,
-        evictable: &dyn Evictable,
-    ) -> Result<Eviction, StageError> {
-        let status = self.status(name)?;
-        let held = status.used + status.reserved;
-        let room_for_more = status.quota.saturating_sub(more);
-        let over_quota = if held > status.high || held > room_for_more {
-            held - held.min(status.low.min(room_for_more))
-        } else {
-            0
-        };
-        // What others have reserved on the file system is promised as well.
-        let promised = self.promised(self.pool(name)?)?;
-        let short = (promised + more).saturating_sub(status.free);
-        let wanted = over_quota.max(short);
-        Ok(status.eviction(wanted, evictable))
-    }
 }
 
 impl PoolStatus {
-    /// What is to go so that `wanted` bytes get free: the oldest first, never what is being written, and only what
-    /// `evictable` lets go.
-    pub fn eviction(&self, wanted: u64, evictable: &dyn Evictable) -> Eviction {
+    /// What is to go so that `wanted` bytes get free: the oldest sets first, never one with a reservation on it, and only
+    /// those of which `why_not` has nothing to say.
+    pub fn eviction(&self, wanted: u64, why_not: &WhyNot<'_>) -> Eviction {
         let place = |row: &ReservationStatus| self.path.0.join(ledger::directory(row.owner, &row.label));
         let written: BTreeSet<PathBuf> = self.reservations.iter().map(place).collect();
         let mut eviction = Eviction { wanted, ..Eviction::default() };
@@ -302,7 +190,7 @@ impl PoolStatus {
             let why = if written.contains(&set.path.0) {
                 Some("it is being written: a reservation is on it".to_owned())
             } else {
-                evictable.why_not(&set.path.0).unwrap_or_else(|error| Some(error.to_string()))
+                why_not(&set.path.0).unwrap_or_else(|error| Some(error.to_string()))
             };
             match why {
                 None => {
@@ -325,7 +213,6 @@ impl PoolStatus {
         if user != 0 {
             for row in self.reservations.iter_mut().filter(|row| row.owner != user) {
                 row.label.clear();
-                row.pid = None;
             }
             let mut theirs: BTreeMap<u32, SetStatus> = BTreeMap::new();
             self.sets.retain(|set| {
@@ -343,15 +230,9 @@ impl PoolStatus {
             });
             self.sets.extend(theirs.into_values());
         }
-        self.sets.truncate(TOLD);
+        self.sets.truncate(SETS_MAX);
         self
     }
-}
-
-/// Bytes at which sets are to be evicted, and down to which.
-fn watermarks(config: &PoolConfig) -> (u64, u64) {
-    let share = |share: f64| (config.quota as f64 * share) as u64;
-    (share(config.high), share(config.low))
 }
 
 /// The most first.
