@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::files::{is_directory, steps_in, take_lock};
-use super::slow::Slow;
 use super::{GoOn, SLICE, Store, step_name, step_of};
 use crate::mover::{Mover, MoverConfig};
 use stage::error::StageError;
@@ -36,9 +35,9 @@ impl Store {
         inner.mover = Some(mover.clone());
         let known = inner.jobs.clone();
         drop(inner);
-        if !matches!(*self.slow, Slow::Directory { .. }) {
-            // Here and now it is found out that the store cannot be reached, and not at the first checkpoint.
-            let stored = self.slow.steps()?;
+        if self.is_remote() {
+            // A store that cannot be reached fails here, and not at the first checkpoint.
+            let stored = self.stored_steps()?;
             self.locked().stored = stored.into_iter().collect();
         }
         for step in steps_in(&self.fast, &self.config.fast)? {
@@ -49,7 +48,7 @@ impl Store {
                     self.locked().told.remove(&job.id);
                 }
                 Some(job) if !job.state.is_final() => {}
-                _ if self.may_be_stored(step) && self.slow.has(step)? => {}
+                _ if self.is_stored(step)? => {}
                 _ => self.drain(&mover, step)?,
             }
         }
@@ -61,7 +60,7 @@ impl Store {
         let source = job.spec.source.path()?;
         let step = step_of(source.file_name()?)?;
         let drains = source.parent() == Some(&*self.config.fast)
-            && job.spec.destination.is_same(&self.slow.place(step));
+            && job.spec.destination.is_same(&self.slow.place(&step_name(step)));
         drains.then_some(step)
     }
 
@@ -69,7 +68,7 @@ impl Store {
         let id = mover.submit(JobSpec {
             verb: Verb::Copy,
             source: Place::Path(PathText(self.config.fast.join(step_name(step)))),
-            destination: self.slow.place(step),
+            destination: self.slow.place(&step_name(step)),
             options: Options {
                 latest: true,
                 keep_fast: self.config.keep_fast,
@@ -116,7 +115,7 @@ impl Store {
         let mover = self.mover()?;
         let Some(id) = self.locked().jobs.get(&step).copied() else {
             let local = level < Level::Durable && is_directory(&self.fast, &step_name(step));
-            if local || self.slow.has(step)? {
+            if local || self.slow.has(&step_name(step))? {
                 return Ok(true);
             }
             return Err(self.no_such(step));

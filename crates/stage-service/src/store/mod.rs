@@ -22,42 +22,34 @@
 mod drain;
 mod files;
 mod restore;
-mod slow;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::Mode;
-
 use crate::mover::Mover;
-use stage::calls;
 use stage::error::{StageError, shown};
-use stage::job::{JobId, JobStatus};
-use stage::journal::{JobRow, Purpose};
-use stage::names::{PathText, part_name};
-use stage::owned::{self, FileId, Left};
+use stage::job::JobId;
+use stage::names::PathText;
+use stage::owned::FileId;
 use stage::pace::Stop;
 use stage::retention;
 use stage::spec::{Level, Options, Place};
-use stage::tier::Tiers;
-use storage::uuid::Uuid;
+use stage::tier::directory::Directory;
+use stage::tier::{Tier, Tiers};
 
-use files::{is_directory, look_at, open_directory, same, steps_in, tier};
-use slow::Slow;
+use files::{steps_in, tier};
 
 /// The state directory, where none is named: in the fast directory.
 pub const STATE: &str = ".flashwright";
-/// Between two looks at whether somebody wants to stop.
+/// Interval at which a wait checks whether it is to stop.
 const SLICE: Duration = Duration::from_millis(50);
-/// More files than this are first written back together: one commit of the file system's journal for many.
-const MANY_FILES: usize = 32;
 
 /// Where a store is and how it works.
 #[derive(Debug, Clone)]
@@ -121,7 +113,8 @@ pub use stage::pace::{GoOn, always};
 pub struct Store {
     config: StoreConfig,
     fast: OwnedFd,
-    slow: Arc<Slow>,
+    slow: Arc<dyn Tier>,
+    slow_place: Place,
     /// The process that opened it; a child of fork(2) has another number.
     process: u32,
     inner: Mutex<Inner>,
@@ -191,7 +184,7 @@ impl Store {
                 }
             };
         }
-        let slow = match Place::of_name(&config.slow)? {
+        let slow_place = match Place::of_name(&config.slow)? {
             Place::Path(path) => Place::Path(PathText(absolute(&path.0)?)),
             url => url,
         };
@@ -202,198 +195,48 @@ impl Store {
             ));
         }
         let fast = tier("fast", &config.fast, config.read_only, config.options.parents)?;
-        let slow = Slow::open(&slow, config.read_only, config.options.parents, &config.tiers)?;
-        if let Slow::Directory { directory, .. } = &slow
-            && same(&fast, directory).map_err(|error| StageError::io("stat", &config.fast, error))?
-        {
+        if let Some(path) = slow_place.path() {
+            tier("slow", path, config.read_only, config.options.parents)?;
+        }
+        let slow: Arc<dyn Tier> = config.tiers.open(&slow_place, &Stop::new())?.into();
+        if slow.is(&Directory::open(&config.fast)?)? {
             return Err(StageError::invalid(
                 format!("fast and slow are one directory: {}", shown(&config.fast)),
                 "name two, on different devices",
             ));
         }
         let inner = Mutex::default();
-        let store = Self { config, fast, slow: Arc::new(slow), process: std::process::id(), inner };
+        let store = Self { config, fast, slow, slow_place, process: std::process::id(), inner };
         if !store.config.read_only {
             store.begin_draining()?;
         }
         Ok(store)
     }
 
+    /// The slow tier is an object store, which may be far away.
+    fn is_remote(&self) -> bool {
+        self.slow_place.path().is_none()
+    }
+
+    /// The checkpoints that have a name on the slow tier, oldest first.
+    fn stored_steps(&self) -> Result<Vec<u64>, StageError> {
+        let names = self.slow.names(&|name| step_of(name).is_some())?;
+        let mut steps: Vec<u64> = names.iter().filter_map(|name| step_of(name)).collect();
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
     fn state(&self) -> PathBuf {
         self.config.state.clone().unwrap_or_else(|| self.config.fast.join(STATE))
     }
 
-    /// What was begun by a process that is gone, and what was staged in and is wanted by nobody any more.
-    fn remove_leftovers(&self, mover: &Mover, jobs: &[JobStatus]) -> Result<(), StageError> {
-        for (part, id) in mover.journal().owned(&self.config.fast, Purpose::Begun)? {
-            self.discard_begun(mover, &part, id.as_ref())?;
-        }
-        let wanted = |name: &OsStr| {
-            jobs.iter().any(|job| {
-                !job.state.is_final() && job.spec.destination.path() == Some(&self.config.fast.join(name))
-            })
+    /// Has the slow tier a checkpoint of this step? An object store is asked only if it may have one.
+    fn is_stored(&self, step: u64) -> Result<bool, StageError> {
+        let may_be = {
+            let inner = self.locked();
+            !self.is_remote() || inner.stored.contains(&step) || inner.jobs.contains_key(&step)
         };
-        let names = calls::list(self.fast.as_fd())
-            .map_err(|error| StageError::io("read the directory", &self.config.fast, error))?;
-        for (name, _) in names {
-            if step_staged(&name).is_some() && !wanted(&name) {
-                self.discard_staged(mover, &name)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes what was begun under a name, if it is that.
-    fn discard_begun(&self, mover: &Mover, part: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
-        let left = owned::discard(&self.fast, part, &self.config.fast, id)?;
-        if let Some(note) = left.note(&self.config.fast.join(part)) {
-            tracing::warn!("{note}");
-        }
-        mover.journal().disown(&self.config.fast, part)
-    }
-
-    /// Removes what a job has staged in, if it is what has the name.
-    fn discard_staged(&self, mover: &Mover, staged: &OsStr) -> Result<(), StageError> {
-        let path = self.config.fast.join(staged);
-        let jobs = mover.journal().jobs()?;
-        let made =
-            |job: &JobRow| (job.spec.destination.path() == Some(&path)).then_some(job.part_id).flatten();
-        for id in jobs.iter().rev().filter_map(made) {
-            if owned::discard(&self.fast, staged, &self.config.fast, Some(&id))? == Left::Nothing {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// A name for what is to be removed unless it is committed; recorded, with its identity where that is known.
-    fn begun_name(&self, mover: &Mover, name: &OsStr, id: Option<&FileId>) -> Result<OsString, StageError> {
-        let uuid = Uuid::random()
-            .map_err(|error| StageError::io("make a name of its own in", &self.config.fast, error))?;
-        let part = part_name(name, uuid);
-        mover.journal().own(&self.config.fast, &part, Purpose::Begun, id)?;
-        Ok(part)
-    }
-
-    /// Begins a checkpoint: a new, empty, hidden directory on the fast tier, for the program to fill.
-    ///
-    /// # Errors
-    /// [`StageError::Refused`] where there is one of this step; a drain that has failed since the last call; the kernel's.
-    pub fn begin(&self, step: u64) -> Result<PathBuf, StageError> {
-        let mover = self.mover()?;
-        self.tell_failures()?;
-        let name = step_name(step);
-        if is_directory(&self.fast, &name) || self.may_be_stored(step) && self.slow.has(step)? {
-            return Err(StageError::refused(
-                format!("step {step}: there is a checkpoint of this step, and it is not written over"),
-                "go on counting, or remove that one from both tiers first",
-            ));
-        }
-        let mut inner = self.locked();
-        if inner.begun.contains_key(&step) {
-            return Err(StageError::refused(
-                format!("step {step} is begun already"),
-                "commit or abandon that one first",
-            ));
-        }
-        let part = self.begun_name(&mover, &name, None)?;
-        let path = self.config.fast.join(&part);
-        calls::make_directory(self.fast.as_fd(), &part, Mode::from_raw_mode(0o777))
-            .map_err(|error| StageError::io("make the directory", &path, error))?;
-        let directory = open_directory(self.fast.as_fd(), &part, &path)?;
-        let id = FileId::of(directory.as_fd()).map_err(|error| StageError::io("stat", &path, error))?;
-        mover.journal().own(&self.config.fast, &part, Purpose::Begun, Some(&id))?;
-        inner.begun.insert(step, (part, id));
-        Ok(path)
-    }
-
-    /// Where the files of a checkpoint that is begun are to be written.
-    ///
-    /// # Errors
-    /// [`StageError::Invalid`] if none of this step is begun.
-    pub fn path(&self, step: u64) -> Result<PathBuf, StageError> {
-        self.own_process()?;
-        Ok(self.config.fast.join(self.part_of(step)?.0))
-    }
-
-    /// Must the slow tier be asked whether it has this step?
-    fn may_be_stored(&self, step: u64) -> bool {
-        let inner = self.locked();
-        matches!(*self.slow, Slow::Directory { .. })
-            || inner.stored.contains(&step)
-            || inner.jobs.contains_key(&step)
-    }
-
-    fn part_of(&self, step: u64) -> Result<(OsString, FileId), StageError> {
-        self.locked().begun.get(&step).cloned().ok_or_else(|| {
-            StageError::invalid(
-                format!("step {step} is not begun"),
-                "begin it first; once committed it is done",
-            )
-        })
-    }
-
-    /// Makes a checkpoint durable on the fast tier, gives it its name, and has it drained. When this returns it
-    /// survives a power cut, if the fast tier does.
-    ///
-    /// # Errors
-    /// What it must not hold, a sync that failed: the part is gone then, because nobody knows what of it is stored.
-    /// [`StageError::Refused`] where the name was taken meanwhile. Once it has its name, only the journal can fail; the
-    /// checkpoint is there all the same, and is drained when the store is opened next.
-    pub fn commit(&self, step: u64) -> Result<PathBuf, StageError> {
-        let mover = self.mover()?;
-        let (part, id) = self.part_of(step)?;
-        let path = self.config.fast.join(step_name(step));
-        let published = self.publish(step, &part, &id);
-        self.locked().begun.remove(&step);
-        if let Err(error) = published {
-            // A second failure adds nothing; what stays is removed when the store is opened next.
-            let _ = self.discard_begun(&mover, &part, Some(&id));
-            return Err(error);
-        }
-        calls::sync_outside_move(self.fast.as_fd())
-            .map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
-        mover.journal().disown(&self.config.fast, &part)?;
-        self.drain(&mover, step)?;
-        Ok(path)
-    }
-
-    fn publish(&self, step: u64, part: &OsStr, id: &FileId) -> Result<(), StageError> {
-        let (path, name) = (self.config.fast.join(part), step_name(step));
-        let directory = open_directory(self.fast.as_fd(), part, &path)?;
-        let there = FileId::of(directory.as_fd()).map_err(|error| StageError::io("stat", &path, error))?;
-        if !there.is(id) {
-            return Err(StageError::refused(
-                format!("{}: something else was put in its place", shown(&path)),
-                "others may write to the fast directory; it was left",
-            ));
-        }
-        if look_at(directory.as_fd(), &path, true)? > MANY_FILES {
-            // It only hastens: each file's own fsync vouches for it.
-            let _ = calls::sync_file_system_outside_move(directory.as_fd());
-        }
-        stage::existing::sync_tree(directory.as_fd(), &path, None, &Stop::new())?;
-        calls::publish(self.fast.as_fd(), part, &name).map_err(|error| {
-            if error.kind() == io::ErrorKind::AlreadyExists {
-                StageError::refused(
-                    format!("step {step}: somebody else has made {}", shown(&self.config.fast.join(&name))),
-                    "one program at a time writes to a store's directories",
-                )
-            } else {
-                StageError::io(format!("rename to {}", shown(Path::new(&name))), &path, error)
-            }
-        })
-    }
-
-    /// Gives up a checkpoint that is begun.
-    ///
-    /// # Errors
-    /// [`StageError::Invalid`] if none of this step is begun; the kernel's.
-    pub fn abandon(&self, step: u64) -> Result<(), StageError> {
-        let mover = self.mover()?;
-        let (part, id) = self.part_of(step)?;
-        self.locked().begun.remove(&step);
-        self.discard_begun(&mover, &part, Some(&id))
+        Ok(may_be && self.slow.has(&step_name(step))?)
     }
 
     /// The newest checkpoint that has come this far; at `local` and below, on either tier.
@@ -417,8 +260,9 @@ impl Store {
         for step in steps_in(&self.fast, &self.config.fast)? {
             steps.insert(step, Step { step, fast: true, slow: false });
         }
-        for step in self.slow.steps()? {
-            let whole = self.slow.is_whole(step)?;
+        for step in self.stored_steps()? {
+            // In an object store the manifest is what gives a set its name, and it was read back when it was put.
+            let whole = self.is_remote() || self.slow.manifest(&step_name(step))?.is_some();
             if whole || steps.contains_key(&step) {
                 steps.entry(step).or_insert(Step { step, fast: false, slow: false }).slow = whole;
             }
@@ -441,7 +285,7 @@ impl Store {
     pub fn evict(&self, step: u64) -> Result<(), StageError> {
         let mover = self.mover()?;
         let stop = Stop::new();
-        let slow = self.config.tiers.open(&self.slow.tier(), &stop)?;
+        let slow = self.config.tiers.open(&self.slow_place, &stop)?;
         retention::evict(&self.config.fast, &*slow, &step_name(step), &OrReading(mover.journal()), &stop)
     }
 
@@ -557,6 +401,8 @@ impl stage::owned::Record for OrReading<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use stage::error::ErrorClass;
 
