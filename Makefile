@@ -75,12 +75,12 @@ test-cargo: test-moto
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
-	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage --test crash --test crash-nfs --locked --no-fail-fast
-	$(QUICK) $(CARGO) build -p flashwright-stage --example move --locked
+	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage-service --test crash --test crash-nfs --locked --no-fail-fast
+	$(QUICK) $(CARGO) build -p flashwright-stage-service --example move --locked
 	python3 tools/crash/inject.py --full
 
 left-out: ## Leave out each sync and each check of a move alone, show what is lost, and print the table of both
-	FLASHWRIGHT_LEFT_OUT=1 $(QUICK) $(CARGO) test -p flashwright-stage --test crash --locked left_out:: -- --nocapture --test-threads=1
+	FLASHWRIGHT_LEFT_OUT=1 $(QUICK) $(CARGO) test -p flashwright-stage-service --test crash --locked left_out:: -- --nocapture --test-threads=1
 
 # The wheel as a user gets it, but for its profile and for the system's OpenSSL, which is not bundled, in an environment of
 # its own. What cargo has built is used again.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kill or fail a move at its system calls with strace, and look at what it comes to.
 
-The tests in crates/stage/tests/crash strike calls through the library's own fault layer, which can only strike what goes
+The tests in crates/stage-service/tests/crash strike calls through the library's own fault layer, which can only strike what goes
 through it. This is the second opinion: strace(1) counts the calls that the kernel really gets, and tampers with them.
 
   python3 tools/crash/inject.py                           the example `move`, a sample of the calls

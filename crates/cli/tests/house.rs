@@ -36,6 +36,44 @@ fn modules_of_a_crate_import_one_another_in_one_direction() {
 }
 
 #[test]
+fn tests_of_a_crate_need_no_crate_above_it() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut imports, mut of_tests) = (Graph::new(), Graph::new());
+    for directory in std::fs::read_dir(crates).unwrap() {
+        let manifest = std::fs::read_to_string(directory.unwrap().path().join("Cargo.toml")).unwrap();
+        let (mut name, mut section) = (String::new(), "");
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            } else if let Some(given) = line.strip_prefix("name = \"").filter(|_| section == "[package]") {
+                name = given.trim_end_matches('"').to_owned();
+                imports.entry(name.clone()).or_default();
+            } else if line.starts_with("flashwright") {
+                let imported = line.split(['.', ' ', '=']).next().unwrap().to_owned();
+                let graph = match section {
+                    "[dependencies]" => &mut imports,
+                    "[dev-dependencies]" => &mut of_tests,
+                    other => panic!("{name}: {other} has {line}"),
+                };
+                graph.entry(name.clone()).or_default().insert(imported);
+            }
+        }
+    }
+    assert!(imports.len() >= 15 && !of_tests.is_empty(), "{imports:?} {of_tests:?}");
+    for (name, needed) in &of_tests {
+        for above in needed {
+            let (mut below, mut pending) = (BTreeSet::new(), vec![above]);
+            while let Some(next) = pending.pop() {
+                if below.insert(next) {
+                    pending.extend(&imports[next]);
+                }
+            }
+            assert!(!below.contains(name), "{name}: its tests need {above}, which depends on it");
+        }
+    }
+}
+
+#[test]
 fn a_circle_is_found_through_lists_reexports_and_super() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();

@@ -191,7 +191,7 @@ impl Tiers {
                     Fast::Changed => fs::write(directory.join("a"), format!("{number} A")).unwrap(),
                     Fast::Pinned => {
                         let open = fs::File::open(&directory).unwrap();
-                        pins.extend(pin(open.as_fd(), &directory, &stage_service::store::always).unwrap());
+                        pins.extend(pin(open.as_fd(), &directory, &stage::pace::always).unwrap());
                     }
                     Fast::Absent | Fast::Same => {}
                 }

@@ -1,7 +1,7 @@
 //! Names for what a move's safety rests on: each sync ([`Barrier`]) and each check of identity ([`Check`]).
 //!
 //! A [`Plan`](super::Plan) can leave out one of them, so that a test can show what is lost without it. docs/faults.md
-//! holds the table of both; `tests/crash/left_out.rs` has a case for each and compares the table.
+//! holds the table of both; `stage-service/tests/crash/left_out.rs` has a case for each and compares the table.
 
 /// Defines an enum of labels: for each its word, where it stands, and what is lost without it.
 macro_rules! labels {

@@ -4,6 +4,7 @@
 //! at the destination at the end, the destination never shows a mixture, and no byte from outside the tree gets in.
 
 use std::fs;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use stage::names::PathText;
@@ -86,7 +87,17 @@ fn anywhere(root: &Path, bytes: &[u8]) -> bool {
     if metadata.is_dir() {
         return fs::read_dir(root).unwrap().any(|one| anywhere(&one.unwrap().path(), bytes));
     }
-    metadata.is_file() && fs::read(root).unwrap().windows(bytes.len()).any(|window| window == bytes)
+    metadata.is_file() && contains(&fs::read(root).unwrap(), bytes)
+}
+
+/// Goes from one first byte of `bytes` to the next, many times faster than a comparison at each offset.
+fn contains(mut text: &[u8], bytes: &[u8]) -> bool {
+    while text.skip_until(bytes[0]).unwrap() > 0 {
+        if text.starts_with(&bytes[1..]) {
+            return true;
+        }
+    }
+    false
 }
 
 /// A directory beside the source, with a secret in it.
