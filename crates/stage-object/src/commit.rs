@@ -7,6 +7,7 @@
 //! [`ObjectSet::delete`].
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,16 +17,14 @@ use object_store::path::Path as Key;
 use object_store::{Error, PutPayload};
 use serde::{Deserialize, Serialize};
 
+use super::drain::Drain;
 use super::lanes::{Halt, over};
-use super::resume::{Resume, Stored};
+use super::resume::Ledger;
 use super::source::Found;
-use super::upload::Work;
 use super::{LANES, Manifest, ObjectSet, digest_of, keys, short};
-use stage::calls;
 use stage::digest::{CHUNK_BYTES, Digest};
 use stage::error::StageError;
 use stage::manifest::Writer;
-use stage::names::PathText;
 use stage::pace::Stop;
 
 /// An ETag without what only some stores put around it.
@@ -62,8 +61,8 @@ impl ObjectSet {
     }
 
     /// The claim of whoever has these notes; a new one where they have none.
-    fn own_claim(&self, resume: &dyn Resume) -> Result<Claim, StageError> {
-        let noted = resume.load(CLAIM_NOTE)?;
+    fn own_claim(&self, ledger: Ledger<'_>) -> Result<Claim, StageError> {
+        let noted = ledger.load(CLAIM_NOTE)?;
         if let Some(claim) = noted.and_then(|noted| serde_json::from_slice(&noted).ok()) {
             return Ok(claim);
         }
@@ -80,58 +79,18 @@ impl ObjectSet {
             deletion: false,
         };
         // Before it is put: a drain that dies in between must know it again.
-        resume.save(CLAIM_NOTE, &serde_json::to_vec(&claim).unwrap_or_default())?;
+        ledger.save(CLAIM_NOTE, &serde_json::to_vec(&claim).unwrap_or_default())?;
         Ok(claim)
-    }
-
-    /// Refuses a name beneath which objects are that this drain would overwrite and has not put: somebody's, who knows
-    /// nothing of sets. A drain that was here before has its claim in its notes, and put what is there.
-    pub(super) fn check_free(
-        &self,
-        found: &[Found],
-        resume: &dyn Resume,
-        halt: &Halt<'_>,
-    ) -> Result<(), StageError> {
-        if resume.load(CLAIM_NOTE)?.is_some() || self.manifest_if_any(halt)?.is_some() {
-            return Ok(());
-        }
-        let keys: Result<HashSet<Key>, StageError> =
-            found.iter().filter(|found| found.has_bytes()).map(|found| self.key(&found.path)).collect();
-        let (keys, claim) = (keys?, self.claim_key());
-        let mut listing = self.store.list(self.prefix.clone());
-        let there = self.ask(&self.prefix, "list what is there", halt, async {
-            let mut there = None;
-            while let Some(object) = listing.try_next().await? {
-                if object.location == claim {
-                    // Whose it is will be told.
-                    return Ok(None);
-                }
-                if keys.contains(&object.location) {
-                    there.get_or_insert(object.location);
-                }
-            }
-            Ok(there)
-        })?;
-        match there {
-            None => Ok(()),
-            Some(key) => Err(StageError::Exists {
-                what: format!(
-                    "{}: an object is there that belongs to no set, and would be overwritten",
-                    self.shown(&key)
-                ),
-                hint: "give the set another name, or delete what is there".to_owned(),
-            }),
-        }
     }
 
     /// Claims the name. None where it is this drain's now; otherwise the refusal, for those whom another's claim
     /// concerns.
     pub(super) fn claim(
         &self,
-        resume: &dyn Resume,
+        ledger: Ledger<'_>,
         halt: &Halt<'_>,
     ) -> Result<Option<StageError>, StageError> {
-        let claim = self.own_claim(resume)?;
+        let claim = self.own_claim(ledger)?;
         let key = self.claim_key();
         let body = PutPayload::from(serde_json::to_vec(&claim).unwrap_or_default());
         match self.wait(halt, self.store.put(key.clone(), body.clone(), true))? {
@@ -207,18 +166,53 @@ impl ObjectSet {
             tracing::warn!(key = %self.shown(&key), %error, "a claim could not be deleted");
         }
     }
+}
 
-    /// Puts the manifest and reads it back. Returns what tells it from another, of which `note` was told before.
+impl Drain<'_> {
+    /// Refuses a name beneath which objects are that this drain would overwrite and has not put: somebody's, who knows
+    /// nothing of sets. A drain that was here before has its claim in its notes, and put what is there.
+    pub(super) fn check_free(&self, halt: &Halt<'_>) -> Result<(), StageError> {
+        if self.ledger.load(CLAIM_NOTE)?.is_some() || self.set.manifest_if_any(halt)?.is_some() {
+            return Ok(());
+        }
+        let keys: Result<HashSet<Key>, StageError> =
+            self.files().map(|found| self.set.key(&found.path)).collect();
+        let (keys, claim) = (keys?, self.set.claim_key());
+        let mut listing = self.set.store.list(self.set.prefix.clone());
+        let there = self.set.ask(&self.set.prefix, "list what is there", halt, async {
+            let mut there = None;
+            while let Some(object) = listing.try_next().await? {
+                if object.location == claim {
+                    // Whose it is will be told.
+                    return Ok(None);
+                }
+                if keys.contains(&object.location) {
+                    there.get_or_insert(object.location);
+                }
+            }
+            Ok(there)
+        })?;
+        match there {
+            None => Ok(()),
+            Some(key) => Err(StageError::Exists {
+                what: format!(
+                    "{}: an object is there that belongs to no set, and would be overwritten",
+                    self.set.shown(&key)
+                ),
+                hint: "give the set another name, or delete what is there".to_owned(),
+            }),
+        }
+    }
+
+    /// Puts the manifest and reads it back. `note` gets its digest before.
     pub(super) fn commit(
         &self,
-        work: &Work<'_>,
-        found: &[Found],
         created: u64,
         note: &dyn Fn(Digest) -> Result<(), StageError>,
         halt: &Halt<'_>,
     ) -> Result<Digest, StageError> {
-        let key = self.manifest_key();
-        let (text, digest) = self.text(work, found, created)?;
+        let key = self.set.manifest_key();
+        let (text, digest) = self.text(created)?;
         note(digest)?;
         let text = Bytes::from(text);
         halt.check()?;
@@ -226,75 +220,75 @@ impl ObjectSet {
         let stop = Stop::new();
         let halt = &Halt::new(&stop);
         let body = PutPayload::from(text.clone());
-        let put = self.wait(halt, self.store.put(key.clone(), body.clone(), true))?;
+        let put = self.set.wait(halt, self.set.store.put(key.clone(), body.clone(), true))?;
         let lost = match put {
             Ok(()) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => None,
             Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
-                if self.manifest_if_any(halt)?.is_none() {
-                    self.ask(&key, "put the manifest", halt, self.store.put(key.clone(), body, false))?;
+                if self.set.manifest_if_any(halt)?.is_none() {
+                    self.set.ask(
+                        &key,
+                        "put the manifest",
+                        halt,
+                        self.set.store.put(key.clone(), body, false),
+                    )?;
                 }
                 None
             }
             // Perhaps it is the answer that was lost: what is there tells.
-            Err(error) => Some(self.failed(&key, "put the manifest", &error)),
+            Err(error) => Some(self.set.failed(&key, "put the manifest", &error)),
         };
-        match self.manifest_text(halt) {
+        match self.set.manifest_text(halt) {
             Ok(Some(there)) if there == text => Ok(digest),
             Ok(Some(there)) => {
-                let there = self.parsed(&key, there)?;
-                self.same_or_refused(&there, work, found)?;
+                let there = self.set.parsed(&key, there)?;
+                self.same_or_refused(&there)?;
                 note(there.digest)?;
                 Ok(there.digest)
             }
             Ok(None) => Err(lost.unwrap_or_else(|| StageError::Peer {
-                peer: self.shown(&key),
+                peer: self.set.shown(&key),
                 what: "the manifest was put, and is not there".to_owned(),
             })),
             Err(error) => Err(lost.unwrap_or(error)),
         }
     }
 
-    fn text(&self, work: &Work<'_>, found: &[Found], created: u64) -> Result<(Vec<u8>, Digest), StageError> {
+    fn text(&self, created: u64) -> Result<(Vec<u8>, Digest), StageError> {
         let failed = |source| StageError::Io {
             operation: "write the manifest".to_owned(),
-            path: self.shown(&self.manifest_key()),
+            path: self.set.shown(&self.set.manifest_key()),
             offset: None,
             source,
         };
-        let name = Path::new(self.prefix.filename().unwrap_or(""));
-        let mut writer = Writer::new(Vec::new(), work.algorithm, name, created).map_err(failed)?;
-        for found in found {
-            writer.entry(&work.entry(found)?).map_err(failed)?;
+        let name = Path::new(self.set.prefix.filename().unwrap_or(""));
+        let mut writer = Writer::new(Vec::new(), self.algorithm(), name, created).map_err(failed)?;
+        for found in self.found {
+            writer.entry(&self.entry(found)?).map_err(failed)?;
         }
         writer.finish().map_err(failed)
     }
 
     /// Is the manifest that is there that of what was found?
-    pub(super) fn same_or_refused(
-        &self,
-        there: &Manifest,
-        work: &Work<'_>,
-        found: &[Found],
-    ) -> Result<(), StageError> {
+    pub(super) fn same_or_refused(&self, there: &Manifest) -> Result<(), StageError> {
         let mut differs = None;
-        for (theirs, ours) in there.entries.iter().zip(found) {
-            if *theirs != work.entry(ours)? {
+        for (theirs, ours) in there.entries.iter().zip(self.found) {
+            if *theirs != self.entry(ours)? {
                 differs = Some(theirs);
                 break;
             }
         }
         let how = match differs {
             Some(theirs) => format!("it differs at {:?}", stage::error::shown(&theirs.path.0)),
-            None if there.entries.len() != found.len() => {
-                format!("it has {} entries, and the source has {}", there.entries.len(), found.len())
+            None if there.entries.len() != self.found.len() => {
+                format!("it has {} entries, and the source has {}", there.entries.len(), self.found.len())
             }
-            None if there.header.algorithm != work.algorithm => {
+            None if there.header.algorithm != self.algorithm() => {
                 format!("its digests are of {}", there.header.algorithm.word())
             }
             None => return Ok(()),
         };
         Err(StageError::Exists {
-            what: format!("{}: another set is there ({how})", self.shown(&self.prefix)),
+            what: format!("{}: another set is there ({how})", self.set.shown(&self.set.prefix)),
             hint: "give the set another name, or delete the one that is there: nothing is overwritten"
                 .to_owned(),
         })
@@ -302,23 +296,20 @@ impl ObjectSet {
 
     /// Compares a listing of the store with what was stored: whoever deleted or replaced an object since it was read
     /// back is found out before the set is committed. Returns how many objects are there that are none of the set's.
-    pub(super) fn check_listing(
-        &self,
-        work: &Work<'_>,
-        found: &[Found],
-        halt: &Halt<'_>,
-    ) -> Result<u64, StageError> {
+    pub(super) fn check_listing(&self, halt: &Halt<'_>) -> Result<u64, StageError> {
         let tag = |e_tag: &str| digest_of(bare(e_tag).as_bytes());
         let mut expected: HashMap<u128, (u64, Option<u128>)> = HashMap::new();
-        for file in found.iter().filter(|found| found.has_bytes()) {
-            let e_tag = work.log.e_tag(&file.path, tag);
-            expected.insert(short(&self.key(&file.path)?), (file.identity.size, e_tag));
+        for file in self.files() {
+            let done = self.recorded(file)?.and_then(|done| done.object);
+            let object = done.ok_or_else(|| self.source.changed(&file.path, "it was not stored"))?;
+            let e_tag = (!object.is_empty()).then(|| tag(&object));
+            expected.insert(short(&self.set.key(&file.path)?), (file.identity.size, e_tag));
         }
-        let claim = self.claim_key();
+        let claim = self.set.claim_key();
         let mut strangers = 0;
         let mut wrong = None;
-        let mut listing = self.store.list(self.prefix.clone());
-        let listed = self.wait(halt, async {
+        let mut listing = self.set.store.list(self.set.prefix.clone());
+        let listed = self.set.wait(halt, async {
             while let Some(object) = listing.try_next().await? {
                 match expected.remove(&short(&object.location)) {
                     None => strangers += u64::from(object.location != claim),
@@ -332,61 +323,43 @@ impl ObjectSet {
             }
             Ok(())
         })?;
-        listed.map_err(|error| self.failed(&self.prefix, "list what was stored", &error))?;
+        listed.map_err(|error| self.set.failed(&self.set.prefix, "list what was stored", &error))?;
         if let Some(key) = wrong {
             let what = "it was replaced after it had been read back".to_owned();
-            return Err(StageError::Peer { peer: self.shown(&key), what });
+            return Err(StageError::Peer { peer: self.set.shown(&key), what });
         }
         if expected.is_empty() {
             return Ok(strangers);
         }
-        for file in found.iter().filter(|found| found.has_bytes()) {
-            let key = self.key(&file.path)?;
+        for file in self.files() {
+            let key = self.set.key(&file.path)?;
             if expected.contains_key(&short(&key)) {
                 let what = "it is gone after it had been read back".to_owned();
-                return Err(StageError::Peer { peer: self.shown(&key), what });
+                return Err(StageError::Peer { peer: self.set.shown(&key), what });
             }
         }
         Ok(strangers)
     }
-}
 
-impl Work<'_> {
-    /// Digests files whose digests are not known: a set of this name is there, and may be this one.
-    pub(super) fn digest_what_is_not_stored(&self, found: &[Found], stop: &Stop) -> Result<(), StageError> {
-        let files: Vec<&Found> = found.iter().filter(|found| found.has_bytes()).collect();
-        over(&files, LANES, stop, &|found, halt| {
-            use std::os::fd::AsFd;
-            if self.log.get(&found.path).is_some_and(|stored| stored.identity == found.identity) {
+    /// Digests the files that are not recorded: the name is taken by a set that may be this one.
+    pub(super) fn digest_what_is_not_recorded(&self) -> Result<(), StageError> {
+        let files: Vec<&Found> = self.files().collect();
+        over(&files, LANES, self.run.stop, &|found, halt| {
+            if self.recorded(found)?.is_some() {
                 return Ok(());
             }
             let file = self.source.open(found)?;
-            let size = found.identity.size;
-            let mut chunks = Vec::new();
-            let mut offset = 0;
-            while offset < size || chunks.is_empty() {
+            let (size, mut chunks) = (found.identity.size, Vec::new());
+            while chunks.len() as u64 * CHUNK_BYTES < size || chunks.is_empty() {
+                let offset = chunks.len() as u64 * CHUNK_BYTES;
                 let bytes = (size - offset).min(CHUNK_BYTES);
                 let _share = self.set.budget.take(bytes, halt)?;
-                self.pace.admit(bytes, 1, halt.stop);
+                self.run.pace.admit(bytes, 1, halt.stop);
                 halt.check()?;
-                let mut chunk = vec![0; bytes as usize];
-                let read = calls::read_at(file.as_fd(), &mut chunk, offset).map_err(|error| {
-                    StageError::io_at("read", &self.source.path_of(&found.path), offset, error)
-                })?;
-                if (read as u64) < bytes {
-                    return Err(self.source.changed(&found.path, "it became shorter"));
-                }
-                chunks.push(self.algorithm.of(&chunk));
-                offset += bytes;
+                chunks.extend(self.bytes(found, file.as_fd(), offset, bytes)?.1);
             }
             self.source.check(found, file.as_fd())?;
-            self.log.know(Stored {
-                path: PathText(found.path.clone()),
-                identity: found.identity,
-                e_tag: None,
-                chunks,
-            });
-            Ok(())
+            self.record(found, chunks, None)
         })
     }
 }

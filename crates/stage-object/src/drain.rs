@@ -1,125 +1,171 @@
 //! From a directory or a file to a set in a store: the steps that [the module](super) promises.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
+
+use object_store::path::Path as Key;
 
 use super::commit::now;
 use super::lanes::{Halt, over};
-use super::resume::{Log, Resume, STORED};
+use super::resume::{Ledger, Recorder};
+use super::sets::chunks_of;
 use super::source::{Found, Source};
-use super::upload::Work;
 use super::{LANES, ObjectSet};
 use stage::digest::{Algorithm, Digest};
 use stage::error::StageError;
 use stage::journal::Done;
 use stage::manifest::Entry;
-use stage::pace::{Pace, Progress, Stop, Unlimited};
+use stage::pace::{Progress, Stop, Unlimited};
 use stage::spec::Preserve;
+use stage::tier::Run;
 
 /// Entries in one step of the journal.
-const STEP: usize = 4096;
+pub(super) const STEP: usize = 4096;
 
-/// How a set is stored.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DrainOptions {
-    /// How bytes are digested.
-    pub digest: Algorithm,
-    /// Names of one file are stored as such where `links` is set. Modes, owners and times are in the manifest anyway;
-    /// extended attributes and access control lists are not, and count as not preserved where they are asked for.
-    pub preserve: Preserve,
-}
-
-/// A source on its way to a set. What was stored by an earlier run with the same `resume` is not stored again.
-pub(crate) struct Drain<'a> {
+/// A source on its way to a set. What an earlier attempt of the same job has stored is not stored again.
+pub(super) struct Drain<'a> {
     pub set: &'a ObjectSet,
     pub source: &'a Source<'a>,
-    /// What the source was when it was walked.
+    /// What the source was when it was walked, in the order of the bytes of its paths.
     pub found: &'a [Found],
-    pub options: DrainOptions,
-    pub resume: &'a dyn Resume,
-    pub pace: &'a dyn Pace,
-    pub stop: &'a Stop,
-    pub progress: &'a Progress,
-    /// Takes what is stored and read back.
-    pub record: &'a dyn Fn(&[Done]) -> Result<(), StageError>,
+    pub run: &'a Run<'a>,
+    pub ledger: Ledger<'a>,
+    pub recorder: Recorder<'a>,
 }
 
 impl<'a> Drain<'a> {
-    fn work(&self) -> Result<Work<'a>, StageError> {
-        let Self { set, source, resume, pace, progress, .. } = *self;
-        let log = Log::load(resume, STORED)?;
-        Ok(Work { set, source, algorithm: self.options.digest, resume, log, pace, progress })
+    pub fn new(set: &'a ObjectSet, source: &'a Source<'a>, found: &'a [Found], run: &'a Run<'a>) -> Self {
+        let ledger = Ledger::of(run);
+        Self { set, source, found, run, ledger, recorder: Recorder::new(ledger) }
+    }
+
+    pub fn algorithm(&self) -> Algorithm {
+        self.run.spec.options.digest
     }
 
     /// The files whose bytes are stored.
-    fn files(&self) -> impl Iterator<Item = &'a Found> {
+    pub fn files(&self) -> impl Iterator<Item = &'a Found> + use<'a> {
         self.found.iter().filter(|found| found.has_bytes())
     }
 
-    /// Has the journal hold what the source was, for its removal and for what compares.
-    fn record(&self, work: &Work<'_>) -> Result<(), StageError> {
-        for some in self.found.chunks(STEP) {
-            let done = some.iter().map(|found| {
-                let entry = work.entry(found)?;
-                Ok(Done { entry, source: found.identity })
-            });
-            (self.record)(&done.collect::<Result<Vec<Done>, StageError>>()?)?;
+    /// What is recorded of a file, if the file is still what it was then.
+    pub fn recorded(&self, found: &Found) -> Result<Option<Done>, StageError> {
+        let done = self.ledger.entry(&found.path)?;
+        Ok(done.filter(|done| done.source == found.identity && done.entry.digest.is_some()))
+    }
+
+    /// The manifest's entry of what was found, once every file is recorded.
+    pub fn entry(&self, found: &Found) -> Result<Entry, StageError> {
+        if !found.has_bytes() {
+            return Ok(found.entry(self.algorithm(), Vec::new()));
         }
-        self.progress.files_done.store(self.files().count() as u64, Relaxed);
+        let done = self.recorded(found)?;
+        let done = done.ok_or_else(|| self.source.changed(&found.path, "it was not stored"))?;
+        Ok(found.entry(self.algorithm(), chunks_of(&done.entry)))
+    }
+
+    /// Records a file with the digests of its chunks; `object` is the ETag of what was read back.
+    pub fn record(
+        &self,
+        found: &Found,
+        chunks: Vec<Digest>,
+        object: Option<String>,
+    ) -> Result<(), StageError> {
+        let entry = found.entry(self.algorithm(), chunks);
+        self.recorder.add(Done { entry, source: found.identity, object })
+    }
+
+    /// Forgets what is recorded of paths that are not in the source any more. With `delete`, their objects go first.
+    fn forget_gone(&self, delete: bool, halt: &Halt<'_>) -> Result<(), StageError> {
+        let (mut gone, mut keys): (Vec<PathBuf>, Vec<Key>) = Default::default();
+        self.ledger.each(&mut |done| {
+            halt.check()?;
+            let path = done.entry.path.0;
+            let at = self.found.binary_search_by(|found| found.path.as_os_str().cmp(path.as_os_str()));
+            if at.is_ok_and(|at| self.found[at].has_bytes() || done.object.is_none()) {
+                return Ok(());
+            }
+            if done.object.is_some() {
+                keys.push(self.set.key(&path)?);
+            }
+            gone.push(path);
+            Ok(())
+        })?;
+        if delete && !keys.is_empty() {
+            let (set, operation) = (self.set, "delete what the source has no longer");
+            set.ask(&set.prefix, operation, halt, set.store.delete(keys))?;
+        }
+        self.run.journal.forget(self.run.id, &gone)
+    }
+
+    /// Records all but the files with bytes, which are recorded one by one.
+    fn record_rest(&self) -> Result<(), StageError> {
+        let rest: Vec<&Found> = self.found.iter().filter(|found| !found.has_bytes()).collect();
+        for some in rest.chunks(STEP) {
+            let done = some.iter().map(|found| Ok(Done::new(self.entry(found)?, found.identity)));
+            self.ledger.record(&done.collect::<Result<Vec<Done>, StageError>>()?)?;
+        }
+        self.run.progress.files_done.store(self.files().count() as u64, Relaxed);
         Ok(())
     }
 
-    /// Compares a set that has the name with the source, and reads it back. What tells the set from another.
+    /// Compares a set that has the name with the source, and reads it back. Returns the digest of its manifest.
     pub fn adopt(&self) -> Result<Digest, StageError> {
-        let (set, work, halt) = (self.set, self.work()?, Halt::new(self.stop));
+        let (set, stop) = (self.set, self.run.stop);
+        let halt = Halt::new(stop);
         // In this order: whoever commits gives its claim back only afterwards.
-        if set.claim(self.resume, &halt)?.is_none() {
+        if set.claim(self.ledger, &halt)?.is_none() {
             set.unclaim();
         }
-        let there = set.manifest(self.stop)?;
-        work.digest_what_is_not_stored(self.found, self.stop)?;
-        set.same_or_refused(&there, &work, self.found)?;
-        let verified = set.verify_manifest(&there, &Unlimited, self.stop, &Progress::default())?;
+        let there = set.manifest(stop)?;
+        self.forget_gone(false, &halt)?;
+        let digested = self.digest_what_is_not_recorded();
+        self.recorder.flush()?;
+        digested?;
+        self.same_or_refused(&there)?;
+        let verified = set.verify_manifest(&there, &Unlimited, stop, &Progress::default())?;
         match verified.faults.into_iter().next() {
             Some(fault) => Err(fault),
-            None => self.record(&work).map(|()| there.digest),
+            None => self.record_rest().map(|()| there.digest),
         }
     }
 
-    /// Claims the name and stores every file; each is read back. Nothing is visible yet to whoever looks for sets.
+    /// Claims the name and stores every file; each is read back. Readers see no set yet.
     ///
     /// Fails with [`StageError::Refused`] where another set, another drain or a strange object has the name.
     pub fn store(&self) -> Result<(), StageError> {
-        let (set, work, halt) = (self.set, self.work()?, Halt::new(self.stop));
+        let (set, halt) = (self.set, Halt::new(self.run.stop));
         self.count();
-        set.check_free(self.found, self.resume, &halt)?;
-        if let Some(refusal) = set.claim(self.resume, &halt)? {
+        self.check_free(&halt)?;
+        if let Some(refusal) = set.claim(self.ledger, &halt)? {
             return Err(refusal);
         }
+        self.forget_gone(true, &halt)?;
         let mut files: Vec<&Found> = self.files().collect();
         // The large ones first, so that the end is not one of them alone.
         files.sort_by_key(|found| std::cmp::Reverse(found.identity.size));
-        let stored = over(&files, LANES, self.stop, &|found, halt| work.store(found, halt));
-        // What was stored is remembered even if the rest failed.
-        let noted = work.log.flush();
-        stored.and(noted)?;
-        self.record(&work)
+        let stored = over(&files, LANES, self.run.stop, &|found, halt| self.store_file(found, halt));
+        // What was stored is recorded even if the rest failed.
+        let recorded = self.recorder.flush();
+        stored.and(recorded)?;
+        self.record_rest()
     }
 
-    /// Puts the manifest, once a listing shows every object; `note` is given
-    /// what will tell the set from another, before. On an error the set is not there, unless it was the answer to the
-    /// last request that was lost: asking again tells. Returns the number of strange objects beneath its prefix.
+    /// Puts the manifest, once a listing shows every object; `note` gets its digest before. On an error the set is not
+    /// there, unless it was the answer to the last request that was lost: the next attempt finds out. Returns the number
+    /// of objects beneath the prefix that are none of the set's.
     pub fn publish(&self, note: &dyn Fn(Digest) -> Result<(), StageError>) -> Result<u64, StageError> {
-        let (set, work, halt) = (self.set, self.work()?, Halt::new(self.stop));
-        let strangers = set.check_listing(&work, self.found, &halt)?;
-        set.commit(&work, self.found, now(), note, &halt)?;
-        set.unclaim();
+        let halt = Halt::new(self.run.stop);
+        let strangers = self.check_listing(&halt)?;
+        self.commit(now(), note, &halt)?;
+        self.set.unclaim();
         Ok(strangers)
     }
 
     /// Counts what is to be done, and what cannot be kept.
     fn count(&self) {
-        let Self { found, options, progress, .. } = self;
+        let (progress, preserve) = (self.run.progress, &self.run.spec.options.preserve);
         let (mut number, mut bytes) = (0, 0);
         for file in self.files() {
             number += 1;
@@ -127,72 +173,23 @@ impl<'a> Drain<'a> {
         }
         progress.files_total.store(number, Relaxed);
         progress.bytes_total.store(bytes, Relaxed);
-        if options.preserve.xattrs || options.preserve.acls {
-            progress.not_preserved.fetch_add(found.len() as u64, Relaxed);
+        if preserve.xattrs || preserve.acls {
+            progress.not_preserved.fetch_add(self.found.len() as u64, Relaxed);
         }
         progress.walked.store(true, Relaxed);
     }
 }
 
-/// A set that is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drained {
-    /// What tells its manifest from another.
-    pub digest: Digest,
-    /// Files whose bytes are stored.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// It was there already, from an earlier run.
-    pub already: bool,
-    /// Objects beneath its prefix that are none of its: what earlier attempts with other files left.
-    pub strangers: u64,
-}
-
 impl ObjectSet {
-    /// Stores a source as this set without a job: the steps that a move makes, one after another.
+    /// Removes what a drain that was not committed has made: uploads under way are aborted, and the objects that are
+    /// recorded or that the source still has are deleted. A set that has its manifest stays.
     ///
     /// # Errors
-    /// [`StageError::Refused`] where another set has the name; [`StageError::SourceChanged`]; [`StageError::Corrupt`].
-    /// On an error the set is not there, unless it was the answer to the last request that was lost.
-    pub fn drain(
-        &self,
-        source: &Source<'_>,
-        options: &DrainOptions,
-        resume: &dyn Resume,
-        pace: &dyn Pace,
-        stop: &Stop,
-        progress: &Progress,
-    ) -> Result<Drained, StageError> {
-        let found = &source.walk(&options.preserve, stop)?;
-        let (set, options, record) = (self, *options, &|_: &[Done]| Ok(()));
-        let drain = Drain { set, source, found, options, resume, pace, stop, progress, record };
-        let count = |(files, bytes), file: &Found| (files + 1, bytes + file.identity.size);
-        let (files, bytes) = drain.files().fold((0, 0), count);
-        if self.manifest_if_any(&Halt::new(stop))?.is_some() {
-            let digest = drain.adopt()?;
-            source.check_all(found, &options.preserve, stop)?;
-            return Ok(Drained { digest, files, bytes, already: true, strangers: 0 });
-        }
-        drain.store()?;
-        source.check_all(found, &options.preserve, stop)?;
-        let digest = std::cell::Cell::new(Digest([0; 32]));
-        let strangers = drain.publish(&|is| {
-            digest.set(is);
-            Ok(())
-        })?;
-        Ok(Drained { digest: digest.get(), files, bytes, already: false, strangers })
-    }
-
-    /// Gives a drain that was not committed to its end up: uploads that are under way are aborted, and objects that
-    /// the notes know of are deleted. A set that has its manifest stays.
-    ///
-    /// # Errors
-    /// The store's and the journal's. What is gone already is none.
-    pub(crate) fn abandon(
+    /// Those of the store and of the journal. What is gone already is no error.
+    pub(super) fn abandon(
         &self,
         source: Option<&Source<'_>>,
-        resume: &dyn Resume,
+        ledger: Ledger<'_>,
         stop: &Stop,
     ) -> Result<(), StageError> {
         let halt = Halt::new(stop);
@@ -200,58 +197,39 @@ impl ObjectSet {
             return Ok(());
         }
         // Nothing of ours can be there beneath another's claim, and nothing of theirs may go.
-        if self.claim(resume, &halt)?.is_some() {
+        if self.claim(ledger, &halt)?.is_some() {
             return Ok(());
         }
-        let log = Log::load(resume, STORED)?;
-        let mut keys = Vec::new();
-        // Files that are gone by now had no upload worth finding; their objects are in the log.
+        let mut keys = HashSet::new();
+        // Files that are gone by now had no upload worth finding; their objects are recorded.
         let found = source.and_then(|source| source.walk(&Preserve::NONE, stop).ok());
         for found in found.unwrap_or_default() {
             if found.has_bytes() {
                 let key = self.key(&found.path)?;
-                self.abandon_upload(&key, resume, &halt)?;
-                keys.push(key);
+                self.abandon_upload(&key, ledger, &halt)?;
+                keys.insert(key);
             }
         }
-        for path in log.paths() {
-            keys.push(self.key(&path)?);
-        }
-        keys.sort_unstable();
-        keys.dedup();
+        ledger.each(&mut |done| {
+            if done.object.is_some() {
+                keys.insert(self.key(&done.entry.path.0)?);
+            }
+            Ok(())
+        })?;
+        let keys = keys.into_iter().collect();
         self.ask(&self.prefix, "delete what was stored", &halt, self.store.delete(keys))?;
         self.unclaim();
         Ok(())
     }
 
-    fn abandon_upload(
-        &self,
-        key: &object_store::path::Path,
-        resume: &dyn Resume,
-        halt: &Halt<'_>,
-    ) -> Result<(), StageError> {
-        let mut notes = super::resume::UploadLog::new(resume, key.as_ref());
+    fn abandon_upload(&self, key: &Key, ledger: Ledger<'_>, halt: &Halt<'_>) -> Result<(), StageError> {
+        let mut notes = super::resume::UploadLog::new(ledger, key.as_ref());
         let Some((upload, _)) = notes.load()? else { return Ok(()) };
         match self.wait(halt, self.store.abort(key.clone(), upload.id.clone()))? {
             Ok(()) => notes.forget(&upload),
             // It was completed, and the drain stopped before that was noted: there is an object to delete instead.
             Err(error) if super::upload::is_gone(&error) => notes.forget(&upload),
             Err(error) => Err(self.failed(key, "abort the upload", &error)),
-        }
-    }
-}
-
-impl Work<'_> {
-    /// The manifest's entry of what was found, once every file is in the log.
-    pub(super) fn entry(&self, found: &Found) -> Result<Entry, StageError> {
-        let chunks = if found.has_bytes() { self.chunks(&found.path)? } else { Vec::new() };
-        Ok(found.entry(self.algorithm, chunks))
-    }
-
-    fn chunks(&self, path: &Path) -> Result<Vec<Digest>, StageError> {
-        match self.log.get(path) {
-            Some(stored) => Ok(stored.chunks),
-            None => Err(self.source.changed(path, "it was not stored")),
         }
     }
 }

@@ -4,33 +4,34 @@
 //! has found to lead downwards only. When it returns, every byte has been compared with the manifest twice, as it came
 //! and as it was read back from the file, and everything is durable but the directory's own name.
 //!
-//! What is done is noted ([`Resume`]), so that one that died goes on where it was: a file that was synced and read back,
-//! and is still what it was then, stays; of a large one that was under way the chunks that were synced stay, and all of
+//! What is done is recorded ([`super::resume`]), so that a fetch that was killed resumes: a file that was synced and read
+//! back, and is still what it was then, stays; of a large one that was under way the chunks that were synced stay, and all of
 //! it is read back in the end. Whatever else is there is removed and fetched again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use storage::uuid::Uuid;
 
+use super::drain::STEP;
 use super::lanes::{Halt, over};
 use super::read::Wanted;
-use super::resume::{ChunkLog, GOT, Log, Resume, Stored};
+use super::resume::{ChunkLog, Ledger, Recorder};
 use super::sets::{chunks_of, split};
 use super::{LANES, Manifest, ObjectSet};
 use stage::calls;
 use stage::digest::{Algorithm, Digest};
 use stage::error::StageError;
 use stage::fault::{Barrier, Check, enforced};
-use stage::journal::{Identity, PART_IN_DOUBT};
+use stage::journal::{Done, Identity, PART_IN_DOUBT};
 use stage::manifest::{Entry, Kind};
-use stage::pace::{Pace, Progress, Stop};
 use stage::spec::Preserve;
+use stage::tier::{Part, Run};
 
 /// Whoever could write to the store would otherwise make programs that run with the caller's rights.
 const SETUID_SETGID: u32 = 0o6000;
@@ -41,142 +42,104 @@ const NOTED_AT_ONCE: usize = 4;
 /// See [`NOTED_AT_ONCE`].
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
-/// How a set is fetched.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FetchOptions {
-    /// What goes with the bytes.
-    pub preserve: Preserve,
-    /// The directory or file is that of an earlier run with the same notes; otherwise it is empty.
-    pub resumed: bool,
-}
-
-/// What a fetch works with.
+/// A set on its way to a part.
 struct Fetch<'a> {
     set: &'a ObjectSet,
     manifest: &'a Manifest,
-    preserve: &'a Preserve,
-    resumed: bool,
-    resume: &'a dyn Resume,
-    log: Log<'a>,
-    pace: &'a dyn Pace,
-    progress: &'a Progress,
-    /// For messages.
-    path: &'a Path,
+    run: &'a Run<'a>,
+    part: &'a Part<'a>,
+    /// The part's path, for messages.
+    path: PathBuf,
+    ledger: Ledger<'a>,
+    recorder: Recorder<'a>,
 }
 
 impl ObjectSet {
-    /// Fills a directory with a set that is a directory. Set-user-ID and set-group-ID bits are kept only where owners
-    /// are. What an earlier run with the same notes and the same manifest has brought is not fetched again.
+    /// Fills a part with this set: a directory, or a file that is open for reading and writing. Set-user-ID and set-group-ID bits
+    /// are kept only where owners are. What is recorded of a resumed part is not fetched again.
     ///
     /// # Errors
-    /// [`StageError::Corrupt`] for what is not as the manifest has it; the kernel's and the store's. What was made
-    /// stays: the directory is the caller's to remove.
-    #[allow(clippy::too_many_arguments, reason = "what every engine is given")]
-    pub fn fetch_into(
+    /// [`StageError::Corrupt`] for what is not as the manifest has it. What was made stays.
+    pub(super) fn fetch(
         &self,
         manifest: &Manifest,
-        directory: BorrowedFd<'_>,
-        path: &Path,
-        options: &FetchOptions,
-        resume: &dyn Resume,
-        pace: &dyn Pace,
-        stop: &Stop,
-        progress: &Progress,
+        run: &Run<'_>,
+        part: &Part<'_>,
     ) -> Result<(), StageError> {
-        if manifest.is_file() {
-            return Err(StageError::Invalid {
-                what: format!("{}: it is a file, and no directory", self.shown(&self.prefix)),
-                hint: None,
-            });
+        let path = part.at.path.join(part.at.name);
+        let ledger = Ledger::of(run);
+        let fetch = Fetch { set: self, manifest, run, part, path, ledger, recorder: Recorder::new(ledger) };
+        fetch.count();
+        if !manifest.is_file() {
+            return fetch.directory();
         }
-        let fetch = Fetch::new(self, manifest, options, resume, pace, progress, path)?;
-        if fetch.resumed {
-            calls::set_mode(directory, 0o700)
-                .map_err(|error| StageError::io("set the mode of", path, error))?;
-        }
-        for entry in manifest.entries.iter().filter(|entry| entry.kind == Kind::Directory && !is_root(entry))
-        {
-            stop.check()?;
-            fetch.make_directory(directory, entry)?;
-        }
-        let mut files: Vec<&Entry> = manifest.files().collect();
-        files.sort_by_key(|entry| std::cmp::Reverse(entry.size));
-        let got = over(&files, LANES, stop, &|entry, halt| fetch.one(directory, entry, halt));
-        // What was fetched is remembered even if the rest failed.
-        let noted = fetch.log.flush();
-        got?;
-        noted?;
-        for entry in &manifest.entries {
-            stop.check()?;
-            fetch.make_link(directory, entry)?;
-        }
-        // A directory whose sync failed cannot be made of another inode by itself: then all of it is fetched anew.
-        resume.save(PART_IN_DOUBT, b"directories")?;
-        // From the innermost outwards: whatever is made in a directory changes its times.
-        for entry in manifest.entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
-            stop.check()?;
-            fetch.finish_directory(directory, entry)?;
-        }
-        Ok(())
+        fetch.file(&manifest.entries[0], part.file.as_fd(), &Halt::new(run.stop))?;
+        fetch.recorder.flush()
     }
+}
 
-    /// Fills a file, open for reading and writing, with a set that is a file.
-    ///
-    /// # Errors
-    /// As [`Self::fetch_into`].
-    #[allow(clippy::too_many_arguments, reason = "what every engine is given")]
-    pub fn fetch_file(
-        &self,
-        manifest: &Manifest,
-        file: BorrowedFd<'_>,
-        path: &Path,
-        options: &FetchOptions,
-        resume: &dyn Resume,
-        pace: &dyn Pace,
-        stop: &Stop,
-        progress: &Progress,
-    ) -> Result<(), StageError> {
-        let Some(entry) = manifest.entries.first().filter(|_| manifest.is_file()) else {
-            return Err(StageError::Invalid {
-                what: format!("{}: it is a directory, and no file", self.shown(&self.prefix)),
-                hint: None,
-            });
-        };
-        let fetch = Fetch::new(self, manifest, options, resume, pace, progress, path)?;
-        fetch.file(entry, file, &Halt::new(stop))
-    }
+/// What is recorded of an entry where no copy is known by its inode.
+pub(super) fn recorded_without_copy(entry: &Entry) -> Done {
+    let mtime = (entry.mtime_s, entry.mtime_ns);
+    Done::new(entry.clone(), Identity { ino: 0, size: entry.size, mtime, ctime: (0, 0), nlink: 1 })
 }
 
 fn is_root(entry: &Entry) -> bool {
     entry.path.0.as_os_str().is_empty()
 }
 
-impl<'a> Fetch<'a> {
-    fn new(
-        set: &'a ObjectSet,
-        manifest: &'a Manifest,
-        options: &'a FetchOptions,
-        resume: &'a dyn Resume,
-        pace: &'a dyn Pace,
-        progress: &'a Progress,
-        path: &'a Path,
-    ) -> Result<Self, StageError> {
-        let FetchOptions { preserve, resumed } = options;
-        let log = Log::load(resume, GOT)?;
-        let fetch = Self { set, manifest, preserve, resumed: *resumed, resume, log, pace, progress, path };
-        fetch.count();
-        Ok(fetch)
+impl Fetch<'_> {
+    fn directory(&self) -> Result<(), StageError> {
+        let (root, stop, entries) = (self.part.file.as_fd(), self.run.stop, &self.manifest.entries);
+        if self.part.resumed {
+            calls::set_mode(root, 0o700)
+                .map_err(|error| StageError::io("set the mode of", &self.path, error))?;
+        }
+        for entry in entries.iter().filter(|entry| entry.kind == Kind::Directory && !is_root(entry)) {
+            stop.check()?;
+            self.make_directory(root, entry)?;
+        }
+        let mut files: Vec<&Entry> = self.manifest.files().collect();
+        files.sort_by_key(|entry| std::cmp::Reverse(entry.size));
+        let got = over(&files, LANES, stop, &|entry, halt| self.one(root, entry, halt));
+        // What was fetched is recorded even if the rest failed.
+        let recorded = self.recorder.flush();
+        got.and(recorded)?;
+        for entry in entries {
+            stop.check()?;
+            self.make_link(root, entry)?;
+        }
+        // A directory whose sync failed cannot be made of another inode by itself: then all of it is fetched anew.
+        self.ledger.save(PART_IN_DOUBT, b"directories")?;
+        // From the innermost outwards: whatever is made in a directory changes its times.
+        for entry in entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
+            stop.check()?;
+            self.finish_directory(root, entry)?;
+        }
+        self.record_rest()
+    }
+
+    /// Records all but the files with bytes, so that a crash between the rename and COMMITTED can be resumed by reading all
+    /// of it back.
+    fn record_rest(&self) -> Result<(), StageError> {
+        let has_bytes = |entry: &Entry| entry.kind == Kind::File && entry.link_to.is_none();
+        let rest: Vec<&Entry> = self.manifest.entries.iter().filter(|entry| !has_bytes(entry)).collect();
+        for some in rest.chunks(STEP) {
+            let done: Vec<Done> = some.iter().map(|entry| recorded_without_copy(entry)).collect();
+            self.ledger.record(&done)?;
+        }
+        Ok(())
     }
 
     /// A file of a directory, unless it is there.
     fn one(&self, root: BorrowedFd<'_>, entry: &Entry, halt: &Halt<'_>) -> Result<(), StageError> {
         let (parent, name) = self.parent(root, entry)?;
         let parent = parent.as_ref().map_or(root, |parent| parent.as_fd());
-        if self.resumed {
+        if self.part.resumed {
             if self.is_done(parent, name, entry)? {
-                self.progress.bytes_written.fetch_add(entry.size, Relaxed);
-                self.progress.bytes_verified.fetch_add(entry.size, Relaxed);
-                self.progress.files_done.fetch_add(1, Relaxed);
+                self.run.progress.bytes_written.fetch_add(entry.size, Relaxed);
+                self.run.progress.bytes_verified.fetch_add(entry.size, Relaxed);
+                self.run.progress.files_done.fetch_add(1, Relaxed);
                 return Ok(());
             }
             // NONBLOCK: what is there may be anything.
@@ -198,20 +161,28 @@ impl<'a> Fetch<'a> {
 
     /// Has an earlier run brought it, and is it still what it was then?
     fn is_done(&self, parent: BorrowedFd<'_>, name: &OsStr, entry: &Entry) -> Result<bool, StageError> {
-        let Some(got) = self.log.get(&entry.path.0) else { return Ok(false) };
+        let Some(done) = self.ledger.entry(&entry.path.0)? else { return Ok(false) };
         match calls::stat_at(parent, name) {
             Ok(stat) => {
-                let mut now = Identity::of(&stat);
-                if now.nlink > 1 {
-                    // The fetch itself has given it its other names, which moves the time of change.
-                    now.ctime = got.identity.ctime;
-                }
-                let same = got.identity.change(&now).is_none();
-                Ok(same || !enforced(Check::FetchedOnResume))
+                Ok(self.is_unchanged(&done.source, Identity::of(&stat)) || !enforced(Check::FetchedOnResume))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(self.failed("look at", entry, error)),
         }
+    }
+
+    /// Is a copy what it was when it was recorded? `was` has the manifest's time of modification, which the copy has only where
+    /// times are preserved. Every write moves the time of change, and so does giving the copy another name, which the fetch
+    /// itself does.
+    fn is_unchanged(&self, was: &Identity, now: Identity) -> bool {
+        if now.nlink <= 1 {
+            return was.change(&Identity { mtime: was.mtime, ..now }).is_none();
+        }
+        self.preserve().times && was.change(&Identity { ctime: was.ctime, ..now }).is_none()
+    }
+
+    fn preserve(&self) -> &Preserve {
+        &self.run.spec.options.preserve
     }
 
     fn is_noted_by_chunk(&self, entry: &Entry) -> bool {
@@ -222,7 +193,7 @@ impl<'a> Fetch<'a> {
     fn is_begun(&self, entry: &Entry, file: BorrowedFd<'_>) -> Result<bool, StageError> {
         let stat = calls::stat(file).map_err(|error| self.failed("look at", entry, error))?;
         let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
-        Ok(is_file && !ChunkLog::new(self.resume, &entry.path.0).load(stat.stx_ino)?.is_empty())
+        Ok(is_file && !ChunkLog::new(self.ledger, &entry.path.0).load(stat.stx_ino)?.is_empty())
     }
 
     /// What an earlier run left and did not come to note.
@@ -237,11 +208,11 @@ impl<'a> Fetch<'a> {
 
     fn count(&self) {
         let files = self.manifest.files().count() as u64;
-        self.progress.files_total.store(files, Relaxed);
-        self.progress.bytes_total.store(self.manifest.files().map(|file| file.size).sum(), Relaxed);
-        self.progress.walked.store(true, Relaxed);
-        if self.preserve.xattrs || self.preserve.acls {
-            self.progress.not_preserved.fetch_add(self.manifest.entries.len() as u64, Relaxed);
+        self.run.progress.files_total.store(files, Relaxed);
+        self.run.progress.bytes_total.store(self.manifest.files().map(|file| file.size).sum(), Relaxed);
+        self.run.progress.walked.store(true, Relaxed);
+        if self.preserve().xattrs || self.preserve().acls {
+            self.run.progress.not_preserved.fetch_add(self.manifest.entries.len() as u64, Relaxed);
         }
     }
 
@@ -249,8 +220,8 @@ impl<'a> Fetch<'a> {
         StageError::io(operation, &self.local(entry), error)
     }
 
-    fn local(&self, entry: &Entry) -> std::path::PathBuf {
-        if is_root(entry) { self.path.to_owned() } else { self.path.join(&entry.path.0) }
+    fn local(&self, entry: &Entry) -> PathBuf {
+        if is_root(entry) { self.path.clone() } else { self.path.join(&entry.path.0) }
     }
 
     /// The directory that an entry is in, opened, unless it is the set's own; and the entry's name there.
@@ -272,7 +243,7 @@ impl<'a> Fetch<'a> {
         let (parent, name) = self.parent(root, entry)?;
         let parent = parent.as_ref().map_or(root, |parent| parent.as_fd());
         match calls::make_directory(parent, name, Mode::RWXU) {
-            Err(error) if self.resumed && error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(error) if self.part.resumed && error.kind() == std::io::ErrorKind::AlreadyExists => {
                 // An earlier run's, which may have its final mode already.
                 calls::open_at(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
                     .and_then(|path| calls::set_mode_of_path(path.as_fd(), 0o700))
@@ -289,7 +260,7 @@ impl<'a> Fetch<'a> {
             _ => self.parent(root, entry)?,
         };
         let parent = parent.as_ref().map_or(root, |parent| parent.as_fd());
-        if self.resumed {
+        if self.part.resumed {
             self.remove(parent, name, entry)?;
         }
         if let Some(first) = &entry.link_to {
@@ -301,10 +272,10 @@ impl<'a> Fetch<'a> {
         let target = entry.target.clone().unwrap_or_default().0;
         calls::symlink(target.as_os_str(), parent, name)
             .map_err(|error| self.failed("make the link", entry, error))?;
-        if self.preserve.owner && calls::set_owner_at(parent, name, entry.uid, entry.gid).is_err() {
-            self.progress.not_preserved.fetch_add(1, Relaxed);
+        if self.preserve().owner && calls::set_owner_at(parent, name, entry.uid, entry.gid).is_err() {
+            self.run.progress.not_preserved.fetch_add(1, Relaxed);
         }
-        if self.preserve.times {
+        if self.preserve().times {
             let time = (entry.mtime_s, entry.mtime_ns);
             calls::set_times_at(parent, name, time, time)
                 .map_err(|error| self.failed("set the times of", entry, error))?;
@@ -329,19 +300,19 @@ impl<'a> Fetch<'a> {
     /// Owner, mode and times, in this order: a change of owner clears bits of the mode.
     fn metadata(&self, entry: &Entry, file: BorrowedFd<'_>) -> Result<(), StageError> {
         let mut mode = entry.mode & !SETUID_SETGID;
-        if self.preserve.owner {
+        if self.preserve().owner {
             match calls::set_owner(file, entry.uid, entry.gid) {
                 Ok(()) => mode = entry.mode,
                 Err(_) => {
-                    self.progress.not_preserved.fetch_add(1, Relaxed);
+                    self.run.progress.not_preserved.fetch_add(1, Relaxed);
                 }
             }
         }
-        if !self.preserve.mode {
+        if !self.preserve().mode {
             mode = stage::metadata::usual_mode(entry);
         }
         calls::set_mode(file, mode).map_err(|error| self.failed("set the mode of", entry, error))?;
-        if self.preserve.times {
+        if self.preserve().times {
             let time = (entry.mtime_s, entry.mtime_ns);
             calls::set_times(file, time, time)
                 .map_err(|error| self.failed("set the times of", entry, error))?;
@@ -354,8 +325,8 @@ impl<'a> Fetch<'a> {
         let digests = chunks_of(entry);
         let ino = calls::stat(file).map_err(|error| self.failed("look at", entry, error))?.stx_ino;
         let by_chunk = self.is_noted_by_chunk(entry);
-        let mut notes = ChunkLog::new(self.resume, &entry.path.0);
-        let have = if by_chunk && self.resumed { notes.load(ino)? } else { BTreeSet::new() };
+        let mut notes = ChunkLog::new(self.ledger, &entry.path.0);
+        let have = if by_chunk && self.part.resumed { notes.load(ino)? } else { BTreeSet::new() };
         if by_chunk && have.is_empty() {
             let id = Uuid::random().map_err(|error| self.failed("find a number for", entry, error))?;
             notes.begin(stage::names::hex(&id.0), ino)?;
@@ -364,19 +335,19 @@ impl<'a> Fetch<'a> {
         let chunk_bytes = self.manifest.header.chunk_bytes;
         let there: u64 =
             have.iter().map(|chunk| entry.size.saturating_sub(chunk * chunk_bytes).min(chunk_bytes)).sum();
-        self.progress.bytes_written.fetch_add(there, Relaxed);
+        self.run.progress.bytes_written.fetch_add(there, Relaxed);
         let wanted = Wanted { have: Some(&have), ..self.set.wanted(&key, entry, &self.manifest.header) };
         let mut waiting = Vec::new();
         let mut since = Instant::now();
-        if !self.preserve.sparse {
+        if !self.preserve().sparse {
             calls::reserve(file, entry.size)
                 .map_err(|error| self.failed("reserve room for", entry, error))?;
         }
         calls::truncate(file, entry.size).map_err(|error| self.failed("truncate", entry, error))?;
-        self.set.read(&wanted, Some(&digests), halt, self.pace, true, &mut |offset, bytes, pieces| {
+        self.set.read(&wanted, Some(&digests), halt, self.run.pace, true, &mut |offset, bytes, pieces| {
             // What the file reads as anyway need not be written.
             let hole = fresh
-                && self.preserve.sparse
+                && self.preserve().sparse
                 && pieces.iter().all(|piece| piece.iter().all(|byte| *byte == 0));
             let mut at = offset;
             for piece in pieces.iter().filter(|_| !hole) {
@@ -384,7 +355,7 @@ impl<'a> Fetch<'a> {
                     .map_err(|error| StageError::io_at("write", &self.local(entry), at, error))?;
                 at += piece.len() as u64;
             }
-            self.progress.bytes_written.fetch_add(bytes, Relaxed);
+            self.run.progress.bytes_written.fetch_add(bytes, Relaxed);
             if !by_chunk {
                 return Ok(());
             }
@@ -415,13 +386,8 @@ impl<'a> Fetch<'a> {
             read => read?,
         }
         let stat = calls::stat(file).map_err(|error| self.failed("look at", entry, error))?;
-        self.log.note(Stored {
-            path: entry.path.clone(),
-            identity: Identity::of(&stat),
-            e_tag: None,
-            chunks: Vec::new(),
-        })?;
-        self.progress.files_done.fetch_add(1, Relaxed);
+        self.recorder.add(Done::new(entry.clone(), Identity::of(&stat)))?;
+        self.run.progress.files_done.fetch_add(1, Relaxed);
         Ok(())
     }
 
@@ -430,7 +396,7 @@ impl<'a> Fetch<'a> {
     fn distrust(&self, entry: &Entry, notes: &mut ChunkLog<'_>) -> Result<(), StageError> {
         notes.forget()?;
         // What is fetched alone is the caller's file.
-        if is_root(entry) { self.resume.save(PART_IN_DOUBT, b"file") } else { Ok(()) }
+        if is_root(entry) { self.ledger.save(PART_IN_DOUBT, b"file") } else { Ok(()) }
     }
 
     /// Reads what was written, from the medium as far as the page cache can be told to forget it.
@@ -458,7 +424,7 @@ impl<'a> Fetch<'a> {
                 });
             }
             offset += bytes;
-            self.progress.bytes_verified.fetch_add(bytes, Relaxed);
+            self.run.progress.bytes_verified.fetch_add(bytes, Relaxed);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 //!
 //! 1. every file was put, with a checksum that the server compares (SHA-256 of each request's body), and is complete;
 //! 2. every object was read back and its bytes compared, chunk by chunk, with what was read at the source;
-//! 3. the source was walked again and is what it was;
+//! 3. the source was walked again and is what it was (by the runner);
 //! 4. a listing of the store shows every object, with the size and the ETag that were read back;
 //!
 //! and it is put only where there is none (If-None-Match). One that is there already is either that of this very set,
@@ -18,8 +18,8 @@
 //! While a drain is at work it holds a claim on the name (`commit`), so that no other drain overwrites its objects.
 //! Deleting goes the other way: the manifest first.
 //!
-//! What a drain has done is remembered through [`Resume`]: files that are stored and read back, and parts of those
-//! under way, so that a drain that died uploads nothing twice but what was in flight.
+//! What a drain has done is in the journal: files that are stored and read back, and parts of those
+//! under way, so that a drain that was killed uploads nothing twice but what was in flight.
 
 #![forbid(unsafe_code)]
 
@@ -45,12 +45,8 @@ use std::sync::Arc;
 use object_store::path::Path as Key;
 
 pub use address::Environment;
-pub use drain::{DrainOptions, Drained};
-pub use fetch::FetchOptions;
-pub use moves::tiers;
-pub use resume::{Forgetful, Resume};
+pub use moves::{tiers, tiers_with};
 pub use sets::{Manifest, SetInfo, Verified, list};
-pub use source::Source;
 pub use tier::ObjectTier;
 
 use stage::address::Address;

@@ -12,65 +12,60 @@ use stage::digest::Digest;
 use stage::error::StageError;
 use stage::fault::{Barrier, Check, enforced};
 use stage::fingerprint::Fingerprint;
-use stage::job::JobId;
-use stage::journal::{Done, Identity, JobRow, Journal, PART_IN_DOUBT};
+use stage::journal::{JobRow, Journal, PART_IN_DOUBT};
 use stage::manifest;
 use stage::owned::FileId;
-use stage::pace::{Pace, Progress, Stop, Unlimited};
+use stage::pace::{Progress, Stop, Unlimited};
 use stage::set::Times;
 use stage::spec::Verb;
 use stage::tier::{
     self, At, Destination, Local, Notes, Objects, Part, Run, SOURCE_IDENTITY, There, Tier, Tiers,
 };
 
-use crate::drain::Drain;
-use crate::source::Found;
-use crate::{DrainOptions, Environment, FetchOptions, Manifest, ObjectSet, ObjectTier, Resume, Source};
+use crate::drain::{Drain, STEP};
+use crate::fetch::recorded_without_copy;
+use crate::resume::Ledger;
+use crate::source::{Found, Source};
+use crate::{Environment, Manifest, ObjectSet, ObjectTier};
 
 /// The note of which set was stored: its manifest's digest, from before the manifest is put.
 const STORED: &str = "object/stored";
-/// Entries in one step of the journal.
-const STEP: usize = 4096;
 
-/// Directories, and the object stores that URLs name.
+/// Directories, and the object stores that URLs name, with the settings of this process.
 #[must_use]
 pub fn tiers() -> Tiers {
-    Tiers::with(std::sync::Arc::new(Stores))
+    tiers_with(Environment::of_process)
 }
 
-struct Stores;
+/// [`tiers`] with settings that `environment` gives whenever a store is opened.
+#[must_use]
+pub fn tiers_with(environment: fn() -> Environment) -> Tiers {
+    Tiers::with(std::sync::Arc::new(Stores(environment)))
+}
+
+struct Stores(fn() -> Environment);
+
+impl Stores {
+    fn set(&self, url: &str) -> Result<ObjectSet, StageError> {
+        ObjectSet::open(url, &(self.0)())
+    }
+}
 
 impl Objects for Stores {
     fn tier(&self, url: &str, stop: &Stop) -> Result<Box<dyn Tier>, StageError> {
-        Ok(Box::new(ObjectTier::open(url)?.until(stop)))
+        Ok(Box::new(ObjectTier::of(self.set(url)?).until(stop)))
     }
 
     fn destination(&self, url: &str) -> Result<Box<dyn Destination>, StageError> {
-        Ok(Box::new(SetToBe::of(ObjectSet::open(url, &Environment::of_process())?)))
+        Ok(Box::new(SetToBe::of(self.set(url)?)))
     }
 
     fn digest(&self, url: &str) -> Result<Option<Digest>, StageError> {
-        ObjectSet::open(url, &Environment::of_process())?.digest(&Stop::new())
+        self.set(url)?.digest(&Stop::new())
     }
 
     fn source(&self, url: &str) -> Result<Box<dyn tier::Source>, StageError> {
-        Ok(Box::new(SetThatIs::of(ObjectSet::open(url, &Environment::of_process())?)))
-    }
-}
-
-/// What a job remembers, in the journal.
-struct Notebook<'a> {
-    journal: &'a Journal,
-    id: JobId,
-}
-
-impl Resume for Notebook<'_> {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError> {
-        self.journal.note(self.id, key)
-    }
-
-    fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError> {
-        self.journal.keep_note(self.id, key, value)
+        Ok(Box::new(SetThatIs::of(self.set(url)?)))
     }
 }
 
@@ -138,18 +133,9 @@ impl SetToBe {
         step: impl FnOnce(&Drain<'_>) -> Result<T, StageError>,
     ) -> Result<T, StageError> {
         let stored = self.stored.as_ref().expect("it is walked before it is stored");
-        let (listed, wanted) = (run.spec.listed(), &run.spec.options);
-        step(&Drain {
-            set: &self.set,
-            source: &stored.source(run.spec.verb).only(listed.as_ref()),
-            found: &stored.found,
-            options: DrainOptions { digest: wanted.digest, preserve: wanted.preserve },
-            resume: &Notebook { journal: run.journal, id: run.id },
-            pace: run.pace,
-            stop: run.stop,
-            progress: run.progress,
-            record: &|done| run.journal.record(run.id, done),
-        })
+        let listed = run.spec.listed();
+        let source = stored.source(run.spec.verb).only(listed.as_ref());
+        step(&Drain::new(&self.set, &source, &stored.found, run))
     }
 
     fn noted(&self, run: &Run<'_>) -> Result<Option<Digest>, StageError> {
@@ -195,12 +181,6 @@ impl Destination for SetToBe {
         _: &mut Notes,
     ) -> Result<Fingerprint, StageError> {
         self.walk(run, source)?;
-        // What was stored of a source that has changed meanwhile.
-        let found = &self.stored.as_ref().expect("it was walked just now").found;
-        let is_found = |path: &Path| {
-            found.binary_search_by(|found| found.path.as_os_str().cmp(path.as_os_str())).is_ok()
-        };
-        run.forget_unless(&is_found)?;
         self.step(run, |drain| drain.store())?;
         run.recorded(&mut |_| Ok(()))
     }
@@ -231,7 +211,7 @@ impl Destination for SetToBe {
         let found = row.spec.source.path().and_then(|path| stage::runner::Source::open(path).ok());
         let stored = found.map(|source| Stored::of(&source.local())).transpose()?;
         let source = stored.as_ref().map(|stored| stored.source(row.spec.verb));
-        self.set.abandon(source.as_ref(), &Notebook { journal, id: row.id }, &Stop::new())
+        self.set.abandon(source.as_ref(), Ledger::new(journal, row.id), &Stop::new())
     }
 }
 
@@ -250,15 +230,10 @@ impl SetThatIs {
         self.manifest.as_ref().expect("it is opened first")
     }
 
-    /// What is in the copy, so that it can be read again after a crash between the rename and COMMITTED.
+    /// Records what the set consists of, which a copy that was adopted consists of as well.
     fn record(&self, run: &Run<'_>) -> Result<(), StageError> {
         for some in self.manifest().entries.chunks(STEP) {
-            let done = some.iter().map(|entry| {
-                let mtime = (entry.mtime_s, entry.mtime_ns);
-                let source = Identity { ino: 0, size: entry.size, mtime, ctime: (0, 0), nlink: 1 };
-                Done { entry: entry.clone(), source }
-            });
-            run.journal.record(run.id, &done.collect::<Vec<_>>())?;
+            run.journal.record(run.id, &some.iter().map(recorded_without_copy).collect::<Vec<_>>())?;
         }
         Ok(())
     }
@@ -297,22 +272,12 @@ impl tier::Source for SetThatIs {
         part: &Part<'_>,
         _: &mut Notes,
     ) -> Result<Fingerprint, StageError> {
-        let (found, shown) = (self.manifest(), part.at.path.join(part.at.name));
-        let options = FetchOptions { preserve: run.spec.options.preserve, resumed: part.resumed };
-        let notebook = Notebook { journal: run.journal, id: run.id };
-        let (pace, stop, progress): (&dyn Pace, _, _) = (run.pace, run.stop, run.progress);
-        if found.is_file() {
-            let file = part.file.as_fd();
-            self.set.fetch_file(found, file, &shown, &options, &notebook, pace, stop, progress)?;
-        } else {
-            let root = part.file;
-            self.set.fetch_into(found, root.as_fd(), &shown, &options, &notebook, pace, stop, progress)?;
-            if !run.spec.options.no_manifest {
-                keep_manifest(root, &shown, found, options.preserve.times)?;
-            }
+        let (found, options) = (self.manifest(), &run.spec.options);
+        self.set.fetch(found, run, part)?;
+        if !found.is_file() && !options.no_manifest {
+            keep_manifest(part.file, &part.at.path.join(part.at.name), found, options.preserve.times)?;
         }
         run.journal.keep_note(run.id, PART_IN_DOUBT, b"")?;
-        self.record(run)?;
         Ok(Fingerprint::of_digest(&self.manifest().digest))
     }
 

@@ -1,20 +1,20 @@
-//! What a drain or a fetch remembers, so that one that died goes on where it was.
+//! What a drain or a fetch records in the journal, so that one that was killed resumes.
 //!
-//! Small pieces that are only ever added, so that a million files or ten thousand parts cost as many bytes of journal
-//! as there are of them, and not the square of it:
+//! A file that is stored, or fetched, and was read back is an entry of the job, as a copied file of a directory's move is.
+//! An entry of a drain has the ETag of its object ([`Done::object`]); one of a fetch has the identity of the copy.
 //!
-//! - `object/done/N`: files that are stored and were read back, with the state of the source they were read in, the
-//!   digests of their chunks, and the ETag of what was read back;
+//! Of large files under way there are notes, which are only ever added, so that ten thousand parts cost as many bytes of
+//! journal as there are of them, and not the square of it:
+//!
 //! - `object/upload/KEY`: that a file is being uploaded by parts, under which identifier, in parts of which size;
 //! - `object/upload/KEY/N`: parts that the store has taken, with what it calls them and the digests of their chunks;
-//! - `object/got/N`: files that were fetched, synced and read back, with the state of the copy when that was done;
 //! - `object/fetch/KEY`: that a large file is being fetched, into which inode;
 //! - `object/fetch/KEY/N`: chunks of it that came as the manifest has them, were written and synced.
 //!
-//! A piece that cannot be read is a piece that is not there: the file is uploaded again.
+//! A note that cannot be read counts as absent: the file is uploaded or fetched again.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,143 +22,87 @@ use serde::{Deserialize, Serialize};
 
 use stage::digest::Digest;
 use stage::error::StageError;
-use stage::journal::Identity;
-use stage::names::PathText;
+use stage::job::JobId;
+use stage::journal::{Done, Identity, Journal};
+use stage::tier::Run;
 
-/// Where a drain keeps what it remembers: notes by a key, of one job.
-pub trait Resume: Send + Sync {
-    /// What was saved under this key, if anything was.
-    ///
-    /// # Errors
-    /// The journal's.
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError>;
-
-    /// Saves it, durably when this returns, in place of what was there.
-    ///
-    /// # Errors
-    /// The journal's.
-    fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError>;
+/// The journal's records of one job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ledger<'a> {
+    journal: &'a Journal,
+    id: JobId,
 }
 
-/// Notes in memory, for those who need no resuming.
-#[derive(Debug, Default)]
-pub struct Forgetful(Mutex<HashMap<String, Vec<u8>>>);
-
-impl Resume for Forgetful {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError> {
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned())
+impl<'a> Ledger<'a> {
+    pub fn new(journal: &'a Journal, id: JobId) -> Self {
+        Self { journal, id }
     }
 
-    fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), value.to_vec());
-        Ok(())
+    pub fn of(run: &Run<'a>) -> Self {
+        Self::new(run.journal, run.id)
+    }
+
+    /// The note with this key.
+    pub fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError> {
+        self.journal.note(self.id, key)
+    }
+
+    /// Replaces the note with this key, durably.
+    pub fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError> {
+        self.journal.keep_note(self.id, key, value)
+    }
+
+    /// What is recorded of a path.
+    pub fn entry(&self, path: &Path) -> Result<Option<Done>, StageError> {
+        self.journal.entry(self.id, path)
+    }
+
+    /// Calls `see` with every entry.
+    pub fn each(&self, see: &mut dyn FnMut(Done) -> Result<(), StageError>) -> Result<(), StageError> {
+        self.journal.each_entry(self.id, see)
+    }
+
+    /// Records entries, durably.
+    pub fn record(&self, done: &[Done]) -> Result<(), StageError> {
+        self.journal.record(self.id, done)
     }
 }
 
-/// A file that is stored and was read back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stored {
-    pub path: PathText,
-    /// The source, when it was read.
-    pub identity: Identity,
-    /// Of the object that was read back; none where the store has none.
-    pub e_tag: Option<String>,
-    pub chunks: Vec<Digest>,
+/// Files are recorded when there are this many, or when the first of them has waited for [`RECORDED_EVERY`].
+const RECORDED_AT_ONCE: usize = 256;
+/// See [`RECORDED_AT_ONCE`].
+const RECORDED_EVERY: Duration = Duration::from_secs(5);
+
+/// Files on their way into the journal, from several threads.
+pub(super) struct Recorder<'a> {
+    ledger: Ledger<'a>,
+    /// Files that are not recorded yet, and since when there are any.
+    waiting: Mutex<(Vec<Done>, Instant)>,
 }
 
-/// Files are noted when there are this many, or when the first of them has waited for [`NOTED_EVERY`].
-const NOTED_AT_ONCE: usize = 256;
-/// See [`NOTED_AT_ONCE`].
-const NOTED_EVERY: Duration = Duration::from_secs(5);
+impl<'a> Recorder<'a> {
+    pub fn new(ledger: Ledger<'a>) -> Self {
+        Self { ledger, waiting: Mutex::new((Vec::new(), Instant::now())) }
+    }
 
-/// Where a drain's files are noted.
-pub(super) const STORED: &str = "object/done";
-/// Where a fetch's are.
-pub(super) const GOT: &str = "object/got";
-
-/// The log of files that are done.
-pub(super) struct Log<'a> {
-    resume: &'a dyn Resume,
-    key: &'static str,
-    state: Mutex<LogState>,
-}
-
-struct LogState {
-    done: HashMap<PathBuf, Stored>,
-    waiting: Vec<Stored>,
-    since: Instant,
-    next: u64,
-}
-
-impl<'a> Log<'a> {
-    /// What was done before.
-    pub fn load(resume: &'a dyn Resume, key: &'static str) -> Result<Self, StageError> {
-        let mut done = HashMap::new();
-        let mut next = 0;
-        while let Some(piece) = resume.load(&format!("{key}/{next}"))? {
-            let stored: Vec<Stored> = serde_json::from_slice(&piece).unwrap_or_default();
-            done.extend(stored.into_iter().map(|stored| (stored.path.0.clone(), stored)));
-            next += 1;
+    /// Adds a file. It is durable after [`Self::flush`] at the latest.
+    pub fn add(&self, done: Done) -> Result<(), StageError> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, since) = &mut *waiting;
+        if files.is_empty() {
+            *since = Instant::now();
         }
-        let state = LogState { done, waiting: Vec::new(), since: Instant::now(), next };
-        Ok(Self { resume, key, state: Mutex::new(state) })
-    }
-
-    /// The file, if it is done.
-    pub fn get(&self, path: &std::path::Path) -> Option<Stored> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).done.get(path).cloned()
-    }
-
-    /// What `of` makes of the ETag of a file that is done.
-    pub fn e_tag<T>(&self, path: &std::path::Path, of: impl FnOnce(&str) -> T) -> Option<T> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.done.get(path)?.e_tag.as_deref().map(of)
-    }
-
-    /// The paths of all that was ever done.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).done.keys().cloned().collect()
-    }
-
-    /// A file whose digests are known, without having been stored by this drain: nothing is noted.
-    pub fn know(&self, stored: Stored) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).done.insert(stored.path.0.clone(), stored);
-    }
-
-    /// One more.
-    pub fn add(&self, stored: Stored) -> Result<(), StageError> {
-        self.know(stored.clone());
-        self.note(stored)
-    }
-
-    /// One more, which nobody will ask for but the next run.
-    pub fn note(&self, stored: Stored) -> Result<(), StageError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.waiting.is_empty() {
-            state.since = Instant::now();
-        }
-        state.waiting.push(stored);
-        if state.waiting.len() >= NOTED_AT_ONCE || state.since.elapsed() >= NOTED_EVERY {
-            state.flush(self.resume, self.key)?;
+        files.push(done);
+        if files.len() >= RECORDED_AT_ONCE || since.elapsed() >= RECORDED_EVERY {
+            self.ledger.record(&std::mem::take(files))?;
         }
         Ok(())
     }
 
-    /// Makes all of it durable.
+    /// Records all that was added.
     pub fn flush(&self) -> Result<(), StageError> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).flush(self.resume, self.key)
-    }
-}
-
-impl LogState {
-    fn flush(&mut self, resume: &dyn Resume, key: &str) -> Result<(), StageError> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        resume.save(&format!("{key}/{}", self.next), &json(&self.waiting))?;
-        self.next += 1;
-        self.waiting.clear();
-        Ok(())
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ledger.record(&std::mem::take(&mut waiting.0))
     }
 }
 
@@ -187,20 +131,20 @@ struct Parts {
 
 /// The notes of one upload.
 pub(super) struct UploadLog<'a> {
-    resume: &'a dyn Resume,
+    ledger: Ledger<'a>,
     key: String,
     next: u64,
 }
 
 impl<'a> UploadLog<'a> {
     /// `key` is the object's, beneath the set.
-    pub fn new(resume: &'a dyn Resume, key: &str) -> Self {
-        Self { resume, key: format!("object/upload/{key}"), next: 0 }
+    pub fn new(ledger: Ledger<'a>, key: &str) -> Self {
+        Self { ledger, key: format!("object/upload/{key}"), next: 0 }
     }
 
     /// The upload that was under way, with the parts that it has.
     pub fn load(&mut self) -> Result<Option<(Upload, Vec<Part>)>, StageError> {
-        let Some(upload) = self.resume.load(&self.key)? else { return Ok(None) };
+        let Some(upload) = self.ledger.load(&self.key)? else { return Ok(None) };
         let Ok(upload) = serde_json::from_slice::<Upload>(&upload) else { return Ok(None) };
         if upload.id.is_empty() {
             return Ok(None);
@@ -208,7 +152,7 @@ impl<'a> UploadLog<'a> {
         let mut parts = Vec::new();
         self.next = 0;
         // Pieces of an upload that was given up may follow: they have its identifier.
-        while let Some(piece) = self.resume.load(&format!("{}/{}", self.key, self.next))? {
+        while let Some(piece) = self.ledger.load(&format!("{}/{}", self.key, self.next))? {
             match serde_json::from_slice::<Parts>(&piece) {
                 Ok(piece) if piece.id == upload.id => parts.extend(piece.parts),
                 _ => break,
@@ -221,7 +165,7 @@ impl<'a> UploadLog<'a> {
     /// A new upload, in place of any that was.
     pub fn begin(&mut self, upload: &Upload) -> Result<(), StageError> {
         self.next = 0;
-        self.resume.save(&self.key, &json(upload))
+        self.ledger.save(&self.key, &json(upload))
     }
 
     /// More parts.
@@ -229,7 +173,7 @@ impl<'a> UploadLog<'a> {
         if parts.is_empty() {
             return Ok(());
         }
-        self.resume
+        self.ledger
             .save(&format!("{}/{}", self.key, self.next), &json(&Parts { id: id.to_owned(), parts }))?;
         self.next += 1;
         Ok(())
@@ -237,7 +181,7 @@ impl<'a> UploadLog<'a> {
 
     /// There is no such upload any more.
     pub fn forget(&mut self, upload: &Upload) -> Result<(), StageError> {
-        self.resume.save(&self.key, &json(&Upload { id: String::new(), ..upload.clone() }))
+        self.ledger.save(&self.key, &json(&Upload { id: String::new(), ..upload.clone() }))
     }
 }
 
@@ -258,7 +202,7 @@ struct Chunks {
 
 /// The notes of one large file that is being fetched.
 pub(super) struct ChunkLog<'a> {
-    resume: &'a dyn Resume,
+    ledger: Ledger<'a>,
     key: String,
     id: String,
     next: u64,
@@ -266,21 +210,21 @@ pub(super) struct ChunkLog<'a> {
 
 impl<'a> ChunkLog<'a> {
     /// `path` is the file's in the set.
-    pub fn new(resume: &'a dyn Resume, path: &std::path::Path) -> Self {
+    pub fn new(ledger: Ledger<'a>, path: &std::path::Path) -> Self {
         let key = format!("object/fetch/{}", stage::keys::of_path(path));
-        Self { resume, key, id: String::new(), next: 0 }
+        Self { ledger, key, id: String::new(), next: 0 }
     }
 
     /// The chunks that are in the file with this inode.
     pub fn load(&mut self, ino: u64) -> Result<BTreeSet<u64>, StageError> {
         let mut have = BTreeSet::new();
-        let Some(begun) = self.resume.load(&self.key)? else { return Ok(have) };
+        let Some(begun) = self.ledger.load(&self.key)? else { return Ok(have) };
         let Ok(begun) = serde_json::from_slice::<Fetching>(&begun) else { return Ok(have) };
         if begun.id.is_empty() || begun.ino != ino {
             return Ok(have);
         }
         (self.id, self.next) = (begun.id, 0);
-        while let Some(piece) = self.resume.load(&format!("{}/{}", self.key, self.next))? {
+        while let Some(piece) = self.ledger.load(&format!("{}/{}", self.key, self.next))? {
             match serde_json::from_slice::<Chunks>(&piece) {
                 Ok(piece) if piece.id == self.id => have.extend(piece.chunks),
                 _ => break,
@@ -293,7 +237,7 @@ impl<'a> ChunkLog<'a> {
     /// A new copy, in this inode, in place of any that was.
     pub fn begin(&mut self, id: String, ino: u64) -> Result<(), StageError> {
         (self.id, self.next) = (id.clone(), 0);
-        self.resume.save(&self.key, &json(&Fetching { id, ino }))
+        self.ledger.save(&self.key, &json(&Fetching { id, ino }))
     }
 
     /// More chunks.
@@ -302,14 +246,14 @@ impl<'a> ChunkLog<'a> {
             return Ok(());
         }
         let piece = Chunks { id: self.id.clone(), chunks };
-        self.resume.save(&format!("{}/{}", self.key, self.next), &json(&piece))?;
+        self.ledger.save(&format!("{}/{}", self.key, self.next), &json(&piece))?;
         self.next += 1;
         Ok(())
     }
 
     /// What was noted is not true.
     pub fn forget(&mut self) -> Result<(), StageError> {
-        self.resume.save(&self.key, &json(&Fetching { id: String::new(), ino: 0 }))
+        self.ledger.save(&self.key, &json(&Fetching { id: String::new(), ino: 0 }))
     }
 }
 
@@ -320,6 +264,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Scratch;
     use stage::digest::Algorithm;
 
     fn upload(id: &str) -> Upload {
@@ -333,54 +278,36 @@ mod tests {
 
     #[test]
     fn parts_of_an_upload_that_was_given_up_are_not_those_of_the_next() {
-        let notes = Forgetful::default();
-        let mut log = UploadLog::new(&notes, "k");
+        let journal = Scratch::new();
+        let notes = journal.ledger();
+        let mut log = UploadLog::new(notes, "k");
         log.begin(&upload("one")).unwrap();
         log.add("one", vec![part(0)]).unwrap();
         log.add("one", vec![part(1), part(2)]).unwrap();
-        assert_eq!(UploadLog::new(&notes, "k").load().unwrap().unwrap().1, [part(0), part(1), part(2)]);
+        assert_eq!(UploadLog::new(notes, "k").load().unwrap().unwrap().1, [part(0), part(1), part(2)]);
         log.begin(&upload("two")).unwrap();
-        assert_eq!(UploadLog::new(&notes, "k").load().unwrap().unwrap(), (upload("two"), vec![]));
+        assert_eq!(UploadLog::new(notes, "k").load().unwrap().unwrap(), (upload("two"), vec![]));
         log.add("two", vec![part(5)]).unwrap();
-        assert_eq!(UploadLog::new(&notes, "k").load().unwrap().unwrap(), (upload("two"), vec![part(5)]));
+        assert_eq!(UploadLog::new(notes, "k").load().unwrap().unwrap(), (upload("two"), vec![part(5)]));
         log.forget(&upload("two")).unwrap();
-        assert_eq!(UploadLog::new(&notes, "k").load().unwrap(), None);
+        assert_eq!(UploadLog::new(notes, "k").load().unwrap(), None);
     }
 
     #[test]
     fn chunks_of_a_copy_that_is_gone_are_not_those_of_the_next_in_the_same_inode() {
-        let notes = Forgetful::default();
+        let journal = Scratch::new();
+        let notes = journal.ledger();
         let path = std::path::Path::new("a/b");
-        let mut log = ChunkLog::new(&notes, path);
+        let mut log = ChunkLog::new(notes, path);
         log.begin("one".to_owned(), 7).unwrap();
         log.add(vec![0, 1]).unwrap();
         log.add(vec![5]).unwrap();
-        let load = |ino| ChunkLog::new(&notes, path).load(ino).unwrap().into_iter().collect::<Vec<_>>();
+        let load = |ino| ChunkLog::new(notes, path).load(ino).unwrap().into_iter().collect::<Vec<_>>();
         assert_eq!((load(7), load(8)), (vec![0, 1, 5], vec![]));
         log.begin("two".to_owned(), 7).unwrap();
         log.add(vec![3]).unwrap();
         assert_eq!(load(7), [3], "a piece of the first one follows");
         log.forget().unwrap();
         assert_eq!(load(7), Vec::<u64>::new());
-    }
-
-    #[test]
-    fn files_that_are_done_are_known_to_the_next_who_looks() {
-        let notes = Forgetful::default();
-        let stored = |n: usize| Stored {
-            path: PathText(format!("f{n}").into()),
-            identity: upload("").identity,
-            e_tag: None,
-            chunks: part(0).chunks,
-        };
-        let log = Log::load(&notes, STORED).unwrap();
-        for n in 0..NOTED_AT_ONCE + 3 {
-            log.add(stored(n)).unwrap();
-        }
-        let before = Log::load(&notes, STORED).unwrap();
-        assert!(before.get(std::path::Path::new("f3")).is_some(), "a full piece is noted at once");
-        log.flush().unwrap();
-        let after = Log::load(&notes, STORED).unwrap();
-        assert_eq!(after.get(std::path::Path::new("f258")), Some(stored(258)));
     }
 }

@@ -1,8 +1,7 @@
 //! What is to be stored: a file, or a directory with all below it, as it was at one moment.
 //!
-//! It is walked twice ([`stage::tree`]): before the first byte is read, and before the set is committed. What is found must
-//! be the same, so that a file that was written, replaced, removed or added in between fails the drain instead of being
-//! half in the set.
+//! It is walked ([`stage::tree`]) before the first byte is read. Each file is compared with what was found when it is opened
+//! and after it was read; the runner walks all of it again before the set is committed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -64,7 +63,7 @@ impl Found {
 
 /// A source: a directory with all below it, or one file.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub(super) struct Source<'a> {
     root: BorrowedFd<'a>,
     /// The file's name in `root`; none where `root` itself is the source.
     file: Option<&'a OsStr>,
@@ -77,35 +76,32 @@ pub struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// An open directory; `path` is for messages.
-    #[must_use]
     pub fn directory(root: BorrowedFd<'a>, path: &'a Path) -> Self {
         Self { root, file: None, path, only: None, across: true }
     }
 
     /// A file in an open directory; `path`, of the file, is for messages.
-    #[must_use]
     pub fn file(parent: BorrowedFd<'a>, name: &'a OsStr, path: &'a Path) -> Self {
         Self { root: parent, file: Some(name), path, only: None, across: true }
     }
 
     /// Nothing of a directory but these files, relative to it, and the directories that they are in.
-    pub(super) fn only(self, only: Option<&'a BTreeSet<PathBuf>>) -> Self {
+    pub fn only(self, only: Option<&'a BTreeSet<PathBuf>>) -> Self {
         Self { only, ..self }
     }
 
     /// Has it end where another file system is mounted: such a source is not removed.
-    #[must_use]
     pub fn of_one_file_system(self) -> Self {
         Self { across: false, ..self }
     }
 
     /// What a message calls something in it.
-    pub(super) fn path_of(&self, relative: &Path) -> PathBuf {
+    pub fn path_of(&self, relative: &Path) -> PathBuf {
         if relative.as_os_str().is_empty() { self.path.to_owned() } else { self.path.join(relative) }
     }
 
     /// All that is in it, in the order of the paths' bytes.
-    pub(super) fn walk(&self, preserve: &Preserve, stop: &Stop) -> Result<Vec<Found>, StageError> {
+    pub fn walk(&self, preserve: &Preserve, stop: &Stop) -> Result<Vec<Found>, StageError> {
         let mut found = Vec::new();
         let walk = Walk { source: self.path, across: self.across, only: self.only, stop };
         walk.each(self.root, self.file, &mut |seen| {
@@ -156,7 +152,7 @@ impl<'a> Source<'a> {
     }
 
     /// Opens a file that was found, if it is still what it was.
-    pub(super) fn open(&self, found: &Found) -> Result<OwnedFd, StageError> {
+    pub fn open(&self, found: &Found) -> Result<OwnedFd, StageError> {
         // NONBLOCK: a FIFO that has taken the name must not hold the drain.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let opened = match self.file {
@@ -169,7 +165,7 @@ impl<'a> Source<'a> {
     }
 
     /// Is an open file still what was found?
-    pub(super) fn check(&self, found: &Found, file: BorrowedFd<'_>) -> Result<(), StageError> {
+    pub fn check(&self, found: &Found, file: BorrowedFd<'_>) -> Result<(), StageError> {
         let stat =
             calls::stat(file).map_err(|error| StageError::io("stat", &self.path_of(&found.path), error))?;
         match found.identity.change(&Identity::of(&stat)) {
@@ -178,45 +174,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Walks again and compares.
-    pub(super) fn check_all(
-        &self,
-        before: &[Found],
-        preserve: &Preserve,
-        stop: &Stop,
-    ) -> Result<(), StageError> {
-        let now = self.walk(preserve, stop)?;
-        let mut now = now.iter();
-        for was in before {
-            match now.next() {
-                Some(is) if self.is_same(was, is) => {}
-                Some(is) if is.path == was.path => {
-                    return Err(self.changed(
-                        &was.path,
-                        was.identity.change(&is.identity).unwrap_or("it is something else"),
-                    ));
-                }
-                Some(is) if is.path.as_os_str() < was.path.as_os_str() => {
-                    return Err(self.changed(&is.path, "it is new"));
-                }
-                _ => return Err(self.changed(&was.path, "it is gone")),
-            }
-        }
-        match now.next() {
-            Some(new) => Err(self.changed(&new.path, "it is new")),
-            None => Ok(()),
-        }
-    }
-
-    /// Beside listed files others may come and go, which moves the times of directories.
-    fn is_same(&self, was: &Found, is: &Found) -> bool {
-        let identity =
-            if was.kind == Kind::Directory && self.only.is_some() { was.identity } else { is.identity };
-        *was == Found { identity, ..is.clone() }
-    }
-
     /// The source is not what it was.
-    pub(super) fn changed(&self, path: &Path, how: &str) -> StageError {
+    pub fn changed(&self, path: &Path, how: &str) -> StageError {
         StageError::SourceChanged { path: shown(&self.path_of(path)), how: how.to_owned() }
     }
 

@@ -14,16 +14,16 @@ use bytes::Bytes;
 use object_store::path::Path as Key;
 use object_store::{Error, PutPayload};
 
+use super::WINDOW;
+use super::drain::Drain;
 use super::lanes::Halt;
 use super::read::{Read, Tasks, Wanted, receive};
-use super::resume::{Log, Part, Resume, Stored, Upload, UploadLog};
-use super::source::{Found, Source};
-use super::{ObjectSet, WINDOW};
+use super::resume::{Part, Upload, UploadLog};
+use super::source::Found;
 use stage::calls;
-use stage::digest::{Algorithm, CHUNK_BYTES, Digest};
+use stage::digest::{CHUNK_BYTES, Digest};
 use stage::error::StageError;
-use stage::names::PathText;
-use stage::pace::{Pace, Progress, Unlimited};
+use stage::pace::Unlimited;
 
 /// Parts that an upload may have, and bytes of one (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
 const PARTS_MAX: u64 = 10_000;
@@ -48,17 +48,6 @@ pub(super) fn is_gone(error: &Error) -> bool {
         || text.contains("MultipartUpload not found")
 }
 
-/// A drain at work.
-pub(super) struct Work<'a> {
-    pub set: &'a ObjectSet,
-    pub source: &'a Source<'a>,
-    pub algorithm: Algorithm,
-    pub resume: &'a dyn Resume,
-    pub log: Log<'a>,
-    pub pace: &'a dyn Pace,
-    pub progress: &'a Progress,
-}
-
 /// Why an upload did not come to its end.
 enum Failure {
     /// The store knows nothing of it (any more).
@@ -73,40 +62,35 @@ impl From<StageError> for Failure {
     }
 }
 
-impl Work<'_> {
+impl Drain<'_> {
     /// Stores a file, unless that was done before.
-    pub fn store(&self, found: &Found, halt: &Halt<'_>) -> Result<(), StageError> {
+    pub fn store_file(&self, found: &Found, halt: &Halt<'_>) -> Result<(), StageError> {
         let size = found.identity.size;
-        if self.log.get(&found.path).is_some_and(|stored| stored.identity == found.identity) {
-            self.progress.bytes_written.fetch_add(size, Relaxed);
-            self.progress.bytes_verified.fetch_add(size, Relaxed);
-            self.progress.files_done.fetch_add(1, Relaxed);
+        if self.recorded(found)?.is_some_and(|done| done.object.is_some()) {
+            self.run.progress.bytes_written.fetch_add(size, Relaxed);
+            self.run.progress.bytes_verified.fetch_add(size, Relaxed);
+            self.run.progress.files_done.fetch_add(1, Relaxed);
             return Ok(());
         }
         let key = self.set.key(&found.path)?;
         let read =
             if size <= CHUNK_BYTES { self.small(found, &key, halt)? } else { self.large(found, &key, halt)? };
-        self.log.add(Stored {
-            path: PathText(found.path.clone()),
-            identity: found.identity,
-            e_tag: read.e_tag,
-            chunks: read.chunks,
-        })?;
-        self.progress.files_done.fetch_add(1, Relaxed);
+        self.record(found, read.chunks, Some(read.e_tag.unwrap_or_default()))?;
+        self.run.progress.files_done.fetch_add(1, Relaxed);
         Ok(())
     }
 
     fn small(&self, found: &Found, key: &Key, halt: &Halt<'_>) -> Result<Read, StageError> {
         let size = found.identity.size;
         let share = self.set.budget.take(size, halt)?;
-        self.pace.admit(size, 1, halt.stop);
+        self.run.pace.admit(size, 1, halt.stop);
         halt.check()?;
         let file = self.source.open(found)?;
         let (body, chunks) = self.bytes(found, file.as_fd(), 0, size)?;
         self.source.check(found, file.as_fd())?;
         self.set.ask(key, "put", halt, self.set.store.put(key.clone(), body, false))?;
         drop(share);
-        self.progress.bytes_written.fetch_add(size, Relaxed);
+        self.run.progress.bytes_written.fetch_add(size, Relaxed);
         self.read_back(found, key, &chunks, halt)
     }
 
@@ -122,16 +106,16 @@ impl Work<'_> {
             key,
             size: found.identity.size,
             chunk_bytes: CHUNK_BYTES,
-            algorithm: self.algorithm,
+            algorithm: self.algorithm(),
             have: None,
         };
         self.set.read_back(&wanted, Some(chunks), &Unlimited, halt, &|bytes| {
-            self.progress.bytes_verified.fetch_add(bytes, Relaxed);
+            self.run.progress.bytes_verified.fetch_add(bytes, Relaxed);
         })
     }
 
     /// Bytes of the source, as a request's body and as digests.
-    fn bytes(
+    pub(super) fn bytes(
         &self,
         found: &Found,
         file: BorrowedFd<'_>,
@@ -149,7 +133,7 @@ impl Work<'_> {
                 return Err(self.source.changed(&found.path, "it became shorter"));
             }
             done += chunk.len() as u64;
-            digests.push(self.algorithm.of(&chunk));
+            digests.push(self.algorithm().of(&chunk));
             body.push(Bytes::from(chunk));
             if done >= bytes {
                 return Ok((body.into_iter().collect(), digests));
@@ -158,7 +142,7 @@ impl Work<'_> {
     }
 
     fn large(&self, found: &Found, key: &Key, halt: &Halt<'_>) -> Result<Read, StageError> {
-        let mut notes = UploadLog::new(self.resume, key.as_ref());
+        let mut notes = UploadLog::new(self.ledger, key.as_ref());
         if let Some((upload, parts)) = notes.load()? {
             if upload.identity == found.identity && upload.part_bytes == part_bytes(found.identity.size) {
                 match self.go_on(found, key, &upload, parts, &mut notes, halt) {
@@ -208,7 +192,7 @@ impl Work<'_> {
             let fits = bytes > 0 && part.chunks.len() as u64 == bytes.div_ceil(CHUNK_BYTES);
             let slot = slots.get(part.number as usize).filter(|_| fits);
             if slot.is_some_and(|slot| slot.set(part).is_ok()) {
-                self.progress.bytes_written.fetch_add(bytes, Relaxed);
+                self.run.progress.bytes_written.fetch_add(bytes, Relaxed);
             }
         }
         let file = self.source.open(found)?;
@@ -292,7 +276,7 @@ impl Work<'_> {
             match answer {
                 Ok(content_id) => {
                     let part = Part { content_id, ..part };
-                    self.progress.bytes_written.fetch_add(bytes, Relaxed);
+                    self.run.progress.bytes_written.fetch_add(bytes, Relaxed);
                     let _ = slots[part.number as usize].set(part.clone());
                     waiting.add(part, upload, notes)?;
                 }
@@ -322,7 +306,7 @@ impl Work<'_> {
         let bytes = (found.identity.size - offset).min(upload.part_bytes);
         // Others' parts give their shares back without this lane's help, and so do this one's.
         let share = self.set.budget.take(bytes, halt)?;
-        self.pace.admit(bytes, 1, halt.stop);
+        self.run.pace.admit(bytes, 1, halt.stop);
         halt.check()?;
         let (body, chunks) = self.bytes(found, file, offset, bytes)?;
         let part = Part { number: number as u64, content_id: String::new(), chunks };

@@ -6,19 +6,19 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stage::StageError;
 use stage::digest::CHUNK_BYTES;
-use stage::names::hex;
+use stage::journal::{Accepted, Journal};
 use stage::pace::{Pace, Progress, Stop, Unlimited};
-use stage_object::{DrainOptions, Drained, Environment, FetchOptions, Forgetful, ObjectSet, Resume, Source};
+use stage::tier::{Notes, Run};
+use stage::{JobSpec, Options, Place, StageError, Verb};
+use stage_object::{Environment, ObjectSet, tiers_with};
 
-/// What the child is to do: `drain` or `fetch`, URL, directory, notes, and the request before which it stops for good,
+/// What the child is to do: source, destination, state directory, and the request before which it stops for good,
 /// each on a line.
 const CHILD: &str = "FLASHWRIGHT_TEST_S3_CHILD";
 const BUCKET: &str = "checkpoints";
@@ -134,66 +134,52 @@ fn environment() -> Environment {
     [set("AWS_ACCESS_KEY_ID", "testing"), set("AWS_SECRET_ACCESS_KEY", "testing")].into_iter().collect()
 }
 
-/// Notes as files, durable as a journal's.
-struct Notes(PathBuf);
-
-impl Notes {
-    fn path(&self, key: &str) -> PathBuf {
-        self.0.join(hex(key.as_bytes()))
-    }
+/// Copies from one place to the other, as far as it comes. `state` has the journal.
+fn copy(state: &Path, from: &str, to: &str, pace: &dyn Pace) -> Result<Notes, StageError> {
+    let [source, destination] = [from, to].map(|place| match place.starts_with("s3:") {
+        true => Place::Object(place.to_owned()),
+        false => Place::Path(Path::new(place).into()),
+    });
+    let spec = JobSpec { verb: Verb::Copy, source, destination, options: Options::default() };
+    let journal = Journal::open(state)?;
+    let id = match journal.accept(&spec, 0, None)? {
+        Accepted::New(id) | Accepted::Same(id, _) => id,
+        Accepted::Judge(row) => row.id,
+    };
+    let (tiers, stop, progress) = (&tiers_with(environment), &Stop::new(), &Progress::default());
+    Run { journal: &journal, id, spec: &spec, tiers, pace, stop, progress, threads: 2 }.run()
 }
 
-impl Resume for Notes {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError> {
-        match fs::read(self.path(key)) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StageError::io("read", &self.path(key), error)),
-        }
-    }
-
-    fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError> {
-        let (path, new) = (self.path(key), self.0.join("new"));
-        let saved = || {
-            let mut file = fs::File::create(&new)?;
-            file.write_all(value)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            fs::File::open(&self.0)?.sync_all()
-        };
-        saved().map_err(|error| StageError::io("save", &path, error))
-    }
+/// [`copy`] with a journal of its own.
+fn copy_once(from: &str, to: &str) -> Result<Notes, StageError> {
+    copy(tempfile::tempdir().unwrap().path(), from, to, &Unlimited)
 }
 
-fn drain(set: &ObjectSet, source: &Path, notes: &dyn Resume, pace: &dyn Pace) -> Result<Drained, StageError> {
-    let root = fs::File::open(source).unwrap();
-    let source = Source::directory(root.as_fd(), source);
-    set.drain(&source, &DrainOptions::default(), notes, pace, &Stop::new(), &Progress::default())
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
 }
 
-fn assert_comes_back(set: &ObjectSet, source: &Path) {
-    let back = tempfile::tempdir().unwrap();
-    fetch(set, back.path(), false, &Forgetful::default(), &Unlimited).unwrap();
-    assert_same(source, back.path());
+fn assert_comes_back(url: &str, source: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let back = folder.path().join("back");
+    copy_once(url, text(&back)).unwrap();
+    assert_same(source, &back);
+}
+
+/// What `count` finds in the notes with this key and a number, of the one job of a journal.
+fn noted(state: &Path, key: &str, count: impl Fn(&serde_json::Value) -> usize) -> u64 {
+    let journal = Journal::open(state).unwrap();
+    let notes = (0..).map_while(|nth| journal.note(1, &format!("{key}/{nth}")).unwrap());
+    notes.map(|note| count(&serde_json::from_slice(&note).unwrap()) as u64).sum()
 }
 
 fn assert_same(a: &Path, b: &Path) {
-    let compared = Command::new("diff").args(["-r", "--no-dereference"]).arg(a).arg(b).status();
+    let compared = Command::new("diff")
+        .args(["-r", "--no-dereference", "-x", stage::manifest::NAME])
+        .arg(a)
+        .arg(b)
+        .status();
     assert!(compared.unwrap().success());
-}
-
-fn fetch(
-    set: &ObjectSet,
-    directory: &Path,
-    resumed: bool,
-    notes: &dyn Resume,
-    pace: &dyn Pace,
-) -> Result<(), StageError> {
-    let root = fs::File::open(directory).unwrap();
-    let manifest = set.manifest(&Stop::new()).unwrap();
-    let options = FetchOptions { resumed, ..FetchOptions::default() };
-    let progress = Progress::default();
-    set.fetch_into(&manifest, root.as_fd(), directory, &options, notes, pace, &Stop::new(), &progress)
 }
 
 fn pattern(bytes: u64) -> Vec<u8> {
@@ -214,14 +200,13 @@ fn a_set_is_stored_listed_verified_fetched_and_deleted() {
     fs::write(source.path().join("large"), pattern(2 * CHUNK_BYTES + 8000)).unwrap();
     std::os::unix::fs::symlink("plain.txt", source.path().join("link")).unwrap();
 
-    let set = server.set("run 1/step+7");
-    let drained = drain(&set, source.path(), &Forgetful::default(), &Unlimited).unwrap();
-    assert_eq!((drained.files, drained.already, drained.strangers), (44, false, 0));
-    assert!(drain(&set, source.path(), &Forgetful::default(), &Unlimited).unwrap().already);
+    let (set, url) = (server.set("run 1/step+7"), server.url("run 1/step+7"));
+    assert_eq!(copy_once(text(source.path()), &url).unwrap(), Notes::new());
+    assert!(copy_once(text(source.path()), &url).unwrap()[0].contains("was there already"));
     assert_eq!(server.object("run 1/step+7/plain.txt").unwrap(), b"for anybody");
     assert_eq!(server.object("run 1/step+7/%20%26%3C%2B%FF%0A%2541%7E%231").unwrap(), b"named");
     assert!(server.object("run 1/step+7/large").unwrap() == pattern(2 * CHUNK_BYTES + 8000));
-    assert_comes_back(&set, source.path());
+    assert_comes_back(&url, source.path());
 
     let listed = server.set("run 1").list(&Stop::new()).unwrap();
     assert_eq!(listed.iter().map(|set| set.name.as_str()).collect::<Vec<_>>(), ["step+7"]);
@@ -257,28 +242,16 @@ impl Pace for Gate {
 fn child() {
     let Ok(orders) = std::env::var(CHILD) else { return };
     let orders: Vec<&str> = orders.lines().collect();
-    let [what, url, directory, notes, hold] = orders[..] else { panic!("{orders:?}") };
-    let set = ObjectSet::open(url, &environment()).unwrap();
-    let told = Path::new(notes).join("held");
+    let [from, to, state, hold] = orders[..] else { panic!("{orders:?}") };
+    let told = Path::new(state).join("held");
     let gate = Gate { bytes: 0.into(), asked: 0.into(), hold: hold.parse().unwrap(), told };
-    let (directory, notes) = (Path::new(directory), Notes(notes.into()));
-    match what {
-        "drain" => drain(&set, directory, &notes, &gate).map(drop).unwrap(),
-        _ => fetch(&set, directory, false, &notes, &gate).unwrap(),
-    }
+    copy(Path::new(state), from, to, &gate).unwrap();
 }
 
-fn spawn_child(
-    what: &str,
-    url: &str,
-    directory: &Path,
-    notes: &Path,
-    hold: u64,
-    certificate: Option<&Path>,
-) -> Child {
+fn spawn_child(from: &str, to: &str, state: &Path, hold: u64, certificate: Option<&Path>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]);
-    command.env(CHILD, format!("{what}\n{url}\n{}\n{}\n{hold}", directory.display(), notes.display()));
+    command.env(CHILD, format!("{from}\n{to}\n{}\n{hold}", state.display()));
     if let Some(certificate) = certificate {
         command.env("SSL_CERT_FILE", certificate);
     }
@@ -289,30 +262,22 @@ fn spawn_child(
 fn a_drain_that_is_killed_goes_on_without_uploading_what_was_noted() {
     const PARTS: u64 = 14;
     let Some(server) = Server::start(None) else { return };
-    let (source, notes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(source.path().join("large"), pattern(PARTS * CHUNK_BYTES)).unwrap();
-    let url = server.url("run/killed");
-    kill_when_held(spawn_child("drain", &url, source.path(), notes.path(), PARTS - 1, None), notes.path());
-    let set = server.set("run/killed");
-    assert!(set.manifest(&Stop::new()).is_err(), "a set without its last part");
-    let count = |notes: &Notes| {
-        let piece = |nth: u64| notes.load(&format!("object/upload/run/killed/large/{nth}")).unwrap();
-        (0..)
-            .map_while(piece)
-            .map(|piece| String::from_utf8(piece).unwrap().matches("\"number\"").count() as u64)
-            .sum()
-    };
-    let kept = Notes(notes.path().to_owned());
-    let noted: u64 = count(&kept);
+    let (from, url) = (text(source.path()), server.url("run/killed"));
+    kill_when_held(spawn_child(from, &url, state.path(), PARTS - 1, None), state.path());
+    assert!(server.set("run/killed").manifest(&Stop::new()).is_err(), "a set without its last part");
+    let of_note = |note: &serde_json::Value| note["parts"].as_array().unwrap().len();
+    let noted = noted(state.path(), "object/upload/run/killed/large", of_note);
     assert!((1..PARTS).contains(&noted), "{noted}");
     let gate = Gate { bytes: 0.into(), asked: 0.into(), hold: u64::MAX, told: PathBuf::new() };
-    drain(&set, source.path(), &kept, &gate).unwrap();
+    copy(state.path(), from, &url, &gate).unwrap();
     assert_eq!(gate.bytes.load(Ordering::SeqCst), (PARTS - noted) * CHUNK_BYTES);
-    assert_comes_back(&set, source.path());
+    assert_comes_back(&url, source.path());
 }
 
-fn kill_when_held(mut child: Child, notes: &Path) {
-    while !notes.join("held").exists() {
+fn kill_when_held(mut child: Child, state: &Path) {
+    while !state.join("held").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the child has ended by itself");
         std::thread::yield_now();
     }
@@ -324,27 +289,21 @@ fn kill_when_held(mut child: Child, notes: &Path) {
 fn a_fetch_that_is_killed_goes_on_without_fetching_what_was_noted() {
     const CHUNKS: u64 = 14;
     let Some(server) = Server::start(None) else { return };
-    let [source, notes, back] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let [source, state, folder] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     fs::write(source.path().join("large"), pattern(CHUNKS * CHUNK_BYTES)).unwrap();
     fs::write(source.path().join("small"), b"small").unwrap();
-    let set = server.set("run/fetched");
-    drain(&set, source.path(), &Forgetful::default(), &Unlimited).unwrap();
-    let url = server.url("run/fetched");
-    kill_when_held(spawn_child("fetch", &url, back.path(), notes.path(), CHUNKS, None), notes.path());
-    let kept = Notes(notes.path().to_owned());
-    let noted: u64 = (0..)
-        .map_while(|nth| kept.load(&format!("object/fetch/large/{nth}")).unwrap())
-        .map(|piece| {
-            piece.split(|byte| *byte == b'[').nth(1).unwrap().split(|byte| *byte == b',').count() as u64
-        })
-        .sum();
+    let (url, back) = (server.url("run/fetched"), folder.path().join("back"));
+    copy_once(text(source.path()), &url).unwrap();
+    kill_when_held(spawn_child(&url, text(&back), state.path(), CHUNKS, None), state.path());
+    let of_note = |note: &serde_json::Value| note["chunks"].as_array().unwrap().len();
+    let noted = noted(state.path(), "object/fetch/large", of_note);
     assert!((1..CHUNKS).contains(&noted), "{noted}");
     let gate = Gate { bytes: 0.into(), asked: 0.into(), hold: u64::MAX, told: PathBuf::new() };
-    fetch(&set, back.path(), true, &kept, &gate).unwrap();
-    // The small one had been fetched; whether that was noted is a matter of time.
+    copy(state.path(), &url, text(&back), &gate).unwrap();
+    // The small one had been fetched; whether that was recorded is a matter of time.
     let fetched = gate.bytes.load(Ordering::SeqCst);
     assert!([0, 5].contains(&(fetched - (CHUNKS - noted) * CHUNK_BYTES)), "{fetched}");
-    assert_same(source.path(), back.path());
+    assert_same(source.path(), &back);
 }
 
 /// Has somebody else try for the same name while a drain is at work.
@@ -364,21 +323,19 @@ impl Pace for Rival<'_> {
 #[test]
 fn of_two_who_want_a_name_at_once_one_is_refused_and_the_others_set_is_whole() {
     let Some(server) = Server::start(None) else { return };
-    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [ours, theirs, state] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     fs::write(ours.path().join("f"), b"ours").unwrap();
     fs::write(theirs.path().join("f"), b"theirs").unwrap();
-    let tries = || {
-        let error =
-            drain(&server.set("run/raced"), theirs.path(), &Forgetful::default(), &Unlimited).unwrap_err();
+    let url = server.url("run/raced");
+    let refused = || {
+        let error = copy_once(text(theirs.path()), &url).unwrap_err();
         assert_eq!(error.class(), stage::ErrorClass::Refused, "{error}");
     };
-    let rival = Rival { tries: &tries, asked: 0.into() };
-    drain(&server.set("run/raced"), ours.path(), &Forgetful::default(), &rival).unwrap();
+    let rival = Rival { tries: &refused, asked: 0.into() };
+    copy(state.path(), text(ours.path()), &url, &rival).unwrap();
     assert!(rival.asked.load(Ordering::SeqCst) > 0);
-    assert_comes_back(&server.set("run/raced"), ours.path());
-    let error =
-        drain(&server.set("run/raced"), theirs.path(), &Forgetful::default(), &Unlimited).unwrap_err();
-    assert_eq!(error.class(), stage::ErrorClass::Refused, "{error}");
+    assert_comes_back(&url, ours.path());
+    refused();
 }
 
 #[test]
@@ -403,9 +360,11 @@ fn a_bucket_that_is_not_there_is_named_with_the_key_and_the_request() {
     let source = tempfile::tempdir().unwrap();
     fs::write(source.path().join("f"), b"f").unwrap();
     let url = server.url("run/x").replace(BUCKET, "nowhere");
-    let set = ObjectSet::open(&url, &environment()).unwrap();
-    let error = drain(&set, source.path(), &Forgetful::default(), &Unlimited).unwrap_err().to_string();
-    assert!(error.starts_with("s3://nowhere/run/x: cannot list what is there"), "{error}");
+    let error = copy_once(text(source.path()), &url).unwrap_err().to_string();
+    assert!(
+        error.starts_with("s3://nowhere/run/x/.flashwright-manifest: cannot read the manifest"),
+        "{error}"
+    );
     assert!(!error.contains('\n'), "{error}");
 }
 
@@ -427,7 +386,7 @@ fn a_set_goes_over_tls_and_not_to_a_server_that_nobody_vouches_for() {
         return;
     }
     let Some(server) = Server::start(Some((&certificate, &key))) else { return };
-    let (source, notes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(source.path().join("f"), pattern(100_000)).unwrap();
     // The bucket is made by the same request that moto takes from anybody; here it is the client's own library's.
     let url = format!("{}&retries=0", server.url("run/tls"));
@@ -441,6 +400,6 @@ fn a_set_goes_over_tls_and_not_to_a_server_that_nobody_vouches_for() {
         .arg(BUCKET)
         .status();
     assert!(made.unwrap().success());
-    let mut child = spawn_child("drain", &url, source.path(), notes.path(), u64::MAX, Some(&certificate));
+    let mut child = spawn_child(text(source.path()), &url, state.path(), u64::MAX, Some(&certificate));
     assert!(child.wait().unwrap().success());
 }

@@ -5,11 +5,10 @@ use super::*;
 #[test]
 fn a_set_comes_back_as_it_was() {
     let scene = Scene::usual();
-    let drained = scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    assert_eq!((drained.files, drained.already, drained.strangers), (5, false, 0));
-    assert_same(&scene.source, scene.fetched().path());
+    assert_eq!(scene.drain_to(&scene.plain(), &Stop::new()).unwrap(), Notes::new());
+    assert_same(&scene.source, &scene.fetched().path());
     let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
-    assert_eq!((verified.files, verified.bytes, verified.faults.len()), (5, drained.bytes, 0));
+    assert_eq!((verified.files, verified.faults.len()), (5, 0));
 }
 
 #[test]
@@ -33,10 +32,9 @@ fn whatever_request_fails_the_next_run_ends_as_one_without_faults() {
                         scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
                     assert!(verified.faults.is_empty(), "{op:?} {nth}: a manifest without its objects");
                 }
-                let again = scene
+                scene
                     .drain(&Faulty::new(&scene.memory, vec![]))
                     .unwrap_or_else(|error| panic!("{op:?} {nth}: {error}"));
-                assert_eq!(again.files, 5);
                 assert_eq!(contents(&scene.manifest().unwrap()), expected);
                 let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
                 assert!(verified.faults.is_empty(), "{op:?} {nth}: {verified:?}");
@@ -72,7 +70,7 @@ fn bytes_that_read_back_other_than_written_are_never_committed() {
             }
         }
         scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-        assert_same(&scene.source, scene.fetched().path());
+        assert_same(&scene.source, &scene.fetched().path());
     }
     // Three small files with bytes, and two chunks of the large one.
     assert!(corrupt >= 5, "{corrupt}");
@@ -101,7 +99,7 @@ fn parts_and_files_that_the_store_has_are_not_uploaded_again() {
         faulty.log.lock().unwrap().iter().filter(|(op, key)| *op == Op::Put && key.ends_with("small")).count()
     };
     assert_eq!(small(&first) + small(&second), 1);
-    assert_same(&scene.source, scene.fetched().path());
+    assert_same(&scene.source, &scene.fetched().path());
 }
 
 #[test]
@@ -112,11 +110,11 @@ fn an_upload_that_the_store_has_forgotten_is_begun_again() {
     // Another store: it has neither the upload nor the parts.
     let scene = Scene { memory: Arc::default(), ..scene };
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    assert_same(&scene.source, scene.fetched().path());
+    assert_same(&scene.source, &scene.fetched().path());
 }
 
 #[test]
-fn a_source_that_changes_on_the_way_is_never_committed() {
+fn a_source_that_changes_on_the_way_is_stored_as_one_state() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 7] = [
         ("written", |root| fs::write(root.join("a-b"), b"BETWEEN").unwrap()),
@@ -145,7 +143,8 @@ fn a_source_that_changes_on_the_way_is_never_committed() {
             let root = scene.source.clone();
             let hook = Effect::Hook(Arc::new(move || change(&root)));
             match scene.drain(&Faulty::new(&scene.memory, vec![(op, nth, hook)])) {
-                Err(StageError::SourceChanged { .. }) => {}
+                // What changed was stored again.
+                Ok(_) => assert_same(&scene.source, &scene.fetched().path()),
                 // What a symbolic link has taken the place of is not followed.
                 Err(StageError::Io { source, .. }) if name == "swapped for a link" => {
                     let errno = source.raw_os_error();
@@ -156,9 +155,8 @@ fn a_source_that_changes_on_the_way_is_never_committed() {
                 }
                 other => panic!("{name} at {op:?} {nth}: {other:?}"),
             }
-            assert!(scene.manifest().is_none(), "{name}");
             scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-            assert_same(&scene.source, scene.fetched().path());
+            assert_same(&scene.source, &scene.fetched().path());
         }
     }
 }
@@ -188,21 +186,21 @@ fn an_object_that_goes_or_is_replaced_before_the_commit_is_found_out() {
 #[test]
 fn the_same_set_again_is_a_success_and_another_is_refused() {
     let scene = Scene::usual();
-    let first = scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    // As after a crash between the commit and the journal, and as from somebody who knows nothing of the first.
-    let scene = Scene { notes: Forgetful::default(), ..scene };
-    for _ in 0..2 {
-        let faulty = Faulty::new(&scene.memory, vec![]);
-        let again = scene.drain(&faulty).unwrap();
-        assert!(again.already);
-        assert_eq!(again.digest, first.digest);
-        let log = faulty.log.lock().unwrap();
-        assert!(log.iter().all(|(op, key)| *op != Op::Put || key.ends_with(".flashwright-claim")), "{log:?}");
-    }
+    scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    let first = scene.manifest().unwrap().digest;
+    // As from somebody who knows nothing of the first.
+    let scene = scene.anew();
+    let faulty = Faulty::new(&scene.memory, vec![]);
+    let notes = scene.drain(&faulty).unwrap();
+    assert!(notes[0].contains("was there already"), "{notes:?}");
+    assert_eq!(scene.manifest().unwrap().digest, first);
+    let log = faulty.log.lock().unwrap().clone();
+    assert!(log.iter().all(|(op, key)| *op != Op::Put || key.ends_with(".flashwright-claim")), "{log:?}");
+    let scene = scene.anew();
     fs::write(scene.source.join("a-b"), b"other").unwrap();
     let error = scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err();
     assert_eq!(error.class(), stage::ErrorClass::Refused, "{error}");
-    assert_eq!(scene.manifest().unwrap().digest, first.digest, "nothing was overwritten");
+    assert_eq!(scene.manifest().unwrap().digest, first, "nothing was overwritten");
     let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
     assert!(verified.faults.is_empty());
 }
@@ -213,6 +211,7 @@ fn a_set_that_lost_an_object_is_not_vouched_for_again() {
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
     let store = Remote::new(Arc::clone(&scene.memory));
     store.delete(vec![Key::from("run/step-7/a-b")]).now_or_never().unwrap().unwrap();
+    let scene = scene.anew();
     let error = scene.drain_to(&scene.plain(), &Stop::new()).unwrap_err();
     assert!(matches!(error, StageError::Corrupt { .. }), "{error}");
     let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
@@ -239,20 +238,7 @@ fn rot_and_loss_are_found_by_verify_and_by_fetch() {
         store.put(Key::from(key), bytes.into(), false).now_or_never().unwrap().unwrap();
         let verified = scene.plain().verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
         assert!(matches!(verified.faults[..], [StageError::Corrupt { .. }]), "{verified:?}");
-        let directory = tempfile::tempdir().unwrap();
-        let root = fs::File::open(directory.path()).unwrap();
-        let set = scene.plain();
-        let manifest = set.manifest(&Stop::new()).unwrap();
-        let fetched = set.fetch_into(
-            &manifest,
-            root.as_fd(),
-            directory.path(),
-            &FetchOptions::default(),
-            &Forgetful::default(),
-            &Unlimited,
-            &Stop::new(),
-            &Progress::default(),
-        );
+        let fetched = Fetched::new().fetch(&scene.plain());
         assert!(matches!(fetched, Err(StageError::Corrupt { .. })), "{fetched:?}");
     }
 }
@@ -269,9 +255,7 @@ fn who_stops_a_drain_can_go_on_with_it_or_give_it_up() {
         let error = scene.drain_to(&scene.set(Arc::new(faulty)), &stop).unwrap_err();
         assert_eq!(error.class(), stage::ErrorClass::Interrupted, "{error}");
         if give_up {
-            let root = fs::File::open(&scene.source).unwrap();
-            let source = Source::directory(root.as_fd(), &scene.source);
-            scene.plain().abandon(Some(&source), &scene.notes, &Stop::new()).unwrap();
+            scene.give_up();
             let left = Remote::new(Arc::clone(&scene.memory))
                 .list(Key::ROOT)
                 .collect::<Vec<_>>()
@@ -280,7 +264,7 @@ fn who_stops_a_drain_can_go_on_with_it_or_give_it_up() {
             assert!(left.is_empty(), "{left:?}");
         } else {
             scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-            assert_same(&scene.source, scene.fetched().path());
+            assert_same(&scene.source, &scene.fetched().path());
         }
     }
 }
@@ -289,21 +273,28 @@ fn who_stops_a_drain_can_go_on_with_it_or_give_it_up() {
 fn a_set_that_is_committed_is_not_given_up() {
     let scene = Scene::usual();
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    let root = fs::File::open(&scene.source).unwrap();
-    scene
-        .plain()
-        .abandon(Some(&Source::directory(root.as_fd(), &scene.source)), &scene.notes, &Stop::new())
-        .unwrap();
-    assert_same(&scene.source, scene.fetched().path());
+    scene.give_up();
+    assert_same(&scene.source, &scene.fetched().path());
 }
 
 #[test]
 fn notes_that_make_no_sense_cost_an_upload_and_nothing_else() {
     let scene = Scene::usual();
     scene.drain(&Faulty::new(&scene.memory, vec![(Op::Complete, 0, Effect::Fail)])).unwrap_err();
-    for key in ["object/done/0", "object/upload/run/step-7/large", "object/upload/run/step-7/large/0"] {
-        scene.notes.save(key, b"{\"id\":3}").unwrap();
+    for key in ["object/upload/run/step-7/large", "object/upload/run/step-7/large/0"] {
+        scene.scratch.ledger().save(key, b"{\"id\":3}").unwrap();
     }
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    assert_same(&scene.source, scene.fetched().path());
+    assert_same(&scene.source, &scene.fetched().path());
+}
+
+#[test]
+fn objects_of_files_that_the_source_has_no_longer_go() {
+    let scene = Scene::usual();
+    scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 1, Effect::Fail)])).unwrap_err();
+    fs::remove_file(scene.source.join("a-b")).unwrap();
+    assert_eq!(scene.drain_to(&scene.plain(), &Stop::new()).unwrap(), Notes::new());
+    let manifest = scene.manifest().unwrap();
+    assert_eq!(scene.plain().strangers(&manifest, &Stop::new()).unwrap(), Vec::<String>::new());
+    assert_same(&scene.source, &scene.fetched().path());
 }

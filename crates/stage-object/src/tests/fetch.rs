@@ -2,42 +2,8 @@
 
 use super::*;
 
-/// A directory that several runs fetch into, with their notes.
-struct Place {
-    directory: tempfile::TempDir,
-    notes: Forgetful,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), notes: Forgetful::default() }
-    }
-
-    fn fetch(&self, set: &ObjectSet, resumed: bool, stop: &Stop) -> std::result::Result<(), StageError> {
-        let root = fs::File::open(self.directory.path()).unwrap();
-        let manifest = set.manifest(&Stop::new()).unwrap();
-        let options = FetchOptions { resumed, ..FetchOptions::default() };
-        let path = self.directory.path();
-        set.fetch_into(
-            &manifest,
-            root.as_fd(),
-            path,
-            &options,
-            &self.notes,
-            &Unlimited,
-            stop,
-            &Progress::default(),
-        )
-    }
-
-    fn fetch_from(
-        &self,
-        scene: &Scene,
-        faulty: &Arc<Faulty>,
-        resumed: bool,
-    ) -> std::result::Result<(), StageError> {
-        self.fetch(&scene.set(Arc::new(Arc::clone(faulty))), resumed, &Stop::new())
-    }
+fn fetch_from(to: &Fetched, scene: &Scene, faulty: &Arc<Faulty>) -> std::result::Result<Notes, StageError> {
+    to.fetch(&scene.set(Arc::new(Arc::clone(faulty))))
 }
 
 /// Gets of files' bytes, by key.
@@ -52,17 +18,17 @@ fn whatever_request_of_a_fetch_fails_the_next_run_brings_the_rest() {
     let scene = Scene::usual();
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
     let counting = Faulty::new(&scene.memory, vec![]);
-    Place::new().fetch_from(&scene, &counting, false).unwrap();
+    fetch_from(&Fetched::new(), &scene, &counting).unwrap();
     let all = gets(&counting).len();
     for nth in 1..counting.count(Op::Get) {
         for effect in [Effect::Fail, Effect::Corrupt] {
-            let place = Place::new();
+            let place = Fetched::new();
             let first = Faulty::new(&scene.memory, vec![(Op::Get, nth, effect)]);
             // An empty object has no byte to change.
-            let failed = place.fetch_from(&scene, &first, false).is_err();
+            let failed = fetch_from(&place, &scene, &first).is_err();
             let second = Faulty::new(&scene.memory, vec![]);
-            place.fetch_from(&scene, &second, true).unwrap();
-            assert_same(&scene.source, place.directory.path());
+            fetch_from(&place, &scene, &second).unwrap();
+            assert_same(&scene.source, &place.path());
             assert!(gets(&second).len() <= all);
             assert!(failed || gets(&second).is_empty(), "{nth}: what was there was fetched again");
         }
@@ -77,12 +43,12 @@ fn files_and_chunks_that_are_noted_are_not_fetched_again() {
     fs::write(scene.source.join("small"), b"small").unwrap();
     fs::hard_link(scene.source.join("small"), scene.source.join("twin")).unwrap();
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    let place = Place::new();
+    let place = Fetched::new();
     // The last request of all: one of the large file's.
     let first = Faulty::new(&scene.memory, vec![(Op::Get, CHUNKS + 1, Effect::Fail)]);
-    place.fetch_from(&scene, &first, false).unwrap_err();
+    fetch_from(&place, &scene, &first).unwrap_err();
     let noted: usize = (0..)
-        .map_while(|nth| place.notes.load(&format!("object/fetch/large/{nth}")).unwrap())
+        .map_while(|nth| place.scratch.ledger().load(&format!("object/fetch/large/{nth}")).unwrap())
         .map(|piece| {
             serde_json::from_slice::<serde_json::Value>(&piece).unwrap()["chunks"].as_array().unwrap().len()
         })
@@ -90,15 +56,10 @@ fn files_and_chunks_that_are_noted_are_not_fetched_again() {
     assert!(noted >= 4, "{noted}");
     let small = |faulty: &Faulty| gets(faulty).iter().filter(|key| key.ends_with("small")).count();
     let second = Faulty::new(&scene.memory, vec![]);
-    place.fetch_from(&scene, &second, true).unwrap();
+    fetch_from(&place, &scene, &second).unwrap();
     assert_eq!(gets(&second).len() - small(&second), CHUNKS - noted);
     assert_eq!(small(&first) + small(&second), 1);
-    assert_same(&scene.source, place.directory.path());
-    // All of it is there.
-    let third = Faulty::new(&scene.memory, vec![]);
-    place.fetch_from(&scene, &third, true).unwrap();
-    assert_eq!(gets(&third), Vec::<String>::new());
-    assert_same(&scene.source, place.directory.path());
+    assert_same(&scene.source, &place.path());
 }
 
 #[test]
@@ -109,9 +70,13 @@ fn what_is_not_what_was_fetched_is_fetched_again() {
     fs::write(scene.source.join("replaced"), b"right").unwrap();
     fs::write(scene.source.join("removed"), b"right").unwrap();
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    let place = Place::new();
-    place.fetch(&scene.plain(), false, &Stop::new()).unwrap();
-    let at = |name: &str| place.directory.path().join(name);
+    let counting = Faulty::new(&scene.memory, vec![]);
+    fetch_from(&Fetched::new(), &scene, &counting).unwrap();
+    let place = Fetched::new();
+    // The last request is for the manifest, when all was fetched.
+    let last = Faulty::new(&scene.memory, vec![(Op::Get, counting.count(Op::Get) - 1, Effect::Fail)]);
+    fetch_from(&place, &scene, &last).unwrap_err();
+    let at = |name: &str| place.part().join(name);
     fs::write(at("written"), b"wrong").unwrap();
     fs::remove_file(at("replaced")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", at("replaced")).unwrap();
@@ -120,9 +85,9 @@ fn what_is_not_what_was_fetched_is_fetched_again() {
     let large = fs::File::options().write(true).open(at("large")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&large, b"rot", 100).unwrap();
     drop(large);
-    let error = place.fetch(&scene.plain(), true, &Stop::new()).unwrap_err();
+    let error = place.fetch(&scene.plain()).unwrap_err();
     assert!(matches!(error, StageError::Corrupt { .. }), "{error}");
-    place.fetch(&scene.plain(), true, &Stop::new()).unwrap();
-    assert_same(&scene.source, place.directory.path());
+    place.fetch(&scene.plain()).unwrap();
+    assert_same(&scene.source, &place.path());
     assert!(fs::read_to_string("/etc/passwd").unwrap().contains("root"));
 }

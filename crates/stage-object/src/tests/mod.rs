@@ -22,17 +22,21 @@ use object_store::memory::InMemory;
 use object_store::path::Path as Key;
 use object_store::{Error, GetResult, GetResultPayload, ObjectMeta, PutPayload, Result};
 
+use super::moves::{SetThatIs, SetToBe};
+use super::resume::Ledger;
+use super::source::Source;
 use super::store::{Answer, Remote, Store};
-use super::{
-    DrainOptions, Drained, Environment, FetchOptions, Forgetful, Manifest, ObjectSet, Resume, Source,
-};
+use super::{Environment, Manifest, ObjectSet};
 use stage::address::Address;
 use stage::digest::{Algorithm, CHUNK_BYTES};
 use stage::error::StageError;
+use stage::job::JobId;
+use stage::journal::{Accepted, Journal};
 use stage::manifest::{Entry, Kind, Writer};
 use stage::names::PathText;
 use stage::pace::{Pace, Progress, Stop, Unlimited};
-use stage::spec::Preserve;
+use stage::spec::{self, JobSpec, Options, Verb};
+use stage::tier::{Destination, Notes, Objects, Run, Tier, Tiers};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Op {
@@ -211,22 +215,100 @@ impl Store for Arc<Faulty> {
     }
 }
 
-/// A source, notes and a store, through which several runs go.
+/// A folder in memory, where a sync costs nothing.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+/// A journal of one job.
+pub(crate) struct Scratch {
+    journal: Journal,
+    _folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        let folder = folder();
+        Self { journal: Journal::open(folder.path()).unwrap(), _folder: folder }
+    }
+
+    pub fn ledger(&self) -> Ledger<'_> {
+        Ledger::new(&self.journal, 1)
+    }
+
+    /// Runs the job that copies between these places, one of which is `set`, as far as it comes.
+    fn copy(
+        &self,
+        [source, destination]: [spec::Place; 2],
+        set: &ObjectSet,
+        pace: &dyn Pace,
+        stop: &Stop,
+        progress: &Progress,
+    ) -> std::result::Result<Notes, StageError> {
+        let spec = JobSpec { verb: Verb::Copy, source, destination, options: Options::default() };
+        let id: JobId = match self.journal.accept(&spec, 0, None)? {
+            Accepted::New(id) | Accepted::Same(id, _) => id,
+            Accepted::Judge(row) => row.id,
+        };
+        let tiers = &Tiers::with(Arc::new(Only(set.elsewhere(set.prefix.clone()))));
+        Run { journal: &self.journal, id, spec: &spec, tiers, pace, stop, progress, threads: 2 }.run()
+    }
+}
+
+/// The one set that URLs name.
+struct Only(ObjectSet);
+
+impl Only {
+    fn set(&self) -> ObjectSet {
+        self.0.elsewhere(self.0.prefix.clone())
+    }
+}
+
+impl Objects for Only {
+    fn tier(&self, url: &str, _: &Stop) -> std::result::Result<Box<dyn Tier>, StageError> {
+        unreachable!("{url}: no retention was asked for")
+    }
+
+    fn destination(&self, _: &str) -> std::result::Result<Box<dyn Destination>, StageError> {
+        Ok(Box::new(SetToBe::of(self.set())))
+    }
+
+    fn source(&self, _: &str) -> std::result::Result<Box<dyn stage::tier::Source>, StageError> {
+        Ok(Box::new(SetThatIs::of(self.set())))
+    }
+
+    fn digest(&self, _: &str) -> std::result::Result<Option<stage::Digest>, StageError> {
+        self.set().digest(&Stop::new())
+    }
+}
+
+fn url() -> spec::Place {
+    spec::Place::Object("memory:///run/step-7".to_owned())
+}
+
+fn place_of(path: &Path) -> spec::Place {
+    spec::Place::Path(path.into())
+}
+
+/// A source, a journal and a store, through which several runs go.
 struct Scene {
     _directory: tempfile::TempDir,
     source: PathBuf,
     memory: Arc<InMemory>,
-    notes: Forgetful,
-    options: DrainOptions,
+    scratch: Scratch,
 }
 
 impl Scene {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = folder();
         let source = directory.path().join("set");
         fs::create_dir(&source).unwrap();
-        let (memory, notes) = (Arc::default(), Forgetful::default());
-        Self { _directory: directory, source, memory, notes, options: DrainOptions::default() }
+        Self { _directory: directory, source, memory: Arc::default(), scratch: Scratch::new() }
+    }
+
+    /// The same, where the journal was lost.
+    fn anew(self) -> Self {
+        Self { scratch: Scratch::new(), ..self }
     }
 
     /// A tree with what is likely to go wrong.
@@ -255,14 +337,20 @@ impl Scene {
         self.set(Arc::new(Remote::new(Arc::clone(&self.memory))))
     }
 
-    fn drain_to(&self, set: &ObjectSet, stop: &Stop) -> std::result::Result<Drained, StageError> {
-        let root = fs::File::open(&self.source).unwrap();
-        let source = Source::directory(root.as_fd(), &self.source);
-        set.drain(&source, &self.options, &self.notes, &Unlimited, stop, &Progress::default())
+    fn drain_to(&self, set: &ObjectSet, stop: &Stop) -> std::result::Result<Notes, StageError> {
+        let places = [place_of(&self.source), url()];
+        self.scratch.copy(places, set, &Unlimited, stop, &Progress::default())
     }
 
-    fn drain(&self, faulty: &Arc<Faulty>) -> std::result::Result<Drained, StageError> {
+    fn drain(&self, faulty: &Arc<Faulty>) -> std::result::Result<Notes, StageError> {
         self.drain_to(&self.set(Arc::new(Arc::clone(faulty))), &Stop::new())
+    }
+
+    /// Gives up what was stored.
+    fn give_up(&self) {
+        let root = fs::File::open(&self.source).unwrap();
+        let source = Source::directory(root.as_fd(), &self.source);
+        self.plain().abandon(Some(&source), self.scratch.ledger(), &Stop::new()).unwrap();
     }
 
     fn manifest(&self) -> Option<Manifest> {
@@ -273,24 +361,40 @@ impl Scene {
         }
     }
 
-    fn fetched(&self) -> tempfile::TempDir {
-        let set = self.plain();
-        let directory = tempfile::tempdir().unwrap();
-        let root = fs::File::open(directory.path()).unwrap();
-        let manifest = set.manifest(&Stop::new()).unwrap();
-        let progress = Progress::default();
-        set.fetch_into(
-            &manifest,
-            root.as_fd(),
-            directory.path(),
-            &FetchOptions::default(),
-            &Forgetful::default(),
-            &Unlimited,
-            &Stop::new(),
-            &progress,
-        )
-        .unwrap();
-        directory
+    fn fetched(&self) -> Fetched {
+        let fetched = Fetched::new();
+        fetched.fetch(&self.plain()).unwrap();
+        fetched
+    }
+}
+
+/// Where a set is fetched to, with a journal.
+struct Fetched {
+    folder: tempfile::TempDir,
+    scratch: Scratch,
+}
+
+impl Fetched {
+    fn new() -> Self {
+        Self { folder: folder(), scratch: Scratch::new() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("back")
+    }
+
+    /// What is under way.
+    fn part(&self) -> PathBuf {
+        fs::read_dir(self.folder.path()).unwrap().next().unwrap().unwrap().path()
+    }
+
+    fn fetch(&self, set: &ObjectSet) -> std::result::Result<Notes, StageError> {
+        self.fetch_at(set, &Unlimited)
+    }
+
+    fn fetch_at(&self, set: &ObjectSet, pace: &dyn Pace) -> std::result::Result<Notes, StageError> {
+        let places = [url(), place_of(&self.path())];
+        self.scratch.copy(places, set, pace, &Stop::new(), &Progress::default())
     }
 }
 
@@ -324,6 +428,9 @@ fn tree(root: &Path) -> Vec<Node> {
         };
         let links = if meta.is_dir() { 0 } else { meta.nlink() };
         let relative = path.strip_prefix(root).unwrap().to_owned();
+        if relative == Path::new(stage::manifest::NAME) {
+            continue;
+        }
         all.push((relative, meta.mode(), (meta.mtime(), meta.mtime_nsec()), content, links));
     }
     all.sort();

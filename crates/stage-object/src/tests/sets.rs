@@ -36,24 +36,20 @@ fn a_name_that_another_drain_has_claimed_is_left_alone() {
     let error = rival.drain(&faulty).unwrap_err();
     assert_eq!(error.class(), stage::ErrorClass::Refused, "{error}");
     assert_eq!(faulty.count(Op::Put), 1, "the claim alone was tried");
-    let root = fs::File::open(&rival.source).unwrap();
-    rival
-        .plain()
-        .abandon(Some(&Source::directory(root.as_fd(), &rival.source)), &rival.notes, &Stop::new())
-        .unwrap();
+    rival.give_up();
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    assert_same(&scene.source, scene.fetched().path());
+    assert_same(&scene.source, &scene.fetched().path());
 }
 
 #[test]
 fn a_claim_that_nobody_comes_back_to_goes_with_what_was_left() {
     let scene = Scene::usual();
     scene.drain(&Faulty::new(&scene.memory, vec![(Op::Part, 0, Effect::Fail)])).unwrap_err();
-    let later = Scene { notes: Forgetful::default(), ..scene };
+    let later = scene.anew();
     assert_eq!(later.drain_to(&later.plain(), &Stop::new()).unwrap_err().class(), stage::ErrorClass::Refused);
     later.plain().delete(&Stop::new()).unwrap();
     later.drain_to(&later.plain(), &Stop::new()).unwrap();
-    assert_same(&later.source, later.fetched().path());
+    assert_same(&later.source, &later.fetched().path());
 }
 
 #[test]
@@ -74,35 +70,15 @@ fn one_file_is_a_set_of_one() {
         let scene = Scene::new();
         let path = scene.source.join("model");
         fs::write(&path, pattern(size, 9)).unwrap();
-        let root = fs::File::open(&scene.source).unwrap();
-        let source = Source::file(root.as_fd(), OsStr::new("model"), &path);
-        let set = scene.plain();
-        set.drain(&source, &scene.options, &scene.notes, &Unlimited, &Stop::new(), &Progress::default())
-            .unwrap();
-        let manifest = set.manifest(&Stop::new()).unwrap();
-        assert!(manifest.is_file());
+        let scene = Scene { source: path, ..scene };
+        scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+        assert!(scene.manifest().unwrap().is_file());
         let object = Remote::new(Arc::clone(&scene.memory))
             .get(Key::from("run/step-7/step-7"), None)
             .now_or_never()
             .unwrap();
         assert_eq!(object.unwrap().meta.size, size);
-        let back = tempfile::tempfile().unwrap();
-        let progress = Progress::default();
-        set.fetch_file(
-            &manifest,
-            back.as_fd(),
-            &path,
-            &FetchOptions::default(),
-            &Forgetful::default(),
-            &Unlimited,
-            &Stop::new(),
-            &progress,
-        )
-        .unwrap();
-        let mut bytes = vec![0; size as usize];
-        assert_eq!(stage::calls::read_at(back.as_fd(), &mut bytes, 0).unwrap() as u64, size);
-        assert!(bytes == fs::read(&path).unwrap());
-        assert_eq!(back.metadata().unwrap().len(), size);
+        assert!(fs::read(scene.fetched().path()).unwrap() == fs::read(&scene.source).unwrap());
     }
 }
 
@@ -112,24 +88,10 @@ fn a_directory_stands_in_for_a_store() {
     let store = tempfile::tempdir().unwrap();
     let url = format!("file://{}/run/step-7", store.path().display());
     let set = ObjectSet::open(&url, &Environment::default()).unwrap();
-    let drained = scene.drain_to(&set, &Stop::new()).unwrap();
-    assert_eq!(drained.strangers, 0);
-    assert!(scene.drain_to(&set, &Stop::new()).unwrap().already);
-    let back = tempfile::tempdir().unwrap();
-    let root = fs::File::open(back.path()).unwrap();
-    let manifest = set.manifest(&Stop::new()).unwrap();
-    set.fetch_into(
-        &manifest,
-        root.as_fd(),
-        back.path(),
-        &FetchOptions::default(),
-        &Forgetful::default(),
-        &Unlimited,
-        &Stop::new(),
-        &Progress::default(),
-    )
-    .unwrap();
-    assert_same(&scene.source, back.path());
+    assert_eq!(scene.drain_to(&set, &Stop::new()).unwrap(), Notes::new());
+    let back = Fetched::new();
+    back.fetch(&set).unwrap();
+    assert_same(&scene.source, &back.path());
     let parent = format!("file://{}/run", store.path().display());
     let sets = crate::list(&parent, &Environment::default(), &Stop::new()).unwrap();
     assert_eq!(sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>(), ["step-7"]);
@@ -156,21 +118,22 @@ fn what_no_object_can_hold_is_refused_before_anything_is_stored() {
 #[test]
 fn only_the_set_that_was_fetched_is_deleted() {
     let scene = Scene::usual();
-    let drained = scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    let digest = scene.manifest().unwrap().digest;
     let other = Algorithm::Xxh3.of(b"another");
     assert_eq!(
         scene.plain().delete_only(other, &Stop::new()).unwrap_err().class(),
         stage::ErrorClass::Refused
     );
-    assert_same(&scene.source, scene.fetched().path());
-    assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 5);
-    assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 0);
+    assert_same(&scene.source, &scene.fetched().path());
+    assert_eq!(scene.plain().delete_only(digest, &Stop::new()).unwrap(), 5);
+    assert_eq!(scene.plain().delete_only(digest, &Stop::new()).unwrap(), 0);
     // Somebody stores another set there.
-    let scene = Scene { notes: Forgetful::default(), ..scene };
+    let scene = scene.anew();
     scene.drain(&Faulty::new(&scene.memory, vec![(Op::List, 1, Effect::Fail)])).unwrap_err();
-    assert_eq!(scene.plain().delete_only(drained.digest, &Stop::new()).unwrap(), 0);
+    assert_eq!(scene.plain().delete_only(digest, &Stop::new()).unwrap(), 0);
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
-    assert_same(&scene.source, scene.fetched().path());
+    assert_same(&scene.source, &scene.fetched().path());
 }
 
 #[test]
@@ -189,8 +152,9 @@ fn objects_that_belong_to_no_set_are_not_overwritten() {
     }
     assert_eq!(store.list(Key::ROOT).collect::<Vec<_>>().now_or_never().unwrap().len(), 2);
     store.delete(vec![Key::from("run/step-7/a-b")]).now_or_never().unwrap().unwrap();
-    assert_eq!(scene.drain_to(&scene.plain(), &Stop::new()).unwrap().strangers, 1);
-    assert_same(&scene.source, scene.fetched().path());
+    let notes = scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
+    assert!(notes[0].starts_with("1 objects beneath it"), "{notes:?}");
+    assert_same(&scene.source, &scene.fetched().path());
 }
 
 #[test]
@@ -210,31 +174,16 @@ fn pace_is_asked_for_every_byte_once_in_each_direction() {
         }
     }
     let scene = Scene::usual();
-    let root = fs::File::open(&scene.source).unwrap();
-    let source = Source::directory(root.as_fd(), &scene.source);
     let (up, down, progress) = (Counting::default(), Counting::default(), Progress::default());
-    let set = scene.plain();
-    let drained = set.drain(&source, &scene.options, &scene.notes, &up, &Stop::new(), &progress).unwrap();
+    let (set, places) = (scene.plain(), [place_of(&scene.source), url()]);
+    scene.scratch.copy(places, &set, &up, &Stop::new(), &progress).unwrap();
     let counted = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(counted(&up.0), drained.bytes);
-    assert_eq!(counted(&progress.bytes_total), drained.bytes);
-    assert_eq!(counted(&progress.bytes_written), drained.bytes);
-    assert_eq!(counted(&progress.bytes_verified), drained.bytes);
-    let back = tempfile::tempdir().unwrap();
-    let root = fs::File::open(back.path()).unwrap();
-    let manifest = set.manifest(&Stop::new()).unwrap();
-    set.fetch_into(
-        &manifest,
-        root.as_fd(),
-        back.path(),
-        &FetchOptions { preserve: Preserve::NONE, resumed: false },
-        &Forgetful::default(),
-        &down,
-        &Stop::new(),
-        &Progress::default(),
-    )
-    .unwrap();
-    assert_eq!(counted(&down.0), drained.bytes);
+    let bytes = scene.manifest().unwrap().files().map(|file| file.size).sum::<u64>();
+    for counter in [&up.0, &progress.bytes_total, &progress.bytes_written, &progress.bytes_verified] {
+        assert_eq!(counted(counter), bytes);
+    }
+    Fetched::new().fetch_at(&set, &down).unwrap();
+    assert_eq!(counted(&down.0), bytes);
 }
 
 fn entry(path: &str, kind: Kind) -> Entry {
@@ -300,21 +249,8 @@ fn an_object_larger_than_its_manifest_says_is_not_taken_and_programs_lose_their_
     plant(&scene, &[entry("", Kind::Directory), entry("a", Kind::File)]);
     let store = Remote::new(Arc::clone(&scene.memory));
     let fetch = || {
-        let directory = tempfile::tempdir().unwrap();
-        let root = fs::File::open(directory.path()).unwrap();
-        let set = scene.plain();
-        let manifest = set.manifest(&Stop::new()).unwrap();
-        set.fetch_into(
-            &manifest,
-            root.as_fd(),
-            directory.path(),
-            &FetchOptions::default(),
-            &Forgetful::default(),
-            &Unlimited,
-            &Stop::new(),
-            &Progress::default(),
-        )
-        .map(|()| directory)
+        let fetched = Fetched::new();
+        fetched.fetch(&scene.plain()).map(|_| fetched)
     };
     store
         .put(Key::from("run/step-7/a"), PutPayload::from_static(b"much"), false)

@@ -33,7 +33,7 @@ struct Series {
 
 impl Series {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), memory: Arc::default() }
+        Self { directory: folder(), memory: Arc::default() }
     }
 
     fn of(steps: &[u32]) -> Self {
@@ -53,11 +53,13 @@ impl Series {
         fs::create_dir_all(path.join("below")).unwrap();
         fs::write(path.join("model"), format!("model {step}")).unwrap();
         fs::write(path.join("below/part"), format!("part {step}")).unwrap();
-        let root = fs::File::open(&path).unwrap();
-        let source = Source::directory(root.as_fd(), &path);
         let set = self.tier(Arc::new(self.store())).set(&format!("step-{step}")).unwrap();
-        let (options, notes) = (DrainOptions::default(), Forgetful::default());
-        set.drain(&source, &options, &notes, &Unlimited, &Stop::new(), &Progress::default()).unwrap();
+        self.copy(step, &set).unwrap();
+    }
+
+    fn copy(&self, step: u32, set: &ObjectSet) -> std::result::Result<Notes, StageError> {
+        let places = [place_of(&self.fast(step)), url()];
+        Scratch::new().copy(places, set, &Unlimited, &Stop::new(), &Progress::default())
     }
 
     fn store(&self) -> Remote<InMemory> {
@@ -265,14 +267,7 @@ fn no_drain_begins_where_a_deletion_was_cut_short() {
     let set = |store: Arc<dyn Store>| series.tier(store).set("step-1").unwrap();
     let faulty = Faulty::new(&series.memory, vec![(Op::Delete, 1, Effect::Fail)]);
     set(Arc::new(faulty)).delete(&Stop::new()).unwrap_err();
-    let path = series.fast(1);
-    let root = fs::File::open(&path).unwrap();
-    let drain = || {
-        let source = Source::directory(root.as_fd(), &path);
-        let options = DrainOptions::default();
-        let set = set(Arc::new(series.store()));
-        set.drain(&source, &options, &Forgetful::default(), &Unlimited, &Stop::new(), &Progress::default())
-    };
+    let drain = || series.copy(1, &set(Arc::new(series.store())));
     let error = drain().unwrap_err();
     assert!(error.to_string().contains("is being deleted"), "{error}");
     set(Arc::new(series.store())).delete(&Stop::new()).unwrap();

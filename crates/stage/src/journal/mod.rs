@@ -38,6 +38,8 @@ use crate::spec::{JobSpec, Level, Options};
 /// could not be copied into another inode: the part is not gone on with.
 pub const PART_IN_DOUBT: &str = "part/in-doubt";
 
+/// Entries that are read at a time.
+const PAGE: usize = 4096;
 /// Jobs that are remembered after they have ended.
 const KEPT: i64 = 10_000;
 
@@ -449,11 +451,11 @@ impl Journal {
         }
         self.step("files are durable", |step| {
             let mut insert = step.prepare_cached(
-                "INSERT OR REPLACE INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
+                "INSERT OR REPLACE INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
             )?;
             let mut forget_chunks = step.prepare_cached("DELETE FROM chunks WHERE job = ?1 AND path = ?2")?;
             let mut forget_begun = step.prepare_cached("DELETE FROM begun WHERE job = ?1 AND path = ?2")?;
-            for Done { entry, source } in done {
+            for Done { entry, source, object } in done {
                 let path = entry.path.0.as_os_str().as_bytes();
                 let chunks: Option<Vec<u8>> = (!entry.chunks.is_empty())
                     .then(|| entry.chunks.iter().flat_map(|digest| digest.0).collect());
@@ -475,6 +477,7 @@ impl Journal {
                     entry.digest.map(|digest| digest.0),
                     chunks,
                     other.map(|other| other.0.as_os_str().as_bytes()),
+                    object,
                 ])?;
                 if !entry.chunks.is_empty() {
                     forget_chunks.execute(params![id, path])?;
@@ -528,6 +531,24 @@ impl Journal {
             let before = before.map(|path| path.as_os_str().as_bytes());
             query.query_map(params![id, before, most as i64], done_of)?.collect()
         })
+    }
+
+    /// Calls `see` with every entry, in the order of the bytes of their paths.
+    ///
+    /// # Errors
+    /// Those of `see`; the database cannot be read.
+    pub fn each_entry(
+        &self,
+        id: JobId,
+        see: &mut dyn FnMut(Done) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        let mut after: Option<PathBuf> = None;
+        loop {
+            let page = self.entries_after(id, after.as_deref(), PAGE)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.entry.path.0.clone());
+            page.into_iter().try_for_each(&mut *see)?;
+        }
     }
 
     /// How many entries there are.

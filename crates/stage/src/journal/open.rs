@@ -17,6 +17,7 @@ ALTER TABLE jobs ADD COLUMN source BLOB;
 ALTER TABLE jobs ADD COLUMN part_born INTEGER;
 ALTER TABLE jobs ADD COLUMN source_mount TEXT;
 ALTER TABLE jobs ADD COLUMN destination_mount TEXT;
+ALTER TABLE entries ADD COLUMN object TEXT;
 CREATE TABLE expected (
     job INTEGER NOT NULL,
     number INTEGER NOT NULL,

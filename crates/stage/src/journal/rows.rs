@@ -20,8 +20,19 @@ use crate::spec::{Expected, JobSpec, Level};
 pub struct Done {
     /// As the manifest will have it.
     pub entry: Entry,
-    /// The source, when it was read.
+    /// The source, when it was read. Of a file that was fetched from a store, the copy, when it was read back.
     pub source: Identity,
+    /// The ETag of the object that holds a file, which this job has stored and read back; empty if the store has no ETags.
+    /// None if this job stored no such object.
+    pub object: Option<String>,
+}
+
+impl Done {
+    /// An entry whose bytes are in no object.
+    #[must_use]
+    pub fn new(entry: Entry, source: Identity) -> Self {
+        Self { entry, source, object: None }
+    }
 }
 
 /// A job's row.
@@ -192,7 +203,7 @@ pub(super) fn done_of(row: &Row<'_>) -> rusqlite::Result<Done> {
         ctime: (row.get(9)?, row.get(10)?),
         nlink: row.get(12)?,
     };
-    Ok(Done { entry, source })
+    Ok(Done { entry, source, object: later(row, "object")? })
 }
 
 /// 0 a file, 1 a directory, 2 a symbolic link, 3 another name of a file.

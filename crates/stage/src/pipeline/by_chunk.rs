@@ -96,7 +96,7 @@ impl Pipeline<'_> {
             return Err(StageError::io("fsync", &to, error));
         }
         progress.files_done.fetch_add(1, Relaxed);
-        Ok(Done { entry, source: identity })
+        Ok(Done::new(entry, identity))
     }
 
     /// The file that a large one is copied to, and what an earlier attempt has made durable of it.

@@ -143,7 +143,7 @@ impl Pipeline<'_> {
         entry.path = crate::names::PathText(other.to_owned());
         (entry.digest, entry.chunks) = (None, Vec::new());
         entry.link_to = Some(crate::names::PathText(first.to_owned()));
-        Ok(Done { entry, source: copied.source })
+        Ok(Done::new(entry, copied.source))
     }
 }
 

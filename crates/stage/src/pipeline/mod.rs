@@ -314,7 +314,7 @@ impl Visitor for Walking<'_> {
                 .map_err(|error| StageError::io("duplicate", self.shared.of.terms.part, error))?,
         };
         let entry = entry_of(path, Kind::Directory, stat);
-        self.directories.push(Done { entry, source: Identity::of(stat) });
+        self.directories.push(Done::new(entry, Identity::of(stat)));
         if self.directories.len() >= RECORD {
             self.flush()?;
         }

@@ -149,7 +149,7 @@ impl Adopting<'_> {
         }
         let identity = Identity::of(seen.stat);
         if kind != Kind::File {
-            return Ok(Done { entry, source: identity });
+            return Ok(Done::new(entry, identity));
         }
         self.compare(reader, entry, identity, [(source, path, &shown), (root, path, &shown_there)])
     }
@@ -182,6 +182,6 @@ impl Adopting<'_> {
         }
         entry.digest = Some(algorithm.of_chunks(&from));
         entry.chunks = if from.len() > 1 { from } else { Vec::new() };
-        Ok(Done { entry, source: identity })
+        Ok(Done::new(entry, identity))
     }
 }

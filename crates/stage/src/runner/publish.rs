@@ -111,20 +111,6 @@ impl Run<'_> {
         Ok(copied)
     }
 
-    /// Forgets what is recorded of paths for which `is_there` is false.
-    ///
-    /// # Errors
-    /// The journal's.
-    pub fn forget_unless(&self, is_there: &dyn Fn(&Path) -> bool) -> Result<(), StageError> {
-        let mut gone: Vec<PathBuf> = Vec::new();
-        self.each(|done| {
-            let path = &done.entry.path.0;
-            gone.extend((!is_there(path)).then(|| path.clone()));
-            Ok(())
-        })?;
-        self.journal.forget(self.id, &gone)
-    }
-
     /// What an earlier attempt copied and the source does not have any more, or has as something of another kind.
     fn forget_gone(&self, source: &OwnedFd, source_path: &Path) -> Result<(), StageError> {
         let mut gone: Vec<PathBuf> = Vec::new();
@@ -358,16 +344,10 @@ impl Run<'_> {
         &self,
         mut look: impl FnMut(&Done) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
-        let mut after: Option<PathBuf> = None;
-        loop {
-            let page = self.journal.entries_after(self.id, after.as_deref(), PAGE)?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = Some(last.entry.path.0.clone());
-            for done in &page {
-                self.stop.check()?;
-                look(done)?;
-            }
-        }
+        self.journal.each_entry(self.id, &mut |done| {
+            self.stop.check()?;
+            look(&done)
+        })
     }
 
     /// What a semaphore promised must be what was copied.

@@ -360,7 +360,7 @@ impl Copier {
             calls::set_times_at(copy, name, modified, modified).map_err(to("set the times"))?;
         }
         terms.progress.files_total.fetch_add(1, Relaxed);
-        let done = Done { entry, source: Identity::of(&stat) };
+        let done = Done::new(entry, Identity::of(&stat));
         Ok(Copied::Written(Written {
             directory: Arc::clone(directory),
             name: name.to_owned(),
@@ -417,7 +417,7 @@ fn write(
         calls::sync(destination.as_fd(), Barrier::SmallFile)
             .map_err(|error| StageError::io("fsync", &to(), error))?;
     }
-    let done = Done { entry, source: Identity::of(&stat) };
+    let done = Done::new(entry, Identity::of(&stat));
     let copy_name = copy.map(|(name, _)| name.to_owned());
     Ok(Copied::Written(Written { directory: Arc::clone(directory), name, copy_name, done }))
 }
