@@ -322,12 +322,12 @@ fn a_set_that_is_replaced_while_it_is_fetched_is_fetched_again() {
         assert_eq!(world.store(&mover, name, Verb::Copy, Options::default()).state, State::Done);
     }
     let slowly = Options { bwlimit: Some(8 << 20), ..Options::default() };
-    let back = Place::Path(world.at("back").as_path().into());
+    let back = Place::Path(world.at("back/ckpt").as_path().into());
     let spec = world.spec(Verb::Copy, world.url("ckpt-1"), back, slowly);
     let id = mover.submit(spec.clone()).unwrap();
     // What differs between the two is fetched, and what does not is not fetched yet.
     let small_is_there = || {
-        let part = fs::read_dir(world.at(""))
+        let part = fs::read_dir(world.at("back"))
             .unwrap()
             .flatten()
             .find(|one| one.file_name().to_string_lossy().ends_with(".part"));
@@ -336,13 +336,13 @@ fn a_set_that_is_replaced_while_it_is_fetched_is_fetched_again() {
         })
     };
     while !small_is_there() {
-        assert!(!world.at("back").exists(), "the fetch was too fast for this test");
+        assert!(!world.at("back/ckpt").exists(), "the fetch was too fast for this test");
         std::thread::sleep(Duration::from_millis(5));
     }
     fs::rename(world.at("store/run/ckpt-1"), world.at("store/run/was")).unwrap();
     fs::rename(world.at("store/run/ckpt-2"), world.at("store/run/ckpt-1")).unwrap();
     let job = done(&mover, id);
     assert_eq!(job.state, State::Done, "{job:?}");
-    is_set(&world.at("back"), "ckpt-2");
+    is_set(&world.at("back/ckpt"), "ckpt-2");
     assert_eq!(job.source, stage::runner::fingerprint_of(&spec, &tiers()).unwrap());
 }
