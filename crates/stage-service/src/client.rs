@@ -24,11 +24,21 @@ use stage::spec::{Expected, JobSpec, Level};
 /// client from hanging for ever on a server that has stopped (SIGSTOP, a debugger).
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
-/// How long a wait goes on without a server, for one that is being started again.
+/// How long a wait goes on without a server, for one that is restarted.
 const COMES_BACK: Duration = Duration::from_secs(60);
 
 /// How long one request of a longer wait takes at most, so that a server that has gone is noticed.
 const SLICE: Duration = Duration::from_secs(10);
+
+/// Makes a request and returns what its reply holds. A reply to another request is an error.
+macro_rules! ask {
+    ($client:ident, $request:expr, $reply:pat => $value:expr) => {
+        match $client.ask($request, ANSWER_TIME)? {
+            $reply => Ok($value),
+            other => Err($client.unexpected(&other)),
+        }
+    };
+}
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -42,7 +52,7 @@ impl Client {
     /// Connects to the named socket, or to the first that answers of those that [`Surroundings::tried`] says.
     ///
     /// # Errors
-    /// [`StageError::NoServer`] where nobody listens; whoever listens speaks another version, or refuses.
+    /// [`StageError::NoServer`] where no server listens; the server speaks another version, or refuses.
     pub fn connect(socket: Option<&Path>) -> Result<Self, StageError> {
         let sockets = Surroundings::here().tried(socket);
         let mut tried = Vec::new();
@@ -59,7 +69,7 @@ impl Client {
         check_server(path, &stream)?;
         let set = stream.set_write_timeout(Some(ANSWER_TIME));
         set.map_err(|error| StageError::io("set a time for writing", path, error))?;
-        let nobody = ServerFacts {
+        let unknown = ServerFacts {
             protocol: PROTOCOL.to_owned(),
             version: String::new(),
             pid: 0,
@@ -69,7 +79,7 @@ impl Client {
             pools: false,
         };
         let mut client =
-            Self { socket: path.to_owned(), lines: Lines::new(stream, ANSWER_BYTES), server: nobody };
+            Self { socket: path.to_owned(), lines: Lines::new(stream, ANSWER_BYTES), server: unknown };
         match client.ask(&Request::Hello { version: PROTOCOL.to_owned() }, ANSWER_TIME)? {
             Reply::Hello(facts) => client.server = facts,
             other => return Err(client.unexpected(&other)),
@@ -101,10 +111,7 @@ impl Client {
                 other => return Err(self.unexpected(&other)),
             }
         }
-        match self.ask(&Request::Submit { spec: Box::new(spec) }, ANSWER_TIME)? {
-            Reply::Submitted { id } => Ok(id),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::Submit { spec: Box::new(spec) }, Reply::Submitted { id } => id)
     }
 
     /// A job, or all of them, the newest last.
@@ -112,10 +119,7 @@ impl Client {
     /// # Errors
     /// There is no such job; those of the way to the server.
     pub fn status(&mut self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
-        match self.ask(&Request::Status { id }, ANSWER_TIME)? {
-            Reply::Jobs(jobs) => Ok(jobs),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::Status { id }, Reply::Jobs(jobs) => jobs)
     }
 
     /// Waits until a job has come this far, has ended, or the time is up (none: as long as it takes): the caller looks
@@ -145,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Connects again, while the time is not up and a server may still come back.
+    /// Reconnects, while the time is not up and a server may still come back.
     fn reconnect(&mut self, until: Option<Instant>) -> Result<(), StageError> {
         let give_up = Instant::now() + COMES_BACK;
         let give_up = until.map_or(give_up, |until| until.min(give_up));
@@ -166,7 +170,7 @@ impl Client {
         }
     }
 
-    /// Hands `see` the jobs again and again, until it breaks off or the server goes.
+    /// Hands `see` the jobs at each interval, until it breaks off or the server goes.
     ///
     /// # Errors
     /// Those of the way to the server.
@@ -197,7 +201,7 @@ impl Client {
         self.one_job(&Request::Cancel { id })
     }
 
-    /// Begins a failed job again.
+    /// Retries a failed job.
     ///
     /// # Errors
     /// There is no such job, it has not failed; those of the way to the server.
@@ -206,10 +210,7 @@ impl Client {
     }
 
     fn one_job(&mut self, request: &Request) -> Result<JobStatus, StageError> {
-        match self.ask(request, ANSWER_TIME)? {
-            Reply::Job(status) => Ok(*status),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, request, Reply::Job(status) => *status)
     }
 
     /// What is stuck, and why, as the server sees it.
@@ -217,10 +218,7 @@ impl Client {
     /// # Errors
     /// Those of the way to the server.
     pub fn doctor(&mut self) -> Result<Vec<Finding>, StageError> {
-        match self.ask(&Request::Doctor, ANSWER_TIME)? {
-            Reply::Findings(findings) => Ok(findings),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::Doctor, Reply::Findings(findings) => findings)
     }
 
     /// The figures of the caller's own jobs, in Prometheus' text.
@@ -228,10 +226,7 @@ impl Client {
     /// # Errors
     /// Those of the way to the server.
     pub fn metrics(&mut self) -> Result<String, StageError> {
-        match self.ask(&Request::Metrics, ANSWER_TIME)? {
-            Reply::Metrics(text) => Ok(text),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::Metrics, Reply::Metrics(text) => text)
     }
 
     /// The pools that the server keeps, and what is in them.
@@ -239,10 +234,7 @@ impl Client {
     /// # Errors
     /// The server's, and those of the way to it.
     pub fn pools(&mut self) -> Result<Vec<PoolStatus>, StageError> {
-        match self.ask(&Request::Pools, ANSWER_TIME)? {
-            Reply::Pools(pools) => Ok(pools),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::Pools, Reply::Pools(pools) => pools)
     }
 
     /// Reserves room in a pool. Once `wanted` says no, it is given up, and this client is of no use any more: the server
@@ -260,7 +252,7 @@ impl Client {
             Some(Reply::Reserved(reservation)) => Ok(reservation),
             Some(other) => Err(self.unexpected(&other)),
             None => {
-                // Both ways, so that the server sees at once that nobody is left.
+                // Both ways, so that the server sees at once that the client is gone.
                 self.lines.hang_up();
                 Err(StageError::Stopped { what: "the wait for room".to_owned() })
             }
@@ -272,10 +264,7 @@ impl Client {
     /// # Errors
     /// It is another user's; those of the way to the server.
     pub fn release(&mut self, id: i64) -> Result<(), StageError> {
-        match self.ask(&Request::PoolRelease { id }, ANSWER_TIME)? {
-            Reply::Released { .. } => Ok(()),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::PoolRelease { id }, Reply::Released { .. } => ())
     }
 
     /// Has a reservation last for a day from now on; false if it is gone.
@@ -283,10 +272,7 @@ impl Client {
     /// # Errors
     /// It is another user's; those of the way to the server.
     pub fn renew(&mut self, id: i64) -> Result<bool, StageError> {
-        match self.ask(&Request::PoolRenew { id }, ANSWER_TIME)? {
-            Reply::Renewed { there, .. } => Ok(there),
-            other => Err(self.unexpected(&other)),
-        }
+        ask!(self, &Request::PoolRenew { id }, Reply::Renewed { there, .. } => there)
     }
 
     fn ask(&mut self, request: &Request, most: Duration) -> Result<Reply, StageError> {
@@ -309,7 +295,7 @@ impl Client {
         reply.ok_or_else(|| self.lost("the server does not answer"))
     }
 
-    /// None once nobody wants it any more.
+    /// None once it is not wanted any more.
     fn answer_while(
         &mut self,
         most: Duration,

@@ -96,9 +96,3 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageErr
 pub(crate) fn has_reached(job: &JobStatus, level: Level) -> bool {
     job.state.is_final() || (level < Level::Durable && job.level >= level)
 }
-
-/// Seconds since 1970.
-#[must_use]
-pub fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}

@@ -1,7 +1,7 @@
 //! Why a pool is full: who holds it, what could be evicted, and what keeps it from that.
 //!
 //! A pool says which sets are old, and jobs say where their slow copies are; `retention` says whether those suffice. All of
-//! it is judged with the rights of whoever asks, and of their own sets alone: those of others are theirs to evict.
+//! it is judged with the rights of the caller, and of the caller's own sets alone: those of others are theirs to evict.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const NAMED: usize = 5;
 /// Sets that are judged; each takes a look at all its files.
 const JUDGED: usize = 64;
 
-/// What is to be said of pools that are above their high watermark, or that somebody waits for.
+/// What is to be said of pools that are above their high watermark, or that a request waits for.
 #[must_use]
 pub fn findings(pools: &[PoolStatus], jobs: &[JobStatus], user: u32) -> Vec<Finding> {
     pools.iter().filter(|pool| pool.over || pool.waiting > 0).map(|pool| finding(pool, jobs, user)).collect()
@@ -99,7 +99,7 @@ fn held_by(pool: &PoolStatus) -> String {
         format!("uid {} holds {all}{reserved}", holder.owner)
     };
     match named(pool.holders.iter().map(of)) {
-        holders if holders.is_empty() => "nobody holds anything in it".to_owned(),
+        holders if holders.is_empty() => "it is empty".to_owned(),
         holders => holders.join(", "),
     }
 }
@@ -132,7 +132,7 @@ impl Copies<'_> {
             return Ok(Some("no job that is durable has copied it".to_owned()));
         };
         let Some(copy) = copy.path() else {
-            // Whoever asks is not made to wait for an object store.
+            // The caller is not made to wait for an object store.
             return Ok(Some(format!(
                 "its copy is {}, which is not asked here; stage evict asks",
                 copy.shown()

@@ -110,11 +110,11 @@ impl House {
     /// The figures as they are now.
     pub(crate) fn figures(&self) -> Result<Figures, StageError> {
         let jobs = self.desk.status(None)?;
-        let now = crate::desk::now();
+        let now = stage::runner::now();
         let mut figures = self.ledger.take_in(&jobs, now);
         self.counts.open_jobs.store(jobs.iter().filter(|job| !job.state.is_final()).count(), Relaxed);
         if let Some(qos) = &self.qos {
-            figures.govern(&qos.status());
+            figures.govern(qos.governors().into_iter().map(|(_, governor)| governor));
         }
         figures.fsync_failures = stage::calls::failed_syncs() as f64;
         figures.requests = self.counts.requests.load(Relaxed) as f64;
@@ -125,8 +125,8 @@ impl House {
         Ok(figures)
     }
 
-    /// The figures as text, those of the pools that this process keeps behind them. Pools that cannot be looked into
-    /// keep nobody from the others.
+    /// The figures as text, followed by those of the pools that this process keeps. Pools that cannot be read are left
+    /// out.
     pub(crate) fn metrics(&self) -> Result<String, StageError> {
         let pools = self.pools.as_ref().map_or(Ok(Vec::new()), |pools| pools.figures());
         let pools = pools.inspect_err(|error| tracing::warn!(%error, "no figures of pools"));

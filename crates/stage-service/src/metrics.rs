@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 use crate::pools::PoolStatus;
-use crate::qos::QosStatus;
+use crate::qos::GovernorStatus;
 use stage::error::Cause;
 use stage::job::{JobId, JobStatus, State};
 
@@ -86,7 +86,7 @@ figures! {
     bytes_verified "flashwright_stage_verified_bytes_total" "" Counter "Bytes read back from destinations and found right.";
     bytes_remaining "flashwright_stage_remaining_bytes" "" Gauge "Bytes found at the sources of jobs under way and not yet verified at their destinations.";
     write_rate "flashwright_stage_write_bytes_per_second" "" Gauge "Bytes a second written lately by all running jobs.";
-    oldest_waiting "flashwright_stage_oldest_queued_seconds" "" Gauge "Age of the oldest job that nobody has begun.";
+    oldest_waiting "flashwright_stage_oldest_queued_seconds" "" Gauge "Age of the oldest job that has not begun.";
     oldest_open "flashwright_stage_oldest_open_seconds" "" Gauge "Age of the oldest job that is not durable, has not failed and was not cancelled.";
     governed_tiers "flashwright_stage_governed_tiers" "" Gauge "Fast tiers whose latency a governor watches.";
     governor_slower "flashwright_stage_governor_latency_ratio" "" Gauge "Latency of a fast tier as the governor's probes see it, by its latency at rest; the worst tier's.";
@@ -101,8 +101,8 @@ figures! {
 
 impl Figures {
     /// With what the governors see.
-    pub fn govern(&mut self, qos: &QosStatus) {
-        for governor in qos.tiers.iter().filter_map(|tier| tier.governor.as_ref()) {
+    pub fn govern(&mut self, governors: impl Iterator<Item = GovernorStatus>) {
+        for governor in governors {
             self.governed_tiers += 1.0;
             self.governor_slower = self.governor_slower.max(governor.slower.unwrap_or_default());
             let latency = governor.latency_ns_p50.unwrap_or_default() as f64 / 1e9;
@@ -145,7 +145,7 @@ macro_rules! pool_series {
     };
 }
 
-/// What is told of each pool, with its name as the label: pools are named by whoever configures the server.
+/// The series of each pool, with its name as the label: the server's configuration names them.
 const POOL_SERIES: &[PoolSeries] = pool_series! {
     |pool| pool.quota, "flashwright_stage_pool_quota_bytes" "Bytes that a pool may hold.";
     |pool| pool.used, "flashwright_stage_pool_used_bytes" "Bytes on the disk in a pool, reserved or not.";
@@ -158,7 +158,7 @@ const POOL_SERIES: &[PoolSeries] = pool_series! {
     |pool| pool.waiting_bytes, "flashwright_stage_pool_waiting_bytes" "Bytes that requests wait for in a pool.";
 };
 
-/// Pools in Prometheus' exposition format, to stand behind [`Figures::text`]; nothing where there are none.
+/// Pools in Prometheus' exposition format, to follow [`Figures::text`]; empty where there are none.
 #[must_use]
 pub fn pools_text(pools: &[PoolStatus]) -> String {
     let mut text = String::new();
@@ -189,7 +189,7 @@ struct Seen {
 
 #[derive(Debug, Default)]
 struct Book {
-    /// The journal was read once; what is in it then was counted by somebody else.
+    /// The journal was read once; what was in it then is not counted.
     opened: bool,
     jobs: HashMap<JobId, Seen>,
     sums: Figures,
@@ -234,14 +234,14 @@ fn now_seen(job: &JobStatus) -> Seen {
     }
 }
 
-/// What has grown since. A job that was begun again counts from nothing.
+/// What has grown since. A job that was retried counts from nothing.
 fn count(sums: &mut Figures, before: &Seen, job: &JobStatus) {
     let grown = |before: u64, now: u64| (if now >= before { now - before } else { now }) as f64;
     sums.bytes_written += grown(before.written, job.bytes_written);
     sums.bytes_verified += grown(before.verified, job.bytes_verified);
     sums.files += grown(before.files, job.files_done);
-    let again = job.attempts > before.attempts;
-    if !job.state.is_final() || (before.state == Some(job.state) && !again) {
+    let retried = job.attempts > before.attempts;
+    if !job.state.is_final() || (before.state == Some(job.state) && !retried) {
         return;
     }
     let what = job.error.as_ref().map(|why| why.message.as_str());
@@ -322,7 +322,7 @@ mod tests {
             let figures = ledger.take_in(&[old.clone(), new.clone()], 102);
             assert_eq!((figures.bytes_written, figures.jobs_done, figures.done), (100.0, 1.0, 1.0));
         }
-        // The failed one is begun again and fails again between two looks: that is one more failure.
+        // The failed one is retried and fails between two reads of the journal: that is one more failure.
         old.attempts += 1;
         old.bytes_written = 20;
         let figures = ledger.take_in(&[old.clone(), new], 103);
@@ -352,7 +352,7 @@ mod tests {
         );
     }
 
-    /// Names of metrics in a text, with what stands between the braces behind each.
+    /// Names of metrics in a text, with what is between the braces after each.
     fn named(text: &str) -> Vec<(&str, &str)> {
         let starts = text.match_indices("flashwright_stage_").map(|(at, _)| &text[at..]);
         starts
@@ -391,7 +391,7 @@ mod tests {
         }
         let families = SERIES.iter().map(|series| series.family);
         for family in families.chain(POOL_SERIES.iter().map(|series| series.family)) {
-            assert!(asked.iter().any(|(asked, _)| *asked == family), "nobody looks at {family}");
+            assert!(asked.iter().any(|(asked, _)| *asked == family), "no panel shows {family}");
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::notify;
 use crate::pool_desk::{Kept, PoolDesk};
 use crate::pools::Pools;
 use crate::protocol::{PROTOCOL, ServerFacts};
-use crate::scrape::Scraping;
+use crate::scrape::{Answering, Scraping};
 use crate::server::each_round;
 use stage::error::StageError;
 use stage::names::PathText;
@@ -50,7 +50,7 @@ pub fn serve(
     let house = Arc::new(house.governed_by(&config.qos).with_pools(pools));
     let served = attend(&house, &listening, scraping);
     notify::stopping();
-    // Nobody is to connect to a server that does not answer any more.
+    // No client is to connect to a server that does not answer any more.
     drop(listening);
     stop.ask();
     house.farewell();
@@ -82,8 +82,8 @@ fn attend(house: &Arc<House>, listening: &Listening, scraping: Option<Scraping>)
     if let Some(scraping) = scraping {
         tracing::info!(at = scraping.shown(), "figures for Prometheus");
         let (stop, house) = (house.stop.clone(), Arc::clone(house));
-        let figures = Arc::new(move || house.metrics());
-        thread("stage-metrics", move || scraping.serve(stop, figures))?;
+        let figures: Arc<Answering> = Arc::new(move || house.metrics());
+        thread("stage-metrics", move || scraping.serve(&stop, &figures))?;
     }
     let at = listening.shown();
     tracing::info!(at, state = stage::error::shown(&house.facts.state.0), "ready");

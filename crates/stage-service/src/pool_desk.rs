@@ -26,7 +26,7 @@ pub trait PoolDesk: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Reserves room for a set of the user's. `wanted` is asked again and again while there is none.
+    /// Reserves room for a set of the user's. `wanted` is asked repeatedly while there is none.
     ///
     /// # Errors
     /// As [`Pools::reserve`]; no connection.

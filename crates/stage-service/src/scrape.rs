@@ -1,18 +1,21 @@
-//! `GET /metrics`, for Prometheus and nobody else: as much of HTTP/1.1 (RFC 9112) as that takes.
+//! `GET /metrics`, for Prometheus: as much of HTTP/1.1 (RFC 9112) as that takes.
 //!
-//! On a Unix socket or on a loopback address; others are refused, because the figures tell how a site works and there is
-//! neither encryption nor a password here (a proxy has both). A request has a bound in bytes and in time, connections have a
-//! number, and each is closed after its answer.
+//! It is served on a Unix socket or on a loopback address. Others are refused, because the figures tell how a site works, and there is
+//! neither encryption nor a password here (a proxy has both). A connection has a thread, a request has a bound in bytes and
+//! in time, connections have a number, and each is closed after its answer, so that a slow or silent scraper keeps no
+//! other waiting.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
 
 use crate::lines::{LOOK, readable};
 use crate::listen::{Access, Listening};
@@ -22,7 +25,7 @@ use stage::pace::Stop;
 
 /// Bytes of a request with its header fields.
 const REQUEST_BYTES: usize = 8 << 10;
-/// How long a request and its answer may take.
+/// How long a request may take, and its answer.
 const TIME: Duration = Duration::from_secs(5);
 /// Connections at a time.
 const CONNECTIONS: usize = 8;
@@ -52,14 +55,10 @@ impl FromStr for Endpoint {
             .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
         let address: SocketAddr =
             text.parse().map_err(|_| "unix:PATH or 127.0.0.1:PORT is expected".to_owned())?;
-        let is_loopback = match address.ip() {
-            IpAddr::V4(ip) => ip.is_loopback(),
-            IpAddr::V6(ip) => ip.is_loopback(),
-        };
-        if is_loopback {
+        if address.ip().is_loopback() {
             Ok(Self::Loopback(address))
         } else {
-            Err("only a loopback address or a Unix socket: whoever reaches it could read it; let a proxy stand before it"
+            Err("only a loopback address or a Unix socket: any other may be read by other hosts; let a proxy stand before it"
                 .to_owned())
         }
     }
@@ -70,49 +69,43 @@ enum Listener {
     Unix(Listening),
 }
 
-trait Stream: Read + Write + Send {
-    fn fd(&self) -> BorrowedFd<'_>;
-}
-
-impl<T: Read + Write + AsFd + Send> Stream for T {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listening) => listening.listener.as_fd(),
+        }
     }
 }
 
+/// What a scraper is answered with: the figures, or why there are none.
+pub type Answering = dyn Fn() -> Result<String, StageError> + Send + Sync;
+
 /// Answers scrapers.
-pub struct Scraping {
-    listener: Listener,
-    open: Arc<AtomicUsize>,
-}
+pub struct Scraping(Listener);
 
 impl Scraping {
     /// Takes the endpoint.
     ///
     /// # Errors
-    /// The kernel's; somebody listens there.
+    /// Another process listens there, or this one may not.
     pub fn bind(endpoint: &Endpoint) -> Result<Self, StageError> {
-        let listener = match endpoint {
+        Ok(Self(match endpoint {
             Endpoint::Unix(path) => Listener::Unix(Listening::bind(path, Access::Group)?),
             Endpoint::Loopback(address) => {
-                let listen = || {
-                    let listener = TcpListener::bind(address)?;
-                    listener.set_nonblocking(true)?;
-                    Ok::<_, io::Error>(listener)
-                };
-                let name = address.to_string();
-                Listener::Tcp(
-                    listen().map_err(|error| StageError::io("listen at --metrics", name.as_ref(), error))?,
-                )
+                let listener = TcpListener::bind(address)
+                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+                Listener::Tcp(listener.map_err(|error| {
+                    StageError::io("listen at --metrics", address.to_string().as_ref(), error)
+                })?)
             }
-        };
-        Ok(Self { listener, open: Arc::default() })
+        }))
     }
 
     /// Where it is: with the port that was given where 0 was asked for.
     #[must_use]
     pub fn shown(&self) -> String {
-        match &self.listener {
+        match &self.0 {
             Listener::Tcp(listener) => {
                 listener.local_addr().map_or_else(|_| String::new(), |a| format!("http://{a}/metrics"))
             }
@@ -120,115 +113,74 @@ impl Scraping {
         }
     }
 
-    /// Answers until it is asked to stop, from a thread of its own.
-    pub fn serve(self, stop: Stop, figures: Arc<dyn Fn() -> Result<String, StageError> + Send + Sync>) {
+    /// Answers until it is asked to stop, each scraper from a thread of its own.
+    pub fn serve(self, stop: &Stop, figures: &Arc<Answering>) {
+        let seats = Arc::new(());
         while !stop.asked() {
-            match self.take() {
-                Ok(Some(stream)) if self.open.load(Relaxed) < CONNECTIONS => {
-                    let seat = Seat::take(&self.open);
-                    let figures = Arc::clone(&figures);
-                    let started =
-                        std::thread::Builder::new().name("stage-metrics".to_owned()).spawn(move || {
-                            let _seat = seat;
-                            let mut stream = stream;
-                            // An error is the scraper's end; there is nobody to tell.
-                            let _ = answer(&mut *stream, figures.as_ref());
-                        });
-                    if let Err(error) = started {
-                        tracing::warn!(%error, "no thread for a scraper");
-                    }
-                }
-                Ok(_) => {}
+            let stream = match self.accept() {
+                Ok(Some(stream)) if Arc::strong_count(&seats) <= CONNECTIONS => stream,
+                Ok(_) => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot take a scraper's connection");
                     std::thread::sleep(LOOK);
+                    continue;
                 }
+            };
+            let (seat, figures) = (Arc::clone(&seats), Arc::clone(figures));
+            let started = std::thread::Builder::new().name("stage-metrics".to_owned()).spawn(move || {
+                // An error of the socket is the scraper's end.
+                let _ = answer(&stream, &*figures);
+                drop(seat);
+            });
+            if let Err(error) = started {
+                tracing::warn!(%error, "no thread for a scraper");
             }
         }
     }
 
-    fn take(&self) -> io::Result<Option<Box<dyn Stream>>> {
-        let waits = match &self.listener {
-            Listener::Tcp(listener) => readable(listener, LOOK)?,
-            Listener::Unix(listening) => readable(&listening.listener, LOOK)?,
-        };
-        if !waits {
+    /// Waits a moment for a connection. Of a socket's family nothing is asked of it but to be read, written and closed, so one type
+    /// stands for both.
+    fn accept(&self) -> io::Result<Option<UnixStream>> {
+        if !readable(&self.0, LOOK)? {
             return Ok(None);
         }
-        let taken: io::Result<Box<dyn Stream>> = match &self.listener {
-            Listener::Tcp(listener) => listener.accept().and_then(|(stream, _)| {
-                stream.set_nonblocking(false)?;
+        match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {
+            Ok(socket) => {
+                let stream = UnixStream::from(socket);
                 stream.set_write_timeout(Some(TIME))?;
-                Ok(Box::new(stream) as _)
-            }),
-            Listener::Unix(listening) => listening.listener.accept().and_then(|(stream, _)| {
-                stream.set_nonblocking(false)?;
-                stream.set_write_timeout(Some(TIME))?;
-                Ok(Box::new(stream) as _)
-            }),
-        };
-        match taken {
-            Ok(stream) => Ok(Some(stream)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
+                Ok(Some(stream))
+            }
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
-struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    fn take(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-fn answer(stream: &mut dyn Stream, figures: &dyn Fn() -> Result<String, StageError>) -> io::Result<()> {
-    let head = read_head(stream)?;
-    let (status, extra, body) = match Asked::of(&head) {
-        Asked::Figures { head_only } => match figures() {
-            Ok(text) => ("200 OK", "", if head_only { Body::Length(text.len()) } else { Body::Text(text) }),
-            Err(error) => ("500 Internal Server Error", "", Body::Text(format!("{error}\n"))),
+fn answer(mut stream: &UnixStream, figures: &Answering) -> io::Result<()> {
+    let plain = "text/plain; charset=utf-8";
+    let (status, kind, body) = match target(&read_head(stream)?) {
+        None => ("400 Bad Request", plain, "GET /metrics is all that is answered\n".to_owned()),
+        Some("/metrics") => match figures() {
+            Ok(text) => ("200 OK", CONTENT_TYPE, text),
+            Err(error) => ("500 Internal Server Error", plain, format!("{error}\n")),
         },
-        Asked::Elsewhere => ("404 Not Found", "", Body::Text("figures are at /metrics\n".to_owned())),
-        Asked::Otherwise => {
-            ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", Body::Text("GET /metrics\n".to_owned()))
-        }
-        Asked::Nonsense => ("400 Bad Request", "", Body::Text("not HTTP/1.1\n".to_owned())),
+        Some(_) => ("404 Not Found", plain, "figures are at /metrics\n".to_owned()),
     };
-    let (length, text) = match &body {
-        Body::Text(text) => (text.len(), text.as_str()),
-        Body::Length(length) => (*length, ""),
-    };
-    let kind = if status.starts_with("200") { CONTENT_TYPE } else { "text/plain; charset=utf-8" };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{extra}Connection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(text.as_bytes())?;
-    stream.flush()
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
 }
 
-enum Body {
-    Text(String),
-    Length(usize),
-}
-
-/// Reads to the empty line behind the header fields, or as much as there is.
-fn read_head(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
+/// Reads to the empty line after the header fields, or as much as there is.
+fn read_head(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     let began = Instant::now();
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
-    while head.len() < REQUEST_BYTES && !head.windows(4).any(|end| end == b"\r\n\r\n") {
+    while head.len() < REQUEST_BYTES && !is_complete(&head) {
         let left = TIME.saturating_sub(began.elapsed());
-        if left.is_zero() || !readable(&stream.fd(), left)? {
+        if left.is_zero() || !readable(stream, left)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
         match stream.read(&mut buffer)? {
@@ -239,32 +191,19 @@ fn read_head(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Asked {
-    Figures { head_only: bool },
-    Elsewhere,
-    Otherwise,
-    Nonsense,
+fn is_complete(head: &[u8]) -> bool {
+    head.windows(4).any(|end| end == b"\r\n\r\n")
 }
 
-impl Asked {
-    fn of(head: &[u8]) -> Self {
-        if !head.windows(4).any(|end| end == b"\r\n\r\n") {
-            return Self::Nonsense;
+/// The path of a GET request, without its query. None for anything else.
+fn target(head: &[u8]) -> Option<&str> {
+    let line = std::str::from_utf8(head.split(|byte| *byte == b'\r').next()?).ok()?;
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["GET", target, version] if version.starts_with("HTTP/1.") && is_complete(head) => {
+            target.split('?').next().filter(|path| path.starts_with('/'))
         }
-        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let Ok(line) = std::str::from_utf8(line) else { return Self::Nonsense };
-        let words: Vec<&str> = line.split(' ').collect();
-        let [method, target, version] = words[..] else { return Self::Nonsense };
-        if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
-            return Self::Nonsense;
-        }
-        let path = target.split('?').next().unwrap_or_default();
-        match method {
-            "GET" | "HEAD" if path == "/metrics" => Self::Figures { head_only: method == "HEAD" },
-            "GET" | "HEAD" => Self::Elsewhere,
-            _ => Self::Otherwise,
-        }
+        _ => None,
     }
 }
 
@@ -287,31 +226,37 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
-        let of = |line: &str| Asked::of(format!("{line}\r\nHost: x\r\n\r\n").as_bytes());
-        assert_eq!(of("GET /metrics HTTP/1.1"), Asked::Figures { head_only: false });
-        assert_eq!(of("HEAD /metrics?x=1 HTTP/1.0"), Asked::Figures { head_only: true });
-        assert_eq!(of("GET / HTTP/1.1"), Asked::Elsewhere);
-        assert_eq!(of("GET /metricsx HTTP/1.1"), Asked::Elsewhere);
-        assert_eq!(of("POST /metrics HTTP/1.1"), Asked::Otherwise);
-        for line in
-            ["", "GET", "GET /metrics", "GET  /metrics HTTP/1.1", "GET metrics HTTP/1.1", "\u{0} / HTTP/2"]
-        {
-            assert_eq!(of(line), Asked::Nonsense, "{line}");
+    fn only_a_get_request_has_a_target() {
+        for (line, path) in [
+            ("GET /metrics HTTP/1.1", Some("/metrics")),
+            ("GET /metrics?x=1 HTTP/1.0", Some("/metrics")),
+            ("GET /metricsx HTTP/1.1", Some("/metricsx")),
+            ("POST /metrics HTTP/1.1", None),
+            ("", None),
+            ("GET", None),
+            ("GET /metrics", None),
+            ("GET  /metrics HTTP/1.1", None),
+            ("GET metrics HTTP/1.1", None),
+            ("GET / HTTP/2", None),
+        ] {
+            assert_eq!(target(format!("{line}\r\nHost: x\r\n\r\n").as_bytes()), path, "{line}");
         }
-        assert_eq!(Asked::of(b"GET /metrics HTTP/1.1\r\n"), Asked::Nonsense);
-        assert_eq!(Asked::of(b"\xff\r\n\r\n"), Asked::Nonsense);
+        assert_eq!(target(b"GET /metrics HTTP/1.1\r\n"), None);
+        assert_eq!(target(b"\xff\r\n\r\n"), None);
     }
 
     #[test]
-    fn a_silent_scraper_and_an_endless_one_keep_nobody_from_their_figures() {
+    fn a_silent_scraper_and_an_endless_one_keep_no_other_from_the_figures() {
         let scraping = Scraping::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let Listener::Tcp(listener) = &scraping.listener else { unreachable!() };
+        let Listener::Tcp(listener) = &scraping.0 else { unreachable!() };
         let address = listener.local_addr().unwrap();
         let stop = Stop::new();
         let server = {
             let stop = stop.clone();
-            std::thread::spawn(move || scraping.serve(stop, Arc::new(|| Ok("figure 1\n".to_owned()))))
+            std::thread::spawn(move || {
+                let figures: Arc<Answering> = Arc::new(|| Ok("figure 1\n".to_owned()));
+                scraping.serve(&stop, &figures);
+            })
         };
         let _silent = TcpStream::connect(address).unwrap();
         let mut endless = TcpStream::connect(address).unwrap();

@@ -46,7 +46,7 @@ impl Lease {
         Self { expires: wall.saturating_add(seconds), until: now.map(at) }
     }
 
-    /// What it is now: none, it is over; otherwise itself, or what is to be noted in its stead.
+    /// None once it has ended; otherwise the lease, corrected if the clock was set.
     pub(super) fn now(&self, wall: u64, now: Option<&Uptime>) -> Option<Self> {
         let left = match (&self.until, now) {
             (Some(until), Some(now)) if until.boot == now.boot => until.seconds.checked_sub(now.seconds)?,
@@ -79,12 +79,13 @@ mod tests {
     fn a_clock_that_is_set_neither_ends_a_lease_nor_prolongs_it() {
         let lease = Lease::begin(1_000_000, Some(&up("a", 50)));
         assert_eq!(at(&lease, 1_000_010, "a", 60), Some(lease.clone()), "nothing to be noted");
-        let forward = at(&lease, 1_000_000 + 2 * DAY, "a", 60).expect("a day is not over after ten seconds");
+        let forward =
+            at(&lease, 1_000_000 + 2 * DAY, "a", 60).expect("a day has not passed after ten seconds");
         assert_eq!((forward.expires, &forward.until), (1_000_000 + 3 * DAY - 10, &lease.until));
         let back = at(&forward, 1_000_000 - DAY, "a", 60).unwrap();
         assert_eq!((back.expires, &back.until), (1_000_000 - 10, &lease.until));
         assert!(at(&back, 1_000_000 - 2, "a", 49 + DAY).is_some());
-        assert_eq!(at(&back, 1_000_000 - 9 * DAY, "a", 50 + DAY), None, "set back, and over all the same");
+        assert_eq!(at(&back, 1_000_000 - 9 * DAY, "a", 50 + DAY), None, "set back, and ended all the same");
     }
 
     #[test]

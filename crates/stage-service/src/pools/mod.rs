@@ -9,7 +9,7 @@
 //! 1. used + reserved and not yet used ≤ quota, and the same of each user's share;
 //! 2. reserved and not yet used, in all pools of a file system together, ≤ its free space.
 //!
-//! *Used* is blocks on the disk (`usage`), whoever wrote them, reserved or not; what is used of a reservation is what lies
+//! *Used* is blocks on the disk (`usage`), of any writer, reserved or not; what is used of a reservation is what lies
 //! in its directory. A walk is remembered for a few seconds, until a reservation goes. What is written into a reservation
 //! after the walk counts as reserved instead of used, which comes to the same sum, and is missing in the free
 //! space besides, which errs on the safe side.

@@ -206,8 +206,8 @@ impl PoolStatus {
         eviction
     }
 
-    /// As one of its users is told: how much others hold, and not how they call it. An answer has an end: of very many
-    /// sets the oldest are named.
+    /// What one of its users may see: how much others hold, without the names of their sets. Of very many sets the oldest are
+    /// listed.
     #[must_use]
     pub fn seen_by(mut self, user: u32) -> Self {
         if user != 0 {

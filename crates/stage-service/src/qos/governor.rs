@@ -53,11 +53,11 @@ const WINDOW: usize = 7;
 const CALM: f64 = 0.85;
 /// Windows for a step where the latency is close to the factor.
 const PATIENCE: u32 = 3;
-/// Windows after which a limit that held nobody back is dropped.
+/// Windows after which a limit that held no request back is dropped.
 const UNUSED_WINDOWS: u32 = 3;
 
 /// What a tier's governor sees and does, for metrics. Times are nanoseconds, rates bytes a second.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct GovernorStatus {
     /// Median of the last window of probes.
     pub latency_ns_p50: Option<u64>,
@@ -102,9 +102,9 @@ pub(super) struct Governor {
     close: u32,
     /// The limit at which it was last too much.
     too_much: Option<f64>,
-    /// The limit has held somebody back since the last verdict.
+    /// The limit has held a request back since the last verdict.
     binding: bool,
-    /// Verdicts in a row before which it held nobody back.
+    /// Verdicts in a row before which it held no request back.
     unused: u32,
     /// When throughput was last looked at, and the bytes so far.
     mark: Option<(Duration, u64)>,
@@ -271,14 +271,14 @@ impl Governor {
         let Some(baseline) = self.baseline() else {
             if self.window.len() >= WINDOW {
                 self.window.clear();
-                // Without a latency at rest there is nothing to judge by: it is looked for again right away.
+                // Without a latency at rest there is nothing to judge by: the next rest comes at once.
                 self.next_rest = now;
             }
             return;
         };
         let most = baseline as f64 * self.config.factor;
-        let over = self.window.iter().filter(|latency| **latency as f64 > most).count();
-        let settled = over > WINDOW / 2;
+        let slow = self.window.iter().filter(|latency| **latency as f64 > most).count();
+        let settled = slow > WINDOW / 2;
         if !settled && self.window.len() < WINDOW {
             return;
         }

@@ -77,33 +77,9 @@ struct Probing {
     without: Option<String>,
 }
 
-/// A tier with a governor, for metrics.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
-pub struct TierStatus {
-    /// A directory on it: where the first job that it governs came from.
-    pub path: stage::names::PathText,
-    /// Jobs that it governs at the moment.
-    pub jobs: usize,
-    /// What the governor sees and does; the last of it where no job runs.
-    pub governor: Option<GovernorStatus>,
-    /// Why there is no governor.
-    pub without: Option<String>,
-}
-
-/// What is in force, for metrics.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
-pub struct QosStatus {
-    /// The mover's limit, bytes a second.
-    pub bwlimit: Option<u64>,
-    /// The mover's limit on requests a second.
-    pub iops_limit: Option<u64>,
-    /// Fast tiers that have or had a governor.
-    pub tiers: Vec<TierStatus>,
-}
-
 impl fmt::Debug for Qos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Qos").field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Qos").field("governors", &self.governors()).finish_non_exhaustive()
     }
 }
 
@@ -125,30 +101,22 @@ impl Qos {
         Arc::new(Self { shared: Arc::new(shared) })
     }
 
-    /// What is in force, for metrics.
+    /// What the governors see and do, by a directory on the tier of each: the first job's that it governed.
     #[must_use]
-    pub fn status(&self) -> QosStatus {
+    pub fn governors(&self) -> Vec<(PathBuf, GovernorStatus)> {
         let state = self.shared.lock();
-        let tiers = state.probing.iter().map(|(key, probing)| {
-            let tier = state.scheduler.tiers.get(key);
-            TierStatus {
-                path: probing.directory.as_path().into(),
-                jobs: tier.map_or(0, |tier| tier.jobs),
-                governor: tier.filter(|tier| tier.probed).map(|tier| tier.governor.status()),
-                without: probing.without.clone(),
-            }
-        });
-        QosStatus {
-            bwlimit: state.config.bwlimit,
-            iops_limit: state.config.iops_limit,
-            tiers: tiers.collect(),
-        }
+        let probed = |key| state.scheduler.tiers.get(key).filter(|tier| tier.probed);
+        let tiers = state
+            .probing
+            .iter()
+            .filter_map(|(key, probing)| Some((probing.directory.clone(), probed(key)?.governor.status())));
+        tiers.collect()
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has left whole tickets behind: none of the changes below can be seen half done.
+        // The lock is poisoned by a panic alone, and no panic leaves a ticket half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -199,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets one ticket through, or says after what time it is worth trying again.
+    /// Lets one ticket through, or says after what time to retry.
     fn pass_one(&mut self, now: Now) -> Result<(), Duration> {
         let mut retry_in = Duration::MAX;
         for at in 0..self.tickets.len() {

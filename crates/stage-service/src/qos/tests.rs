@@ -462,6 +462,9 @@ fn what_is_brought_back_is_governed_by_the_tier_that_it_goes_to() {
     let id = mover.submit(spec).unwrap();
     let job = mover.wait(id, stage::Level::Durable, None).unwrap();
     assert_eq!(job.state, stage::State::Done, "{job:?}");
-    let tiers = config.qos.status().tiers;
-    assert_eq!(tiers.iter().map(|tier| tier.path.0.clone()).collect::<Vec<_>>(), [at("fast")]);
+    let qos = config.qos.shared.lock();
+    assert_eq!(
+        qos.probing.values().map(|probing| probing.directory.clone()).collect::<Vec<_>>(),
+        [at("fast")]
+    );
 }

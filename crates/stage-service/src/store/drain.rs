@@ -1,4 +1,4 @@
-//! Draining: jobs of a mover, one for each checkpoint; waited for, told of when they fail, gone on with.
+//! Draining: jobs of a mover, one for each checkpoint; waited for, resumed, and reported when they fail.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ impl Store {
                 inner.jobs.insert(step, job.id);
             }
         }
-        // What had failed before is tried again below, or its fast copy is gone: there is nothing to tell.
-        inner.told = jobs.iter().filter(|job| job.state.is_final()).map(|job| job.id).collect();
+        // What had failed before is retried below, or its fast copy is gone: there is nothing to report.
+        inner.reported = jobs.iter().filter(|job| job.state.is_final()).map(|job| job.id).collect();
         inner.lock = Some(lock);
         inner.mover = Some(mover.clone());
         let known = inner.jobs.clone();
@@ -45,7 +45,7 @@ impl Store {
             match job {
                 Some(job) if job.state == State::Failed => {
                     mover.retry(job.id)?;
-                    self.locked().told.remove(&job.id);
+                    self.locked().reported.remove(&job.id);
                 }
                 Some(job) if !job.state.is_final() => {}
                 _ if self.is_stored(step)? => {}
@@ -101,7 +101,7 @@ impl Store {
                 return Ok(false);
             }
         }
-        self.tell_failures()?;
+        self.report_failures()?;
         Ok(true)
     }
 
@@ -145,7 +145,7 @@ impl Store {
                 if durable || !job.state.is_final() {
                     return Ok(durable);
                 }
-                self.locked().told.insert(id);
+                self.locked().reported.insert(id);
                 return Err(failure(&job, what));
             }
             self.mover()?;
@@ -164,25 +164,25 @@ impl Store {
         Ok(jobs.into_iter().filter_map(|(step, id)| Some((step, known.remove(&id)?))).collect())
     }
 
-    /// Tries every drain again that has failed; how many.
+    /// Retries every drain that has failed; how many.
     ///
     /// # Errors
     /// The journal's.
     pub fn retry(&self) -> Result<usize, StageError> {
         let mover = self.mover()?;
-        let mut again = 0;
+        let mut retried = 0;
         for (_, job) in self.progress()? {
             if job.state == State::Failed {
                 mover.retry(job.id)?;
-                self.locked().told.remove(&job.id);
-                again += 1;
+                self.locked().reported.remove(&job.id);
+                retried += 1;
             }
         }
-        Ok(again)
+        Ok(retried)
     }
 
-    /// The first failure of a drain that nobody has been told of.
-    pub(super) fn tell_failures(&self) -> Result<(), StageError> {
+    /// The first failure of a drain that was not reported yet.
+    pub(super) fn report_failures(&self) -> Result<(), StageError> {
         self.own_process()?;
         let Some((mover, jobs)) = ({
             let inner = self.locked();
@@ -191,13 +191,13 @@ impl Store {
             return Ok(());
         };
         for (step, id) in jobs {
-            if self.locked().told.contains(&id) {
+            if self.locked().reported.contains(&id) {
                 continue;
             }
             for job in mover.status(Some(id))? {
-                // What is done and has nothing to tell is not asked about again.
+                // A job that is done needs no further check.
                 if job.state.is_final() {
-                    self.locked().told.insert(id);
+                    self.locked().reported.insert(id);
                 }
                 if job.state == State::Failed {
                     let what = match job.level {

@@ -1,11 +1,11 @@
-//! Checkpoints of one program on two tiers: written to the fast one, drained to the slow one behind its back.
+//! Checkpoints of one program on two tiers: written to the fast one, drained to the slow one in the background.
 //!
 //! A checkpoint has a number, its step, and is a directory:
 //!
 //! 1. [`Store::begin`] makes a hidden one on the fast tier, which the program fills.
 //! 2. [`Store::commit`] makes every file and directory in it durable, gives it its name, `step-00000100`, makes that
 //!    durable, and has a [`Mover`] copy it to the slow tier: verified, whole, with its manifest. From then on the program
-//!    may die: whoever opens the store next goes on draining.
+//!    may die: the next process that opens the store goes on draining.
 //! 3. What retention allows goes, as [`stage::retention`] has it.
 //!
 //! One process at a time writes to a store: it holds an exclusive flock(2) on `.flashwright/store.lock` in the fast
@@ -132,8 +132,8 @@ struct Inner {
     jobs: BTreeMap<u64, JobId>,
     /// Begun and not committed: the part's name, and which directory it is.
     begun: BTreeMap<u64, (OsString, FileId)>,
-    /// Jobs whose failure has been told.
-    told: BTreeSet<JobId>,
+    /// Jobs whose failure has been reported.
+    reported: BTreeSet<JobId>,
     /// What was restored, and is not to be evicted while this store is open.
     pins: BTreeMap<u64, OwnedFd>,
     closed: bool,
@@ -244,7 +244,7 @@ impl Store {
     /// # Errors
     /// A drain that has failed since the last call; the kernel's.
     pub fn latest(&self, level: Level) -> Result<Option<u64>, StageError> {
-        self.tell_failures()?;
+        self.report_failures()?;
         let newest =
             self.list()?.into_iter().rev().find(|step| step.slow || (step.fast && level < Level::Durable));
         Ok(newest.map(|step| step.step))
@@ -270,14 +270,14 @@ impl Store {
         Ok(steps.into_values().collect())
     }
 
-    /// Lets a restored checkpoint be evicted again.
+    /// Allows the eviction of a checkpoint that was restored.
     pub fn release(&self, step: u64) {
         if self.own_process().is_ok() {
             self.locked().pins.remove(&step);
         }
     }
 
-    /// Removes a fast copy, if its slow copy is durable and nobody has restored it. Where the journal does not vouch
+    /// Removes a fast copy, if its slow copy is durable and no process has restored it. Where the journal does not vouch
     /// for the slow copy it is read.
     ///
     /// # Errors
@@ -293,15 +293,15 @@ impl Store {
     /// next who opens it; what is begun and not committed is gone.
     ///
     /// # Errors
-    /// A drain that has failed and that nobody has been told of.
+    /// A drain has failed that was not reported yet.
     pub fn close(&self) -> Result<(), StageError> {
         self.own_process()?;
         if self.locked().closed {
             return Ok(());
         }
-        let told = self.tell_failures();
+        let reported = self.report_failures();
         self.end();
-        told
+        reported
     }
 
     fn end(&self) {

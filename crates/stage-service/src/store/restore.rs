@@ -138,7 +138,7 @@ impl Store {
         if right != Some(true) {
             self.discard_staged(&mover, &staged)?;
             self.check_slow(step, &manifest, go_on)?;
-            let how = "names, or bytes that were right when they were read again".to_owned();
+            let how = "names, or bytes that were right at the second reading".to_owned();
             return Err(StageError::SourceChanged { path: source.shown(), how });
         }
         let pinned = pin(directory.as_fd(), &path, go_on)?;

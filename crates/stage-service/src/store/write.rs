@@ -29,7 +29,7 @@ impl Store {
     /// [`StageError::Refused`] where there is one of this step; a drain that has failed since the last call; the kernel's.
     pub fn begin(&self, step: u64) -> Result<PathBuf, StageError> {
         let mover = self.mover()?;
-        self.tell_failures()?;
+        self.report_failures()?;
         let name = step_name(step);
         if is_directory(&self.fast, &name) || self.is_stored(step)? {
             return Err(StageError::refused(
@@ -68,7 +68,7 @@ impl Store {
     /// survives a power cut, if the fast tier does.
     ///
     /// # Errors
-    /// What it must not hold, a sync that failed: the part is gone then, because nobody knows what of it is stored.
+    /// What it must not hold, a sync that failed: the part is gone then, because it is not known what of it is stored.
     /// [`StageError::Refused`] where the name was taken meanwhile. Once it has its name, only the journal can fail; the
     /// checkpoint is there all the same, and is drained when the store is opened next.
     pub fn commit(&self, step: u64) -> Result<PathBuf, StageError> {
@@ -107,7 +107,7 @@ impl Store {
         calls::publish(self.fast.as_fd(), part, &name).map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
                 StageError::refused(
-                    format!("step {step}: somebody else has made {}", shown(&self.config.fast.join(&name))),
+                    format!("step {step}: another process has made {}", shown(&self.config.fast.join(&name))),
                     "one program at a time writes to a store's directories",
                 )
             } else {
@@ -136,7 +136,7 @@ impl Store {
         })
     }
 
-    /// What was begun by a process that is gone, and what was staged in and is wanted by nobody any more.
+    /// Removes what was begun by a process that is gone, and what was staged in and no job wants.
     pub(super) fn remove_leftovers(&self, mover: &Mover, jobs: &[JobStatus]) -> Result<(), StageError> {
         for (part, id) in mover.journal().owned(&self.config.fast, Purpose::Begun)? {
             self.discard_begun(mover, &part, id.as_ref())?;

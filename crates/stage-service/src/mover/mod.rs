@@ -1,32 +1,23 @@
-//! The mover: jobs taken from a journal and carried out, several at a time.
+//! The mover: jobs taken from a journal and carried out, several at a time. What its threads do is in `work`.
+
+mod work;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
+use self::work::{Live, counts_of};
 use crate::qos::{JobPace, Qos, QosConfig};
-use stage::error::{SYNC_SOURCE, StageError};
-use stage::job::{JobId, JobStatus, State, Why};
+use stage::error::StageError;
+use stage::job::{JobId, JobStatus, State};
 use stage::journal::{Accepted, JobRow, Journal, Judged};
-use stage::pace::{Progress, Stop};
-use stage::runner::{self, Notes, Run, now};
+use stage::runner::{self, now};
 use stage::spec::{JobSpec, Level, Place};
 use stage::tier::Tiers;
-
-/// How often a job is begun again by itself after an error that may not come again.
-const ATTEMPTS: u32 = 3;
-/// How often the end of a job is journalled in vain before those who wait for it are told so, and how long is waited
-/// between two times.
-const SETTLE_QUIETLY: u32 = 3;
-const SETTLE_AGAIN: Duration = Duration::from_millis(300);
-/// Rates are means over about this long.
-const LATELY: Duration = Duration::from_secs(4);
 
 /// How a mover works.
 #[derive(Clone)]
@@ -134,31 +125,11 @@ impl Desk {
     }
 }
 
-/// A job at work.
-#[derive(Debug, Clone)]
-struct Live {
-    destination: Place,
-    progress: Arc<Progress>,
-    stop: Stop,
-    cancelled: Arc<AtomicBool>,
-    lately: Arc<Mutex<Lately>>,
-    pace: Arc<OnceLock<JobPace>>,
-    /// It has ended, and why the journal could not be told.
-    unsettled: Arc<Mutex<Option<Why>>>,
-}
-
-/// Bytes written at two moments, the older one a few seconds ago.
-#[derive(Debug)]
-struct Lately {
-    then: (Instant, u64),
-    now: (Instant, u64),
-}
-
 impl Mover {
     /// Opens the journal and goes on with what is in it.
     ///
     /// # Errors
-    /// The journal is somebody else's, or cannot be used.
+    /// Another process has the journal, or it cannot be used.
     pub fn open(config: &MoverConfig) -> Result<Self, StageError> {
         let journal = Journal::open(&config.state)?;
         let mut desk = Desk::default();
@@ -225,7 +196,7 @@ impl Mover {
             return Err(StageError::Stopped { what: "the mover takes no more jobs".to_owned() });
         }
         if let Err(missing) = spec.check_source() {
-            // The source of a move that is being finished is gone, and asking again for that move is no mistake.
+            // The source of a move that is being finished is gone, and a second request for that move is not a mistake.
             let finishing = |row: &JobRow| {
                 let is_open =
                     !row.state.is_final() || row.state == State::Failed && row.level == Level::Durable;
@@ -264,7 +235,7 @@ impl Mover {
         let inner = self.inner();
         match id {
             Some(id) => Ok(vec![inner.status(id)?]),
-            None => Ok(inner.journal.jobs()?.into_iter().map(|row| inner.told(row)).collect()),
+            None => Ok(inner.journal.jobs()?.into_iter().map(|row| inner.with_progress(row)).collect()),
         }
     }
 
@@ -291,7 +262,7 @@ impl Mover {
                 drop(desk);
                 return inner.status(id);
             }
-            // Levels are journalled without the desk, so nobody sleeps for long.
+            // Levels are journalled without the desk, so the wait is short.
             let nap = left.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
             drop(inner.changed.wait_timeout(desk, nap).unwrap_or_else(PoisonError::into_inner));
         }
@@ -337,7 +308,7 @@ impl Mover {
         inner.status(id)
     }
 
-    /// Begins a failed job again, with what it has copied so far.
+    /// Retries a failed job, with what it has copied so far.
     ///
     /// # Errors
     /// There is no such job, it has not failed; the journal's.
@@ -351,7 +322,7 @@ impl Mover {
                 "see: stage status",
             ));
         }
-        // A move that failed behind its commit goes on there.
+        // A move that failed after its commit goes on there.
         let state = if row.level == Level::Durable { State::Committed } else { State::Queued };
         inner.journal.settle(id, state, now(), None, &row.notes)?;
         desk.waiting.push(Waiting::of(id, &row.spec));
@@ -404,15 +375,15 @@ impl Inner {
     }
 
     fn status(&self, id: JobId) -> Result<JobStatus, StageError> {
-        Ok(self.told(self.row(id)?))
+        Ok(self.with_progress(self.row(id)?))
     }
 
     /// A row, and of a job at work what is known better.
-    fn told(&self, row: JobRow) -> JobStatus {
+    fn with_progress(&self, row: JobRow) -> JobStatus {
         let live = self.desk().live.get(&row.id).cloned();
         let mut status = JobStatus::from(row);
         let Some(live) = live else {
-            // A row says `running` until it is settled; after a crash nobody runs it yet.
+            // A row says `running` until it is settled; after a crash no thread runs it yet.
             if status.state == State::Running {
                 status.state = State::Queued;
             }
@@ -433,170 +404,5 @@ impl Inner {
             held_back_by: live.pace.get().and_then(JobPace::held_back_by),
             ..status
         }
-    }
-
-    /// A thread's life: the next job, until there are to be no more.
-    fn work(&self) {
-        loop {
-            let mut desk = self.desk();
-            let (id, live) = loop {
-                if self.stopping.load(Relaxed) {
-                    return;
-                }
-                if let Some(job) = desk.next() {
-                    let live = Live::new(job.destination);
-                    desk.live.insert(job.id, live.clone());
-                    break (job.id, live);
-                }
-                desk = self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
-            };
-            drop(desk);
-            self.carry_out(id, &live);
-            self.desk().live.remove(&id);
-            self.changed.notify_all();
-        }
-    }
-
-    /// Runs a job and journals what became of it.
-    fn carry_out(&self, id: JobId, live: &Live) {
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempts(id, live)));
-        let ended = ended.unwrap_or_else(|_| {
-            Err(StageError::Peer {
-                peer: format!("job {id}"),
-                what: "a bug: a thread that worked for it panicked".to_owned(),
-            })
-        });
-        let _ = self.journal.count(id, counts_of(&live.progress));
-        if let Err(error) = &ended
-            && !matches!(error, StageError::Stopped { .. })
-        {
-            tracing::warn!(job = id, error = %error, "a job has failed");
-        }
-        let mut tries = 0;
-        while let Err(error) = self.settle(id, live, &ended) {
-            tries += 1;
-            tracing::error!(job = id, error = %error, "what became of a job could not be journalled; that is tried again, and gone on with at the next start");
-            if tries == SETTLE_QUIETLY {
-                // Nobody is to wait for ever for a journal that cannot be written to.
-                *live.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Why::of(&error));
-                self.changed.notify_all();
-            }
-            let desk = self.desk();
-            let nap = self.changed.wait_timeout_while(desk, SETTLE_AGAIN, |_| !self.stopping.load(Relaxed));
-            drop(nap);
-            if self.stopping.load(Relaxed) {
-                return;
-            }
-        }
-    }
-
-    /// Journals what became of a job.
-    fn settle(&self, id: JobId, live: &Live, ended: &Result<Notes, StageError>) -> Result<(), StageError> {
-        match ended {
-            Ok(notes) => self.journal.settle(id, State::Done, now(), None, notes),
-            Err(StageError::Stopped { .. }) if live.cancelled.load(Relaxed) => {
-                self.row(id).and_then(|row| self.give_up(&row))
-            }
-            // Stopped with the mover: the next one goes on with it.
-            Err(StageError::Stopped { .. }) => Ok(()),
-            Err(error) => {
-                let notes = self.row(id).map(|row| row.notes).unwrap_or_default();
-                self.journal.settle(id, State::Failed, now(), Some(&Why::of(error)), &notes)
-            }
-        }
-    }
-
-    fn attempts(&self, id: JobId, live: &Live) -> Result<Notes, StageError> {
-        let row = self.journal.with_expected(self.row(id)?)?;
-        let fast = row.spec.fast_directory();
-        let pace =
-            live.pace.get_or_init(|| JobPace::new(&row.spec.options, &self.config.qos, &live.progress, fast));
-        let run = Run {
-            journal: &self.journal,
-            id,
-            spec: &row.spec,
-            tiers: &self.config.tiers,
-            pace,
-            stop: &live.stop,
-            progress: &live.progress,
-            threads: self.config.threads,
-        };
-        let mut attempt = 1;
-        loop {
-            self.journal.begin(id)?;
-            live.progress.begin_again();
-            match run.run() {
-                Err(error) if attempt < ATTEMPTS && may_pass(&error) && !live.stop.asked() => {
-                    tracing::info!(job = id, attempt, error = %error, "begun again");
-                    attempt += 1;
-                }
-                Ok(mut notes) => {
-                    notes.extend(pace.notes());
-                    return Ok(notes);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Removes what a job has copied, and journals that it is not wanted.
-    fn give_up(&self, row: &JobRow) -> Result<(), StageError> {
-        let mut notes = row.notes.clone();
-        runner::give_up(&self.journal, row, &self.config.tiers, &mut notes)?;
-        self.journal.settle(row.id, State::Cancelled, now(), None, &notes)
-    }
-}
-
-/// Is it worth another attempt at once? Lost write-back is: the part's files are copied anew, into new inodes. No room,
-/// no rights or a wrong request are not.
-fn may_pass(error: &StageError) -> bool {
-    match error {
-        // The kernel has dropped what it could not write of the source, and the next sync would say that all is well.
-        StageError::Io { operation, .. } if operation == SYNC_SOURCE => false,
-        StageError::Io { source, .. } => {
-            matches!(
-                Errno::from_io_error(source),
-                Some(Errno::IO | Errno::STALE | Errno::INTR | Errno::AGAIN | Errno::TIMEDOUT)
-            )
-        }
-        StageError::Corrupt { .. } => true,
-        _ => false,
-    }
-}
-
-fn counts_of(progress: &Progress) -> [u64; 5] {
-    let Progress { files_total, files_done, bytes_total, bytes_written, bytes_verified, .. } = progress;
-    [files_total, files_done, bytes_total, bytes_written, bytes_verified].map(|count| count.load(Relaxed))
-}
-
-impl Live {
-    fn new(destination: Place) -> Self {
-        let begun = (Instant::now(), 0);
-        Self {
-            destination,
-            progress: Arc::default(),
-            stop: Stop::new(),
-            cancelled: Arc::default(),
-            lately: Arc::new(Mutex::new(Lately { then: begun, now: begun })),
-            pace: Arc::default(),
-            unsettled: Arc::default(),
-        }
-    }
-
-    fn unsettled(&self) -> Option<Why> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Bytes a second over the last few seconds. Who asks moves the window.
-    fn rate(&self, written: u64) -> f64 {
-        let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if now.duration_since(lately.now.0) >= LATELY / 2 {
-            lately.then = lately.now;
-            lately.now = (now, written);
-        }
-        let (then, before) = lately.then;
-        let seconds = now.duration_since(then).as_secs_f64();
-        if seconds > 0.0 { written.saturating_sub(before) as f64 / seconds } else { 0.0 }
     }
 }
