@@ -73,9 +73,17 @@ pub struct Still {
 }
 
 impl Still {
+    /// Has a job come to a state, as far as that state needs.
     pub fn set(&self, id: JobId, state: State) {
-        self.jobs.lock().unwrap().insert(id, job(id, state));
+        let JobStatus { level, .. } = job(id, state);
+        let mut jobs = self.jobs.lock().unwrap();
+        let known = jobs.remove(&id).unwrap_or_else(|| job(id, state));
+        jobs.insert(id, JobStatus { state, level, ..known });
         self.changed.notify_all();
+    }
+
+    pub fn specs(&self) -> Vec<JobSpec> {
+        self.jobs.lock().unwrap().values().map(|job| job.spec.clone()).collect()
     }
 
     fn one(&self, id: JobId) -> Result<JobStatus, StageError> {

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -27,7 +28,17 @@ struct Running {
     directory: TempDir,
     desk: Arc<Still>,
     house: Arc<House>,
-    accepting: Option<std::thread::JoinHandle<()>>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// Takes connections until the server stops.
+fn accept(house: &Arc<House>, listening: Listening) -> JoinHandle<()> {
+    let house = Arc::clone(house);
+    std::thread::spawn(move || {
+        while !house.stop.asked() {
+            each_round(&listening.listener, &mut |socket| house.receive(socket)).unwrap();
+        }
+    })
 }
 
 impl Running {
@@ -38,15 +49,8 @@ impl Running {
         let facts: ServerFacts = super::own::facts(&config.state);
         let house = Arc::new(House::new(desk.clone(), facts, limits, Stop::new()));
         let listening = Listening::bind(&directory.path().join("s"), Access::Own).unwrap();
-        let accepting = {
-            let house = Arc::clone(&house);
-            std::thread::spawn(move || {
-                while !house.stop.asked() {
-                    each_round(&listening.listener, &mut |socket| house.receive(socket)).unwrap();
-                }
-            })
-        };
-        Self { directory, desk, house, accepting: Some(accepting) }
+        let accepting = Some(accept(&house, listening));
+        Self { directory, desk, house, accepting }
     }
 
     fn socket(&self) -> PathBuf {
@@ -275,14 +279,7 @@ fn a_waiter_survives_a_server_that_dies_and_comes_back() {
     again.set(id, State::Done);
     let house = Arc::new(House::new(again, running.house.facts.clone(), Limits::default(), Stop::new()));
     let listening = Listening::bind(&socket, Access::Own).unwrap();
-    running.accepting = Some({
-        let house = Arc::clone(&house);
-        std::thread::spawn(move || {
-            while !house.stop.asked() {
-                each_round(&listening.listener, &mut |socket| house.receive(socket)).unwrap();
-            }
-        })
-    });
+    running.accepting = Some(accept(&house, listening));
     running.house = house;
     assert_eq!(waiter.join().unwrap().unwrap(), State::Done);
 }

@@ -1,13 +1,12 @@
-//! Semaphores as applications write them, against a desk that only takes notes.
+//! Semaphores as applications write them, against a desk that moves nothing.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::*;
-use stage::error::ErrorClass;
+use crate::testing::Still;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Soon enough not to be waited for, and no measure of anything.
@@ -121,92 +120,12 @@ fn directories_that_come_later_are_looked_into_and_links_are_not() {
     assert_eq!(find(&mut finder, 1), [Path::new("ckpt-2/DONE")]);
 }
 
-/// Takes jobs and does what a test says with them.
-#[derive(Default)]
-struct Notes {
-    jobs: Mutex<Vec<JobStatus>>,
-}
-
-impl Notes {
-    fn end(&self, id: JobId, state: State) {
-        let mut jobs = self.jobs.lock().unwrap();
-        let job = jobs.iter_mut().find(|job| job.id == id).unwrap();
-        job.state = state;
-        if state == State::Done {
-            job.level = Level::Durable;
-        } else {
-            job.error = Some(Why {
-                message: "no".to_owned(),
-                hint: None,
-                class: ErrorClass::Failed,
-                errno: None,
-                cause: None,
-            });
-        }
-    }
-
-    fn specs(&self) -> Vec<JobSpec> {
-        self.jobs.lock().unwrap().iter().map(|job| job.spec.clone()).collect()
-    }
-}
-
-impl Desk for Notes {
-    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
-        let mut jobs = self.jobs.lock().unwrap();
-        let id = jobs.len() as JobId + 1;
-        jobs.push(status(id, spec));
-        Ok(id)
-    }
-
-    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
-        Ok(self.jobs.lock().unwrap().iter().filter(|job| id.is_none_or(|id| id == job.id)).cloned().collect())
-    }
-
-    fn wait(&self, _: JobId, _: Level, _: Option<Duration>) -> Result<JobStatus, StageError> {
-        unreachable!("watching does not wait for one job")
-    }
-
-    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
-        self.end(id, State::Cancelled);
-        Ok(self.status(Some(id))?.remove(0))
-    }
-
-    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
-        self.end(id, State::Queued);
-        Ok(self.status(Some(id))?.remove(0))
-    }
-}
-
-fn status(id: JobId, spec: JobSpec) -> JobStatus {
-    JobStatus {
-        id,
-        spec,
-        state: State::Queued,
-        level: Level::Staged,
-        error: None,
-        notes: Vec::new(),
-        attempts: 1,
-        created: 0,
-        durable: None,
-        finished: None,
-        files_total: 1,
-        files_done: 0,
-        bytes_total: 0,
-        bytes_written: 0,
-        bytes_verified: 0,
-        walked: true,
-        bytes_per_s: None,
-        held_back_by: None,
-        source: None,
-    }
-}
-
 fn orders(to: &Path, keep_trigger: bool) -> Orders {
     let to = Place::of_path(to).unwrap();
     Orders { to, verb: Verb::Move, options: Options::default(), keep_trigger, lists: true }
 }
 
-fn watch<'a>(folder: &Path, desk: &'a Notes, keep: bool, check: &'a Check<'a>) -> Watch<'a> {
+fn watch<'a>(folder: &Path, desk: &'a Still, keep: bool, check: &'a Check<'a>) -> Watch<'a> {
     let pattern = Pattern::parse("*.done").unwrap();
     let timing = Timing { rescan: SOON, settle: SOON };
     Watch::new(folder, pattern, timing, orders(Path::new("/slow"), keep), desk, check).unwrap()
@@ -227,7 +146,7 @@ fn next(watch: &mut Watch<'_>) -> Happened {
 #[test]
 fn one_source_is_one_job_whose_affair_the_semaphore_is() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Notes::default();
+    let desk = Still::default();
     fs::create_dir(folder.path().join("ckpt-7")).unwrap();
     fs::write(folder.path().join("ckpt-7.done"), "").unwrap();
     let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
@@ -237,13 +156,13 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
     assert_eq!(specs[0].source.path(), Some(folder.path().join("ckpt-7").as_path()));
     assert_eq!(specs[0].destination.path(), Some(Path::new("/slow/ckpt-7")));
     assert_eq!(specs[0].options.semaphore, Some(PathText(folder.path().join("ckpt-7.done"))));
-    desk.end(1, State::Failed);
+    desk.set(1, State::Failed);
     assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
     assert_eq!((watch.under_way(), watch.failures()), (0, 1));
     // The application says it again: the same job goes on.
     renamed_into_place(&folder.path().join("ckpt-7.done"), "");
     assert_eq!(next(&mut watch), Happened::Submitted { trigger, jobs: vec![1] });
-    desk.end(1, State::Done);
+    desk.set(1, State::Done);
     assert!(matches!(next(&mut watch), Happened::Durable { .. }));
     assert!(watch.is_idle());
 }
@@ -251,7 +170,7 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
 #[test]
 fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_where_one_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Notes::default();
+    let desk = Still::default();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("a"), "a").unwrap();
     fs::write(at("b"), "b").unwrap();
@@ -262,10 +181,10 @@ fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_
     assert!(desk.specs().is_empty());
     renamed_into_place(&at("x.done"), "a 1\nb 1\n");
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
-    desk.end(1, State::Done);
+    desk.set(1, State::Done);
     assert_eq!(watch.step(SOON).unwrap(), []);
     assert!(at("x.done").exists());
-    desk.end(2, State::Done);
+    desk.set(2, State::Done);
     assert!(matches!(next(&mut watch), Happened::Durable { .. }));
     assert!(!at("x.done").exists());
 }
@@ -273,7 +192,7 @@ fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_
 #[test]
 fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Notes::default();
+    let desk = Still::default();
     let at = |name: &str| folder.path().join(name);
     for name in ["a", "b"] {
         fs::write(at(name), name).unwrap();
@@ -283,7 +202,7 @@ fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
     drop(first);
     for (id, name) in [(1, "a"), (2, "b")] {
-        desk.end(id, State::Done);
+        desk.set(id, State::Done);
         fs::remove_file(at(name)).unwrap();
     }
     let mut second = watch(folder.path(), &desk, false, &|_, _| unreachable!());
@@ -295,7 +214,7 @@ fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
 #[test]
 fn a_semaphore_that_stays_has_its_set_moved_once() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Notes::default();
+    let desk = Still::default();
     fs::write(folder.path().join("a"), "a").unwrap();
     fs::write(folder.path().join("a.done"), "").unwrap();
     let there = std::cell::Cell::new(false);
@@ -306,7 +225,7 @@ fn a_semaphore_that_stays_has_its_set_moved_once() {
     let mut first = watch(folder.path(), &desk, true, &check);
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
     assert_eq!(desk.specs()[0].options.semaphore, None);
-    desk.end(1, State::Done);
+    desk.set(1, State::Done);
     assert!(matches!(next(&mut first), Happened::Durable { .. }));
     there.set(true);
     let mut second = watch(folder.path(), &desk, true, &check);
