@@ -33,7 +33,7 @@ pub trait Desk: Send + Sync {
     /// There is no such job, it is durable; no connection.
     fn cancel(&self, id: JobId) -> Result<JobStatus, StageError>;
 
-    /// Begins a failed job again.
+    /// Retries a failed job.
     ///
     /// # Errors
     /// There is no such job, it has not failed; no connection.
@@ -62,8 +62,8 @@ impl Desk for Mover {
     }
 }
 
-/// Hands a job in; one that failed before, between the same places and in the same way, is begun again with what it has
-/// copied so far instead of being begun anew beside it.
+/// Hands a job in. One that failed before, between the same places and in the same way, is retried with what it has
+/// copied so far.
 ///
 /// # Errors
 /// Those of [`Desk::submit`] and [`Desk::retry`].

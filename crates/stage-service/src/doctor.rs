@@ -2,7 +2,7 @@
 //!
 //! [`look`] gathers a [`Scene`]: the jobs, the room where they are going, the file system of the journal, parts that lie
 //! beside destinations. [`diagnose`] judges it and touches nothing, so that every verdict has a test. Both work with
-//! the rights of whoever asks: in a server that is the server's user.
+//! the rights of the process that asks: in a server, of the server's user.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -18,7 +18,7 @@ use stage::names::is_part;
 /// Directories that are looked at for parts, and names in each; beyond that a doctor would be a burden.
 const DIRECTORIES: usize = 64;
 const NAMES: usize = 10_000;
-/// A clock that is behind by less than this is called right.
+/// A clock that is slow by less than this is called right.
 const CLOCK_S: u64 = 60;
 
 /// Something that keeps a job from its end, or might.
@@ -33,7 +33,7 @@ pub struct Finding {
     pub stuck: bool,
     /// What is the matter, one line.
     pub what: String,
-    /// Why, as far as can be told from here.
+    /// Why, as far as can be seen from here.
     pub why: String,
     /// What to do about it.
     #[serde(rename = "do")]
@@ -55,11 +55,11 @@ fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
             "do not trust the destination's device: check it (smartctl, the kernel's log); the source has been kept",
         ),
         Cause::SourceChanged => (
-            "somebody wrote to the source, replaced or removed it while it was copied",
+            "the source was written to, replaced or removed while it was copied",
             "let the writer finish before it asks (a semaphore after its fsync), then: flashwright stage retry",
         ),
         Cause::Permission => (
-            "jobs run with the rights of whoever asked for them, and those do not suffice",
+            "jobs run with the rights of the user who asked for them, and those do not suffice",
             "ask as a user who may read the source (and remove it, for a move) and write the destination",
         ),
         Cause::ReadOnly => (
@@ -70,7 +70,7 @@ fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
             ("a destination is never overwritten", "move away what is there, or ask for another name")
         }
         Cause::Request => {
-            ("the request itself is at fault, and fails again as it is", "ask for what is meant instead")
+            ("the request itself is at fault, and fails each time", "ask for what is meant instead")
         }
         Cause::Other => {
             ("a system call, a store or the journal failed", "mend that, then: flashwright stage retry")
@@ -207,7 +207,7 @@ fn server(scene: &Scene) -> Option<Finding> {
         "no-server",
         open > 0,
         what,
-        format!("nobody answers at {tried}"),
+        format!("no server answers at {tried}"),
         "start one: flashwright stage serve, or systemctl --user start flashwright-stage",
     ))
 }
@@ -257,7 +257,7 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             let own = matches!(cause, Cause::Request | Cause::Other);
             let remedy = error.hint.as_deref().filter(|_| own).unwrap_or(remedy);
             let mut remedy = remedy.replace("stage retry", &format!("stage retry {}", job.id));
-            // Until it is tried again or cancelled, a failed job is kept with what it has copied.
+            // Until it is retried or cancelled, a failed job is kept with what it has copied.
             if !remedy.contains("stage retry") {
                 remedy += &format!("; then: flashwright stage cancel {}, which clears this", job.id);
             }
@@ -274,7 +274,7 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             false,
             format!("{} is durable, but its source could not be removed: {}", name(), error.message),
             "a source goes only while it is the very file that was copied, and the user may remove it",
-            "look at the source, and remove it by hand if nobody needs it",
+            "look at the source, and remove it by hand if it is not needed",
         )),
         (State::Queued | State::Running, _) => {
             findings.extend(short_of_room(scene, job));

@@ -275,9 +275,9 @@ fn a_waiter_survives_a_server_that_dies_and_comes_back() {
     running.accepting.take().unwrap().join().unwrap();
     running.house.farewell();
 
-    let again = Arc::new(Still::default());
-    again.set(id, State::Done);
-    let house = Arc::new(House::new(again, running.house.facts.clone(), Limits::default(), Stop::new()));
+    let successor = Arc::new(Still::default());
+    successor.set(id, State::Done);
+    let house = Arc::new(House::new(successor, running.house.facts.clone(), Limits::default(), Stop::new()));
     let listening = Listening::bind(&socket, Access::Own).unwrap();
     running.accepting = Some(accept(&house, listening));
     running.house = house;

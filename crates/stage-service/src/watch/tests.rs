@@ -45,7 +45,7 @@ fn what_was_there_before_is_found_once_and_again_only_when_it_changes() {
     }
     renamed_into_place(&folder.path().join("a.done"), "changed");
     assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
-    // Gone and there again, in whatever state.
+    // Gone and back, in whatever state.
     fs::rename(folder.path().join("a.done"), folder.path().join("kept")).unwrap();
     for _ in 0..20 {
         assert_eq!(finder.next(SOON).unwrap(), []);
@@ -159,7 +159,7 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
     desk.set(1, State::Failed);
     assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
     assert_eq!((watch.under_way(), watch.failures()), (0, 1));
-    // The application says it again: the same job goes on.
+    // The application writes it a second time: the same job goes on.
     renamed_into_place(&folder.path().join("ckpt-7.done"), "");
     assert_eq!(next(&mut watch), Happened::Submitted { trigger, jobs: vec![1] });
     desk.set(1, State::Done);
