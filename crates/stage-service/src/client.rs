@@ -69,17 +69,11 @@ impl Client {
         check_server(path, &stream)?;
         let set = stream.set_write_timeout(Some(ANSWER_TIME));
         set.map_err(|error| StageError::io("set a time for writing", path, error))?;
-        let unknown = ServerFacts {
-            protocol: PROTOCOL.to_owned(),
-            version: String::new(),
-            pid: 0,
-            uid: 0,
-            gid: 0,
-            state: stage::names::PathText::default(),
-            pools: false,
+        let mut client = Self {
+            socket: path.to_owned(),
+            lines: Lines::new(stream, ANSWER_BYTES),
+            server: ServerFacts::default(),
         };
-        let mut client =
-            Self { socket: path.to_owned(), lines: Lines::new(stream, ANSWER_BYTES), server: unknown };
         match client.ask(&Request::Hello { version: PROTOCOL.to_owned() }, ANSWER_TIME)? {
             Reply::Hello(facts) => client.server = facts,
             other => return Err(client.unexpected(&other)),

@@ -30,15 +30,13 @@ pub struct Limits {
     pub jobs: usize,
     /// Bytes of lists that wait for their job, of all connections together.
     pub expected_bytes: usize,
-    /// How long a connection may be silent between two requests; for ever where nothing is said.
-    pub idle: Option<Duration>,
     /// How long a request's line may take from its first byte to its last.
     pub line: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 128, jobs: 100_000, expected_bytes: EXPECTED_BYTES, idle: None, line: LINE_TIME }
+        Self { connections: 128, jobs: 100_000, expected_bytes: EXPECTED_BYTES, line: LINE_TIME }
     }
 }
 

@@ -175,7 +175,7 @@ pub enum Reply {
 }
 
 /// Who answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerFacts {
     /// [`PROTOCOL`].
     pub protocol: String,

@@ -60,25 +60,24 @@ impl<'a> Session<'a> {
     fn converse(&mut self) -> std::io::Result<()> {
         let stop = self.house.stop.clone();
         loop {
-            let line =
-                match self.lines.next(self.house.limits.idle, self.house.limits.line, &|| stop.asked())? {
-                    Line::Whole(line) => line,
-                    Line::Ended | Line::Stopped => return Ok(()),
-                    Line::TooLong => {
-                        let error = StageError::invalid(
-                            format!("a request has more than {LINE_BYTES} bytes"),
-                            "hand a list of files over in pieces: expect",
-                        );
-                        return self.lines.say(&Answer::refusal(&error));
-                    }
-                    Line::Late => {
-                        let error = StageError::Refused {
-                            what: "the connection was silent for too long".to_owned(),
-                            hint: None,
-                        };
-                        return self.lines.say(&Answer::refusal(&error));
-                    }
-                };
+            let line = match self.lines.next(None, self.house.limits.line, &|| stop.asked())? {
+                Line::Whole(line) => line,
+                Line::Ended | Line::Stopped => return Ok(()),
+                Line::TooLong => {
+                    let error = StageError::invalid(
+                        format!("a request has more than {LINE_BYTES} bytes"),
+                        "hand a list of files over in pieces: expect",
+                    );
+                    return self.lines.say(&Answer::refusal(&error));
+                }
+                Line::Late => {
+                    let error = StageError::Refused {
+                        what: "a request was begun and not finished in time".to_owned(),
+                        hint: None,
+                    };
+                    return self.lines.say(&Answer::refusal(&error));
+                }
+            };
             self.house.counts.requests.fetch_add(1, Relaxed);
             match self.answer(&line)? {
                 Next::Say(answer) => {

@@ -61,16 +61,10 @@ const UNUSED_WINDOWS: u32 = 3;
 pub struct GovernorStatus {
     /// Median of the last window of probes.
     pub latency_ns_p50: Option<u64>,
-    /// The window's 90th percentile.
-    pub latency_ns_p90: Option<u64>,
-    /// The latency at rest.
-    pub baseline_ns: Option<u64>,
     /// The median by the latency at rest.
     pub slower: Option<f64>,
     /// The rate that the drain is held to; none: full speed.
     pub limit_bytes_per_s: Option<f64>,
-    /// The drain is held for a moment to see the tier at rest.
-    pub resting: bool,
     /// Probes made.
     pub probes: u64,
     /// How often the limit was lowered.
@@ -109,7 +103,8 @@ pub(super) struct Governor {
     /// When throughput was last looked at, and the bytes so far.
     mark: Option<(Duration, u64)>,
     throughput: f64,
-    last: Option<(u64, u64)>,
+    /// Median of the last window.
+    last_ns_p50: Option<u64>,
     probes: u64,
     backoffs: u64,
     random: u64,
@@ -134,7 +129,7 @@ impl Governor {
             unused: 0,
             mark: None,
             throughput: 0.0,
-            last: None,
+            last_ns_p50: None,
             probes: 0,
             backoffs: 0,
             random: seed | 1,
@@ -149,7 +144,7 @@ impl Governor {
         self.too_much = None;
         self.mark = None;
         self.throughput = 0.0;
-        self.last = None;
+        self.last_ns_p50 = None;
     }
 
     /// Is the drain to be held for the moment?
@@ -205,14 +200,11 @@ impl Governor {
     /// What it sees and does.
     pub(super) fn status(&self) -> GovernorStatus {
         let baseline = self.baseline();
-        let slower = |(p50, _): (u64, u64)| baseline.map(|baseline| p50 as f64 / baseline as f64);
+        let slower = |p50: u64| baseline.map(|baseline| p50 as f64 / baseline as f64);
         GovernorStatus {
-            latency_ns_p50: self.last.map(|(p50, _)| p50),
-            latency_ns_p90: self.last.map(|(_, p90)| p90),
-            baseline_ns: baseline,
-            slower: self.last.and_then(slower),
+            latency_ns_p50: self.last_ns_p50,
+            slower: self.last_ns_p50.and_then(slower),
             limit_bytes_per_s: self.limit,
-            resting: self.resting(),
             probes: self.probes,
             backoffs: self.backoffs,
         }
@@ -253,7 +245,7 @@ impl Governor {
         if let Phase::Rest { taken, .. } = &mut self.phase
             && taken.len() >= BLOCK_LEAST
         {
-            let block = quantile(taken, 0.5);
+            let block = median(taken);
             self.blocks.retain(|(at, _)| *at + HISTORY_AGE >= now);
             if self.blocks.len() == HISTORY {
                 self.blocks.pop_front();
@@ -282,10 +274,10 @@ impl Governor {
         if !settled && self.window.len() < WINDOW {
             return;
         }
-        let (p50, p90) = (quantile(&mut self.window, 0.5), quantile(&mut self.window, 0.9));
+        let p50 = median(&mut self.window);
         // Settled early, the slow ones speak: the others could no longer outvote them.
         let p50 = if settled { p50.max(slowest_majority(&self.window)) } else { p50 };
-        self.last = Some((p50, p90));
+        self.last_ns_p50 = Some(p50);
         self.window.clear();
         self.measure_throughput(moved, now);
         let slower = p50 as f64 / baseline as f64;
@@ -355,11 +347,10 @@ impl Governor {
     }
 }
 
-/// The quantile by the nearest rank.
-fn quantile(values: &mut [u64], q: f64) -> u64 {
+/// The median by the nearest rank. Sorts the values.
+fn median(values: &mut [u64]) -> u64 {
     values.sort_unstable();
-    let rank = (q * values.len() as f64).ceil() as usize;
-    values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+    values.get(values.len().div_ceil(2).saturating_sub(1)).copied().unwrap_or(0)
 }
 
 /// Of the slower half of a full window, the fastest; `sorted` may be shorter than a window.
