@@ -167,10 +167,11 @@ fn answer(mut stream: &UnixStream, figures: &Answering) -> io::Result<()> {
         Some(_) => ("404 Not Found", plain, "figures are at /metrics\n".to_owned()),
     };
     let length = body.len();
-    write!(
-        stream,
+    // In one piece: small ones would wait for each other's acknowledgement.
+    let text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
+    );
+    stream.write_all(text.as_bytes())
 }
 
 /// Reads to the empty line after the header fields, or as much as there is.
