@@ -129,6 +129,13 @@ fn wrong_requests_are_named_with_their_values() {
                 .into(),
         ),
         (
+            &["mv", "file", "user@host:run"],
+            2,
+            "error: user@host:run: looks like a URL, and is not one of an object store\n\
+             hint: an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME\n"
+                .into(),
+        ),
+        (
             &["watch", ".", "--to", "S3://bucket/run", "--trigger", "*.done"],
             2,
             "error: S3://bucket/run: looks like a URL, and is not one of an object store\n\
@@ -232,7 +239,7 @@ fn a_set_is_moved_in_the_foreground_verified_and_its_rot_is_found() {
     assert_eq!((document["right"].as_bool(), document["files"].as_u64()), (Some(true), Some(2)));
     fs::write(at.join("later"), "").expect("writes");
     let came = works(folder.path(), &["verify", "slow/ckpt-7"]);
-    assert_eq!(came.err, format!("note: {}/later: is there and not in the manifest\n", at.display()));
+    assert_eq!(came.err, format!("note: {}/later: is there, and was not written with it\n", at.display()));
 
     // One bit in the second chunk, with the times put back.
     let large = fs::OpenOptions::new().write(true).open(at.join("large")).expect("opens");
@@ -262,7 +269,45 @@ fn a_single_file_is_verified_by_the_journal_of_its_job() {
     file.sync_all().expect("syncs");
     let came = run(folder.path(), &["verify", "b"]);
     assert_eq!(came.code, 1);
-    assert!(came.err.contains("/b: is not as it was written at offset 0"), "{came:?}");
+    let words = format!("error: {}/b: is not as it was written at offset 0", folder.path().display());
+    assert!(came.err.starts_with(&words), "{came:?}");
+}
+
+#[test]
+fn a_directory_without_its_manifest_is_not_called_right_unread() {
+    for (no_manifest, manifest_removed) in [(true, false), (false, true)] {
+        let folder = place();
+        checkpoint(folder.path(), "a");
+        let at = folder.path().join("b");
+        let mut moves = vec!["mv", "--foreground", "--state=state", "-T", "a", "b"];
+        moves.extend(no_manifest.then_some("--no-manifest"));
+        works(folder.path(), &moves);
+        // The journal of a set goes with its command; here a server's is stood in for.
+        let verify = ["verify", "--state=state", "b"];
+        if manifest_removed {
+            fs::remove_file(at.join(".flashwright-manifest")).expect("removes");
+            let came = run(folder.path(), &verify);
+            assert_eq!((came.code, came.out.as_str()), (1, ""), "{came:?}");
+            continue;
+        }
+        let came = works(folder.path(), &verify);
+        assert!(came.out.contains("/b: 2 files, 9.00 MiB, all as they were written"), "{came:?}");
+        moves.push("--idempotent");
+        let came = works(folder.path(), &moves);
+        assert!(came.out.ends_with("/b: there already, and right\n"), "{came:?}");
+        fs::write(at.join("later"), "").expect("writes");
+        let came = works(folder.path(), &verify);
+        assert_eq!(
+            came.err,
+            format!("note: {}/later: is there, and was not written with it\n", at.display())
+        );
+        fs::remove_file(at.join("deep/small")).expect("removes");
+        let file = fs::OpenOptions::new().write(true).open(at.join("large")).expect("opens");
+        file.write_all_at(b"rot", 5000).and_then(|()| file.sync_all()).expect("writes");
+        let came = run(folder.path(), &verify);
+        assert_eq!(came.code, 1, "{came:?}");
+        assert!(came.err.contains("2 faults") && came.out.contains("deep/small"), "{came:?}");
+    }
 }
 
 #[test]
@@ -379,6 +424,42 @@ fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
     fits_schema(folder.path(), "stage-evict", &document);
     assert!(!fast.exists());
     is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
+}
+
+#[test]
+fn a_fast_copy_is_not_evicted_for_itself_by_another_path() {
+    let folder = place();
+    checkpoint(folder.path(), "made/ckpt-7");
+    for directory in ["fast", "beside", "mounted", "of-set/ckpt-7"] {
+        fs::create_dir_all(folder.path().join(directory)).expect("makes");
+    }
+    works(folder.path(), &["mv", "--foreground", "made/ckpt-7", "fast/"]);
+    std::os::unix::fs::symlink("../fast", folder.path().join("beside/fast")).expect("links");
+    let url = format!("file://{}/fast/ckpt-7", folder.path().display());
+    let mut copies = vec!["fast/ckpt-7", "fast/../fast/ckpt-7", "beside/fast/ckpt-7", &url];
+    let bind = |from: &str, to: &str| {
+        let mut mount = Command::new("mount");
+        mount.arg("--bind").args([folder.path().join(from), folder.path().join(to)]).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success())
+    };
+    let binds = [("fast", "mounted", "mounted/ckpt-7"), ("fast/ckpt-7", "of-set/ckpt-7", "of-set/ckpt-7")];
+    let bound: Vec<_> = binds.into_iter().filter(|(from, to, _)| bind(from, to)).collect();
+    if bound.len() < binds.len() {
+        println!("SKIP bind mounts: mount(8) needs privilege");
+    }
+    copies.extend(bound.iter().map(|(_, _, copy)| *copy));
+    let came: Vec<_> = copies
+        .iter()
+        .map(|copy| (copy, run(folder.path(), &["evict", "fast/ckpt-7", "--copy", copy])))
+        .collect();
+    for (_, to, _) in bound {
+        Command::new("umount").arg(folder.path().join(to)).status().expect("runs");
+    }
+    is_the_checkpoint(&folder.path().join("fast/ckpt-7"));
+    for (copy, came) in came {
+        assert_eq!(came.code, 3, "{copy}: {came:?}");
+        assert!(came.err.contains("is the source itself"), "{copy}: {came:?}");
+    }
 }
 
 #[test]

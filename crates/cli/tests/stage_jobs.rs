@@ -245,3 +245,22 @@ fn waiting_for_a_path_is_about_the_bytes_that_are_there_now() {
     works(folder.path(), &["wait", "./b"]);
     server.kill();
 }
+
+#[test]
+fn a_manifest_that_is_gone_is_a_fault() {
+    let folder = place();
+    let server = Server::start(folder.path());
+    fs::create_dir(folder.path().join("a")).expect("makes");
+    fs::write(folder.path().join("a/file"), "bytes").expect("writes");
+    works(folder.path(), &["mv", "--wait", "-T", "a", "b"]);
+    fs::remove_file(folder.path().join("b/.flashwright-manifest")).expect("removes");
+    for what in ["b", "1"] {
+        let came = run(folder.path(), &["verify", what]);
+        let words = format!(
+            "error: {}/b/.flashwright-manifest: is not as it was written: the manifest that was written with it is gone",
+            folder.path().display()
+        );
+        assert!(came.code == 1 && came.out.is_empty() && came.err.starts_with(&words), "{came:?}");
+    }
+    server.kill();
+}

@@ -12,6 +12,8 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,10 +25,11 @@ use serde::{Deserialize, Serialize};
 
 use super::lanes::{Halt, over};
 use super::{Environment, LANES, Manifest, ObjectSet, short};
+use stage::address::Scheme;
 use stage::error::StageError;
 use stage::pace::{Progress, Stop, Unlimited};
 use stage::series::{LATEST, Place, place};
-use stage::tier::directory::Directory;
+use stage::tier::directory::{Directory, is_same};
 use stage::tier::{Lock, Tier};
 use stage::{set, spec};
 
@@ -275,6 +278,18 @@ impl Tier for ObjectTier {
 
     fn is(&self, _: &Directory) -> Result<bool, StageError> {
         Ok(false)
+    }
+
+    fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError> {
+        if self.root.address.scheme != Scheme::File {
+            return Ok(false);
+        }
+        let path = Path::new("/").join(&self.root.address.prefix).join(name);
+        match stage::calls::open_directory(&path) {
+            Ok(set) => is_same(set.as_fd(), directory).map_err(|error| StageError::io("stat", &path, error)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(StageError::io("open the directory", &path, error)),
+        }
     }
 
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {

@@ -25,18 +25,10 @@ pub enum Verb {
 /// What URLs of object stores begin with; the last two are for tests and for tries on one machine.
 const OBJECT_STORES: [&str; 3] = ["s3://", "file:///", "memory:///"];
 
-/// Schemes that no path is expected to begin with, whatever follows their colon.
-const SCHEMES: [&[u8]; 10] =
-    [b"s3", b"s3a", b"s3n", b"gs", b"az", b"abfs", b"http", b"https", b"file", b"memory"];
-
-/// Is the first part of this name `SOMETHING:`, as in `s3:/bucket`, `S3://bucket` and `host:/path`, or does a scheme
-/// begin it, as in `s3:bucket`?
+/// Does the first segment of a relative name contain a colon, as in `s3:/bucket`, `host:path`, `user@host:/path` and
+/// `remote:bucket`? Other programs read such a name as a place on another host.
 fn looks_like_a_url(name: &[u8]) -> bool {
-    let name = name.trim_ascii_start();
-    let first = name.split(|byte| *byte == b'/').next().unwrap_or_default();
-    let scheme = first.split(|byte| *byte == b':').next().unwrap_or_default();
-    let known = scheme.len() < first.len() && SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    known || first.trim_ascii_end().ends_with(b":") && first.len() < name.len()
+    name.split(|byte| *byte == b'/').next().unwrap_or_default().contains(&b':')
 }
 
 /// A place on some tier.
@@ -506,6 +498,13 @@ mod tests {
     fn what_looks_like_a_url_and_is_none_is_not_taken_for_a_path() {
         for wrong in [
             "s3:/bucket/run",
+            "host:path",
+            "user@host:path/x",
+            "remote:bucket",
+            "a:b",
+            "2026-11-22T10:00:00",
+            "ckpt:7/x",
+            "x:",
             "S3://bucket/run",
             " s3://bucket/run",
             "s3:bucket",
@@ -534,17 +533,7 @@ mod tests {
             assert_eq!(Place::of_name(url).unwrap(), Place::Object(url.to_owned()));
         }
         assert_eq!(Place::of_name("s3://bucket/run/").unwrap(), Place::Object("s3://bucket/run".to_owned()));
-        for path in [
-            "./s3:/bucket",
-            "/s3:/x",
-            "a/s3:/x",
-            "a:b",
-            "2026-11-22T10:00:00",
-            "ckpt:7/x",
-            "s3",
-            "s3/x",
-            "x:",
-        ] {
+        for path in ["./s3:/bucket", "/s3:/x", "a/s3:/x", "./2026-11-22T10:00:00", "/a/b:c", "s3", "s3/x"] {
             assert_eq!(Place::of_name(path).unwrap().path(), Some(Path::new(path)));
         }
     }

@@ -16,7 +16,7 @@ use stage::manifest::{self, Entry};
 use stage::names::PathText;
 use stage::pace::{Progress, Stop};
 use stage::set::{Manifest, Times};
-use stage::{Algorithm, JobId, JobSpec, JobStatus, Place, StageError, State};
+use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State};
 
 use super::args::VerifyArgs;
 use super::desk::{self, Server, shown};
@@ -59,15 +59,24 @@ fn of_job(args: &VerifyArgs, stop: &Stop) -> Result<(PathBuf, Found), Failure> {
         ))
         .hint("wait for it first: flashwright stage wait"));
     }
-    let path = match job.spec.destination {
-        Place::Path(path) => path.0,
-        Place::Object(url) => return in_store(&url, args.bwlimit, stop),
+    let path = match &job.spec.destination {
+        Place::Path(path) => path.0.clone(),
+        Place::Object(url) => return in_store(url, args.bwlimit, stop),
     };
     if path.join(manifest::NAME).is_file() {
         let found = by_manifest(&path, args.bwlimit, stop)?;
         return Ok((path, found));
     }
-    let found = by_journal(&state, job.id, job.spec.options.digest, &path, args.bwlimit, stop)?;
+    if path.is_dir() && !job.spec.options.no_manifest {
+        let fault = Fault {
+            path: PathText(manifest::NAME.into()),
+            offset: None,
+            what: "the manifest that was written with it is gone, and without it nothing can be compared"
+                .into(),
+        };
+        return Ok((path, Found { faults: vec![fault], ..Found::default() }));
+    }
+    let found = by_journal(&state, &job, &path, args.bwlimit, stop)?;
     Ok((path, found))
 }
 
@@ -171,11 +180,13 @@ fn manifest_of(path: &Path) -> Result<(File, String), StageError> {
     Ok((file, shown(&path)))
 }
 
-/// Reads what a job made.
+/// Reads what a job made and compares it with the digests that the journal has recorded.
+///
+/// # Errors
+/// [`StageError::Invalid`] if the journal has none: then nothing was compared.
 fn by_journal(
     state: &Path,
-    id: JobId,
-    algorithm: Algorithm,
+    job: &JobStatus,
     path: &Path,
     bwlimit: Option<u64>,
     stop: &Stop,
@@ -185,25 +196,38 @@ fn by_journal(
     let (root, at) = if single { (open(parent)?, parent) } else { (open(path)?, path) };
     let mut page: std::collections::VecDeque<Entry> = std::collections::VecDeque::new();
     let mut after: Option<PathBuf> = None;
+    let mut recorded = 0_u64;
+    let mut names = HashSet::from([key(Path::new(""))]);
     let mut next = || {
         if page.is_empty() {
-            let entries = Journal::peek_entries(state, id, after.as_deref(), PAGE)?;
+            let entries = Journal::peek_entries(state, job.id, after.as_deref(), PAGE)?;
             after = entries.last().map(|done| done.entry.path.0.clone()).or(after.take());
             page.extend(entries.into_iter().map(|done| done.entry));
         }
         let mut entry = page.pop_front();
+        recorded += u64::from(entry.is_some());
+        if let Some(entry) = entry.as_ref().filter(|_| !single) {
+            names.insert(key(&entry.path.0));
+        }
         if let (Some(entry), true, Some(name)) = (&mut entry, single, path.file_name()) {
             // A single file is the empty path of its job.
             entry.path = PathText(name.into());
         }
         Ok(entry)
     };
-    let found = read(&root, at, algorithm, stage::digest::CHUNK_BYTES, bwlimit, stop, &mut next)?;
-    if found.files == 0 && found.faults.is_empty() && single {
+    let algorithm = job.spec.options.digest;
+    let mut found = read(&root, at, algorithm, stage::digest::CHUNK_BYTES, bwlimit, stop, &mut next)?;
+    if recorded == 0 {
         return Err(StageError::invalid(
-            format!("{}: the journal has no digest of it", shown(path)),
+            format!("{}: nothing was compared: the journal has no digests of it", shown(path)),
             "only what was copied by this journal's jobs can be compared",
         ));
+    }
+    if single {
+        // It is named once, not beneath itself.
+        found.faults.iter_mut().for_each(|fault| fault.path = PathText::default());
+    } else {
+        found.unknown = unknown(&root, path, &names)?;
     }
     Ok(found)
 }
@@ -392,7 +416,10 @@ fn report(args: &VerifyArgs, path: &Path, found: Found) -> Result<(), Failure> {
         ))?;
     }
     for name in found.unknown.iter().take(TOLD) {
-        output::tell(&format!("note: {}: is there and not in the manifest\n", shown(&path.join(&name.0))));
+        output::tell(&format!(
+            "note: {}: is there, and was not written with it\n",
+            shown(&path.join(&name.0))
+        ));
     }
     verdict
 }
@@ -426,7 +453,7 @@ pub fn is_there(
     let stop = Stop::from(signals::stop_flag()?);
     let found = if facts.is_dir() {
         if !destination.join(manifest::NAME).is_file() {
-            return Ok(false);
+            return without_manifest(source, destination, known()?, &stop);
         }
         if let Some(how) = changed_since(source, destination)? {
             return Err(another(&shown(destination), &how));
@@ -447,9 +474,25 @@ pub fn is_there(
             return Ok(false);
         }
         stage::make_durable(destination, &stop)?;
-        by_journal(&state, made.id, made.spec.options.digest, destination, None, &stop)?
+        by_journal(&state, &made, destination, None, &stop)?
     };
     verdict(destination, &found)
+}
+
+/// Is a directory without a manifest there, whole and right, by the word of the job that made it so? A source that is
+/// still there is left to the job, which compares its bytes.
+fn without_manifest(
+    source: &Path,
+    destination: &Path,
+    known: Option<(JobStatus, PathBuf)>,
+    stop: &Stop,
+) -> Result<bool, Failure> {
+    let Some((made, state)) = known else { return Ok(false) };
+    if made.state != State::Done || !made.spec.options.no_manifest || source.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    stage::make_durable(destination, stop)?;
+    verdict(destination, &by_journal(&state, &made, destination, None, stop)?)
 }
 
 /// Is the source of a job that is done still what the job copied?

@@ -196,7 +196,7 @@ fn there_already(desk: &dyn Desk, verb: Verb, source: &Path, to: &Place) -> Resu
         let copy = to.path().and_then(|to| to.symlink_metadata().ok());
         return Ok(copy.is_some_and(|copy| copy.len() == facts.len()) && verify::is_of_its_source(made)?);
     }
-    // Only a single file that is gone is looked for in a journal's directory, and that one is not a set.
+    // The digests of a copy without a manifest are read from a journal only if the source is gone, and this one is there.
     verify::is_there(&job, &|| {
         Ok(made.clone().filter(|_| source.is_dir()).map(|made| (made, PathBuf::new())))
     })

@@ -254,6 +254,8 @@ pub struct Order {
     pub kill_at: Option<String>,
     /// What was changed and not synced is listed.
     pub strict: bool,
+    /// This fast copy is evicted for the copy of its name in that directory, and nothing else is done.
+    pub evict: Option<(PathBuf, PathBuf)>,
     report: PathBuf,
 }
 
@@ -281,6 +283,7 @@ impl Order {
             hide: false,
             kill_at: None,
             strict: false,
+            evict: None,
             report: state.with_extension("report"),
         }
     }
@@ -500,11 +503,35 @@ impl Drop for Changed {
     }
 }
 
+/// Reads what is stored, and takes no journal's word.
+struct Reading;
+
+impl stage::owned::Record for Reading {}
+
+impl stage::retention::Witness for Reading {
+    fn vouches(&self, _: &Path, _: &stage::Place) -> Result<bool, stage::StageError> {
+        Ok(false)
+    }
+
+    fn may_read(&self) -> bool {
+        true
+    }
+}
+
+fn evict(set: &Path, slow: &Path) -> Result<(), stage::StageError> {
+    let slow = stage::tier::directory::Directory::open(slow)?;
+    let (fast, name) = (set.parent().expect("a directory"), set.file_name().expect("a name"));
+    stage::retention::evict(fast, &slow, name, &Reading, &stage::pace::Stop::new())
+}
+
 fn carry_out(
     order: &Order,
     submitted: &mut Option<stage::JobId>,
     again: &mut Option<stage::JobId>,
 ) -> Result<Vec<JobStatus>, stage::StageError> {
+    if let Some((set, slow)) = &order.evict {
+        return evict(set, slow).map(|()| Vec::new());
+    }
     let mover = Mover::open(&MoverConfig {
         jobs: 1,
         threads: order.threads,

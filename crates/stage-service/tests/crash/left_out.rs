@@ -106,6 +106,7 @@ fn of_check(check: Check) -> Case {
         Check::SourceManifest => ("a set that has rotted moves", rotten_source),
         Check::CommittedDestination => ("the copy goes before the source", copy_gone),
         Check::SourceBeforeRemoval => ("a file changes after it was published", changed_after_rename),
+        Check::EvictedItself => ("a fast copy is named as its own slow copy", evicted_itself),
         Check::EvictedNames => ("a fast copy changes before it is evicted", evicted_changed),
         Check::FetchedOnResume => ("a fetched file is replaced before the mover goes on", fetched_replaced),
         Check::FetchedReadBack => ("a bit of a fetched file changes", fetched_rotten),
@@ -610,6 +611,25 @@ fn changed_after_rename(word: Option<&str>) -> Vec<String> {
     run(&order(&world, word).strike([strike]).meanwhile([write]));
     let kept = fs::read(&world.source).is_ok_and(|bytes| bytes[..4096] == [0xee; 4096]);
     if kept { Vec::new() } else { vec!["what was written to the source is lost".to_owned()] }
+}
+
+fn evicted_itself(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Move);
+    world.spec.options.latest = false;
+    assert_eq!(run(&order(&world, None)).told().job().state, State::Done);
+    // The copy has the manifest that a slow copy needs.
+    let mut order = without(Order::go_on(&world.fast().join("other-state")), word);
+    order.evict = Some((world.destination.clone(), world.slow().to_owned()));
+    let report = run(&order).told();
+    if !world.destination.exists() {
+        return vec!["the only copy was evicted".to_owned()];
+    }
+    let refused = report.refused.map(|why| why.message).unwrap_or_default();
+    if refused.contains("is the source itself") {
+        Vec::new()
+    } else {
+        vec![format!("not refused: {refused:?}")]
+    }
 }
 
 fn evicted_changed(word: Option<&str>) -> Vec<String> {

@@ -184,6 +184,9 @@ labels! {
         SourceBeforeRemoval = "source-before-removal",
             "identity of a source file, before it is removed",
             "what was written to the source after its copy is lost";
+        EvictedItself = "evicted-itself",
+            "device and inode of a fast copy and of its slow copy",
+            "a fast copy that is named as its own slow copy is removed, and was the only one";
         EvictedNames = "evicted-names",
             "names, sizes and times of a fast copy and its slow copy's manifest",
             "a fast copy that was changed since it was copied is removed";

@@ -417,8 +417,18 @@ impl Journal {
                 for table in ["chunks", "begun", "notes", "expected"] {
                     step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
                 }
-                // A set's manifest says from now on what it consists of; of a file there is only this.
-                let kept = if state == State::Done { "AND path <> x''" } else { "" };
+                let without_manifest = step
+                    .prepare_cached("SELECT * FROM jobs WHERE id = ?1")?
+                    .query_row([id], job_of)
+                    .optional()?
+                    .is_some_and(|row| row.spec.options.no_manifest);
+                // The manifest of a set lists its entries from now on. A single file, and a directory without a
+                // manifest, have their digests here alone.
+                let kept = match (state, without_manifest) {
+                    (State::Done, true) => "AND 0",
+                    (State::Done, false) => "AND path <> x''",
+                    _ => "",
+                };
                 step.execute(&format!("DELETE FROM entries WHERE job = ?1 {kept}"), [id])?;
             }
             Ok(())

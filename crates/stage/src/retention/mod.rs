@@ -10,7 +10,8 @@
 //!
 //! 1. A fast copy goes only if its slow copy is durable and vouched for, in a directory synced and read again at that
 //!    moment (the journal's word is about the past), and if it is still what was copied: the same
-//!    names, kinds, sizes and times of modification as in the slow copy's manifest, and nothing else.
+//!    names, kinds, sizes and times of modification as in the slow copy's manifest, and nothing else. The two are
+//!    different directories by device and inode: a path, a link or a mount that leads back to the fast copy is no copy.
 //! 2. A slow copy goes only if as many newer ones as are to be kept are durable, one of them at least vouched for, and
 //!    if no fast copy is left of it. So the last durable one never goes, and no fast copy is left behind that
 //!    nothing could ever evict: a `keep_fast` above `keep_slow` counts as `keep_slow`.
@@ -35,6 +36,7 @@ use rustix::fs::Mode;
 
 use crate::calls;
 use crate::error::{StageError, shown};
+use crate::fault::{Check, enforced};
 use crate::journal::Journal;
 use crate::lock;
 use crate::owned::Record;
@@ -352,6 +354,10 @@ fn held(
     purpose: Purpose,
 ) -> Result<Option<String>, StageError> {
     let remove = purpose == Purpose::Remove;
+    let directory = fast.directory(name)?;
+    if slow.is_set(name, directory.as_fd())? && enforced(Check::EvictedItself) {
+        return Ok(Some("what is named as its slow copy is the source itself".to_owned()));
+    }
     // Before it is compared: what is there may be in the page cache alone, whoever put it there.
     if remove {
         slow.make_durable(name)?;
@@ -359,10 +365,9 @@ fn held(
     let Some(manifest) = slow.durable(name)? else {
         return Ok(Some("no durable copy of it is on the slow tier".to_owned()));
     };
-    let directory = fast.directory(name)?;
     let difference = manifest
         .differs_from(directory.as_fd(), &fast.path.join(name), crate::set::Times::Compared)?
-        .filter(|_| crate::fault::enforced(crate::fault::Check::EvictedNames))
+        .filter(|_| enforced(Check::EvictedNames))
         .map(|how| format!("it is not what was copied: {how}"));
     if difference.is_some() {
         return Ok(difference);

@@ -34,6 +34,17 @@ pub struct Directory {
     stop: Stop,
 }
 
+/// Are two open directories one, whatever paths led to them?
+///
+/// # Errors
+/// statx(2) of either failed.
+pub fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<bool> {
+    let identity = |directory| {
+        calls::stat(directory).map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+    };
+    Ok(identity(one)? == identity(other)?)
+}
+
 /// The right to work on a directory, where the file system has locks.
 pub(crate) struct Alone<'a>(Option<BorrowedFd<'a>>);
 
@@ -64,12 +75,8 @@ impl Directory {
     }
 
     pub(crate) fn is(&self, other: &Self) -> Result<bool, StageError> {
-        let identity = |tier: &Self| {
-            calls::stat(tier.directory.as_fd())
-                .map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
-                .map_err(|error| StageError::io("stat", &tier.path, error))
-        };
-        Ok(identity(self)? == identity(other)?)
+        is_same(self.directory.as_fd(), other.directory.as_fd())
+            .map_err(|error| StageError::io("stat", &self.path, error))
     }
 
     fn failed<'a>(
@@ -248,6 +255,13 @@ impl Tier for Directory {
 
     fn is(&self, fast: &Directory) -> Result<bool, StageError> {
         fast.is(self)
+    }
+
+    fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError> {
+        if !self.has(name)? {
+            return Ok(false);
+        }
+        is_same(self.directory(name)?.as_fd(), directory).map_err(self.failed("stat", name))
     }
 
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {

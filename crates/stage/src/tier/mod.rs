@@ -245,6 +245,12 @@ pub trait Tier: fmt::Debug + Send + Sync {
     /// It cannot be told.
     fn is(&self, fast: &Directory) -> Result<bool, StageError>;
 
+    /// Is the set of this name that directory itself, by another path or mount?
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError>;
+
     /// Makes a set durable that another program may have put there. Nothing to do for what is durable once it is there.
     ///
     /// # Errors
