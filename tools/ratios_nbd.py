@@ -84,7 +84,7 @@ def servers(directory):
         made.append(Server(name, command(port), port))
 
     start("flashwright", ratios.OURS, lambda port: [ratios.OURS, "memory", "serve", "--size", str(SIZE), "--listen",
-                                                    f"127.0.0.1:{port}"])
+                                                    f"127.0.0.1:{port}", "--insecure"])
     start("nbdkit", "nbdkit", lambda port: ["nbdkit", "--foreground", "--ipaddr", "127.0.0.1", "--port", str(port), "memory",
                                             str(SIZE)])
     image = os.path.join(directory, "image")

@@ -5,6 +5,7 @@
 //! a document nor a lost earlier one.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -99,17 +100,18 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     result.map_err(|error| Failure::io(path, "write it", &error))
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Puts a whole file into its place, by way of one beside it that has a name which nobody can know before and that is
+/// not written through a link.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder(path).join(format!(".{name}.{}", std::process::id()));
-    let written = std::fs::File::create(&beside).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    written.and_then(|()| std::fs::rename(&beside, path)).inspect_err(|_| {
-        // The error to report is the first one.
-        let _ = std::fs::remove_file(&beside);
-    })
+    let mut beside = tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        // As of any other file; the umask takes from it.
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder(path))?;
+    beside.write_all(text.as_bytes())?;
+    beside.as_file().sync_all()?;
+    beside.persist(path).map(drop).map_err(|error| error.error)
 }
 
 #[cfg(test)]

@@ -3,7 +3,11 @@
 mod common;
 mod served;
 
+use std::fs::Permissions;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 
 use common::{fits_schema, names, place, refused, run, signal, wait_until};
 use serde_json::Value;
@@ -56,21 +60,77 @@ fn a_file_is_loaded_at_the_start_and_written_back_at_the_end_and_not_in_between(
 }
 
 #[test]
-fn nobody_is_let_in_from_beyond_this_host_by_oversight() {
+fn nobody_is_let_in_by_oversight() {
     let folder = place();
+    let hint = "hint: add --tls-psk FILE or --tls-certificates DIR, or use --socket; --insecure where all of them \
+                are trusted\n";
     for verb in [&["memory", "serve", "--size", "1m"][..], &["volume", "export", "mem:1m"]] {
-        refused(
-            folder.path(),
-            &[verb, &["--listen", "0.0.0.0"]].concat(),
-            2,
-            "error: --listen=0.0.0.0:10809: reaches beyond this host, and whoever connects could read and write\n\
-             hint: add --tls-psk FILE or --tls-certificates DIR; --insecure where everybody on that network is \
-             trusted\n",
-        );
+        for (address, who) in
+            [("0.0.0.0:10809", "whoever reaches it"), ("127.0.0.1:10809", "every user of this host")]
+        {
+            let words = format!("error: --listen={address}: {who} could read and write\n{hint}");
+            refused(folder.path(), &[verb, &["--listen", address]].concat(), 2, &words);
+        }
         let served = Served::start_at(
             folder.path(),
             &[verb, &["--listen", "0.0.0.0:0", "--insecure", "--read-only"]].concat(),
         );
+        assert_eq!(served.end().0, 0);
+    }
+    refused(
+        folder.path(),
+        &["memory", "serve", "--size", "1m", "--listen", "127.0.0.1:0", "--insecure", "--allow-user", "0"],
+        2,
+        "error: --allow-user: there is no Unix socket for it to be about\n\
+         hint: add --socket PATH; who may connect over TCP is a matter of --tls-psk or --tls-certificates\n",
+    );
+    refused(
+        folder.path(),
+        &["memory", "serve", "--size", "1m", "--allow-user", "no such user"],
+        2,
+        "error: --allow-user=no such user: there is no such user\n\
+         hint: a user's name, or the number that `id -u` prints\n",
+    );
+}
+
+/// Whether a user gets the greeting of a server.
+fn is_greeted(socket: &Path, user: u32) -> bool {
+    let ask = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+               sys.exit(s.recv(8) != b'NBDMAGIC')";
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", ask]).arg(socket).stderr(std::process::Stdio::null());
+    python.uid(user).gid(user).current_dir("/").status().expect("python3 runs").success()
+}
+
+#[test]
+fn a_socket_is_its_users_own_unless_others_are_named() {
+    let folder = tempfile::tempdir().expect("a directory that others reach");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("can be set");
+    let socket = folder.path().join("flashwright/nbd.sock");
+    let mut alone = common::command(folder.path(), &["memory", "serve", "--size", "1m"]);
+    alone.env("XDG_RUNTIME_DIR", folder.path());
+    let served = Served::of(alone);
+    assert_eq!(served.uri, format!("nbd+unix:///?socket={}", socket.display()));
+    assert_eq!(served.connect().read(0, 1), Ok(vec![0]));
+    let mode = |path: &Path| std::fs::metadata(path).expect("is there").permissions().mode() & 0o777;
+    assert_eq!((mode(&socket), mode(&folder.path().join("flashwright"))), (0o600, 0o700));
+    assert_eq!(served.end().0, 0);
+    assert!(!socket.exists());
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP other users at a socket: not root");
+        return;
+    }
+    let serve = ["memory", "serve", "--size", "1m", "--socket", "s"];
+    let socket = folder.path().join("s");
+    for (more, let_in) in [
+        (&[][..], [false, false]),
+        (&["--allow-user", "1234"], [true, false]),
+        (&["--allow-group", "1235"], [false, true]),
+        (&["--allow-user", "1234", "--allow-group", "1235"], [true, true]),
+    ] {
+        let served = Served::start_at(folder.path(), &[&serve[..], more].concat());
+        assert_eq!([1234, 1235].map(|user| is_greeted(&socket, user)), let_in, "{more:?}");
+        assert!(is_greeted(&socket, 0));
         assert_eq!(served.end().0, 0);
     }
 }
@@ -111,7 +171,7 @@ fn what_cannot_be_is_refused_in_a_line() {
     );
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("has one").to_string();
-    let came = run(folder.path(), &["memory", "serve", "--size", "1m", "--listen", &address]);
+    let came = run(folder.path(), &["memory", "serve", "--size", "1m", "--insecure", "--listen", &address]);
     assert!(came.code == 1 && came.err.contains("hint: another server has that port"), "{came:?}");
 }
 
@@ -165,7 +225,7 @@ fn who_comes_beyond_the_limit_is_turned_away_and_the_others_stay() {
 #[test]
 fn the_document_says_where_it_is() {
     let folder = place();
-    let arguments = ["memory", "serve", "--size", "4m", "--listen", "127.0.0.1:0", "--json"];
+    let arguments = ["memory", "serve", "--size", "4m", "--listen", "127.0.0.1:0", "--insecure", "--json"];
     let out = std::fs::File::create(folder.path().join("ready.json")).expect("makes it");
     let mut child = common::command(folder.path(), &arguments).stdout(out).spawn().expect("starts");
     let mut document = Value::Null;

@@ -148,8 +148,13 @@ fn with_certificates_clients_are_sure_whom_they_talk_to() {
     let own =
         ["--load-privkey", "server-key.pem", "--template", "server.info", "--outfile", "server-cert.pem"];
     make(&[&signed[..], &own].concat());
-    let served =
-        Served::start(folder.path(), &["memory", "serve", "--size", "1m", "--tls-certificates", "."]);
+    let serve = ["memory", "serve", "--size", "1m", "--tls-certificates", "."];
+    let served = Served::start(folder.path(), &serve);
+    let uri = format!("{}?tls-certificates={}", served.uri, folder.path().display());
+    let (success, text) = peer(folder.path(), "nbdinfo", &[&uri]);
+    assert!(!success, "who shows no certificate is not let in: {text}");
+    assert_eq!(served.end().0, 0);
+    let served = Served::start(folder.path(), &[&serve[..], &["--tls-anonymous"]].concat());
     let uri = format!("{}?tls-certificates={}", served.uri, folder.path().display());
     assert!(peer_works(folder.path(), "nbdinfo", &[&uri]).contains("with TLS"));
     assert_eq!(served.end().0, 0);

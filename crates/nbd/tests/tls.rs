@@ -13,7 +13,7 @@ use common::{Peer, Server, has, read, run, write};
 use nbd::client::{ConnectError, ConnectOptions, HandshakeError, Session, connect, list};
 use nbd::server::{NegotiationError, Policy, TlsPolicy, negotiate};
 use nbd::stream::Stream;
-use nbd::tls::{ServerTls, TlsError};
+use nbd::tls::{Clients, ServerTls, TlsError};
 use nbd::wire::options::{self, Greeting};
 
 const KEY: &str = "alice:b2f1c6a1d0e94f0fa1c6e0c1a2d3f4b5968778695a4b3c2d1e0f00112233445f\n";
@@ -426,7 +426,8 @@ impl Certificates {
 #[test]
 fn certificates_let_in_who_has_one_and_let_the_client_know_the_server() {
     let Some(certificates) = Certificates::new() else { return };
-    let server = Server::start(required(ServerTls::certificates(certificates.path(), true).unwrap()));
+    let server =
+        Server::start(required(ServerTls::certificates(certificates.path(), &Clients::Certified).unwrap()));
     let uri = |host: &str, query: &str| format!("nbds://{host}:{}/disk{query}", server.port);
     let query = certificates.query();
     let mut session = try_connect(&uri("localhost", &query)).unwrap();
@@ -449,9 +450,55 @@ fn certificates_let_in_who_has_one_and_let_the_client_know_the_server() {
     let bare = certificates.without(&["client-cert.pem", "client-key.pem"]);
     let error = handshake_error(&uri("localhost", &format!("?tls-certificates={}", bare.path().display())));
     assert!(matches!(error, HandshakeError::Tls(TlsError::Ended(_)) | HandshakeError::Closed), "{error:?}");
-    let anybody = Server::start(required(ServerTls::certificates(certificates.path(), false).unwrap()));
+    let anybody =
+        Server::start(required(ServerTls::certificates(certificates.path(), &Clients::Anonymous).unwrap()));
     let there = format!("nbds://localhost:{}/disk?tls-certificates={}", anybody.port, bare.path().display());
     try_connect(&there).unwrap();
+}
+
+#[test]
+fn a_certificate_that_was_revoked_is_refused_and_so_is_one_of_another_name() {
+    let Some(certificates) = Certificates::new() else { return };
+    let uri = |server: &Server| format!("nbds://localhost:{}/disk{}", server.port, certificates.query());
+    let refused = |server: &Server| {
+        let error = handshake_error(&uri(server));
+        assert!(
+            matches!(error, HandshakeError::Tls(TlsError::Ended(_)) | HandshakeError::Closed),
+            "{error:?}"
+        );
+        server.failure()
+    };
+    let named = |name: &str| {
+        let clients = Clients::Named(vec!["somebody".to_owned(), name.to_owned()]);
+        Server::start(required(ServerTls::certificates(certificates.path(), &clients).unwrap()))
+    };
+    try_connect(&uri(&named("a client"))).unwrap();
+    let error = refused(&named("another client"));
+    assert!(
+        matches!(&error, NegotiationError::Tls(TlsError::NotAuthorized { names }) if names == &["a client"]),
+        "{error:?}"
+    );
+    let certified = || {
+        Server::start(required(ServerTls::certificates(certificates.path(), &Clients::Certified).unwrap()))
+    };
+    let list = |revoked: &[&str]| {
+        certificates.template("crl", "crl_next_update = 10\ncrl_number = 1\n");
+        let own = ["--generate-crl", "--load-ca-certificate=ca-cert.pem", "--load-ca-privkey=ca-key.pem"];
+        certificates
+            .certtool(&[&own[..], revoked, &["--template=crl.info", "--outfile=ca-crl.pem"]].concat());
+    };
+    // A list that names nobody lets in; one that names the client does not.
+    list(&[]);
+    try_connect(&uri(&certified())).unwrap();
+    list(&["--load-certificate=client-cert.pem"]);
+    let error = refused(&certified());
+    assert!(
+        matches!(&error, NegotiationError::Tls(TlsError::Unverified { reason }) if reason.contains("revoked")),
+        "{error:?}"
+    );
+    std::fs::write(certificates.path().join("ca-crl.pem"), "no list").unwrap();
+    let error = ServerTls::certificates(certificates.path(), &Clients::Certified).unwrap_err().to_string();
+    assert!(error.contains("ca-crl.pem"), "{error}");
 }
 
 #[test]
@@ -459,7 +506,7 @@ fn a_certificate_is_no_proof_of_a_key_and_a_key_is_none_of_a_certificate() {
     let Some(certificates) = Certificates::new() else { return };
     let keys = Keys::new();
     let with_certificates =
-        Server::start(required(ServerTls::certificates(certificates.path(), false).unwrap()));
+        Server::start(required(ServerTls::certificates(certificates.path(), &Clients::Anonymous).unwrap()));
     let error = handshake_error(&with_certificates.uri("nbds", &keys.query("keys")));
     assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
     let with_keys = keys.server();
@@ -471,10 +518,10 @@ fn a_certificate_is_no_proof_of_a_key_and_a_key_is_none_of_a_certificate() {
 fn files_that_are_missing_or_do_not_belong_together_are_named() {
     let Some(certificates) = Certificates::new() else { return };
     let bare = certificates.without(&["ca-cert.pem"]);
-    let error = ServerTls::certificates(bare.path(), true).unwrap_err().to_string();
+    let error = ServerTls::certificates(bare.path(), &Clients::Certified).unwrap_err().to_string();
     assert!(error.contains("ca-cert.pem"), "{error}");
     std::fs::copy(certificates.path().join("client-key.pem"), bare.path().join("server-key.pem")).unwrap();
-    let error = ServerTls::certificates(bare.path(), false).unwrap_err().to_string();
+    let error = ServerTls::certificates(bare.path(), &Clients::Anonymous).unwrap_err().to_string();
     assert!(error.contains("server-key.pem"), "{error}");
     let uri = format!("nbds+unix:///?socket=/nowhere&tls-certificates={}", certificates.path().display());
     let error = try_connect(&uri).unwrap_err();
@@ -575,7 +622,8 @@ fn peers_with_gnutls_and_certificates_both_ways() {
         let error = handshake_error(&uri.replace("localhost", "example.com"));
         assert!(matches!(error, HandshakeError::Tls(TlsError::Unverified { .. })), "{error:?}");
     }
-    let server = Server::start(required(ServerTls::certificates(certificates.path(), true).unwrap()));
+    let server =
+        Server::start(required(ServerTls::certificates(certificates.path(), &Clients::Certified).unwrap()));
     if has("nbdinfo", "libnbd as a client with certificates") {
         let uri = |host: &str| format!("nbds://{host}:{}/disk{}", server.port, certificates.query());
         let (success, text) = run("nbdinfo", &[&uri("localhost")]);

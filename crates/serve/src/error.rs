@@ -78,6 +78,9 @@ pub enum Ending {
     /// The client stopped in the middle of a message, or took no replies.
     #[error("nothing moved for {} s in the middle of a message", crate::link::STALL.as_secs())]
     Stalled,
+    /// Its place went to another connection.
+    #[error("it had no request under way and gave its place to another (--max-connections)")]
+    GaveWay,
     /// The client did not keep to the protocol.
     #[error("not the protocol")]
     Protocol(#[from] WireError),

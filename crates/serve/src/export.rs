@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nbd::wire::TransmissionFlags;
 use storage::device::Device;
 
+use crate::flushes::Flushes;
 use crate::terms::{MAX_PAYLOAD, Terms};
 
 /// The unit in which clients that are free to choose should ask, at least.
@@ -74,8 +75,17 @@ impl Export {
     }
 
     /// What a client that was promised this may ask.
-    pub(crate) fn terms(&self, structured: bool, allocation: Option<u32>) -> Terms {
+    pub(crate) fn terms(&self, structured: bool, allocation: Option<u32>, flushes: &Arc<Flushes>) -> Terms {
         let writable = self.is_writable();
-        Terms { size: self.size(), writable, block: self.block(), structured, allocation, can_trim: writable }
+        let flushes = Arc::clone(flushes);
+        Terms {
+            size: self.size(),
+            writable,
+            block: self.block(),
+            structured,
+            allocation,
+            can_trim: writable,
+            flushes,
+        }
     }
 }

@@ -7,12 +7,13 @@
 //! Between start and end the file is not touched: what was written to the memory since the start is lost with the
 //! process, as memory is.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use storage::memory::SharedMemory;
+use tempfile::NamedTempFile;
 
 /// Bytes that are moved at a time, and the least that becomes a hole.
 const STEP: usize = 64 << 10;
@@ -70,10 +71,14 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The file that is written before it takes the other's place.
-fn beside(path: &Path) -> PathBuf {
+/// A file beside it that is written before it takes its place: of a name that nobody can know before, never through a
+/// link, for its owner alone, and removed unless it takes the place.
+fn beside(path: &Path) -> Result<NamedTempFile, ImageError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    directory(path).join(format!(".{name}.{}", std::process::id()))
+    tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .tempfile_in(directory(path))
+        .map_err(failed(path, "make a file beside it"))
 }
 
 /// Sees that `path` could be written back to, before anybody relies on it: a file can be made beside it.
@@ -81,9 +86,7 @@ fn beside(path: &Path) -> PathBuf {
 /// # Errors
 /// [`ImageError`].
 pub fn check_writable(path: &Path) -> Result<(), ImageError> {
-    let beside = beside(path);
-    create(&beside).map_err(failed(path, "make a file beside it to write back to"))?;
-    std::fs::remove_file(&beside).map_err(failed(&beside, "remove it"))
+    beside(path)?.close().map_err(failed(path, "remove a file beside it"))
 }
 
 /// Fills the memory from the beginning with what the file holds, if it is there; bytes loaded. What lies behind stays
@@ -124,39 +127,28 @@ pub fn load(memory: &SharedMemory, path: &Path) -> Result<u64, ImageError> {
 /// # Errors
 /// [`ImageError`]; the old file is then as it was.
 pub fn write_back(memory: &SharedMemory, path: &Path) -> Result<(), ImageError> {
-    let beside = beside(path);
-    let written = fill(memory, &beside).and_then(|()| {
-        std::fs::rename(&beside, path).map_err(failed(path, "put the new contents into its place"))
-    });
-    if written.is_err() {
-        // The error to tell is the first one.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written?;
+    let beside = beside(path)?;
+    fill(memory, beside.as_file()).map_err(|(operation, source)| failed(path, operation)(source))?;
+    beside.persist(path).map_err(|error| failed(path, "put the new contents into its place")(error.error))?;
     let folder = directory(path);
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(failed(folder, "make the new name durable"))
 }
 
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
-}
-
-fn fill(memory: &SharedMemory, path: &Path) -> Result<(), ImageError> {
-    let file = create(path).map_err(failed(path, "make it"))?;
-    file.set_len(memory.len()).map_err(failed(path, "make it as long as the memory"))?;
+fn fill(memory: &SharedMemory, file: &File) -> Result<(), (&'static str, io::Error)> {
+    file.set_len(memory.len()).map_err(|error| ("make it as long as the memory", error))?;
     let mut buffer = vec![0; STEP];
     let mut at = 0;
     while at < memory.len() {
         let part = &mut buffer[..STEP.min((memory.len() - at) as usize)];
-        memory.copy_out(at, part).map_err(|error| failed(path, "copy to it")(io::Error::other(error)))?;
+        memory.copy_out(at, part).map_err(|error| ("copy to it", io::Error::other(error)))?;
         if part.iter().any(|byte| *byte != 0) {
-            file.write_all_at(part, at).map_err(failed(path, "write it"))?;
+            file.write_all_at(part, at).map_err(|error| ("write it", error))?;
         }
         at += part.len() as u64;
     }
-    file.sync_all().map_err(failed(path, "make it durable"))
+    file.sync_all().map_err(|error| ("make it durable", error))
 }
 
 #[cfg(test)]
@@ -202,6 +194,22 @@ mod tests {
             assert!(load(memory, folder.path()).is_err());
         });
         assert_eq!(std::fs::metadata(&path).expect("is there").len(), 2 << 20);
+    }
+
+    #[test]
+    fn a_link_that_lies_in_wait_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "precious").expect("writes");
+        // The name that was taken before, and the image's own.
+        let name = format!(".image.{}", std::process::id());
+        std::os::unix::fs::symlink(&victim, folder.path().join(name)).expect("links");
+        std::os::unix::fs::symlink(&victim, folder.path().join("image")).expect("links");
+        let path = folder.path().join("image");
+        check_writable(&path).expect("can be written");
+        with_memory(1 << 20, |memory| write_back(memory, &path).expect("is written"));
+        assert_eq!(std::fs::read_to_string(&victim).expect("is there"), "precious");
+        assert!(std::fs::symlink_metadata(&path).expect("is there").is_file());
     }
 
     #[test]

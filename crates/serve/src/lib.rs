@@ -11,14 +11,16 @@
 //!   for them (`terms`); what is not the protocol ends that conversation. Neither reaches the export.
 //! - **Memory is bounded** by the connection: its buffers, whatever it asks for. Payloads go where they are to go as they
 //!   come in; nothing is held that a reply has to wait for but its own bytes.
-//! - **Nobody is waited for for ever**: see `link`.
+//! - **Nobody is waited for for ever** (`link`), and no crowd keeps others out for ever (`door`).
 //! - **A conversation that fails ends alone.** A panic in its thread is caught there.
 //! - **Stopping** takes no more connections, serves what clients have sent, says good-bye and comes back.
 #![forbid(unsafe_code)]
 
 mod device;
+mod door;
 mod error;
 mod export;
+mod flushes;
 pub mod image;
 mod input;
 mod link;
@@ -33,4 +35,5 @@ mod tests;
 
 pub use error::{Ending, ServeError};
 pub use export::Export;
+pub use listen::Allowed;
 pub use server::{Event, Options, Server, Summary};

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use nbd::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::door;
 use crate::error::Ending;
 use crate::stop::Stop;
 
@@ -33,6 +34,9 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct Link<'s> {
     pub stream: Stream,
     stop: &'s Stop,
+    door: &'s door::Place<'s>,
+    /// The door was told that there is no request under way.
+    rests: bool,
 }
 
 /// Where in the conversation a wait is.
@@ -51,16 +55,16 @@ pub(crate) fn is_not_yet(error: &io::Error) -> bool {
 
 impl<'s> Link<'s> {
     /// A link over `stream`, whose calls wait.
-    pub fn waiting(stream: Stream, stop: &'s Stop) -> io::Result<Self> {
+    pub fn waiting(stream: Stream, stop: &'s Stop, door: &'s door::Place<'s>) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         set_time_outs(stream.as_fd(), Some(TICK))?;
-        Ok(Self { stream, stop })
+        Ok(Self { stream, stop, door, rests: false })
     }
 
     /// A link over `stream`, whose calls do not wait.
-    pub fn polled(stream: Stream, stop: &'s Stop) -> io::Result<Self> {
+    pub fn polled(stream: Stream, stop: &'s Stop, door: &'s door::Place<'s>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, stop })
+        Ok(Self { stream, stop, door, rests: false })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -69,6 +73,11 @@ impl<'s> Link<'s> {
 
     pub fn stop(&self) -> &'s Stop {
         self.stop
+    }
+
+    /// Whether the server was to stop so long ago that what is under way is given up.
+    pub fn is_over(&self) -> bool {
+        self.stop.since().is_some_and(|asked| asked.elapsed() > GRACE)
     }
 
     /// Whether the client has sent something that was not fetched.
@@ -92,7 +101,10 @@ impl<'s> Link<'s> {
         let mut since = None;
         loop {
             match call(&mut self.stream) {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    self.works();
+                    return Ok(bytes);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_not_yet(&error) => {
                     self.patience(place, *since.get_or_insert_with(Instant::now))?;
@@ -103,16 +115,30 @@ impl<'s> Link<'s> {
     }
 
     /// Whether to go on waiting after nothing has moved since `since`.
-    pub fn patience(&self, place: Place, since: Instant) -> Result<(), Ending> {
+    pub fn patience(&mut self, place: Place, since: Instant) -> Result<(), Ending> {
         let waited = since.elapsed();
         match place {
             Place::Between if self.stop.is_asked() => Err(Ending::Stopped),
-            Place::Between => Ok(()),
-            Place::Within if waited > STALL => Err(Ending::Stalled),
-            Place::Within if self.stop.since().is_some_and(|asked| asked.elapsed() > GRACE) => {
-                Err(Ending::Stopped)
+            Place::Between => {
+                if !self.rests {
+                    self.rests = true;
+                    self.door.rests(since);
+                }
+                Ok(())
             }
+            Place::Within if waited > STALL => Err(Ending::Stalled),
+            Place::Within if self.is_over() => Err(Ending::Stopped),
             Place::Within => Ok(()),
+        }
+    }
+
+    /// Takes note that something has moved. The door hears of it only after it was told of a rest, so that a request
+    /// which does not wait costs nothing.
+    #[inline]
+    pub fn works(&mut self) {
+        if self.rests {
+            self.rests = false;
+            self.door.works();
         }
     }
 

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -16,10 +16,12 @@ use nbd::tls::ServerTls;
 use nbd::wire::BASE_ALLOCATION;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::door::{Door, Place};
 use crate::error::{Ending, ServeError};
 use crate::export::Export;
+use crate::flushes::Flushes;
 use crate::link::Link;
-use crate::listen::Listener;
+use crate::listen::{Allowed, Listener, Taken};
 use crate::stop::Stop;
 use crate::{device, memory};
 
@@ -27,11 +29,14 @@ use crate::{device, memory};
 const ALLOCATION: u32 = 1;
 /// How long to wait after a connection that could not be taken for want of descriptors or memory.
 const SHORTAGE: Duration = Duration::from_millis(100);
+/// How long a client may take to choose an export.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How a server is to be run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Connections at a time; who comes beyond is turned away.
+    /// Connections at a time. Who comes beyond is turned away, unless another gives its place up: one that does not
+    /// end its handshake, or has had no request for a minute.
     pub max_connections: usize,
     /// Nobody is served without it, where it is there.
     pub tls: Option<ServerTls>,
@@ -72,6 +77,11 @@ pub enum Event<'a> {
         /// How many are let in.
         most: usize,
     },
+    /// Somebody came to a Unix socket who may not.
+    Stranger {
+        /// Who.
+        peer: &'a str,
+    },
     /// A connection was there and could not be taken.
     NotAccepted {
         /// Why.
@@ -93,7 +103,8 @@ pub struct Server {
     max_connections: usize,
     listeners: Vec<Listener>,
     stop: Stop,
-    connected: AtomicUsize,
+    door: Door,
+    flushes: Arc<Flushes>,
     tell: Box<dyn Fn(&Event<'_>) + Send + Sync>,
 }
 
@@ -118,11 +129,12 @@ impl Server {
         let tls = options.tls.map_or(TlsPolicy::Never, TlsPolicy::Required);
         Ok(Self {
             export,
-            policy: Policy { tls, ..Policy::default() },
+            policy: Policy { tls, timeout: HANDSHAKE, ..Policy::default() },
             max_connections: options.max_connections,
             listeners: Vec::new(),
             stop,
-            connected: AtomicUsize::new(0),
+            door: Door::new(options.max_connections),
+            flushes: Arc::default(),
             tell: Box::new(tell),
         })
     }
@@ -138,12 +150,13 @@ impl Server {
         Ok(found)
     }
 
-    /// Listens at a Unix socket, which is removed at the end.
+    /// Listens at a Unix socket of mode 0600, which is removed at the end. With users or groups that are allowed, they
+    /// can connect as well, and anybody else but root is sent away.
     ///
     /// # Errors
     /// [`ServeError::Socket`].
-    pub fn listen_unix(&mut self, path: &Path) -> Result<(), ServeError> {
-        self.listeners.push(Listener::unix(path)?);
+    pub fn listen_unix(&mut self, path: &Path, allowed: &Allowed) -> Result<(), ServeError> {
+        self.listeners.push(Listener::unix(path, allowed)?);
         Ok(())
     }
 
@@ -193,8 +206,12 @@ impl Server {
 
     /// Takes a connection and starts its thread; whether it was let in.
     fn take<'s>(&'s self, scope: &'s Scope<'s, '_>, listener: &Listener) -> bool {
-        let (stream, peer) = match listener.accept() {
-            Ok(taken) => taken,
+        let (stream, name, peer) = match listener.accept() {
+            Ok(Taken::In(stream, name, peer)) => (stream, name, peer),
+            Ok(Taken::Stranger(name)) => {
+                (self.tell)(&Event::Stranger { peer: &name });
+                return false;
+            }
             Err(error) => {
                 // Whoever came may have gone again before being taken.
                 if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) {
@@ -204,16 +221,26 @@ impl Server {
                 return false;
             }
         };
-        let Some(place) = Place::of(&self.connected, self.max_connections) else {
-            (self.tell)(&Event::Full { peer: &peer, most: self.max_connections });
-            return false;
+        let place = match self.door.enter(peer, stream.as_fd()) {
+            Ok(Some(place)) => place,
+            Ok(None) => {
+                (self.tell)(&Event::Full { peer: &name, most: self.max_connections });
+                return false;
+            }
+            Err(error) => {
+                (self.tell)(&Event::NotAccepted { cause: &error });
+                std::thread::sleep(SHORTAGE);
+                return false;
+            }
         };
         let thread = std::thread::Builder::new().name("nbd".into());
         let started = thread.spawn_scoped(scope, move || {
-            let ending = catch_unwind(AssertUnwindSafe(|| self.converse(stream, &peer)));
+            let conversation = AssertUnwindSafe(|| self.converse(stream, &name, &place));
+            let ending = catch_unwind(conversation).unwrap_or(Ending::Panicked);
+            let ending = if place.must_go() { Ending::GaveWay } else { ending };
             // Who hears of the end may connect again at once, and is not to be turned away for want of this place.
             drop(place);
-            (self.tell)(&Event::Ended { peer: &peer, ending: &ending.unwrap_or(Ending::Panicked) });
+            (self.tell)(&Event::Ended { peer: &name, ending: &ending });
         });
         if let Err(error) = &started {
             (self.tell)(&Event::NotAccepted { cause: error });
@@ -223,22 +250,23 @@ impl Server {
     }
 
     /// A connection from its first byte to its last.
-    fn converse(&self, stream: Stream, peer: &str) -> Ending {
+    fn converse(&self, stream: Stream, peer: &str, place: &Place<'_>) -> Ending {
         let agreed = match negotiate(stream, &self.policy, self) {
             Ok(agreed) => agreed,
             Err(error) if error.is_ordinary() => return Ending::Closed,
             Err(error) => return Ending::Negotiation(error),
         };
         (self.tell)(&Event::Begun { peer });
+        place.works();
         let allocation = agreed.export.context(BASE_ALLOCATION);
-        let terms = self.export.terms(agreed.structured, allocation);
+        let terms = self.export.terms(agreed.structured, allocation, &self.flushes);
         let device = &self.export.device;
         match device.memory() {
-            Some(memory) => match Link::waiting(agreed.stream, &self.stop) {
+            Some(memory) => match Link::waiting(agreed.stream, &self.stop, place) {
                 Ok(link) => memory::Conversation::new(&**device, memory, &terms, link).hold(),
                 Err(error) => Ending::Io(error),
             },
-            None => match Link::polled(agreed.stream, &self.stop) {
+            None => match Link::polled(agreed.stream, &self.stop, place) {
                 Ok(link) => device::hold(device, &terms, link, &|command, offset, length, cause| {
                     (self.tell)(&Event::Failed { peer, command, offset, length, cause });
                 }),
@@ -268,22 +296,5 @@ impl Exports for Server {
 
     fn is_closing(&self) -> bool {
         self.stop.is_asked()
-    }
-}
-
-/// One of the places that connections have.
-#[derive(Debug)]
-struct Place<'s>(&'s AtomicUsize);
-
-impl<'s> Place<'s> {
-    fn of(taken: &'s AtomicUsize, most: usize) -> Option<Self> {
-        let more = |taken: usize| (taken < most).then_some(taken + 1);
-        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Self(taken))
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -11,7 +11,10 @@
 //!
 //! A write that is refused still has its payload behind it, which whoever reads the stream has to drop.
 
+use std::sync::Arc;
+
 use crate::error::Ending;
+use crate::flushes::Flushes;
 use nbd::wire::request::{self, Request};
 use nbd::wire::{ErrorCode as Code, WireError, limits};
 
@@ -33,6 +36,8 @@ pub(crate) struct Terms {
     pub allocation: Option<u32>,
     /// Whether the export can discard.
     pub can_trim: bool,
+    /// What became of the export's flushes so far.
+    pub flushes: Arc<Flushes>,
 }
 
 /// What a request comes to.
@@ -158,7 +163,15 @@ mod tests {
 
     fn terms() -> Terms {
         let (structured, allocation) = (true, Some(1));
-        Terms { size: 1 << 30, writable: true, block: 1, structured, allocation, can_trim: true }
+        Terms {
+            size: 1 << 30,
+            writable: true,
+            block: 1,
+            structured,
+            allocation,
+            can_trim: true,
+            flushes: Arc::default(),
+        }
     }
 
     fn asked(command: u16, offset: u64, length: u32, flags: u16) -> Request {

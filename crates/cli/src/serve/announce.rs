@@ -6,9 +6,11 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// What was announced, taken back when dropped.
 #[derive(Debug)]
@@ -40,11 +42,12 @@ impl Announcement {
         let failed = |error: io::Error| Failure::io(path, "announce this server there", &error);
         if path.is_dir() {
             let file = path.join(first);
-            let beside = path.join(format!(".{first}.{}", std::process::id()));
-            std::fs::write(&beside, &lines).and_then(|()| std::fs::rename(&beside, &file)).map_err(failed)?;
+            output::replace(&file, &lines).map_err(failed)?;
             return Ok(Self(Some(file)));
         }
-        let file = OpenOptions::new().append(true).create(true).open(path);
+        // What others put there under this name is not followed.
+        let no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let file = OpenOptions::new().append(true).create(true).custom_flags(no_link).open(path);
         file.and_then(|mut file| file.write_all(lines.as_bytes())).map_err(failed)?;
         Ok(Self(None))
     }

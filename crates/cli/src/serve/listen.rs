@@ -1,6 +1,9 @@
 //! Where to listen, and whether that is safe.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::fs::DirBuilder;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
@@ -34,30 +37,74 @@ pub fn address(text: &str) -> Result<SocketAddr, BadValue> {
     found.into_iter().next().ok_or_else(|| BadValue::new("that name has no address", hint))
 }
 
-/// All addresses to listen at; this host alone, where nothing was said.
-pub fn addresses(args: &ServeArgs) -> Vec<SocketAddr> {
-    if args.listen.is_empty() && args.socket.is_none() {
-        return vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)];
+/// A user by name or number.
+pub fn user(text: &str) -> Result<u32, BadValue> {
+    let by_name = || nix::unistd::User::from_name(text).ok().flatten().map(|user| user.uid.as_raw());
+    let hint = "a user's name, or the number that `id -u` prints";
+    text.parse().ok().or_else(by_name).ok_or_else(|| BadValue::new("there is no such user", hint))
+}
+
+/// A group by name or number.
+pub fn group(text: &str) -> Result<u32, BadValue> {
+    let by_name = || nix::unistd::Group::from_name(text).ok().flatten().map(|group| group.gid.as_raw());
+    let hint = "a group's name, or its number";
+    text.parse().ok().or_else(by_name).ok_or_else(|| BadValue::new("there is no such group", hint))
+}
+
+/// The name of `CN=NAME`.
+pub fn common_name(text: &str) -> Result<String, BadValue> {
+    match text.strip_prefix("CN=") {
+        Some(name) if !name.is_empty() => Ok(name.to_owned()),
+        _ => Err(BadValue::new("is not CN=NAME", "for instance CN=node17.example.org")),
     }
-    args.listen.clone()
+}
+
+/// The Unix socket to listen at, if any: the user's usual one, where nothing was said.
+pub fn socket(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
+    if args.socket.is_some() || !args.listen.is_empty() {
+        return Ok(args.socket.clone());
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let (base, mode) = match runtime {
+        Some(path) => (path, 0o700),
+        None if rustix::process::geteuid().is_root() => (PathBuf::from("/run"), 0o755),
+        None => {
+            return Err(Failure::invalid("XDG_RUNTIME_DIR does not say where to put a Unix socket")
+                .hint("name one: --socket PATH, in a directory that only you can write to"));
+        }
+    };
+    let directory = base.join("flashwright");
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(&directory)
+        .map_err(|error| Failure::io(&directory, "make the directory of the socket", &error))?;
+    Ok(Some(directory.join("nbd.sock")))
 }
 
 /// Refuses what would let strangers in by oversight.
 pub fn check(args: &ServeArgs) -> Result<(), Failure> {
     let guarded = args.insecure || args.tls_psk.is_some() || args.tls_certificates.is_some();
-    let open = args.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
-    match open {
-        Some(address) if !guarded => {
-            Err(Failure::invalid(format!(
-                "--listen={address}: reaches beyond this host, and whoever connects could read and write"
-            ))
-            .hint("add --tls-psk FILE or --tls-certificates DIR; --insecure where everybody on that network is trusted"))
-        }
-        _ if args.max_connections == 0 => {
-            Err(Failure::invalid("--max-connections=0: nobody could connect").hint("64 is the default"))
-        }
-        _ => Ok(()),
+    if let Some(address) = args.listen.first().filter(|_| !guarded) {
+        let who = if address.ip().to_canonical().is_loopback() {
+            "every user of this host"
+        } else {
+            "whoever reaches it"
+        };
+        return Err(Failure::invalid(format!("--listen={address}: {who} could read and write"))
+            .hint("add --tls-psk FILE or --tls-certificates DIR, or use --socket; --insecure where all of them are trusted"));
     }
+    let allowed = !args.allow_user.is_empty() || !args.allow_group.is_empty();
+    if allowed && args.socket.is_none() && !args.listen.is_empty() {
+        let flag = if args.allow_user.is_empty() { "--allow-group" } else { "--allow-user" };
+        return Err(Failure::invalid(format!("{flag}: there is no Unix socket for it to be about")).hint(
+            "add --socket PATH; who may connect over TCP is a matter of --tls-psk or --tls-certificates",
+        ));
+    }
+    if args.max_connections == 0 {
+        return Err(Failure::invalid("--max-connections=0: nobody could connect").hint("64 is the default"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ pub mod listen;
 
 use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ::serve::{Event, Export, Options, ServeError, Server};
-use nbd::tls::ServerTls;
+use ::serve::{Allowed, Event, Export, Options, ServeError, Server};
+use nbd::tls::{Clients, ServerTls};
 use schemars::JsonSchema;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -78,14 +79,16 @@ pub fn serve(args: &ServeArgs, subject: &Subject) -> Result<u64, Failure> {
     let teller = Teller::default();
     let mut server = Server::new(export, options, move |event| teller.tell(event))?;
     let mut places = Vec::new();
-    for address in listen::addresses(args) {
-        places.push(announce::place(server.listen(address)?));
+    for address in &args.listen {
+        places.push(announce::place(server.listen(*address)?));
     }
-    if let Some(path) = &args.socket {
-        server.listen_unix(path)?;
+    let socket = listen::socket(args)?;
+    if let Some(path) = &socket {
+        let allowed = Allowed { users: args.allow_user.clone(), groups: args.allow_group.clone() };
+        server.listen_unix(path, &allowed)?;
     }
     let announced = args.announce.as_deref().map(|path| Announcement::make(path, &places)).transpose()?;
-    say_ready(args, subject, &places)?;
+    say_ready(args, subject, &uris(args, &places, socket.as_deref()))?;
     let summary = server.run(stop.as_fd())?;
     drop(announced);
     Ok(summary.connections)
@@ -114,21 +117,29 @@ fn stop_pipe() -> Result<PipeReader, Failure> {
 fn tls(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
     let made = match (&args.tls_psk, &args.tls_certificates) {
         (Some(file), _) => ServerTls::psk(file),
-        (None, Some(directory)) => ServerTls::certificates(directory, args.tls_verify_peer),
+        (None, Some(directory)) => ServerTls::certificates(directory, &clients(args)),
         (None, None) => return Ok(None),
     };
     made.map(Some).map_err(|error| Failure::of(Class::Invalid, &error).hint_if(error.hint()))
 }
 
-fn say_ready(args: &ServeArgs, subject: &Subject, places: &[String]) -> Result<(), Failure> {
-    let uris = uris(args, places);
+/// Whom a server with a certificate lets in.
+fn clients(args: &ServeArgs) -> Clients {
+    match (args.tls_anonymous, args.tls_authorize.as_slice()) {
+        (true, _) => Clients::Anonymous,
+        (false, []) => Clients::Certified,
+        (false, names) => Clients::Named(names.to_vec()),
+    }
+}
+
+fn say_ready(args: &ServeArgs, subject: &Subject, uris: &[String]) -> Result<(), Failure> {
     if !args.json {
         let lines: String = uris.iter().map(|uri| format!("ready: {uri}\n")).collect();
         return output::print(&lines);
     }
     let serving = Serving {
         schema: "flashwright.serve/1".to_owned(),
-        uris,
+        uris: uris.to_vec(),
         export: args.export.clone(),
         target: subject.device.spec().to_owned(),
         size_bytes: subject.device.size(),
@@ -143,12 +154,12 @@ fn say_ready(args: &ServeArgs, subject: &Subject, places: &[String]) -> Result<(
 }
 
 /// Where clients find it. What they need for TLS is theirs to add.
-fn uris(args: &ServeArgs, places: &[String]) -> Vec<String> {
+fn uris(args: &ServeArgs, places: &[String], socket: Option<&Path>) -> Vec<String> {
     let export = nbd::uri::encode(&args.export);
     let scheme = if args.tls_psk.is_some() || args.tls_certificates.is_some() { "nbds" } else { "nbd" };
     let mut uris: Vec<String> = places.iter().map(|place| format!("{scheme}://{place}/{export}")).collect();
-    if let Some(path) = &args.socket {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    if let Some(path) = socket {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         uris.push(format!("{scheme}+unix:///{export}?socket={}", nbd::uri::encode(&path.to_string_lossy())));
     }
     uris
@@ -178,6 +189,7 @@ impl Teller {
             Event::Full { peer, most } => {
                 say(&format!("{peer}: turned away, because {most} connections are open (--max-connections)"));
             }
+            Event::Stranger { peer } => say(&format!("{peer}: turned away (--allow-user, --allow-group)")),
             Event::NotAccepted { cause } => say(&format!("a connection could not be taken: {cause}")),
             Event::Begun { .. } | Event::Ended { .. } => {}
         }

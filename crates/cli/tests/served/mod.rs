@@ -22,14 +22,18 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts a server on a free port of this host and waits until it is ready.
+    /// Starts a server on a free port of this host, which every user of it can reach, and waits until it is ready.
     pub fn start(folder: &Path, arguments: &[&str]) -> Self {
-        Self::start_at(folder, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
+        Self::start_at(folder, &[arguments, &["--listen", "127.0.0.1:0", "--insecure"]].concat())
     }
 
     /// The same, listening as the arguments say.
     pub fn start_at(folder: &Path, arguments: &[&str]) -> Self {
-        let mut command = command(folder, arguments);
+        Self::of(command(folder, arguments))
+    }
+
+    /// The same of a prepared command.
+    pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let out = BufReader::new(child.stdout.take().expect("is piped"));
         // Whole from here on, so that it is ended whatever comes.
@@ -44,7 +48,7 @@ impl Served {
         }
         let mut err = String::new();
         let _ = served.child.stderr.take().expect("is piped").read_to_string(&mut err);
-        panic!("{arguments:?} ended before it was ready: {}{err}", served.said);
+        panic!("{command:?} ended before it was ready: {}{err}", served.said);
     }
 
     /// Asks for its end and gives exit code and standard error.

@@ -67,6 +67,12 @@ pub enum TlsError {
         /// What OpenSSL says.
         reason: &'static str,
     },
+    /// The peer's certificate is believed, and none of those that may come in.
+    #[error("the peer's certificate bears the common name {}, which may not come in", .names.join(", "))]
+    NotAuthorized {
+        /// Its common names.
+        names: Vec<String>,
+    },
     /// The handshake failed.
     #[error("TLS handshake")]
     Handshake(#[source] openssl::ssl::Error),

@@ -7,25 +7,28 @@
 //! 2. **Somebody is at the other end.** With a key, both sides prove that they have it, and a peer that shows a
 //!    certificate in place of the proof is refused. With certificates, the client verifies the server's chain and
 //!    name unless it was told not to, and the server asks for a certificate of the same authority unless it was told
-//!    not to.
+//!    not to. Where there is a `ca-crl.pem`, a certificate that it lists is refused, and so is every one once the list
+//!    itself is out of date.
 //! 3. **No key appears in a message.**
 //!
 //! Files are those that GnuTLS-based peers (nbdkit, libnbd, qemu) read: psktool's for keys, and directories with
-//! `ca-cert.pem`, `server-cert.pem`, `server-key.pem`, `client-cert.pem` and `client-key.pem`.
+//! `ca-cert.pem`, `ca-crl.pem`, `server-cert.pem`, `server-key.pem`, `client-cert.pem` and `client-key.pem`.
 
 mod error;
 mod psk;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use openssl::error::ErrorStack;
+use openssl::nid::Nid;
 use openssl::ssl::{
     HandshakeError, Ssl, SslContext, SslContextBuilder, SslFiletype, SslMethod, SslMode, SslOptions,
     SslSessionCacheMode, SslStream, SslVerifyMode, SslVersion,
 };
 use openssl::x509::X509VerifyResult;
-use openssl::x509::verify::X509CheckFlags;
+use openssl::x509::store::X509Lookup;
+use openssl::x509::verify::{X509CheckFlags, X509VerifyFlags};
 
 use crate::stream::Socket;
 use crate::uri::{Place, Uri};
@@ -62,6 +65,19 @@ pub struct ClientTls {
 pub struct ServerTls {
     context: SslContext,
     kind: Kind,
+    /// Common names of which a client's certificate has to bear one; none where any will do.
+    names: Vec<String>,
+}
+
+/// Whom a server with a certificate lets in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Clients {
+    /// Anybody: TLS only keeps what is said between the two.
+    Anonymous,
+    /// Who shows a certificate that `ca-cert.pem` vouches for.
+    Certified,
+    /// Of those, who bears one of these common names (the CN of the certificate's subject).
+    Named(Vec<String>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,16 +232,17 @@ impl ServerTls {
             place.copy_from_slice(&entry.key);
             Ok(entry.key.len())
         });
-        Ok(Self { context: builder.build(), kind: Kind::Psk })
+        Ok(Self { context: builder.build(), kind: Kind::Psk, names: Vec::new() })
     }
 
-    /// With `server-cert.pem` and `server-key.pem` of `directory`. Where `verify` is set, a client has to show a
-    /// certificate that `ca-cert.pem` vouches for; else anybody is let in, and only what is said stays between the two.
+    /// With `server-cert.pem` and `server-key.pem` of `directory`, for those that `clients` says; what vouches for them
+    /// is `ca-cert.pem`, and `ca-crl.pem` where it is there.
     ///
     /// # Errors
     ///
     /// A file cannot be read or is not what it should be.
-    pub fn certificates(directory: &Path, verify: bool) -> Result<Self, TlsError> {
+    pub fn certificates(directory: &Path, clients: &Clients) -> Result<Self, TlsError> {
+        let verify = *clients != Clients::Anonymous;
         let mut builder = builder(SslMethod::tls_server()).map_err(TlsError::Setup)?;
         builder.set_cipher_list(SUITES).map_err(TlsError::Setup)?;
         own(&mut builder, directory, "server-cert.pem", "server-key.pem")?;
@@ -233,7 +250,8 @@ impl ServerTls {
             authority(&mut builder, directory)?;
             builder.set_verify(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT);
         }
-        Ok(Self { context: builder.build(), kind: Kind::X509 { verify } })
+        let names = if let Clients::Named(names) = clients { names.clone() } else { Vec::new() };
+        Ok(Self { context: builder.build(), kind: Kind::X509 { verify }, names })
     }
 
     pub(crate) fn handshake(&self, socket: Socket) -> Result<SslStream<Socket>, TlsError> {
@@ -242,8 +260,21 @@ impl ServerTls {
         if self.kind == Kind::Psk && !used_a_key(&stream) {
             return Err(TlsError::NoProof);
         }
+        if !self.names.is_empty() {
+            let shown = common_names(&stream);
+            if !shown.iter().any(|name| self.names.contains(name)) {
+                return Err(TlsError::NotAuthorized { names: shown });
+            }
+        }
         Ok(stream)
     }
+}
+
+/// The common names of the certificate that the peer has shown.
+fn common_names(stream: &SslStream<Socket>) -> Vec<String> {
+    let Some(certificate) = stream.ssl().peer_certificate() else { return Vec::new() };
+    let entries = certificate.subject_name().entries_by_nid(Nid::COMMONNAME);
+    entries.filter_map(|entry| entry.data().to_string().ok()).collect()
 }
 
 /// Whether a key vouches for the peer: in TLS 1.3 the session counts as resumed from it, in 1.2 the suite says so.
@@ -281,7 +312,23 @@ fn psk_suites(builder: &mut SslContextBuilder) -> Result<(), ErrorStack> {
 fn authority(builder: &mut SslContextBuilder, directory: &Path) -> Result<(), TlsError> {
     let path = directory.join("ca-cert.pem");
     readable(&path)?;
-    builder.set_ca_file(&path).map_err(|source| TlsError::Certificate { path, source })
+    builder.set_ca_file(&path).map_err(|source| TlsError::Certificate { path, source })?;
+    revoked(builder, directory.join("ca-crl.pem"))
+}
+
+/// `ca-crl.pem`, where it is there: whom the authority does not vouch for any more.
+fn revoked(builder: &mut SslContextBuilder, path: PathBuf) -> Result<(), TlsError> {
+    match readable(&path) {
+        Ok(()) => {}
+        Err(TlsError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let store = builder.cert_store_mut();
+    let read = store
+        .add_lookup(X509Lookup::file())
+        .and_then(|lookup| lookup.load_crl_file(&path, SslFiletype::PEM))
+        .and_then(|_| store.set_flags(X509VerifyFlags::CRL_CHECK));
+    read.map_err(|source| TlsError::Certificate { path, source })
 }
 
 /// Who the system believes. An OpenSSL of our own does not know where that is written, other than by `SSL_CERT_FILE` and

@@ -194,6 +194,7 @@ impl<E: Engine> Conversation<'_, E> {
         let bytes = match self.link.stream.read(room) {
             Ok(0) => {
                 self.ending = Some(Ending::Closed);
+                self.abandon_lane();
                 self.abandon_intake();
                 return Ok(true);
             }
@@ -205,6 +206,7 @@ impl<E: Engine> Conversation<'_, E> {
             }
             Err(error) => return Err(Ending::Io(error)),
         };
+        self.link.works();
         // A plain socket that gave less than was asked for has no more; a record of TLS may be followed by another.
         self.readable = bytes == asked || !self.link.stream.is_plain();
         match direct {

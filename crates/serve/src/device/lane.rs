@@ -3,10 +3,15 @@
 //! A thread beside the conversation makes them one after the other, so that a discard of a terabyte keeps nobody from
 //! reading meanwhile. It is started with the first of them. Its answers come through a channel, and a pipe becomes
 //! readable with each.
+//!
+//! What nobody waits for any more is not done: a task whose client has gone is dropped before it begins, and a long one
+//! goes in steps and ends with the step at which it finds that.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -15,6 +20,10 @@ use storage::extents::{self, Stretch};
 
 /// Bytes that are fetched at a time.
 const FETCH: usize = 1 << 20;
+/// Bytes that are made zero at a time: a drive without a command for it takes some milliseconds to write them.
+const ZERO: u64 = 64 << 20;
+/// Bytes that are discarded at a time.
+const DISCARD: u64 = 1 << 30;
 /// Discards of block devices are cut to multiples of this: the sector of the kernel's block layer.
 const SECTOR: u64 = 512;
 
@@ -48,6 +57,7 @@ pub(super) struct Lane {
     tasks: Option<Sender<Task>>,
     answers: Receiver<(usize, Answer)>,
     bell: PipeReader,
+    abandoned: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,16 +66,22 @@ impl Lane {
         let (bell, ringer) = io::pipe()?;
         let (tasks, inbox) = channel();
         let (outbox, answers) = channel();
-        let device = Arc::clone(device);
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let (device, seen) = (Arc::clone(device), Arc::clone(&abandoned));
         let thread = std::thread::Builder::new()
             .name("nbd-slow".into())
-            .spawn(move || work(&*device, &inbox, &outbox, ringer))?;
-        Ok(Self { tasks: Some(tasks), answers, bell, thread: Some(thread) })
+            .spawn(move || work(&*device, &seen, &inbox, &outbox, ringer))?;
+        Ok(Self { tasks: Some(tasks), answers, bell, abandoned, thread: Some(thread) })
     }
 
     /// Hands over a task. False where the thread is gone, because the device panicked.
     pub fn ask(&self, id: usize, job: Job, offset: u64, length: u64) -> bool {
         self.tasks.as_ref().is_some_and(|tasks| tasks.send(Task { id, job, offset, length }).is_ok())
+    }
+
+    /// Answers all that was asked for with an error from now on, without doing it.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
     }
 
     /// What poll(2) finds readable when an answer is there, and hung up when the thread is gone.
@@ -86,6 +102,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        self.abandon();
         self.tasks = None;
         if let Some(thread) = self.thread.take() {
             // A device that panicked was told of by the answers that never came.
@@ -96,53 +113,64 @@ impl Drop for Lane {
 
 fn work(
     device: &dyn Device,
+    abandoned: &AtomicBool,
     inbox: &Receiver<Task>,
     outbox: &Sender<(usize, Answer)>,
     mut ringer: PipeWriter,
 ) {
     while let Ok(Task { id, job, offset, length }) = inbox.recv() {
-        let answer = perform(device, job, offset, length);
+        let answer = perform(device, abandoned, job, offset, length);
         if outbox.send((id, answer)).is_err() || ringer.write_all(&[1]).is_err() {
             return;
         }
     }
 }
 
-fn perform(device: &dyn Device, job: Job, offset: u64, length: u64) -> Answer {
-    let nothing = |()| Vec::new();
+fn perform(device: &dyn Device, abandoned: &AtomicBool, job: Job, offset: u64, length: u64) -> Answer {
+    // Without a client that waits, nothing of it is wanted.
+    let in_steps = |range: Range<u64>, step: u64, act: &mut dyn FnMut(u64, u64) -> io::Result<()>| {
+        let mut at = range.start;
+        loop {
+            if abandoned.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if at >= range.end {
+                return Ok(Vec::new());
+            }
+            let part = step.min(range.end - at);
+            act(at, part)?;
+            at += part;
+        }
+    };
+    let range = offset..offset + length;
     match job {
-        Job::Trim => trim(device, offset, length).map(nothing),
-        Job::Zero(how) => device.write_zeroes(offset, length, how).map(nothing),
-        Job::Cache => fetch(device, offset, length).map(nothing),
+        Job::Trim => {
+            in_steps(whole_sectors(device, range), DISCARD, &mut |at, part| discard(device, at, part))
+        }
+        Job::Zero(how) => in_steps(range, ZERO, &mut |at, part| device.write_zeroes(at, part, how)),
+        Job::Cache => {
+            let mut buffer = vec![0; FETCH.min(usize::try_from(length).unwrap_or(FETCH))];
+            in_steps(range, FETCH as u64, &mut |at, part| device.read_at(&mut buffer[..part as usize], at))
+        }
         Job::Extents(most) => extents(device, offset, length, most),
     }
 }
 
-/// Discards. It is a hint (doc/proto.md, `NBD_CMD_TRIM`), so a device that knows no such thing has done its part, and of a
-/// block device the sectors that lie inside are discarded.
-fn trim(device: &dyn Device, offset: u64, length: u64) -> io::Result<()> {
-    let (mut begin, mut end) = (offset, offset + length);
-    if device.kind() != DeviceKind::File {
-        (begin, end) = (begin.next_multiple_of(SECTOR), end - end % SECTOR);
+/// What of a range can be discarded: of a block device the sectors that lie inside. A discard is a hint
+/// (doc/proto.md, `NBD_CMD_TRIM`).
+fn whole_sectors(device: &dyn Device, range: Range<u64>) -> Range<u64> {
+    if device.kind() == DeviceKind::File {
+        return range;
     }
-    if begin >= end {
-        return Ok(());
-    }
-    match device.discard(begin, end - begin) {
+    range.start.next_multiple_of(SECTOR)..range.end - range.end % SECTOR
+}
+
+/// Discards; a device that knows no such thing has done its part.
+fn discard(device: &dyn Device, offset: u64, length: u64) -> io::Result<()> {
+    match device.discard(offset, length) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
         result => result,
     }
-}
-
-fn fetch(device: &dyn Device, offset: u64, length: u64) -> io::Result<()> {
-    let mut buffer = vec![0; FETCH.min(usize::try_from(length).unwrap_or(FETCH))];
-    let mut done = 0;
-    while done < length {
-        let part = (FETCH as u64).min(length - done) as usize;
-        device.read_at(&mut buffer[..part], offset + done)?;
-        done += part as u64;
-    }
-    Ok(())
 }
 
 /// Holes of a file; anything else is data throughout.

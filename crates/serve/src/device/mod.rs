@@ -167,6 +167,9 @@ impl<'a, E: Engine> Conversation<'a, E> {
         if self.link.stop().is_due() && self.ending.is_none() && matches!(self.intake, Intake::Nothing) {
             self.ending = Some(Ending::Stopped);
         }
+        if self.link.is_over() {
+            self.abandon_lane();
+        }
         let mut moved = self.take_in()?;
         moved |= self.drive()?;
         moved |= self.hear_lane();

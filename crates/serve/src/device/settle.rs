@@ -53,7 +53,7 @@ impl<E: Engine> Conversation<'_, E> {
             Use::Elsewhere => unreachable!("slot {slot} was in flight for something"),
             Use::Sync { id } => {
                 self.idle.push(slot);
-                self.requests.fail(id, failed);
+                self.requests.fail(id, self.terms.flushes.ended(failed));
                 self.finish(id);
             }
             Use::Part { id, start, length } => {
@@ -142,6 +142,13 @@ impl<E: Engine> Conversation<'_, E> {
         self.finish(id);
     }
 
+    /// Gives up what the lane was asked for and has not done.
+    pub(super) fn abandon_lane(&mut self) {
+        if let Some(lane) = &self.lane {
+            lane.abandon();
+        }
+    }
+
     pub(super) fn hear_lane(&mut self) -> bool {
         let mut moved = false;
         while let Some((id, answer)) = self.lane.as_ref().and_then(Lane::answer) {
@@ -159,6 +166,11 @@ impl<E: Engine> Conversation<'_, E> {
             // Asked for what is only done where it is fast, and it would not be: that is an answer and no failure.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.requests.fail(id, Some(ErrorCode::ENOTSUP));
+                self.finish(id);
+            }
+            // It was given up, which nobody waits to hear.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.requests.fail(id, Some(ErrorCode::ESHUTDOWN));
                 self.finish(id);
             }
             Err(error) => self.lane_failed(id, &error),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -148,4 +148,96 @@ fn a_server_that_stops_is_not_kept_by_a_client_that_keeps_asking() {
         while held.peer.goes_on_answering() {}
         assert!(matches!(held.ended(), Ending::Stopped));
     }
+}
+
+/// A device whose descriptor cannot be synced: a pipe (fsync(2), EINVAL).
+fn without_sync() -> Arc<dyn Device> {
+    struct Piped(Arc<dyn Device>, std::io::PipeReader);
+    impl fmt::Debug for Piped {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Piped")
+        }
+    }
+    impl Device for Piped {
+        fn spec(&self) -> &str {
+            self.0.spec()
+        }
+        fn kind(&self) -> DeviceKind {
+            self.0.kind()
+        }
+        fn path(&self) -> Option<&Path> {
+            self.0.path()
+        }
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn is_direct(&self) -> bool {
+            false
+        }
+        fn is_writable(&self) -> bool {
+            true
+        }
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.1.as_fd()
+        }
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.read_at(buffer, offset)
+        }
+        fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+            self.0.write_at(buffer, offset)
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            Err(io::ErrorKind::InvalidInput.into())
+        }
+        fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+            self.0.discard(offset, length)
+        }
+    }
+    let (reader, _) = io::pipe().expect("a pipe");
+    Arc::new(Piped(open("mem:4m"), reader))
+}
+
+#[test]
+fn a_flush_that_failed_fails_for_every_client_from_then_on() {
+    let flushes = Arc::default();
+    let (_folder, sound) = odd(|| Ok(()));
+    let mut before = Held::begin_with(&sound, true, true, true, &flushes);
+    assert_eq!(before.peer.call(request::FLUSH, 0, 0, 0, &[]), Ok(vec![]));
+    let mut unlucky = Held::begin_with(&without_sync(), true, true, true, &flushes);
+    let failed = unlucky.peer.call(request::FLUSH, 0, 0, 0, &[]);
+    assert!(failed.is_err());
+    // The device of the others syncs well; what was lost is lost for them as well.
+    let mut after = Held::begin_with(&sound, true, true, true, &flushes);
+    for held in [&mut before, &mut after, &mut unlucky] {
+        assert_eq!(held.peer.call(request::FLUSH, 0, 0, 0, &[]), failed);
+    }
+    assert_eq!(after.peer.call(request::WRITE, request::FLAG_FUA, 0, 4, b"data"), failed);
+    assert_eq!(after.peer.call(request::WRITE, 0, 0, 4, b"data"), Ok(vec![]));
+    assert_eq!(after.peer.call(request::READ, 0, 0, 4, &[]), Ok(b"data".to_vec()));
+    for held in [before, after, unlucky] {
+        assert!(held.end().is_orderly());
+    }
+}
+
+#[test]
+fn what_a_client_that_is_gone_has_asked_for_is_not_done() {
+    let (begun, seen) = channel();
+    let begun = Mutex::new(begun);
+    let (_folder, device) = odd(move || {
+        begun.lock().expect("is not poisoned").send(()).expect("somebody counts");
+        // Long enough, all of them together, for the server to see that nobody is there.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        Ok(())
+    });
+    let mut held = Held::begin(&device, true, true, true);
+    for _ in 0..200 {
+        held.peer.ask(request::TRIM, 0, 0, 4096, &[]);
+    }
+    seen.recv().expect("the first one begins");
+    held.peer.stream.shutdown(std::net::Shutdown::Both).expect("goes");
+    assert!(matches!(held.ended(), Ending::Closed | Ending::Io(_)));
+    assert!(seen.try_iter().count() < 199, "all of them were done");
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 use nbd::wire::request;
-use serve::{Event, Export, Options, Server};
+use serve::{Allowed, Event, Export, Options, Server};
 use storage::device::{Device, DeviceSpec, OpenOptions};
 
 use super::Way;
@@ -70,7 +70,7 @@ impl Served {
         })
         .expect("a server");
         let socket = folder.path().join(if writable { "writable" } else { "readable" });
-        server.listen_unix(&socket).expect("a socket");
+        server.listen_unix(&socket, &Allowed::default()).expect("a socket");
         let (reader, stop) = std::io::pipe().expect("a pipe");
         let thread = std::thread::spawn(move || {
             server.run(reader.as_fd()).expect("it serves");

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use serve::{Export, Options, ServeError, Server, Summary};
+use serve::{Allowed, Export, Options, ServeError, Server, Summary};
 
 use crate::rig::writing;
 
@@ -32,7 +32,7 @@ impl Served {
     /// At a Unix socket.
     pub fn on_socket(socket: &Path, device: &str, direct: bool) -> Self {
         let mut server = server(device, direct);
-        server.listen_unix(socket).expect("a socket");
+        server.listen_unix(socket, &Allowed::default()).expect("a socket");
         Self::begin(server, format!("nbd+unix:///model?socket={}&{PATIENCE}", socket.display()))
     }
 
