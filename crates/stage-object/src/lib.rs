@@ -46,7 +46,7 @@ use object_store::path::Path as Key;
 
 pub use address::Environment;
 pub use moves::{tiers, tiers_with};
-pub use sets::{Manifest, SetInfo, Verified, list};
+pub use sets::{Manifest, Verified};
 pub use tier::ObjectTier;
 
 use stage::address::Address;

@@ -11,7 +11,7 @@ use object_store::path::Path as Key;
 
 use super::lanes::{Halt, over};
 use super::read::Wanted;
-use super::{Environment, LANES, ObjectSet, keys, short};
+use super::{LANES, ObjectSet, keys, short};
 use stage::digest::Digest;
 use stage::error::StageError;
 use stage::manifest::{Entry, Header, Kind, Reader};
@@ -21,8 +21,6 @@ use stage::pace::{Pace, Progress, Stop};
 const MANIFEST_BYTES_MAX: u64 = 4 << 30;
 /// The largest chunk of a foreign manifest: chunks are held in memory.
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of a manifest that its first line fits in.
-const HEADER_BYTES: u64 = 64 << 10;
 /// Faults that are told one by one.
 const FAULTS_MAX: usize = 1000;
 
@@ -52,17 +50,6 @@ impl Manifest {
     pub(super) fn files(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.kind == Kind::File && entry.link_to.is_none())
     }
-}
-
-/// A set as a listing has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetInfo {
-    /// Its name.
-    pub name: String,
-    /// Its URL.
-    pub url: String,
-    /// When it was made, seconds since 1970, as its manifest says.
-    pub created: u64,
 }
 
 /// What reading a set through has shown.
@@ -237,43 +224,6 @@ impl ObjectSet {
         }
     }
 
-    /// The sets right beneath the prefix that this was opened with, in the order of their names.
-    ///
-    /// # Errors
-    /// The store's; a manifest whose first line cannot be read.
-    pub fn list(&self, stop: &Stop) -> Result<Vec<SetInfo>, StageError> {
-        let halt = Halt::new(stop);
-        let children = self.ask(&self.prefix, "list", &halt, self.store.children(self.prefix.clone()))?;
-        let sets = Mutex::new(Vec::new());
-        over(&children, LANES, stop, &|prefix, halt| {
-            let Some(name) = prefix.filename() else { return Ok(()) };
-            if let Some(created) = self.created(prefix, halt)? {
-                let info =
-                    SetInfo { name: name.to_owned(), url: self.address.sibling(prefix.as_ref()), created };
-                sets.lock().unwrap_or_else(PoisonError::into_inner).push(info);
-            }
-            Ok(())
-        })?;
-        let mut sets = sets.into_inner().unwrap_or_else(PoisonError::into_inner);
-        sets.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(sets)
-    }
-
-    /// When a set was made; none where there is no manifest.
-    fn created(&self, prefix: &Key, halt: &Halt<'_>) -> Result<Option<u64>, StageError> {
-        let key = prefix.clone().join(keys::MANIFEST);
-        let read = self
-            .wait(halt, async { self.store.get(key.clone(), Some(0..HEADER_BYTES)).await?.bytes().await })?;
-        match read {
-            Ok(text) => {
-                let line = text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-                Ok(Some(Reader::new(line, self.shown(&key))?.header().created))
-            }
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&key, "read the manifest", &error)),
-        }
-    }
-
     /// Objects beneath the set's prefix that its manifest does not know, a thousand of them at most.
     ///
     /// # Errors
@@ -372,12 +322,4 @@ pub(super) fn chunks_of(entry: &Entry) -> Vec<Digest> {
 /// Where a path's last name is: its directory, and the name.
 pub(super) fn split(path: &Path) -> (&Path, &std::ffi::OsStr) {
     (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default())
-}
-
-/// The sets beneath a URL. See [`ObjectSet::list`].
-///
-/// # Errors
-/// As there, and of a URL that makes no sense.
-pub fn list(url: &str, environment: &Environment, stop: &Stop) -> Result<Vec<SetInfo>, StageError> {
-    ObjectSet::open(url, environment)?.list(stop)
 }

@@ -288,31 +288,6 @@ fn memory_of_a_drain_and_of_a_fetch_by_the_file() {
 }
 
 #[test]
-fn a_file_that_changes_while_a_set_is_stored_is_stored_again() {
-    let world = World::new();
-    let set = world.set("ckpt-1");
-    let chunk = CHUNK_BYTES as usize;
-    fs::write(set.join("larger"), vec![5; 4 * chunk]).unwrap();
-    let mover = world.mover();
-    let source = Place::Path(set.as_path().into());
-    let slowly = Options { bwlimit: Some(16 << 20), ..Options::default() };
-    let id = mover.submit(world.spec(Verb::Copy, source, world.url("ckpt-1"), slowly)).unwrap();
-    while mover.status(Some(id)).unwrap()[0].bytes_verified == 0 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    fs::write(set.join("larger"), vec![6; 4 * chunk]).unwrap();
-    fs::write(set.join("below/small"), "ckpt-2").unwrap();
-    let job = done(&mover, id);
-    assert_eq!(job.state, State::Done, "{job:?}");
-    assert_eq!(job.source, stage::runner::fingerprint_of(&job.spec, &tiers()).unwrap());
-    let back = Place::Path(world.at("fast/back").as_path().into());
-    let fetch = world.spec(Verb::Copy, world.url("ckpt-1"), back, Options::default());
-    assert_eq!(done(&mover, mover.submit(fetch).unwrap()).state, State::Done);
-    is_set(&world.at("fast/back"), "ckpt-2");
-    assert!(fs::read(world.at("fast/back/larger")).unwrap() == vec![6; 4 * chunk]);
-}
-
-#[test]
 fn a_set_that_is_replaced_while_it_is_fetched_is_fetched_again() {
     let world = World::new();
     let mover = world.mover();

@@ -208,13 +208,13 @@ fn a_set_is_stored_listed_verified_fetched_and_deleted() {
     assert!(server.object("run 1/step+7/large").unwrap() == pattern(2 * CHUNK_BYTES + 8000));
     assert_comes_back(&url, source.path());
 
-    let listed = server.set("run 1").list(&Stop::new()).unwrap();
-    assert_eq!(listed.iter().map(|set| set.name.as_str()).collect::<Vec<_>>(), ["step+7"]);
-    let again = ObjectSet::open(&listed[0].url, &environment()).unwrap();
-    let verified = again.verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
+    let tier = tiers_with(environment).open(&Place::Object(server.url("run 1")), &Stop::new()).unwrap();
+    let names = || tier.names(&|_| true).unwrap();
+    assert_eq!(names(), ["step+7"]);
+    let verified = set.verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();
     assert_eq!((verified.files, verified.faults.len()), (44, 0));
     assert_eq!(set.delete(&Stop::new()).unwrap(), 44);
-    assert!(server.set("run 1").list(&Stop::new()).unwrap().is_empty());
+    assert!(names().is_empty());
     assert_eq!(server.object("run 1/step+7/plain.txt"), None);
 }
 

@@ -455,16 +455,6 @@ impl FromStr for Level {
     }
 }
 
-/// The destination of `cp SOURCE DESTINATION` as cp(1) has it: a destination that is a directory takes the source
-/// under its own name.
-#[must_use]
-pub fn into_directory(source: &Path, destination: &Path, is_directory: bool) -> PathBuf {
-    match source.file_name() {
-        Some(name) if is_directory => destination.join(name),
-        _ => destination.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
