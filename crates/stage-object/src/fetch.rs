@@ -25,13 +25,15 @@ use super::resume::{ChunkLog, Ledger, Recorder};
 use super::sets::{chunks_of, split};
 use super::{LANES, Manifest, ObjectSet};
 use stage::calls;
-use stage::digest::{Algorithm, Digest};
+use stage::digest::Digest;
 use stage::error::StageError;
 use stage::fault::{Barrier, Check, enforced};
 use stage::journal::{Done, Identity, PART_IN_DOUBT};
 use stage::manifest::{Entry, Kind};
 use stage::spec::Preserve;
 use stage::tier::{Part, Run};
+use stage::uncached::Uncached;
+use stage::verify::Reader;
 
 /// Whoever could write to the store would otherwise make programs that run with the caller's rights.
 const SETUID_SETGID: u32 = 0o6000;
@@ -399,7 +401,7 @@ impl Fetch<'_> {
         if is_root(entry) { self.ledger.save(PART_IN_DOUBT, b"file") } else { Ok(()) }
     }
 
-    /// Reads what was written, from the medium as far as the page cache can be told to forget it.
+    /// Reads a copy back around the page cache.
     fn read_back(
         &self,
         entry: &Entry,
@@ -407,39 +409,25 @@ impl Fetch<'_> {
         expected: &[Digest],
         halt: &Halt<'_>,
     ) -> Result<(), StageError> {
-        // A file system that cannot forget gives what it has.
-        let _ = storage::cache::drop_cached(file);
-        let header = &self.manifest.header;
-        let mut offset = 0;
-        for right in expected {
-            let bytes = (entry.size - offset).min(header.chunk_bytes);
-            let _share = self.set.budget.take(bytes, halt)?;
-            let found = self.digest(entry, file, offset, bytes, header.algorithm)?;
-            if found != *right && enforced(Check::FetchedReadBack) {
+        let (header, path) = (&self.manifest.header, self.local(entry));
+        let file = Uncached::again(file).map_err(|error| self.failed("duplicate", entry, error))?;
+        let chunk_bytes = header.chunk_bytes.min(entry.size);
+        let _share = self.set.budget.take(chunk_bytes, halt)?;
+        let mut reader = Reader::new(header.chunk_bytes.min(entry.size.next_power_of_two()));
+        reader.file_chunks(file, &path, entry.size, header.algorithm, &mut |chunk, found| {
+            halt.check()?;
+            let (offset, right) = (chunk * header.chunk_bytes, expected[chunk as usize]);
+            if found != right && enforced(Check::FetchedReadBack) {
                 return Err(StageError::Corrupt {
-                    path: stage::error::shown(&self.local(entry)),
+                    path: stage::error::shown(&path),
                     offset,
                     expected: right.text(header.algorithm),
                     found: found.text(header.algorithm),
                 });
             }
-            offset += bytes;
+            let bytes = (entry.size - offset).min(header.chunk_bytes);
             self.run.progress.bytes_verified.fetch_add(bytes, Relaxed);
-        }
-        Ok(())
-    }
-
-    fn digest(
-        &self,
-        entry: &Entry,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        bytes: u64,
-        algorithm: Algorithm,
-    ) -> Result<Digest, StageError> {
-        let mut chunk = vec![0; bytes as usize];
-        let read = calls::read_at(file, &mut chunk, offset)
-            .map_err(|error| StageError::io_at("read back", &self.local(entry), offset, error))?;
-        Ok(algorithm.of(&chunk[..read]))
+            Ok(())
+        })
     }
 }

@@ -42,6 +42,7 @@ mod small;
 pub mod spec;
 pub mod tier;
 pub mod tree;
+pub mod uncached;
 pub mod verify;
 
 pub use digest::{Algorithm, Digest};

@@ -6,8 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::fs::{Advice, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags};
 use storage::device::AlignedBuffer;
 
 use crate::calls;
@@ -16,9 +15,7 @@ use crate::error::StageError;
 use crate::manifest::{Entry, Kind};
 use crate::names::joined;
 use crate::pace::{Progress, Stop};
-
-/// What direct I/O has to be aligned to, on any drive there is.
-const BLOCK: u64 = 4096;
+use crate::uncached::{BLOCK, Uncached};
 
 /// Reads files by the chunk, around the cache where the file system lets it.
 pub struct Reader {
@@ -30,14 +27,13 @@ impl Reader {
     /// One for digests of `chunk_bytes` each.
     #[must_use]
     pub fn new(chunk_bytes: u64) -> Self {
-        Self { buffer: AlignedBuffer::zeroed((chunk_bytes + BLOCK) as usize, BLOCK as usize), chunk_bytes }
+        Self { buffer: AlignedBuffer::zeroed(chunk_bytes as usize + BLOCK, BLOCK), chunk_bytes }
     }
 
-    /// The digests of a file's chunks, which must be as many bytes as `size` in all. `look` is told each as it comes,
-    /// and may end it.
+    /// [`Self::file_chunks`] of the file at a path.
     ///
     /// # Errors
-    /// The kernel's; a file of another size; those of `look`.
+    /// As there; there is no such file.
     pub fn chunks(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -45,41 +41,44 @@ impl Reader {
         shown: &Path,
         size: u64,
         algorithm: Algorithm,
-        look: &mut dyn FnMut(u64, Digest) -> Result<(), StageError>,
+        see: &mut dyn FnMut(u64, Digest) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
-        let failed = |error| StageError::io("open", shown, error);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut file = match calls::open_beneath(directory, path, flags | OFlags::DIRECT, Mode::empty()) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-                calls::open_beneath(directory, path, flags, Mode::empty()).map_err(failed)?
-            }
-            opened => opened.map_err(failed)?,
-        };
-        let stat = calls::stat(file.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
+        let file =
+            Uncached::open(|direct| calls::open_beneath(directory, path, flags | direct, Mode::empty()))
+                .map_err(|error| StageError::io("open", shown, error))?;
+        self.file_chunks(file, shown, size, algorithm, see)
+    }
+
+    /// Digests a file by the chunk, which must have `size` bytes. `see` gets each chunk's number and digest, in order.
+    ///
+    /// # Errors
+    /// [`StageError::Corrupt`] if the file has another size or is not a regular file; those of `see`.
+    pub fn file_chunks(
+        &mut self,
+        mut file: Uncached,
+        shown: &Path,
+        size: u64,
+        algorithm: Algorithm,
+        see: &mut dyn FnMut(u64, Digest) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        let stat =
+            calls::stat(file.file().as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
         if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile || stat.stx_size != size {
             return Err(differs(shown, 0, format!("{size} bytes"), format!("{} bytes", stat.stx_size)));
         }
-        // Where direct reads go through the cache after all (compressed or inline data of btrfs), clean pages are
-        // dropped first; dirty ones stay, and are nobody's concern who asks for what is durable.
-        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         for chunk in 0..size.div_ceil(self.chunk_bytes).max(1) {
             let at = chunk * self.chunk_bytes;
             let length = self.chunk_bytes.min(size - at) as usize;
-            let room = (length as u64 + 1).next_multiple_of(BLOCK) as usize;
+            let room = (length as u64 + 1).next_multiple_of(BLOCK as u64) as usize;
             let room = room.min(if at + length as u64 == size { room } else { length });
-            let read = match calls::read_at(file.as_fd(), &mut self.buffer[..room], at) {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-                    file = calls::open_beneath(directory, path, flags, Mode::empty()).map_err(failed)?;
-                    let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-                    calls::read_at(file.as_fd(), &mut self.buffer[..room], at)
-                }
-                read => read,
-            };
-            let read = read.map_err(|error| StageError::io_at("read back", shown, at, error))?;
+            let read = file
+                .read(&mut self.buffer[..room], at)
+                .map_err(|error| StageError::io_at("read back", shown, at, error))?;
             if read != length {
                 return Err(differs(shown, at, format!("{length} bytes"), format!("{read} bytes")));
             }
-            look(chunk, algorithm.of(&self.buffer[..length]))?;
+            see(chunk, algorithm.of(&self.buffer[..length]))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Reading a file around the page cache, chunks at once, and digesting or comparing it.
+//! Reading a copy whose blocks are shared with its source around the page cache, chunks at once, and digesting it.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,12 +8,12 @@ use storage::transfer::{Op, RequestError};
 use super::holes::Holes;
 use super::port::{Over, Port, is_refusal};
 use super::side::Side;
-use super::{Sealed, Zeros, broken, chunk, compare, failed};
+use super::{Sealed, Zeros, broken, chunk, failed};
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
 use crate::pace::{Pace, Progress, Stop};
 
-/// Chunks that are told of together.
+/// Chunks that are handed over together.
 const GROUP: usize = 32;
 
 /// A file to be read.
@@ -25,22 +25,21 @@ pub(super) struct Check<'c, 'a> {
     pub algorithm: Algorithm,
     /// Take a hole for the zeros that it reads as.
     pub holes: bool,
-    pub expected: Option<&'c [Digest]>,
     pub pace: &'c dyn Pace,
     pub stop: &'c Stop,
     pub progress: &'c Progress,
 }
 
 impl Check<'_, '_> {
-    /// Reads all of it. Chunks are told to `sealed`, where there is one, as they are found.
-    pub fn run(mut self, mut sealed: Option<&mut Sealed<'_>>) -> Result<Vec<Digest>, StageError> {
+    /// Reads all of it, and hands `sealed` chunks by the group.
+    pub fn run(mut self, sealed: &mut Sealed<'_>) -> Result<Vec<Digest>, StageError> {
         let path = self.side.path;
         let count = self.bytes.div_ceil(self.chunk_bytes);
         let mut digests: Vec<Option<Digest>> = vec![None; count as usize];
         let mut holes = self.holes.then(|| Holes::new(path, self.bytes));
         let mut idle: Vec<u32> = (0..self.port.slots()).collect();
         let mut reading: Vec<u64> = vec![0; idle.len()];
-        let (mut zeros, mut untold, mut at) = (Zeros::default(), Vec::new(), 0);
+        let (mut zeros, mut unsealed, mut at) = (Zeros::default(), Vec::new(), 0);
         loop {
             self.stop.check()?;
             while at < count {
@@ -49,7 +48,7 @@ impl Check<'_, '_> {
                     && holes.is_hole(self.side.fd(), &range)?
                 {
                     let digest = zeros.of(self.algorithm, range.end - range.start);
-                    self.found(at, digest, &mut digests, &mut untold)?;
+                    self.found(at, digest, &mut digests, &mut unsealed);
                     at += 1;
                     continue;
                 }
@@ -72,23 +71,19 @@ impl Check<'_, '_> {
                     if !self.side.is_direct() {
                         self.side.forget(&range);
                     }
-                    self.found(index, digest, &mut digests, &mut untold)?;
+                    self.found(index, digest, &mut digests, &mut unsealed);
                 }
                 Err(error) => {
                     self.refused(direct, &range, error)?;
                     self.read(slot, &range)?;
                 }
             }
-            if let Some(sealed) = &mut sealed
-                && untold.len() >= GROUP
-            {
-                sealed(&std::mem::take(&mut untold))?;
+            if unsealed.len() >= GROUP {
+                sealed(&std::mem::take(&mut unsealed))?;
             }
         }
-        if let Some(sealed) = sealed
-            && !untold.is_empty()
-        {
-            sealed(&untold)?;
+        if !unsealed.is_empty() {
+            sealed(&unsealed)?;
         }
         Ok(digests.into_iter().map(|digest| digest.expect("all chunks have been read")).collect())
     }
@@ -121,15 +116,11 @@ impl Check<'_, '_> {
         index: u64,
         digest: Digest,
         digests: &mut [Option<Digest>],
-        untold: &mut Vec<(u64, Digest)>,
-    ) -> Result<(), StageError> {
+        unsealed: &mut Vec<(u64, Digest)>,
+    ) {
         let range = chunk(index, self.chunk_bytes, self.bytes);
-        if let Some(expected) = self.expected {
-            compare(self.side.path, self.algorithm, range.start, expected[index as usize], digest)?;
-        }
         self.progress.bytes_verified.fetch_add(range.end - range.start, Relaxed);
         digests[index as usize] = Some(digest);
-        untold.push((index, digest));
-        Ok(())
+        unsealed.push((index, digest));
     }
 }

@@ -54,7 +54,6 @@ use self::check::Check;
 use self::copy::Copying;
 use self::port::Port;
 use self::side::Side;
-use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
 use crate::error::{StageError, shown};
 use crate::fault::{self, enforced};
@@ -192,12 +191,11 @@ impl Lane {
                     chunk_bytes: config.chunk_bytes,
                     algorithm: file.algorithm,
                     holes: file.preserve_sparse,
-                    expected: None,
                     pace,
                     stop,
                     progress,
                 }
-                .run(Some(sealed))?
+                .run(sealed)?
             } else {
                 let mut copying =
                     Copying::new(port, &config, file, done, source, destination, pace, stop, progress)?;
@@ -210,61 +208,6 @@ impl Lane {
         })?;
         self.notes.append(&mut notes);
         Ok(copied)
-    }
-
-    /// Reads a file around the page cache and digests it; with `chunks`, compares. A hole is taken for the zeros that it
-    /// reads as. The digests are those of all chunks, in order.
-    ///
-    /// # Errors
-    /// [`StageError::Corrupt`] for the first chunk found that differs, [`StageError::Stopped`], and the kernel's;
-    /// `UnexpectedEof` where the file is shorter than `bytes`.
-    #[allow(clippy::too_many_arguments, reason = "each is somebody else's")]
-    pub fn verify(
-        &mut self,
-        file: BorrowedFd<'_>,
-        path: &Path,
-        bytes: u64,
-        algorithm: Algorithm,
-        chunks: Option<&[Digest]>,
-        pace: &dyn Pace,
-        stop: &Stop,
-        progress: &Progress,
-    ) -> Result<Vec<Digest>, StageError> {
-        let (chunk_bytes, mut notes) = (self.config.chunk_bytes, Vec::new());
-        if let Some(chunks) = chunks
-            && chunks.len() as u64 != bytes.div_ceil(chunk_bytes)
-        {
-            return Err(StageError::Invalid {
-                what: format!("{}: {} digests for {bytes} bytes", shown(path), chunks.len()),
-                hint: None,
-            });
-        }
-        let digests = self.with_port(path, |port| {
-            let mut side = Side::open(file, path, OFlags::RDONLY, chunk_bytes as u32)?;
-            // What is dirty can neither be read around the cache nor be dropped from it.
-            calls::sync_outside_move(side.fd()).map_err(|error| StageError::io("fsync", path, error))?;
-            let size = calls::stat(side.fd()).map_err(|error| StageError::io("stat", path, error))?.stx_size;
-            if size < bytes {
-                return Err(ends_early(path, size));
-            }
-            let check = Check {
-                port,
-                side: &mut side,
-                bytes,
-                chunk_bytes,
-                algorithm,
-                holes: true,
-                expected: chunks,
-                pace,
-                stop,
-                progress,
-            };
-            let digests = check.run(None)?;
-            notes.extend(said(&side));
-            Ok(digests)
-        })?;
-        self.notes.append(&mut notes);
-        Ok(digests)
     }
 
     /// Lends the port out, and sees to it that nothing is under way when it comes back.
@@ -332,10 +275,6 @@ fn failed(operation: &str, path: &Path, offset: u64, error: RequestError) -> Sta
             StageError::io_at(operation, path, offset, io::Error::new(kind, short))
         }
     }
-}
-
-fn ends_early(path: &Path, at: u64) -> StageError {
-    StageError::io_at("read", path, at, io::Error::from(io::ErrorKind::UnexpectedEof))
 }
 
 /// Compares what was read back.

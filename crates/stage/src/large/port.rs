@@ -13,6 +13,7 @@ use storage::transfer::{Done, Method, Op, Request, RequestError, Ticket, Transfe
 
 use super::side::Side;
 use crate::fault::{Barrier, Call, Safeguard, Verdict, before, changed, durable, leaves_out, synced};
+use crate::uncached::refuses_direct;
 
 /// How often in a row a request that is interrupted before it begins is made again.
 const MOST_TRIES: u32 = 1000;
@@ -174,7 +175,7 @@ impl Port {
     }
 }
 
-/// Whether a request failed as one does where a file system takes O_DIRECT and refuses what comes with it.
+/// Is it the error of a file system that takes O_DIRECT and has no direct I/O for this request?
 pub(super) fn is_refusal(error: &RequestError) -> bool {
-    matches!(error, RequestError::Os(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()))
+    matches!(error, RequestError::Os(error) if refuses_direct(error))
 }

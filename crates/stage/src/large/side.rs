@@ -6,21 +6,19 @@
 //! caller's descriptor keeps its flags. A file system that takes the flag and refuses the requests (`EINVAL`) is found
 //! out by the first of them, and [`Side::give_up_direct`] goes on without.
 
-use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{self, Advice, AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::StageError;
 use crate::fault::{Call, before};
+use crate::uncached::{self, BLOCK};
 
-/// What requests are multiples of where the kernel does not say: no drive or file system known asks for more.
-const USUAL_ALIGNMENT: u32 = 4096;
-/// Pages, to which holes and what is dropped from the cache are rounded.
+/// Pages, to which holes are rounded.
 pub(super) const PAGE: u64 = 4096;
 
 /// See the module's argument.
@@ -81,14 +79,9 @@ impl<'a> Side<'a> {
         self.buffered_because = Some("direct requests are refused with EINVAL".to_owned());
     }
 
-    /// Drops what the page cache has of a range, all of it clean, so that the next read is answered by the drive: also
-    /// before a direct one, which some file systems send through the cache after all (compressed data of btrfs). What
-    /// another program has mapped stays, and on file systems in memory there is nothing behind the cache.
+    /// Drops what the page cache has of a range, so that the next read is answered by the drive ([`uncached`]).
     pub fn forget(&self, range: &Range<u64>) {
-        // A page that is shared with a neighbour is only dropped as a whole.
-        let (start, end) = (range.start - range.start % PAGE, range.end.next_multiple_of(PAGE));
-        // It is advice; whether pages were dropped cannot be told.
-        let _ = fs::fadvise(&self.plain, start, NonZeroU64::new(end - start), Advice::DontNeed);
+        uncached::forget(self.plain.as_fd(), Some(range));
     }
 
     /// Takes the storage of a range away, so that it is a hole. False where the file system cannot.
@@ -115,14 +108,7 @@ fn open_direct(file: BorrowedFd<'_>, access: OFlags, chunk_bytes: u32) -> Result
     if !alignment.is_power_of_two() || !chunk_bytes.is_multiple_of(alignment) {
         return Err(format!("direct requests would have to be multiples of {alignment} bytes"));
     }
-    let opened = before(Call::Openat).and_then(|verdict| {
-        let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let opened = rustix::io::retry_on_intr(|| fs::open(&path, flags, Mode::empty()));
-        verdict.made();
-        opened
-    });
-    match opened {
+    match uncached::open_direct(file, access) {
         Ok(direct) => Ok((direct, alignment)),
         Err(error) => Err(format!("it cannot be opened with O_DIRECT: {error}")),
     }
@@ -146,6 +132,6 @@ fn alignment(file: BorrowedFd<'_>) -> Result<u32, String> {
                 alignment => Ok(alignment.max(512)),
             }
         }
-        _ => Ok(USUAL_ALIGNMENT),
+        _ => Ok(BLOCK as u32),
     }
 }

@@ -4,16 +4,14 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{Advice, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 use storage::transfer::RequestError;
 
-use super::{BLOCK, Copier, Terms, Written, refuses_direct};
+use super::{Copier, Terms, Written};
 use crate::calls;
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
@@ -21,6 +19,7 @@ use crate::fault::{Check, enforced};
 use crate::manifest::Kind;
 use crate::names::joined;
 use crate::reads::{Over, Reads};
+use crate::uncached::{BLOCK, Uncached, refuses_direct};
 
 impl Copier {
     /// Reads copies back around the cache, after they were synced, side by side.
@@ -30,21 +29,18 @@ impl Copier {
     pub fn verify_many(&mut self, group: &[Written], terms: &Terms<'_>) -> Result<(), StageError> {
         let mut reads = self.reads()?;
         for (tag, written) in group.iter().enumerate() {
-            let file = match open_back(written) {
-                Some(Ok(file)) => file,
-                Some(Err(error)) if !refuses_direct(&error) => {
-                    return Err(StageError::io("open", &written.shown(terms), error));
-                }
-                _ => {
-                    self.verify(written, terms)?;
-                    continue;
-                }
-            };
+            let entry = &written.done.entry;
+            if entry.kind != Kind::File || !Reads::takes(entry.size) {
+                self.verify(written, terms)?;
+                continue;
+            }
+            let file =
+                open_back(written).map_err(|error| StageError::io("open", &written.shown(terms), error))?;
             if reads.is_full() {
                 while !reads.has_room() && self.come_back(&mut reads, group, terms)? {}
             }
             reads
-                .start(&Arc::new(file), written.done.entry.size, true, tag)
+                .start(file.file(), entry.size, file.is_direct(), tag)
                 .map_err(|errno| StageError::io("read back", &written.shown(terms), errno))?;
         }
         while self.come_back(&mut reads, group, terms)? {}
@@ -68,7 +64,7 @@ impl Copier {
                     .map_err(|error| StageError::io("read back", &written.shown(terms), error))?;
                 written.judge(found, terms)?;
             }
-            // One after another, as far as that goes: through the cache, after its pages were dropped.
+            // One after another, through the cache.
             Err(RequestError::Os(error)) if refuses_direct(&error) => self.verify(written, terms)?,
             Err(RequestError::Os(error)) => {
                 return Err(StageError::io("read back", &written.shown(terms), error));
@@ -89,7 +85,7 @@ impl Copier {
         let entry = &written.done.entry;
         if (entry.kind, entry.digest.is_some()) == (Kind::File, true) {
             let found = self
-                .read_back(written.directory.copy.as_fd(), written.copied_to(), entry.size, terms.algorithm)
+                .read_back(written, terms.algorithm)
                 .map_err(|error| StageError::io("read back", &written.shown(terms), error))?;
             written.judge(found, terms)
         } else {
@@ -97,31 +93,12 @@ impl Copier {
         }
     }
 
-    /// The digest of a small file as the medium has it. Direct I/O goes around the cache; where a file system does it
-    /// through the cache after all, or not at all, the pages that were written are dropped first.
-    fn read_back(
-        &mut self,
-        directory: BorrowedFd<'_>,
-        name: &OsStr,
-        size: u64,
-        algorithm: Algorithm,
-    ) -> io::Result<Digest> {
-        let size = size as usize;
-        let room = (size + 1).next_multiple_of(BLOCK);
-        let direct = calls::open_at(directory, name, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
-        let read = direct.and_then(|file| {
-            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-            calls::read_at(file.as_fd(), &mut self.buffer[..room], 0)
-        });
-        let read = match read {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-                let file = calls::open_at(directory, name, OFlags::RDONLY, Mode::empty())?;
-                rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
-                calls::read_at(file.as_fd(), &mut self.buffer[..size + 1], 0)?
-            }
-            read => read?,
-        };
-        whole(&self.buffer[..read], size as u64, algorithm)
+    /// The digest of a small copy as the medium has it.
+    fn read_back(&mut self, written: &Written, algorithm: Algorithm) -> io::Result<Digest> {
+        let size = written.done.entry.size;
+        let room = (size as usize + 1).next_multiple_of(BLOCK);
+        let read = open_back(written)?.read(&mut self.buffer[..room], 0)?;
+        whole(&self.buffer[..read], size, algorithm)
     }
 }
 
@@ -171,18 +148,9 @@ impl Written {
     }
 }
 
-/// The copy, open for direct reads and out of the page cache; none where it is not read beside others.
-fn open_back(written: &Written) -> Option<io::Result<OwnedFd>> {
-    let entry = &written.done.entry;
-    if entry.kind != Kind::File || !Reads::takes(entry.size) {
-        return None;
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECT;
-    let opened = calls::open_at(written.directory.copy.as_fd(), written.copied_to(), flags, Mode::empty());
-    Some(opened.inspect(|file| {
-        // Some file systems read through the cache all the same; and it is the application's.
-        let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
-    }))
+fn open_back(written: &Written) -> io::Result<Uncached> {
+    let (directory, name) = (written.directory.copy.as_fd(), written.copied_to());
+    Uncached::open(|direct| calls::open_at(directory, name, OFlags::RDONLY | direct, Mode::empty()))
 }
 
 /// The digest of all of a file's bytes, if these are all of them.

@@ -26,11 +26,10 @@ use crate::pace::{Pace, Progress, Stop};
 use crate::reads::{Over, Reads};
 use crate::spec::Preserve;
 use crate::tree::{Directory, entry_of};
+use crate::uncached::{BLOCK, refuses_direct};
 
 /// Files from this size on are copied by the chunk.
 pub const LARGE: u64 = 4 << 20;
-/// What direct I/O has to be aligned to, on any drive there is.
-const BLOCK: usize = 4096;
 
 /// How files are copied: the same for all of a job.
 #[derive(Clone, Copy)]
@@ -425,11 +424,6 @@ fn write(
 fn changed(opened: &Opened, how: &str, terms: &Terms<'_>) -> StageError {
     let path = crate::error::shown(&joined(terms.source, &opened.path));
     StageError::SourceChanged { path, how: how.to_owned() }
-}
-
-/// Is it the error of a file system that has no direct I/O, or none like this?
-fn refuses_direct(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(Errno::INVAL)
 }
 
 /// Does it take clearly less room than it is long?
