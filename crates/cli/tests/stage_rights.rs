@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{skipped, tool};
-use stage::{StageError, State, Verb};
+use stage::{State, Verb};
 use stage_server::Server;
 use stage_server::world::{ALICE, BOB, World, by};
-use stage_service::Client;
+use stage_service::{Client, ServiceError};
 
 /// The server of `alice`, who may run the binary nowhere but here.
 fn alices(world: &World, wrapper: &str) -> Command {
@@ -44,7 +44,7 @@ fn a_users_own_server_answers_nobody_else() {
     let server = Server::spawn_at(socket.clone(), alices(&world, "exec \"$@\""));
     by(ALICE, &[], || assert_eq!(Client::connect(Some(&socket)).expect("is answered").server().uid, ALICE));
     let ask = || Client::connect(Some(&socket)).expect_err("is refused");
-    by(BOB, &[], || assert!(matches!(ask(), StageError::NoServer { .. }), "the directory is closed"));
+    by(BOB, &[], || assert!(ServiceError::is_no_server(&ask()), "the directory is closed"));
     // Even with the directory and the socket opened by mistake, the kernel says who asks.
     std::fs::set_permissions(world.at("alice/state"), Permissions::from_mode(0o755)).expect("chmod");
     std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("chmod");
@@ -79,7 +79,9 @@ fn the_unit_of_a_user_works_with_that_users_rights_for_that_user_alone() {
             assert!(!world.at(to).exists(), "{to}");
         }
     });
-    by(BOB, &[], || assert!(matches!(Client::connect(Some(&socket)), Err(StageError::NoServer { .. }))));
+    by(BOB, &[], || {
+        assert!(Client::connect(Some(&socket)).is_err_and(|error| ServiceError::is_no_server(&error)))
+    });
     std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("chmod");
     by(BOB, &[], || is_turned_away(&socket));
     assert_eq!(server.end().0, 0);

@@ -6,6 +6,7 @@
 use pyo3::prelude::*;
 use pyo3::{PyErr, create_exception};
 use stage::{ErrorClass, StageError};
+use stage_service::ServiceError;
 
 create_exception!(
     flashwright._native,
@@ -19,7 +20,7 @@ fn kind(error: &StageError) -> &'static str {
     match error {
         StageError::Corrupt { .. } => "corrupt",
         StageError::SourceChanged { .. } => "source-changed",
-        StageError::Job { .. } => "drain-failed",
+        other if matches!(other.foreign(), Some(ServiceError::Job { .. })) => "drain-failed",
         other => match other.class() {
             ErrorClass::Invalid => "invalid",
             ErrorClass::Refused => "refused",

@@ -21,7 +21,7 @@ use super::drain::Drain;
 use super::lanes::{Halt, over};
 use super::resume::Ledger;
 use super::source::Found;
-use super::{LANES, Manifest, ObjectSet, digest_of, keys, short};
+use super::{LANES, Manifest, ObjectSet, StoreError, digest_of, keys, short};
 use stage::digest::{CHUNK_BYTES, Digest};
 use stage::error::StageError;
 use stage::manifest::Writer;
@@ -245,9 +245,9 @@ impl Drain<'_> {
                 note(there.digest)?;
                 Ok(there.digest)
             }
-            Ok(None) => Err(lost.unwrap_or_else(|| StageError::Peer {
-                peer: self.set.shown(&key),
-                what: "the manifest was put, and is not there".to_owned(),
+            Ok(None) => Err(lost.unwrap_or_else(|| {
+                let what = "the manifest was put, and is not there".to_owned();
+                StoreError { object: self.set.shown(&key), what }.into()
             })),
             Err(error) => Err(lost.unwrap_or(error)),
         }
@@ -326,7 +326,7 @@ impl Drain<'_> {
         listed.map_err(|error| self.set.failed(&self.set.prefix, "list what was stored", &error))?;
         if let Some(key) = wrong {
             let what = "it was replaced after it had been read back".to_owned();
-            return Err(StageError::Peer { peer: self.set.shown(&key), what });
+            return Err(StoreError { object: self.set.shown(&key), what }.into());
         }
         if expected.is_empty() {
             return Ok(strangers);
@@ -335,7 +335,7 @@ impl Drain<'_> {
             let key = self.set.key(&file.path)?;
             if expected.contains_key(&short(&key)) {
                 let what = "it is gone after it had been read back".to_owned();
-                return Err(StageError::Peer { peer: self.set.shown(&key), what });
+                return Err(StoreError { object: self.set.shown(&key), what }.into());
             }
         }
         Ok(strangers)

@@ -296,7 +296,8 @@ impl Fetch<'_> {
             opened.as_fd()
         };
         self.metadata(entry, directory)?;
-        calls::sync(directory, Barrier::FetchedDirectory).map_err(|error| self.failed("fsync", entry, error))
+        calls::sync(directory, Barrier::FetchedDirectory)
+            .map_err(|error| StageError::sync("fsync", &self.local(entry), error))
     }
 
     /// Owner, mode and times, in this order: a change of owner clears bits of the mode.
@@ -368,7 +369,7 @@ impl Fetch<'_> {
             if waiting.len() >= NOTED_AT_ONCE || since.elapsed() >= NOTED_EVERY {
                 if let Err(error) = calls::sync_data(file, Barrier::FetchedChunks) {
                     self.distrust(entry, &mut notes)?;
-                    return Err(self.failed("fdatasync", entry, error));
+                    return Err(StageError::sync("fdatasync", &self.local(entry), error));
                 }
                 notes.add(std::mem::take(&mut waiting))?;
             }
@@ -377,7 +378,7 @@ impl Fetch<'_> {
         self.metadata(entry, file)?;
         if let Err(error) = calls::sync(file, Barrier::FetchedFile) {
             self.distrust(entry, &mut notes)?;
-            return Err(self.failed("fsync", entry, error));
+            return Err(StageError::sync("fsync", &self.local(entry), error));
         }
         match self.read_back(entry, file, &digests, halt) {
             // Whatever was noted of it, the next run begins it again.

@@ -26,6 +26,7 @@
 mod address;
 mod commit;
 mod drain;
+mod error;
 mod fetch;
 mod lanes;
 mod moves;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use object_store::path::Path as Key;
 
 pub use address::Environment;
+pub use error::StoreError;
 pub use moves::{tiers, tiers_with};
 pub use sets::{Manifest, Verified};
 pub use tier::ObjectTier;
@@ -216,7 +218,7 @@ impl ObjectSet {
             text.push('…');
         }
         let what = format!("cannot {operation}: {}", stage::names::shown(text.trim().as_bytes()));
-        StageError::Peer { peer: self.shown(key), what }
+        StoreError { object: self.shown(key), what }.into()
     }
 }
 

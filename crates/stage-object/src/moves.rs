@@ -336,7 +336,7 @@ fn keep_manifest(root: &OwnedFd, shown: &Path, found: &Manifest, times: bool) ->
     let file = calls::create(root.as_fd(), manifest::NAME.as_ref(), OFlags::WRONLY).map_err(failed)?;
     calls::write_at(file.as_fd(), &found.text, 0).map_err(failed)?;
     calls::sync(file.as_fd(), Barrier::FetchedManifest)
-        .map_err(|error| StageError::io("fsync", &shown, error))?;
+        .map_err(|error| StageError::sync("fsync", &shown, error))?;
     let root_entry = found.entries.iter().find(|entry| entry.path.0.as_os_str().is_empty());
     if let (true, Some(entry)) = (times, root_entry) {
         let modified = (entry.mtime_s, entry.mtime_ns);
@@ -344,5 +344,5 @@ fn keep_manifest(root: &OwnedFd, shown: &Path, found: &Manifest, times: bool) ->
             .map_err(|error| StageError::io("set the times", directory, error))?;
     }
     calls::sync(root.as_fd(), Barrier::FetchedDirectory)
-        .map_err(|error| StageError::io("fsync", directory, error))
+        .map_err(|error| StageError::sync("fsync", directory, error))
 }

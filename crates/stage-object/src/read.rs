@@ -10,7 +10,7 @@ use object_store::path::Path as Key;
 
 use super::lanes::{Halt, LOOK, Share};
 use super::store::Store;
-use super::{ObjectSet, WINDOW};
+use super::{ObjectSet, StoreError, WINDOW};
 use stage::digest::{Algorithm, Digest, Hasher};
 use stage::error::StageError;
 use stage::pace::Pace;
@@ -235,7 +235,7 @@ impl ObjectSet {
         }
         if *e_tag.get_or_insert_with(|| piece.e_tag.clone()) != piece.e_tag {
             let what = "it was replaced while it was read (its ETag is another)".to_owned();
-            return Err(StageError::Peer { peer: peer(), what });
+            return Err(StoreError { object: peer(), what }.into());
         }
         let Some(expected) = expected else { return Ok(()) };
         let right = expected.get(number as usize).copied().unwrap_or(Digest([0; 32]));

@@ -101,8 +101,8 @@ impl ObjectSet {
         })?;
         match read {
             Ok(Some(text)) => Ok(Some(text.to_vec())),
-            Ok(None) => Err(StageError::Peer {
-                peer: self.shown(&key),
+            Ok(None) => Err(StageError::Manifest {
+                path: self.shown(&key),
                 what: format!("the manifest has more than {MANIFEST_BYTES_MAX} bytes"),
             }),
             Err(Error::NotFound { .. }) => Ok(None),
@@ -112,7 +112,7 @@ impl ObjectSet {
 
     /// Takes nothing in it on trust: see [`Reader`], and what a set in a store must be besides.
     pub(super) fn parsed(&self, key: &Key, text: Vec<u8>) -> Result<Manifest, StageError> {
-        let wrong = |what: String| StageError::Peer { peer: self.shown(key), what };
+        let wrong = |what: String| StageError::Manifest { path: self.shown(key), what };
         let mut reader = Reader::new(text.as_slice(), self.shown(key))?;
         let header = reader.header().clone();
         if header.chunk_bytes > CHUNK_BYTES_MAX {

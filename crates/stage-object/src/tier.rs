@@ -24,7 +24,7 @@ use object_store::{Error, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::lanes::{Halt, over};
-use super::{Environment, LANES, Manifest, ObjectSet, short};
+use super::{Environment, LANES, Manifest, ObjectSet, StoreError, short};
 use stage::address::Scheme;
 use stage::error::StageError;
 use stage::pace::{Progress, Stop, Unlimited};
@@ -350,7 +350,7 @@ impl Tier for ObjectTier {
             }
         }
         let key = self.root.shown(&self.root.below(LATEST));
-        Err(StageError::Peer { peer: key, what: "somebody else moves it again and again".to_owned() })
+        Err(StoreError { object: key, what: "another program moves it each time".to_owned() }.into())
     }
 
     fn remove(&self, name: &OsStr, _: &dyn stage::owned::Record) -> Result<(), StageError> {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::desk::has_reached;
 use crate::doctor::Finding;
+use crate::error::ServiceError;
 use crate::lines::{Line, Lines};
 use crate::place::Surroundings;
 use crate::pools::{PoolStatus, Reservation, Wish};
@@ -52,7 +53,7 @@ impl Client {
     /// Connects to the named socket, or to the first that answers of those that [`Surroundings::tried`] says.
     ///
     /// # Errors
-    /// [`StageError::NoServer`] where no server listens; the server speaks another version, or refuses.
+    /// [`ServiceError::NoServer`] where no server listens; the server speaks another version, or refuses.
     pub fn connect(socket: Option<&Path>) -> Result<Self, StageError> {
         let sockets = Surroundings::here().tried(socket);
         let mut tried = Vec::new();
@@ -62,7 +63,7 @@ impl Client {
                 Err(error) => tried.push(format!("{} ({error})", stage::error::shown(path))),
             }
         }
-        Err(StageError::NoServer { tried: tried.join(", ") })
+        Err(ServiceError::NoServer { tried: tried.join(", ") }.into())
     }
 
     fn greet(path: &Path, stream: UnixStream) -> Result<Self, StageError> {
@@ -130,7 +131,7 @@ impl Client {
             let status = match self.ask(&Request::Wait { id, level, timeout_ms }, slice + ANSWER_TIME) {
                 Ok(Reply::Job(status)) => status,
                 Ok(other) => return Err(self.unexpected(&other)),
-                Err(StageError::Peer { .. }) => {
+                Err(error) if matches!(error.foreign(), Some(ServiceError::Lost { .. })) => {
                     self.reconnect(until)?;
                     continue;
                 }
@@ -153,7 +154,7 @@ impl Client {
                     *self = client;
                     return Ok(());
                 }
-                Err(error @ (StageError::NoServer { .. } | StageError::Peer { .. })) => {
+                Err(error) if ServiceError::is_no_answer(&error) => {
                     if Instant::now() >= give_up {
                         return Err(error);
                     }
@@ -305,13 +306,13 @@ impl Client {
         };
         match serde_json::from_slice(&line) {
             Ok(Answer::Ok(reply)) => Ok(Some(reply)),
-            Ok(Answer::Error(why)) => Err(StageError::Answered(Box::new(why))),
+            Ok(Answer::Error(why)) => Err(ServiceError::Answered(Box::new(why)).into()),
             Err(error) => Err(self.lost(&format!("what was answered is not {PROTOCOL}: {error}"))),
         }
     }
 
     fn lost(&self, what: &str) -> StageError {
-        StageError::Peer { peer: stage::error::shown(&self.socket), what: what.to_owned() }
+        ServiceError::Lost { socket: stage::error::shown(&self.socket), what: what.to_owned() }.into()
     }
 
     fn unexpected(&self, reply: &Reply) -> StageError {

@@ -384,6 +384,10 @@ mod tests {
         StageError::io(operation, "/slow/7".as_ref(), io::Error::from(errno))
     }
 
+    fn sync_error(errno: Errno) -> StageError {
+        StageError::sync("fsync", "/slow/7".as_ref(), errno)
+    }
+
     #[test]
     fn every_way_to_fail_is_told_from_the_others() {
         let changed = StageError::SourceChanged { path: "/a".into(), how: "size".into() };
@@ -391,9 +395,9 @@ mod tests {
             StageError::Corrupt { path: "/b".into(), offset: 0, expected: "1".into(), found: "2".into() };
         for (error, code) in [
             (io_error("write", Errno::NOSPC), "no-space"),
-            (io_error("fsync", Errno::DQUOT), "no-space"),
-            (io_error("fsync", Errno::IO), "fsync-failed"),
-            (io_error("fdatasync", Errno::IO), "fsync-failed"),
+            (sync_error(Errno::DQUOT), "no-space"),
+            (sync_error(Errno::IO), "fsync-failed"),
+            (StageError::source_sync("/fast/7".as_ref(), Errno::IO), "fsync-failed"),
             (io_error("write", Errno::IO), "other"),
             (io_error("open", Errno::ACCESS), "permission"),
             (io_error("unlink", Errno::PERM), "permission"),

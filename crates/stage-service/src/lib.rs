@@ -3,6 +3,7 @@
 //! A move itself is `stage`'s; this crate knows which job comes next, how fast it may go and who asked for it. Modules, each
 //! of which uses only those before it:
 //!
+//! - [`error`]: errors of the way to a server, and of jobs that others wait for.
 //! - [`qos`]: limits, priorities, deadlines, and a governor that yields to the application.
 //! - [`mover`]: jobs taken from a journal and carried out. [`desk`]: where jobs are handed in, here or at a server.
 //! - [`store`]: checkpoints on two tiers, for Python and C. [`watch`]: semaphores.
@@ -20,6 +21,7 @@ pub mod client;
 pub mod config;
 pub mod desk;
 pub mod doctor;
+pub mod error;
 pub mod full;
 pub mod house;
 pub mod listen;
@@ -46,4 +48,5 @@ mod testing;
 mod tests;
 
 pub use client::Client;
+pub use error::ServiceError;
 pub use mover::{Mover, MoverConfig};

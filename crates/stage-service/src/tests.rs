@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::desk::Desk;
+use crate::error::ServiceError;
 use crate::house::{House, Limits};
 use crate::listen::{Access, Listening};
 use crate::mover::MoverConfig;
 use crate::protocol::{Answer, LINE_BYTES, Reply, ServerFacts};
 use crate::server::each_round;
 use crate::testing::{Still, spec};
-use stage::StageError;
 use stage::error::ErrorClass;
 use stage::job::State;
 use stage::pace::Stop;
@@ -284,7 +284,7 @@ fn a_waiter_survives_a_server_that_dies_and_comes_back() {
 fn without_a_server_a_client_says_where_it_looked() {
     let directory = tempfile::tempdir().unwrap();
     let error = Client::connect(Some(&directory.path().join("s"))).unwrap_err();
-    assert!(matches!(error, StageError::NoServer { .. }));
+    assert!(ServiceError::is_no_server(&error));
     assert!(error.hint().unwrap().contains("--foreground"));
 }
 

@@ -124,12 +124,6 @@ impl Cause {
     }
 }
 
-/// The operation that failed where a source could not be made durable: nothing to try again without being asked.
-pub const SYNC_SOURCE: &str = "sync the source";
-
-/// The operations of an error that say that written data could not be made durable.
-const SYNCS: [&str; 4] = ["fsync", "fdatasync", "syncfs", SYNC_SOURCE];
-
 /// A move that was not made, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
@@ -142,6 +136,27 @@ pub enum StageError {
         path: String,
         /// Where in the file, bytes.
         offset: Option<u64>,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Written data of a copy, a directory or a journal could not be made durable, and is not to be trusted.
+    #[error("{path}: cannot {operation}")]
+    Sync {
+        /// `fsync`, `fdatasync` or `syncfs`.
+        operation: &'static str,
+        /// Of what, as a person reads it.
+        path: String,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The source could not be made durable. The kernel has dropped what it could not write, and a second sync would
+    /// succeed without it: nothing to retry unless a user asks for it.
+    #[error("{path}: cannot sync the source")]
+    SourceSync {
+        /// The source, as a person reads it.
+        path: String,
         /// The kernel's word.
         #[source]
         source: io::Error,
@@ -211,37 +226,52 @@ pub enum StageError {
         #[source]
         source: rusqlite::Error,
     },
-    /// A store's or a server's answer that does not fit what was asked.
-    #[error("{peer}: {what}")]
-    Peer {
-        /// The socket or the object store.
-        peer: String,
-        /// What went wrong.
+    /// A manifest that cannot be used.
+    #[error("{path}: {what}")]
+    Manifest {
+        /// Its path or URL, as a person reads it.
+        path: String,
+        /// What is wrong with it.
         what: String,
     },
-    /// What the server said that could not be done.
-    #[error("{}", .0.message)]
-    Answered(Box<Why>),
-    /// Nobody listens where a server would.
-    #[error("no server answers at {tried}")]
-    NoServer {
-        /// The sockets that were tried, each with the kernel's word.
-        tried: String,
-    },
-    /// A job failed, whose failure the journal has kept.
-    #[error("{what}: {}", why.as_ref().map_or("it was cancelled", |why| &why.message))]
-    Job {
-        /// What is not done for it.
-        what: String,
-        /// Why; nothing where somebody cancelled it.
-        why: Option<Box<Why>>,
-    },
+    /// An error that another crate defines: a server's, an object store's. [`StageError::foreign`] has it as it was made.
+    #[error("{0}")]
+    Foreign(Box<dyn Foreign>),
     /// Somebody asked to stop.
     #[error("stopped: {what}")]
     Stopped {
         /// What was stopped.
         what: String,
     },
+}
+
+/// An error of a crate above this one, which passes through functions of this one. Its message is complete: it has no source.
+pub trait Foreign: std::error::Error + Send + Sync + 'static {
+    /// What kind of failure it is.
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Failed
+    }
+
+    /// What it comes down to.
+    fn cause(&self) -> Cause {
+        Cause::Other
+    }
+
+    /// What to do about it, where there is something.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// The kernel's error number, where there is one.
+    fn errno(&self) -> Option<i32> {
+        None
+    }
+}
+
+impl<E: Foreign> From<E> for StageError {
+    fn from(error: E) -> Self {
+        Self::Foreign(Box::new(error))
+    }
 }
 
 fn at(offset: &Option<u64>) -> String {
@@ -269,6 +299,16 @@ impl StageError {
         }
     }
 
+    /// A sync that failed, by the name of its system call.
+    pub fn sync(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Sync { operation, path: shown(path), source: source.into() }
+    }
+
+    /// A sync of the source that failed.
+    pub fn source_sync(path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::SourceSync { path: shown(path), source: source.into() }
+    }
+
     /// A request that makes no sense.
     pub fn invalid(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Invalid { what: what.into(), hint: Some(hint.into()) }
@@ -279,21 +319,29 @@ impl StageError {
         Self::Refused { what: what.into(), hint: Some(hint.into()) }
     }
 
+    /// The error of another crate, if it is one and of this type.
+    #[must_use]
+    pub fn foreign<E: Foreign>(&self) -> Option<&E> {
+        let Self::Foreign(error) = self else { return None };
+        let error: &dyn std::error::Error = error.as_ref();
+        error.downcast_ref()
+    }
+
     /// What kind of failure it is.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Invalid { .. } => ErrorClass::Invalid,
             Self::Refused { .. } | Self::Exists { .. } | Self::Locked { .. } => ErrorClass::Refused,
-            Self::Stopped { .. } | Self::Job { why: None, .. } => ErrorClass::Interrupted,
-            Self::Job { why: Some(why), .. } => why.class,
-            Self::Answered(why) => why.class,
+            Self::Stopped { .. } => ErrorClass::Interrupted,
+            Self::Foreign(error) => error.class(),
             Self::Io { .. }
+            | Self::Sync { .. }
+            | Self::SourceSync { .. }
             | Self::SourceChanged { .. }
             | Self::Corrupt { .. }
             | Self::Journal { .. }
-            | Self::Peer { .. }
-            | Self::NoServer { .. } => ErrorClass::Failed,
+            | Self::Manifest { .. } => ErrorClass::Failed,
         }
     }
 
@@ -301,22 +349,21 @@ impl StageError {
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
-            Self::Io { operation, source, .. } => {
-                source.raw_os_error().and_then(Cause::of_errno).unwrap_or_else(|| {
-                    if SYNCS.contains(&operation.as_str()) { Cause::FsyncFailed } else { Cause::Other }
-                })
+            Self::Io { source, .. } => {
+                source.raw_os_error().and_then(Cause::of_errno).unwrap_or(Cause::Other)
+            }
+            // No room is a cause of its own: it can be mended.
+            Self::Sync { source, .. } | Self::SourceSync { source, .. } => {
+                source.raw_os_error().and_then(Cause::of_errno).unwrap_or(Cause::FsyncFailed)
             }
             Self::Exists { .. } => Cause::DestinationExists,
             Self::Invalid { .. } | Self::Refused { .. } => Cause::Request,
             Self::SourceChanged { .. } => Cause::SourceChanged,
             Self::Corrupt { .. } => Cause::VerificationFailed,
-            Self::Answered(why) => why.cause(),
-            Self::Job { why, .. } => why.as_ref().map_or(Cause::Other, |why| why.cause()),
-            Self::Locked { .. }
-            | Self::Journal { .. }
-            | Self::Peer { .. }
-            | Self::NoServer { .. }
-            | Self::Stopped { .. } => Cause::Other,
+            Self::Foreign(error) => Foreign::cause(error.as_ref()),
+            Self::Locked { .. } | Self::Journal { .. } | Self::Manifest { .. } | Self::Stopped { .. } => {
+                Cause::Other
+            }
         }
     }
 
@@ -333,7 +380,7 @@ impl StageError {
             Self::Corrupt { .. } => {
                 Some("the medium or the way to it is not to be trusted; the source has been kept".to_owned())
             }
-            Self::Io { source, .. } => {
+            Self::Io { source, .. } | Self::Sync { source, .. } | Self::SourceSync { source, .. } => {
                 match source.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
                     Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
                         Some("make room at the destination, then: stage retry".to_owned())
@@ -342,13 +389,8 @@ impl StageError {
                     _ => None,
                 }
             }
-            Self::Answered(why) => why.hint.clone(),
-            Self::NoServer { .. } => Some(
-                "start one: flashwright stage serve; or have it done at once, without one: --foreground"
-                    .to_owned(),
-            ),
-            Self::Job { why, .. } => why.as_ref().and_then(|why| why.hint.clone()),
-            Self::Journal { .. } | Self::Peer { .. } | Self::Stopped { .. } => None,
+            Self::Foreign(error) => error.hint(),
+            Self::Journal { .. } | Self::Manifest { .. } | Self::Stopped { .. } => None,
         }
     }
 
@@ -356,9 +398,10 @@ impl StageError {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Io { source, .. } => source.raw_os_error(),
-            Self::Answered(why) => why.errno,
-            Self::Job { why, .. } => why.as_ref().and_then(|why| why.errno),
+            Self::Io { source, .. } | Self::Sync { source, .. } | Self::SourceSync { source, .. } => {
+                source.raw_os_error()
+            }
+            Self::Foreign(error) => error.errno(),
             _ => None,
         }
     }

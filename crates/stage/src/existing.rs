@@ -47,10 +47,10 @@ pub(crate) fn make_durable_at(
     let vouches = fs_kind::sync_vouches(parent).map_err(|error| StageError::io("look at", shown, error))?;
     if vouches {
         return calls::sync_file_system(parent, Barrier::ExistingFileSystem)
-            .map_err(|error| StageError::io("syncfs", shown, error));
+            .map_err(|error| StageError::sync("syncfs", shown, error));
     }
     sync_one(parent, name, shown, Some(Barrier::Existing), stop)?;
-    calls::fsync(parent, Some(Barrier::Existing)).map_err(|error| StageError::io("fsync", shown, error))
+    calls::fsync(parent, Some(Barrier::Existing)).map_err(|error| StageError::sync("fsync", shown, error))
 }
 
 /// Syncs each file and directory below an open directory, then the directory.
@@ -68,7 +68,7 @@ pub fn sync_tree(
         stop.check()?;
         sync_one(directory, &name, &shown.join(&name), barrier, stop)?;
     }
-    calls::fsync(directory, barrier).map_err(|error| StageError::io("fsync", shown, error))
+    calls::fsync(directory, barrier).map_err(|error| StageError::sync("fsync", shown, error))
 }
 
 fn sync_one(
@@ -84,9 +84,8 @@ fn sync_one(
             .map_err(|error| StageError::io("open", shown, error))
     };
     match FileType::from_raw_mode(found.stx_mode.into()) {
-        FileType::RegularFile => {
-            calls::fsync(open(FILE)?.as_fd(), barrier).map_err(|error| StageError::io("fsync", shown, error))
-        }
+        FileType::RegularFile => calls::fsync(open(FILE)?.as_fd(), barrier)
+            .map_err(|error| StageError::sync("fsync", shown, error)),
         FileType::Directory => sync_tree(open(DIRECTORY)?.as_fd(), shown, barrier, stop),
         // A link is in its directory; what is of another kind is no part of a copy.
         _ => Ok(()),

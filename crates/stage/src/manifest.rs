@@ -325,7 +325,7 @@ fn is_safe(path: &Path) -> bool {
 }
 
 fn wrong(shown: &str, what: impl std::fmt::Display) -> StageError {
-    StageError::Peer { peer: shown.to_owned(), what: format!("not a manifest that can be used: {what}") }
+    StageError::Manifest { path: shown.to_owned(), what: format!("not a manifest that can be used: {what}") }
 }
 
 fn read_line(input: &mut impl BufRead, shown: &str) -> Result<Option<Vec<u8>>, StageError> {

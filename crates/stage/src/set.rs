@@ -64,7 +64,7 @@ impl Manifest {
         };
         match read() {
             Ok((header, Some(digest))) => Ok(Some(Self { file, path, header, digest })),
-            Ok((_, None)) | Err(StageError::Peer { .. }) => Ok(None),
+            Ok((_, None)) | Err(StageError::Manifest { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -84,8 +84,8 @@ impl Manifest {
             while entries.next_entry()?.is_some() {}
             (entries.header().clone(), entries.digest())
         };
-        let digest = digest.ok_or_else(|| StageError::Peer {
-            peer: shown(path),
+        let digest = digest.ok_or_else(|| StageError::Manifest {
+            path: shown(path),
             what: "the manifest has no end".to_owned(),
         })?;
         Ok(Self { file, path: path.to_owned(), header, digest })

@@ -128,7 +128,9 @@ fn whatever_call_fails_there_is_an_error_or_the_right_bytes() {
             };
             match error {
                 None => assert!(passes, "{call:?} number {after}: {errno:?} is passed over"),
-                Some(StageError::Io { source, .. }) => assert_eq!(source.raw_os_error(), Some(number)),
+                Some(StageError::Io { source, .. } | StageError::Sync { source, .. }) => {
+                    assert_eq!(source.raw_os_error(), Some(number));
+                }
                 Some(other) => panic!("{call:?} number {after}: {other}"),
             }
         });

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use stage::journal::Journal;
 use stage::{JobId, JobSpec, JobStatus, Level, StageError};
-use stage_service::Client;
 use stage_service::desk::Desk;
 use stage_service::place::Surroundings;
 use stage_service::protocol::ServerFacts;
+use stage_service::{Client, ServiceError};
 
 use super::args::ServerArgs;
 use super::request;
@@ -52,7 +52,7 @@ impl Server {
         };
         let answer = question(&mut client);
         // After a lost connection nothing is known of what comes over it.
-        if !matches!(answer, Err(StageError::Peer { .. } | StageError::NoServer { .. })) {
+        if !answer.as_ref().is_err_and(ServiceError::is_no_answer) {
             *held = Some(client);
         }
         answer
@@ -104,7 +104,7 @@ pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
 pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
     let state = match Server::find(args) {
         Ok(server) => Some((server.facts().state.0.clone(), server.status(None)?)),
-        Err(StageError::NoServer { .. }) => None,
+        Err(error) if ServiceError::is_no_server(&error) => None,
         Err(error) => return Err(error.into()),
     };
     let own = self::state(args)?;

@@ -1,7 +1,8 @@
 //! `flashwright stage doctor`.
 
+use stage::JobStatus;
 use stage::journal::Journal;
-use stage::{JobStatus, StageError};
+use stage_service::ServiceError;
 use stage_service::doctor::{self, Finding};
 use stage_service::full;
 
@@ -20,7 +21,8 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
             (Some(server.facts().clone()), findings)
         }
         // Without a server its journal tells what waits for one.
-        Err(StageError::NoServer { tried }) => {
+        Err(error) => {
+            let Some(ServiceError::NoServer { tried }) = error.foreign() else { return Err(error.into()) };
             let state = desk::state(&args.server)?;
             let rows = if state.join("journal.db").is_file() { Journal::peek(&state)? } else { Vec::new() };
             let jobs: Vec<_> = rows.into_iter().map(JobStatus::from).collect();
@@ -30,13 +32,12 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
                 None => Vec::new(),
             };
             let mut scene = doctor::look(&state, jobs);
-            scene.no_server = Some(tried);
+            scene.no_server = Some(tried.clone());
             let mut findings = doctor::diagnose(&scene);
             findings.extend(full);
             findings.sort_by_key(|finding| !finding.stuck);
             (None, findings)
         }
-        Err(error) => return Err(error.into()),
     };
     let stuck = findings.iter().filter(|finding| finding.stuck).count();
     if args.json {

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use stage::StageError;
 use stage::pace::Stop;
-use stage_service::Client;
 use stage_service::pool_desk::{Kept, PoolDesk, Relayed};
 use stage_service::pools::{PoolStatus, Pools, Reservation, Wish, ledger_of};
+use stage_service::{Client, ServiceError};
 
 use super::args::{
     PoolPlaceArgs, PoolsArgs, PoolsCommand, PoolsListArgs, ReleaseArgs, ReserveArgs, ServerArgs,
@@ -46,9 +45,9 @@ fn desk(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
             Ok(Box::new(Relayed::new(client.socket().to_owned())))
         }
         // Whoever names a socket means that server and no file.
-        Err(error @ StageError::NoServer { .. }) if args.server.socket.is_some() => Err(error.into()),
-        Ok(_) | Err(StageError::NoServer { .. }) => open(args),
+        Err(error) if args.server.socket.is_none() && ServiceError::is_no_server(&error) => open(args),
         Err(error) => Err(error.into()),
+        Ok(_) => open(args),
     }
 }
 

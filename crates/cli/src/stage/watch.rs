@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stage::names::PathText;
 use stage::{JobId, JobSpec, JobStatus, Options, Place, StageError, Verb};
+use stage_service::ServiceError;
 use stage_service::desk::Desk;
 use stage_service::watch::{Happened, Orders, Pattern, Timing, Watch};
 
@@ -94,7 +95,7 @@ fn obey(
                 }
             }
             // It may be started again; what it had accepted it has, and semaphores stay until all is durable.
-            Err(error @ (StageError::Peer { .. } | StageError::NoServer { .. })) => {
+            Err(error) if ServiceError::is_no_answer(&error) => {
                 if !std::mem::replace(&mut gone, true) && !args.json {
                     output::tell(&format!("{} {error}; waiting for one\n", paint::warn("note:")));
                 }

@@ -237,7 +237,7 @@ fn hostile_manifests_are_not_followed() {
         let scene = Scene::new();
         plant(&scene, &entries);
         let error = scene.plain().manifest(&Stop::new()).map(drop).expect_err(&format!("{entries:?}"));
-        assert!(matches!(error, StageError::Peer { .. }), "{error}");
+        assert!(matches!(error, StageError::Manifest { .. }), "{error}");
     }
 }
 

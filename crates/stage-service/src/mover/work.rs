@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::Inner;
+use crate::error::ServiceError;
 use crate::qos::JobPace;
-use stage::error::{SYNC_SOURCE, StageError};
+use stage::error::StageError;
 use stage::job::{JobId, State, Why};
 use stage::journal::JobRow;
 use stage::pace::{Progress, Stop};
@@ -70,12 +71,7 @@ impl Inner {
     /// Runs a job and journals what became of it.
     fn carry_out(&self, id: JobId, live: &Live) {
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempts(id, live)));
-        let ended = ended.unwrap_or_else(|_| {
-            Err(StageError::Peer {
-                peer: format!("job {id}"),
-                what: "a bug: a thread that worked for it panicked".to_owned(),
-            })
-        });
+        let ended = ended.unwrap_or_else(|_| Err(ServiceError::Panicked { job: id }.into()));
         let _ = self.journal.count(id, counts_of(&live.progress));
         if let Err(error) = &ended
             && !matches!(error, StageError::Stopped { .. })
@@ -161,9 +157,7 @@ impl Inner {
 /// no rights or a wrong request are not.
 fn may_pass(error: &StageError) -> bool {
     match error {
-        // The kernel has dropped what it could not write of the source, and the next sync would say that all is well.
-        StageError::Io { operation, .. } if operation == SYNC_SOURCE => false,
-        StageError::Io { source, .. } => {
+        StageError::Io { source, .. } | StageError::Sync { source, .. } => {
             matches!(
                 Errno::from_io_error(source),
                 Some(Errno::IO | Errno::STALE | Errno::INTR | Errno::AGAIN | Errno::TIMEDOUT)

@@ -135,7 +135,7 @@ impl Ledger {
         }
         if !changed.is_empty() {
             calls::sync_outside_move(directory.as_fd())
-                .map_err(|error| StageError::io("fsync", &self.path, error))?;
+                .map_err(|error| StageError::sync("fsync", &self.path, error))?;
         }
         Ok(worked)
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::files::{is_directory, steps_in, take_lock};
 use super::{GoOn, SLICE, Store, step_name, step_of};
+use crate::error::ServiceError;
 use crate::mover::{Mover, MoverConfig};
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State};
@@ -214,5 +215,5 @@ impl Store {
 
 /// A job's failure, and how to go on.
 fn failure(job: &JobStatus, what: &str) -> StageError {
-    StageError::Job { what: what.to_owned(), why: job.error.clone().map(Box::new) }
+    ServiceError::Job { what: what.to_owned(), why: job.error.clone().map(Box::new) }.into()
 }

@@ -81,7 +81,7 @@ fn make_durably(which: &str, parent: &Path, name: &OsStr, mode: u32) -> Result<(
     let directory = calls::open_directory(parent).map_err(|error| absent(which, parent, error))?;
     match calls::make_directory(directory.as_fd(), name, Mode::from_raw_mode(mode)) {
         Ok(()) => calls::sync_outside_move(directory.as_fd())
-            .map_err(|error| StageError::io("fsync", parent, error)),
+            .map_err(|error| StageError::sync("fsync", parent, error)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         // A directory that may not be written to, with ours in it already, is enough.
         Err(_) if calls::stat_at(directory.as_fd(), name).is_ok() => Ok(()),

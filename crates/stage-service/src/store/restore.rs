@@ -146,7 +146,7 @@ impl Store {
             StageError::io(format!("rename to {}", shown(Path::new(&name))), &path, error)
         })?;
         calls::sync_outside_move(self.fast.as_fd())
-            .map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
+            .map_err(|error| StageError::sync("fsync", &self.config.fast, error))?;
         if let Some(pinned) = pinned {
             self.locked().pins.insert(step, pinned);
         }

@@ -83,7 +83,7 @@ impl Store {
             return Err(error);
         }
         calls::sync_outside_move(self.fast.as_fd())
-            .map_err(|error| StageError::io("fsync", &self.config.fast, error))?;
+            .map_err(|error| StageError::sync("fsync", &self.config.fast, error))?;
         mover.journal().disown(&self.config.fast, &part)?;
         self.drain(&mover, step)?;
         Ok(path)

@@ -27,6 +27,7 @@ pub use self::finder::{Finder, Found, Identity, Timing};
 pub use self::pattern::Pattern;
 use self::set::Set;
 use crate::desk::{Desk, submit_or_retry};
+use crate::error::ServiceError;
 use stage::calls;
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State, Why};
@@ -345,7 +346,7 @@ impl<'a> Watch<'a> {
 /// Is it whoever takes the jobs that is missing, and not something that is wrong with a job?
 #[must_use]
 pub fn is_gone(error: &StageError) -> bool {
-    matches!(error, StageError::Peer { .. } | StageError::NoServer { .. } | StageError::Journal { .. })
+    ServiceError::is_no_answer(error) || matches!(error, StageError::Journal { .. })
 }
 
 fn failed(trigger: &Path, job: &JobStatus) -> Happened {

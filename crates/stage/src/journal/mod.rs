@@ -113,7 +113,7 @@ impl Journal {
             if let Ok(open) = crate::calls::open_directory(directory) {
                 fault::changed(std::os::fd::AsFd::as_fd(&open));
                 crate::calls::sync(std::os::fd::AsFd::as_fd(&open), fault::Barrier::JournalName)
-                    .map_err(|error| StageError::io("fsync", directory, error))?;
+                    .map_err(|error| StageError::sync("fsync", directory, error))?;
             }
         }
         journal.prune()?;

@@ -40,6 +40,6 @@ pub(super) fn clone(file: &LargeFile<'_>) -> Result<bool, StageError> {
             .map_err(|error| StageError::io("set the length of", path, error))?;
     }
     calls::sync_data(file.destination, Barrier::SharedBlocks)
-        .map_err(|error| StageError::io("fdatasync", path, error))?;
+        .map_err(|error| StageError::sync("fdatasync", path, error))?;
     Ok(true)
 }

@@ -400,7 +400,7 @@ impl<'c, 'a> Copying<'c, 'a> {
         match over {
             Over::Sync(result) => {
                 let path = self.destination.path;
-                result.map_err(|error| StageError::io("fdatasync", path, error))?;
+                result.map_err(|error| StageError::sync("fdatasync", path, error))?;
                 self.synced();
                 Ok(())
             }
@@ -509,7 +509,7 @@ impl<'c, 'a> Copying<'c, 'a> {
         if due {
             let path = self.destination.path;
             let started = self.port.start_sync(&self.destination);
-            let started = started.map_err(|error| StageError::io("fdatasync", path, error))?;
+            let started = started.map_err(|error| StageError::sync("fdatasync", path, error))?;
             self.syncing = Some(std::mem::take(&mut self.written));
             if !started {
                 self.synced();

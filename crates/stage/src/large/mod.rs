@@ -226,7 +226,7 @@ impl Lane {
             Ok(lost) => {
                 self.port = Some(port);
                 // Of two failures the one that says what is not to be trusted.
-                lost.map_or(result, |error| Err(StageError::io("fdatasync", path, error)))
+                lost.map_or(result, |error| Err(StageError::sync("fdatasync", path, error)))
             }
             Err(_) => result,
         }

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::Pipeline;
 use crate::calls;
-use crate::error::{SYNC_SOURCE, StageError};
+use crate::error::StageError;
 use crate::fault::Barrier;
 use crate::journal::{Done, Identity};
 use crate::large::{Lane, LargeFile};
@@ -57,7 +57,7 @@ impl Pipeline<'_> {
         if self.terms.sync_source && self.terms.preserve.sparse {
             // What is on its way to the medium may be reported as a hole.
             calls::sync(source.as_fd(), Barrier::SourceFile)
-                .map_err(|error| StageError::io(SYNC_SOURCE, &from, error))?;
+                .map_err(|error| StageError::source_sync(&from, error))?;
         }
         let (destination, done) = self.begin_large(directory, name, copy, &path, &identity, &to)?;
         let progress = self.terms.progress;
@@ -73,9 +73,7 @@ impl Pipeline<'_> {
         let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
         let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal, written);
         self.note(lane.notes());
-        if let Err(StageError::Io { operation, .. }) = &copied
-            && operation.contains("sync")
-        {
+        if let Err(StageError::Sync { .. }) = &copied {
             // The kernel has dropped what it could not write: nothing in this inode is to be trusted again.
             self.journal.forget(self.id, std::slice::from_ref(&path))?;
         }
@@ -93,7 +91,7 @@ impl Pipeline<'_> {
         )?;
         if let Err(error) = calls::sync(destination.as_fd(), Barrier::LargeFile) {
             self.journal.forget(self.id, std::slice::from_ref(&path))?;
-            return Err(StageError::io("fsync", &to, error));
+            return Err(StageError::sync("fsync", &to, error));
         }
         progress.files_done.fetch_add(1, Relaxed);
         Ok(Done::new(entry, identity))

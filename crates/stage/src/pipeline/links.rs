@@ -93,7 +93,7 @@ impl Pipeline<'_> {
     ) -> Result<(), StageError> {
         if !written.is_empty() && !self.terms.sync_each {
             calls::sync_file_system(sync.as_fd(), Barrier::SmallGroup)
-                .map_err(|error| StageError::io("syncfs", self.terms.part, error))?;
+                .map_err(|error| StageError::sync("syncfs", self.terms.part, error))?;
         }
         for written in written.drain(..) {
             copier.verify(&written, &self.terms)?;

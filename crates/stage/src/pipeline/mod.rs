@@ -409,7 +409,7 @@ fn sync_groups(
         }
         if !shared.of.terms.sync_each {
             calls::sync_file_system(sync.as_fd(), Barrier::SmallGroup)
-                .map_err(|error| StageError::io("syncfs", shared.of.terms.part, error))?;
+                .map_err(|error| StageError::sync("syncfs", shared.of.terms.part, error))?;
         }
         let mut group = group.into_iter();
         loop {

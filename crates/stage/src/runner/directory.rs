@@ -134,7 +134,7 @@ impl tier::Destination for AtPath {
 
     fn settle(&mut self, run: &Run<'_>) -> Result<(), StageError> {
         calls::sync(self.parent().as_fd(), Barrier::Name)
-            .map_err(|error| StageError::io("fsync", &self.destination.parent, error))?;
+            .map_err(|error| StageError::sync("fsync", &self.destination.parent, error))?;
         let made = self.made.expect("something has the name by now");
         if self.id()?.is_some_and(|there| !there.is(&made)) && enforced(Check::PartAfterRename) {
             return Err(replaced(&self.destination.path()));

@@ -128,7 +128,7 @@ impl Destination {
                 made => made.map_err(|error| StageError::io("make the directory", directory, error))?,
             }
             calls::sync(parent.as_fd(), Barrier::NewParent)
-                .map_err(|error| StageError::io("fsync", above, error))?;
+                .map_err(|error| StageError::sync("fsync", above, error))?;
         }
         Ok(())
     }

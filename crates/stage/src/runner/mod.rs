@@ -48,7 +48,7 @@ use rustix::fs::{Mode, OFlags};
 use storage::uuid::Uuid;
 
 use crate::calls;
-use crate::error::{SYNC_SOURCE, StageError};
+use crate::error::StageError;
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
@@ -204,7 +204,7 @@ impl Run<'_> {
     /// Of a directory on a file system whose own sync is not known to tell of errors, it is not said to be: the job
     /// goes from staged to durable there, and false is returned.
     fn local(&self, source: &Source) -> Result<bool, StageError> {
-        let failed = |error| StageError::io(SYNC_SOURCE, &source.path, error);
+        let failed = |error| StageError::source_sync(&source.path, error);
         let root = source.open_root()?;
         if fs_kind::sync_vouches(&source.parent).map_err(failed)? {
             calls::sync_file_system(root.as_fd(), Barrier::SourceFileSystem).map_err(failed)?;
@@ -323,7 +323,7 @@ impl Run<'_> {
                 let shown = pipeline.terms.part;
                 if !pipeline.terms.sync_each {
                     calls::sync(part.file.as_fd(), Barrier::SingleFile)
-                        .map_err(|error| StageError::io("fsync", shown, error))?;
+                        .map_err(|error| StageError::sync("fsync", shown, error))?;
                 }
                 copier.verify(&written, &pipeline.terms)?;
                 self.progress.files_done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

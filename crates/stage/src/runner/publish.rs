@@ -101,7 +101,7 @@ impl Run<'_> {
         self.finish_directory(&source.open_root()?, root, Path::new(""), shown, !vouches)?;
         if vouches {
             calls::sync_file_system(sync.as_fd(), Barrier::SetFileSystem)
-                .map_err(|error| StageError::io("syncfs", shown, error))?;
+                .map_err(|error| StageError::sync("syncfs", shown, error))?;
         } else {
             self.journal.keep_note(self.id, PART_IN_DOUBT, b"")?;
         }
@@ -260,7 +260,7 @@ impl Run<'_> {
         )?;
         if sync {
             calls::sync(copy.as_fd(), Barrier::Directory)
-                .map_err(|error| StageError::io("fsync", &shown, error))?;
+                .map_err(|error| StageError::sync("fsync", &shown, error))?;
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Run<'_> {
         // Where syncfs vouches, the file system is synced next.
         if !vouches {
             calls::sync(file.as_fd(), Barrier::Manifest)
-                .map_err(|error| StageError::io("fsync", &shown, error))?;
+                .map_err(|error| StageError::sync("fsync", &shown, error))?;
         }
         Ok(copied)
     }

@@ -51,7 +51,7 @@ pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<()
     }
     let above = path.parent().unwrap_or(path);
     calls::sync(source.parent.as_fd(), Barrier::SourceRemoved)
-        .map_err(|error| StageError::io("fsync", above, error))?;
+        .map_err(|error| StageError::sync("fsync", above, error))?;
     if left.count > 0 {
         notes.push(format!(
             "{} of the source stayed, because {}: {}",
@@ -273,7 +273,7 @@ pub(super) fn semaphore(run: &Run<'_>, path: &Path, moved: Option<&Path>) -> Res
             // By paths, above.
             crate::fault::changed(directory.as_fd());
             calls::sync(directory.as_fd(), Barrier::SemaphoreRemoved)
-                .map_err(|error| StageError::io("fsync", above, error))
+                .map_err(|error| StageError::sync("fsync", above, error))
         }
         // It went with the source.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

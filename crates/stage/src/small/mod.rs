@@ -414,7 +414,7 @@ fn write(
     metadata::apply(source, destination.as_fd(), &entry, terms.preserve, &to(), terms.progress)?;
     if terms.sync_each {
         calls::sync(destination.as_fd(), Barrier::SmallFile)
-            .map_err(|error| StageError::io("fsync", &to(), error))?;
+            .map_err(|error| StageError::sync("fsync", &to(), error))?;
     }
     let done = Done::new(entry, Identity::of(&stat));
     let copy_name = copy.map(|(name, _)| name.to_owned());

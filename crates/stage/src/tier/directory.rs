@@ -184,7 +184,7 @@ impl Directory {
 
     fn sync(&self, barrier: Barrier) -> Result<(), StageError> {
         calls::sync(self.directory.as_fd(), barrier)
-            .map_err(|error| StageError::io("fsync", &self.path, error))
+            .map_err(|error| StageError::sync("fsync", &self.path, error))
     }
 
     /// Rule 3: has a set lose its name, durably; the name that it has then. None if somebody is reading it, or it went

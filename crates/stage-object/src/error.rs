@@ -1,0 +1,13 @@
+//! What an object store answers that is not what was asked for.
+
+/// A request that failed for good, or an answer that does not fit; within a [`stage::StageError`] everywhere.
+#[derive(Debug, thiserror::Error)]
+#[error("{object}: {what}")]
+pub struct StoreError {
+    /// The object's URL, as a person reads it.
+    pub object: String,
+    /// What went wrong.
+    pub what: String,
+}
+
+impl stage::error::Foreign for StoreError {}
