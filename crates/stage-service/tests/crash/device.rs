@@ -68,9 +68,16 @@ impl Host {
             } else if let Some(luck) = &mut luck {
                 // Kept, lost, or torn between sectors.
                 let fate = luck.below(3);
+                let mut is_kept = fate == 0;
                 for (n, sector) in bytes.chunks(SECTOR).enumerate() {
-                    if fate == 0 || fate == 1 && luck.below(2) == 0 {
-                        put(&mut image, offset + n * SECTOR, sector);
+                    let at = offset + n * SECTOR;
+                    // ext4 checks the sum of its superblock, sectors 2 and 3, before it replays its journal: torn between
+                    // them, it does not mount.
+                    if fate == 1 && (n == 0 || at != 3 * SECTOR) {
+                        is_kept = luck.below(2) == 0;
+                    }
+                    if is_kept {
+                        put(&mut image, at, sector);
                     }
                 }
             }
