@@ -1,7 +1,7 @@
 //! The system calls of a move, each in one place, each behind [`crate::fault`].
 //!
 //! Nothing below a root is ever reached by a path from `/`: names are resolved from a descriptor, beneath it, and
-//! through no symbolic link ([`open_beneath`], openat2(2)), so that whoever can write to a tree cannot lead a move
+//! through no symbolic link ([`open_beneath`], openat2(2)), so that a user who can write to a tree cannot lead a move
 //! out of it. Calls that take one name take it relative to the descriptor of its directory.
 
 use std::ffi::OsStr;
@@ -12,8 +12,8 @@ use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
-    self, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
-    StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
+    self, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Statx, StatxFlags,
+    Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 
@@ -22,8 +22,8 @@ use crate::fault::{Barrier, Call, Safeguard, before, changed, durable, leaves_ou
 /// What [`stat`] asks for: everything that tells one state of a file from another.
 const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// Asks the plan, makes the call, and tells the plan that it is made. The call's value is an `io::Result`.
-macro_rules! through {
+/// Makes a call as the plan has it, and notes in the plan that it was made. The call's value is an `io::Result`.
+macro_rules! planned {
     ($call:ident, $made:expr) => {{
         let verdict = before(Call::$call)?;
         #[allow(clippy::redundant_closure_call, reason = "what returns early within it returns to here")]
@@ -33,8 +33,8 @@ macro_rules! through {
     }};
 }
 
-/// [`through`] for a call that makes things durable, which a plan may leave out.
-macro_rules! through_sync {
+/// [`planned`] for a call that makes data durable, which a plan may leave out.
+macro_rules! planned_sync {
     ($call:ident, $barrier:expr, $made:expr, $durable:expr) => {{
         let verdict = before(Call::$call)?;
         let left_out = $barrier.is_some_and(|barrier| leaves_out(Safeguard::Barrier(barrier)));
@@ -48,6 +48,10 @@ macro_rules! through_sync {
     }};
 }
 
+mod publish;
+
+pub use publish::{is_claim, publish, publish_into, release_claim};
+
 /// Opens what `path` leads to beneath `root`, through no symbolic link: openat2(2) with RESOLVE_BENEATH and
 /// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2).
 ///
@@ -55,7 +59,7 @@ macro_rules! through_sync {
 /// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out; the kernel's otherwise.
 pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     static LACKING: AtomicBool = AtomicBool::new(false);
-    through!(Openat, {
+    planned!(Openat, {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if !LACKING.load(Ordering::Relaxed) {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -102,11 +106,8 @@ fn open_by_steps(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -
 }
 
 /// Opens a directory by its path as the user gave it, symbolic links and all, as any program would.
-///
-/// # Errors
-/// The kernel's.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    through!(Openat, {
+    planned!(Openat, {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::io::retry_on_intr(|| fs::open(path, flags, Mode::empty()))?)
     })
@@ -120,7 +121,7 @@ pub fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags, mode: Mod
     if flags.contains(OFlags::CREATE) {
         changed(directory);
     }
-    through!(Openat, {
+    planned!(Openat, {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(rustix::io::retry_on_intr(|| fs::openat(directory, name, flags, mode))?)
     })
@@ -128,9 +129,6 @@ pub fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags, mode: Mod
 
 /// A new file of a part. What an earlier attempt left under its name is removed, never written over: its pages may
 /// be the ones whose fsync failed.
-///
-/// # Errors
-/// A call that failed.
 pub fn create(directory: BorrowedFd<'_>, name: &OsStr, access: OFlags) -> io::Result<OwnedFd> {
     let flags = access | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -144,12 +142,9 @@ pub fn create(directory: BorrowedFd<'_>, name: &OsStr, access: OFlags) -> io::Re
 }
 
 /// Makes a directory.
-///
-/// # Errors
-/// The kernel's.
 pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io::Result<()> {
     changed(directory);
-    through!(Mkdirat, Ok(fs::mkdirat(directory, name, mode)?))
+    planned!(Mkdirat, Ok(fs::mkdirat(directory, name, mode)?))
 }
 
 /// The names in a directory, one after another, with the kinds that the file system gives.
@@ -157,17 +152,11 @@ pub struct List(Dir);
 
 impl List {
     /// Of an open directory, from its beginning.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn of(directory: BorrowedFd<'_>) -> io::Result<Self> {
-        through!(Getdents, Ok(Self(Dir::read_from(directory)?)))
+        planned!(Getdents, Ok(Self(Dir::read_from(directory)?)))
     }
 
     /// The next, without `.` and `..`.
-    ///
-    /// # Errors
-    /// The kernel's.
     #[allow(clippy::should_implement_trait, reason = "it fails")]
     pub fn next(&mut self) -> io::Result<Option<(std::ffi::OsString, FileType)>> {
         while let Some(entry) = self.0.read() {
@@ -182,9 +171,6 @@ impl List {
 }
 
 /// All the names in a directory that is known to be small, with their kinds.
-///
-/// # Errors
-/// The kernel's.
 pub fn list(directory: BorrowedFd<'_>) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
     let mut list = List::of(directory)?;
     let mut names = Vec::new();
@@ -195,28 +181,19 @@ pub fn list(directory: BorrowedFd<'_>) -> io::Result<Vec<(std::ffi::OsString, Fi
 }
 
 /// What an open file is.
-///
-/// # Errors
-/// The kernel's.
 pub fn stat(file: BorrowedFd<'_>) -> io::Result<Statx> {
-    through!(Statx, Ok(fs::statx(file, "", AtFlags::EMPTY_PATH, IDENTITY)?))
+    planned!(Statx, Ok(fs::statx(file, "", AtFlags::EMPTY_PATH, IDENTITY)?))
 }
 
 /// What a name in a directory is; of a symbolic link, the link.
-///
-/// # Errors
-/// The kernel's.
 pub fn stat_at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Statx> {
-    through!(Statx, Ok(fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY)?))
+    planned!(Statx, Ok(fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, IDENTITY)?))
 }
 
 /// [`stat_at`] as it is now: a network file system is asked, whatever its client has cached.
-///
-/// # Errors
-/// The kernel's.
 pub fn stat_now(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
-    through!(Statx, Ok(fs::statx(directory, name, flags, IDENTITY)?))
+    planned!(Statx, Ok(fs::statx(directory, name, flags, IDENTITY)?))
 }
 
 /// Reserves room, so that a full disk is met before a byte is copied. File systems that cannot are left alone.
@@ -227,7 +204,7 @@ pub fn reserve(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
-    through!(Fallocate, {
+    planned!(Fallocate, {
         match rustix::io::retry_on_intr(|| fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
@@ -236,18 +213,12 @@ pub fn reserve(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
 }
 
 /// Sets a file's length.
-///
-/// # Errors
-/// The kernel's.
 pub fn truncate(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     changed(file);
-    through!(Ftruncate, Ok(rustix::io::retry_on_intr(|| fs::ftruncate(file, bytes))?))
+    planned!(Ftruncate, Ok(rustix::io::retry_on_intr(|| fs::ftruncate(file, bytes))?))
 }
 
 /// Reads at an offset until the buffer is full or the file ends; the bytes read.
-///
-/// # Errors
-/// The kernel's.
 pub fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -300,7 +271,7 @@ pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<
 /// The kernel's, `EINTR` included.
 pub fn sync_data(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
     let made =
-        counted((|| through_sync!(Fdatasync, Some(barrier), fs::fdatasync(file), durable(file, false)))());
+        counted((|| planned_sync!(Fdatasync, Some(barrier), fs::fdatasync(file), durable(file, false)))());
     crate::fault::synced(file, made.is_err());
     made
 }
@@ -322,30 +293,24 @@ pub fn sync_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 pub(crate) fn fsync(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
-    let made = counted((|| through_sync!(Fsync, barrier, fs::fsync(file), durable(file, false)))());
+    let made = counted((|| planned_sync!(Fsync, barrier, fs::fsync(file), durable(file, false)))());
     crate::fault::synced(file, made.is_err());
     made
 }
 
 /// Makes a whole file system durable, and tells whether anything written to it since `file` was opened was lost
 /// (Linux 5.8, syncfs(2)).
-///
-/// # Errors
-/// The kernel's.
 pub fn sync_file_system(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
     file_system(file, Some(barrier))
 }
 
 /// [`sync_file_system`] of what is not on the path of a move.
-///
-/// # Errors
-/// The kernel's.
 pub fn sync_file_system_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
     file_system(file, None)
 }
 
 fn file_system(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
-    counted((|| through_sync!(Syncfs, barrier, fs::syncfs(file), durable(file, true)))())
+    counted((|| planned_sync!(Syncfs, barrier, fs::syncfs(file), durable(file, true)))())
 }
 
 static FAILED_SYNCS: AtomicU64 = AtomicU64::new(0);
@@ -362,8 +327,8 @@ fn counted(made: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Has the kernel begin to write a file's dirty pages, without waiting for them (sync_file_range(2)). It paces, and
-/// vouches for nothing, so that a failure is nobody's concern: the sync that follows has it.
+/// Has the kernel begin to write a file's dirty pages, without waiting for them (sync_file_range(2)). It makes
+/// nothing durable, so a failure is ignored: the sync that follows reports it.
 pub fn begin_writeback(file: BorrowedFd<'_>) {
     if before(Call::SyncFileRange).is_ok() {
         let _ = storage::cache::begin_writeback(file);
@@ -371,57 +336,42 @@ pub fn begin_writeback(file: BorrowedFd<'_>) {
 }
 
 /// Sets owner and group.
-///
-/// # Errors
-/// The kernel's.
 pub fn set_owner(file: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
     changed(file);
-    through!(Fchown, Ok(fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?))
+    planned!(Fchown, Ok(fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?))
 }
 
 /// Sets the owner and group of a name, of a symbolic link those of the link.
-///
-/// # Errors
-/// The kernel's.
 pub fn set_owner_at(directory: BorrowedFd<'_>, name: &OsStr, uid: u32, gid: u32) -> io::Result<()> {
     changed(directory);
     let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-    through!(Fchown, Ok(fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?))
+    planned!(Fchown, Ok(fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
 /// Sets the permission bits.
-///
-/// # Errors
-/// The kernel's.
 pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     changed(file);
-    through!(Fchmod, Ok(fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?))
+    planned!(Fchmod, Ok(fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?))
 }
 
-/// Sets the permission bits of what a descriptor of O_PATH leads to: chmod(2) by `/proc/self/fd`, which is no name that
-/// others can give to something else.
+/// Sets the permission bits of what a descriptor of O_PATH leads to: chmod(2) by `/proc/self/fd`, which is not a name that
+/// another user can give to another file.
 ///
 /// # Errors
 /// The kernel's; `ENOENT` where there is no `/proc`.
 pub fn set_mode_of_path(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    through!(Fchmod, Ok(fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?))
+    planned!(Fchmod, Ok(fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?))
 }
 
 /// Sets the times of last access and modification, each seconds and nanoseconds.
-///
-/// # Errors
-/// The kernel's.
 pub fn set_times(file: BorrowedFd<'_>, accessed: (i64, u32), modified: (i64, u32)) -> io::Result<()> {
     changed(file);
-    through!(Utimens, Ok(fs::futimens(file, &timestamps(accessed, modified))?))
+    planned!(Utimens, Ok(fs::futimens(file, &timestamps(accessed, modified))?))
 }
 
 /// Sets the times of a name, of a symbolic link those of the link.
-///
-/// # Errors
-/// The kernel's.
 pub fn set_times_at(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -430,7 +380,7 @@ pub fn set_times_at(
 ) -> io::Result<()> {
     changed(directory);
     let times = timestamps(accessed, modified);
-    through!(Utimens, Ok(fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
+    planned!(Utimens, Ok(fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
 fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
@@ -439,169 +389,15 @@ fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
     Timestamps { last_access: time(accessed), last_modification: time(modified) }
 }
 
-/// Gives a file or directory its name within one directory, over nothing; see [`publish_into`].
-///
-/// # Errors
-/// `EEXIST` where the name is taken.
-pub fn publish(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Result<()> {
-    publish_into(directory, part, directory, name)
-}
-
-/// Renames within one file system, over nothing: renameat2(2) with RENAME_NOREPLACE. File systems without it (NFS,
-/// Lustre) answer EINVAL; there a file is linked to its name and unlinked from the old one, and a directory is renamed
-/// over an empty directory that claims the name. In both cases the kernel, not a look beforehand, decides who gets it.
-///
-/// # Errors
-/// `EEXIST` where the name is taken.
-pub fn publish_into(
-    from: BorrowedFd<'_>,
-    part: &OsStr,
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-) -> io::Result<()> {
-    changed(from);
-    changed(directory);
-    match rename_no_replace(from, part, directory, name) {
-        Err(Errno::INVAL | Errno::NOSYS) => {}
-        // A claim that was made where the same directory is mounted over NFS.
-        Err(Errno::EXIST) if is_claim(directory, name)? => {}
-        made => return Ok(made?),
-    }
-    let stat = stat_at(from, part)?;
-    let published = match FileType::from_raw_mode(stat.stx_mode.into()) {
-        FileType::Directory => publish_over_claim(from, part, directory, name),
-        _ => publish_by_link(from, part, directory, name),
-    };
-    // A server that answers a request for the second time, because its first reply was lost, says EEXIST or ENOENT of
-    // what it has done itself. What the name leads to decides.
-    published.or_else(|error| {
-        let found = stat_at(directory, name);
-        if found.is_ok_and(|found| same_file(&found, &stat)) {
-            remove_if_there(from, part)
-        } else {
-            Err(error)
-        }
-    })
-}
-
-fn rename_no_replace(
-    from: BorrowedFd<'_>,
-    part: &OsStr,
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-) -> Result<(), Errno> {
-    let verdict = before(Call::Renameat)?;
-    let made = if crate::fault::lacks_noreplace() {
-        Err(Errno::INVAL)
-    } else {
-        fs::renameat_with(from, part, directory, name, RenameFlags::NOREPLACE)
-    };
-    verdict.made();
-    made
-}
-
-fn same_file(one: &Statx, other: &Statx) -> bool {
-    let inode = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-    inode(one) == inode(other)
-}
-
-fn remove_if_there(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    match remove_file(directory, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-fn publish_by_link(
-    from: BorrowedFd<'_>,
-    part: &OsStr,
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-) -> io::Result<()> {
-    match link(from, part, directory, name) {
-        // Without links nothing is left but to look first, as docs/faults.md says.
-        Err(error)
-            if matches!(
-                Errno::from_io_error(&error),
-                Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK)
-            ) =>
-        {
-            match stat_at(directory, name) {
-                Ok(_) => Err(Errno::EXIST.into()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    through!(Renameat, Ok(fs::renameat(from, part, directory, name)?))
-                }
-                Err(error) => Err(error),
-            }
-        }
-        linked => linked.and_then(|()| remove_if_there(from, part)),
-    }
-}
-
-/// Mode of a directory that claims a name: only its owner's, and sticky, which a directory of one user never needs.
-const CLAIM_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
-
-/// Is this name held by a claim? One that a crash left is taken over; if another mover still wants it, the one that
-/// renames first fills it, and the rename of the other fails with ENOTEMPTY.
-///
-/// # Errors
-/// Fails if the name cannot be looked up.
-pub fn is_claim(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
-    match stat_at(directory, name) {
-        Ok(stat) => {
-            let mode: u32 = stat.stx_mode.into();
-            let bits = Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX;
-            Ok(FileType::from_raw_mode(mode) == FileType::Directory
-                && Mode::from_raw_mode(mode) & bits == CLAIM_MODE)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes a claim that is not needed any more, if there is one; what is not empty stays.
-pub fn release_claim(directory: BorrowedFd<'_>, name: &OsStr) {
-    if is_claim(directory, name).unwrap_or(false) {
-        let _ = remove_directory(directory, name);
-    }
-}
-
-fn publish_over_claim(
-    from: BorrowedFd<'_>,
-    part: &OsStr,
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-) -> io::Result<()> {
-    match make_directory(directory, name, CLAIM_MODE) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_claim(directory, name)? => {}
-        made => made?,
-    }
-    let renamed: io::Result<()> = (|| through!(Renameat, Ok(fs::renameat(from, part, directory, name)?)))();
-    renamed.map_err(|error| match Errno::from_io_error(&error) {
-        // The claim has been filled, or replaced by a file.
-        Some(Errno::NOTEMPTY | Errno::NOTDIR) => Errno::EXIST.into(),
-        _ => {
-            release_claim(directory, name);
-            error
-        }
-    })
-}
-
 /// Renames within one directory, over what has the name already: for names that point, as `latest` does.
-///
-/// # Errors
-/// The kernel's.
 pub fn replace(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Result<()> {
     changed(directory);
-    through!(Renameat, Ok(fs::renameat(directory, part, directory, name)?))
+    planned!(Renameat, Ok(fs::renameat(directory, part, directory, name)?))
 }
 
 /// Removes a name that is not a directory.
-///
-/// # Errors
-/// The kernel's.
 pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?)).inspect(|()| changed(directory))
+    planned!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?)).inspect(|()| changed(directory))
 }
 
 /// Removes an empty directory.
@@ -609,32 +405,23 @@ pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
 /// # Errors
 /// `ENOTEMPTY`, and what else the kernel has.
 pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    through!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?))
+    planned!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?))
         .inspect(|()| changed(directory))
 }
 
 /// Makes another name for a file, beneath the same root.
-///
-/// # Errors
-/// The kernel's.
 pub fn link(from: BorrowedFd<'_>, old: &OsStr, to: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
     changed(to);
-    through!(Linkat, Ok(fs::linkat(from, old, to, new, AtFlags::empty())?))
+    planned!(Linkat, Ok(fs::linkat(from, old, to, new, AtFlags::empty())?))
 }
 
 /// Makes a symbolic link.
-///
-/// # Errors
-/// The kernel's.
 pub fn symlink(target: &OsStr, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     changed(directory);
-    through!(Symlinkat, Ok(fs::symlinkat(target, directory, name)?))
+    planned!(Symlinkat, Ok(fs::symlinkat(target, directory, name)?))
 }
 
 /// Where a symbolic link leads.
-///
-/// # Errors
-/// The kernel's.
 pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<std::ffi::OsString> {
     Ok(OsStr::from_bytes(fs::readlinkat(directory, name, Vec::new())?.to_bytes()).to_owned())
 }
@@ -644,7 +431,7 @@ pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<std::ffi
 /// # Errors
 /// The kernel's; a file system without any has none.
 pub fn attributes(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
-    through!(Getxattr, {
+    planned!(Getxattr, {
         let mut room = vec![0_u8; 256];
         loop {
             match fs::flistxattr(file, &mut room[..]) {
@@ -661,11 +448,8 @@ pub fn attributes(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// The value of an extended attribute, if it is still there.
-///
-/// # Errors
-/// The kernel's.
 pub fn attribute(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    through!(Getxattr, {
+    planned!(Getxattr, {
         let mut room = vec![0_u8; 256];
         loop {
             match fs::fgetxattr(file, name, &mut room[..]) {
@@ -682,10 +466,7 @@ pub fn attribute(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>
 }
 
 /// Sets an extended attribute.
-///
-/// # Errors
-/// The kernel's.
 pub fn set_attribute(file: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
     changed(file);
-    through!(Setxattr, Ok(fs::fsetxattr(file, name, value, XattrFlags::empty())?))
+    planned!(Setxattr, Ok(fs::fsetxattr(file, name, value, XattrFlags::empty())?))
 }

@@ -12,9 +12,6 @@ const F2FS: u64 = 0xf2f5_2010;
 /// Does syncfs(2) make all data and metadata of this file system durable, and tell of every write-back error since its
 /// descriptor was opened? The kernel does the latter since 5.8 for file systems that record errors in their super
 /// block's sequence as these do; of others (NFS, Lustre, FUSE, overlay) it is not known here, so each file is fsynced.
-///
-/// # Errors
-/// The kernel's.
 pub fn sync_vouches(file: impl AsFd) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type as u64;
     Ok(matches!(kind, EXT4 | XFS | BTRFS | F2FS) && kernel_tells() && !crate::fault::distrusts_syncfs())

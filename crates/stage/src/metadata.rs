@@ -20,9 +20,6 @@ const ACL: &[u8] = b"system.posix_acl_";
 
 /// Gives `destination` what `entry` says, and the attributes that `source` has. The owner comes first, because
 /// chown(2) clears set-user-ID bits; the times last, because everything else changes them.
-///
-/// # Errors
-/// The kernel's.
 pub fn apply(
     source: Option<BorrowedFd<'_>>,
     destination: BorrowedFd<'_>,

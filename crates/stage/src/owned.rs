@@ -36,17 +36,11 @@ pub struct FileId {
 
 impl FileId {
     /// Of what an open descriptor leads to.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
         calls::stat(file).map(|stat| Self::in_stat(&stat))
     }
 
     /// Of what has a name in a directory, followed nowhere; none where nothing has it.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<Self>> {
         match calls::stat_at(directory, name) {
             Ok(stat) => Ok(Some(Self::in_stat(&stat))),
@@ -97,9 +91,6 @@ impl Left {
 
 /// Opens a part for reading, and a file for writing as well; none where it is not what has the name. Its mode may be final
 /// already, and forbid even its owner.
-///
-/// # Errors
-/// The kernel's.
 pub fn open(parent: BorrowedFd<'_>, name: &OsStr, made: &FileId) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let path = match calls::open_at(parent, name, flags, Mode::empty()) {
@@ -122,9 +113,6 @@ pub fn open(parent: BorrowedFd<'_>, name: &OsStr, made: &FileId) -> io::Result<O
 }
 
 /// The directory that a descriptor of O_PATH leads to, for reading; it is opened up for its owner if it has to be.
-///
-/// # Errors
-/// The kernel's.
 pub fn open_directory(path: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     match calls::open_at(path.as_fd(), OsStr::new("."), flags, Mode::empty()) {
@@ -138,9 +126,6 @@ pub fn open_directory(path: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Removes a part with all below it, following no link, if it is what has the name. Where no identity was recorded, what
 /// has the name is removed if it is empty.
-///
-/// # Errors
-/// The kernel's.
 pub fn discard(
     parent: &OwnedFd,
     name: &OsStr,
@@ -247,27 +232,18 @@ fn empty(directory: &OwnedFd, shown: &Path) -> Result<(), StageError> {
 pub trait Record {
     /// Records what is about to have a name in a directory and is to be removed; of a link, whose inode is not known, the
     /// name alone.
-    ///
-    /// # Errors
-    /// The journal's.
     fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
         let _ = (directory, name, id);
         Ok(())
     }
 
     /// What is recorded for a directory.
-    ///
-    /// # Errors
-    /// The journal's.
     fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
         let _ = directory;
         Ok(Vec::new())
     }
 
     /// Forgets a name that is gone.
-    ///
-    /// # Errors
-    /// The journal's.
     fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
         let _ = (directory, name);
         Ok(())

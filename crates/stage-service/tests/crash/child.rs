@@ -248,6 +248,8 @@ pub struct Order {
     pub left_out: Option<String>,
     /// No file system's syncfs is trusted.
     pub distrust: bool,
+    /// renameat2(2) does not know RENAME_NOREPLACE.
+    pub lacks_noreplace: bool,
     /// Data that was not synced is reported as a hole.
     pub hide: bool,
     /// The barrier at which the child dies.
@@ -280,6 +282,7 @@ impl Order {
             quiet: false,
             left_out: None,
             distrust: false,
+            lacks_noreplace: false,
             hide: false,
             kill_at: None,
             strict: false,
@@ -443,7 +446,7 @@ fn does_as_it_is_told() {
     let order: Order = serde_json::from_slice(&order).expect("an order is a document");
     let mut plan = Plan::new(order.strikes.iter().map(Strike::fault));
     plan.calls = Some(Vec::new());
-    plan.lacks_noreplace = crate::LIKE_NFS;
+    plan.lacks_noreplace = order.lacks_noreplace || crate::LIKE_NFS;
     plan.syncs = Some(Vec::new());
     plan.distrust_syncfs = order.distrust || crate::LIKE_NFS;
     plan.hide_unsynced_data = order.hide;

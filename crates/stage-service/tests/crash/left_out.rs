@@ -9,7 +9,7 @@
 //! `make left-out` carries all cases out and prints the table that docs/faults.md holds.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use stage::fault::{Barrier, Call, Check};
@@ -82,6 +82,10 @@ fn of_check(check: Check) -> Case {
         }
         Check::PartAfterRename => {
             ("another directory has the destination's name after the rename", replaced_after_rename)
+        }
+        Check::Claim => ("another program makes an empty directory before the rename", unclaimed),
+        Check::NameAfterError => {
+            ("another program makes a file before the link, where there is no RENAME_NOREPLACE", name_taken)
         }
         Check::RenamedPartBytes => ("a bit changes between the rename and COMMITTED", renamed_rotten),
         Check::SourceOnResume => {
@@ -519,6 +523,41 @@ fn replaced_at(word: Option<&str>, call: Call, n: u64) -> (World, State) {
     assert_eq!((report.fired, &report.change_failed), (1, &None));
     let state = report.job().state;
     (world, state)
+}
+
+fn unclaimed(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.latest = false;
+    let theirs = world.slow().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    let before = inode(&theirs);
+    let give = Change::Rename { from: theirs.as_path().into(), to: world.destination.as_path().into() };
+    let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
+    let report = run(&order(&world, word).strike([strike]).meanwhile([give])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    if inode(&world.destination) == before {
+        Vec::new()
+    } else {
+        vec!["a directory of another program was replaced".to_owned()]
+    }
+}
+
+fn name_taken(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Small, Verb::Copy);
+    let theirs =
+        Change::Create { path: world.destination.as_path().into(), bytes: b"of another program".to_vec() };
+    let strike = Strike::nth_of(Call::Linkat, 0, Hit::Meanwhile);
+    let mut order = order(&world, word).strike([strike]).meanwhile([theirs]);
+    order.lacks_noreplace = true;
+    let report = run(&order).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    let names = crate::world::names(world.slow());
+    if names.iter().any(|name| stage::names::is_part(name)) {
+        Vec::new()
+    } else {
+        vec!["the copy was removed".to_owned()]
+    }
 }
 
 fn unmounted(word: Option<&str>) -> Vec<String> {

@@ -151,6 +151,12 @@ labels! {
         PartAfterRename = "part-after-rename",
             "inode and birth of the destination, after the rename",
             "what another program put in the part's place is called durable";
+        Claim = "claim",
+            "mode and kind of what has the destination's name, before a directory is renamed over it",
+            "an empty directory of another program is replaced by the copy";
+        NameAfterError = "name-after-error",
+            "device and inode of the part and of what has the destination's name, after link(2) has failed",
+            "the copy is removed because another program's file has its name";
         RenamedPartBytes = "renamed-part-bytes",
             "digests of a renamed part and the journal's, after a crash",
             "a copy that changed between the rename and COMMITTED is trusted";
