@@ -1,0 +1,330 @@
+//! What is lost without a check, after the world was changed at the moment that its case names.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use stage::fault::{Barrier, Call};
+use stage::names::PathText;
+use stage::{Place, State, Verb};
+
+use super::syncs::{same_bytes, stored};
+use super::{order, without};
+use crate::child::{Change, Ended, Hit, Order, Strike, run};
+use crate::world::{Scenario, World, file};
+
+pub fn fetched_replaced(word: Option<&str>) -> Vec<String> {
+    let world = stored();
+    killed(&order(&world, None).strike([Strike::nth_of(Call::Symlinkat, 0, Hit::Kill)]));
+    let part = part_of(&world);
+    fs::remove_file(part.join("rank-1")).unwrap();
+    file(&part.join("rank-1"), 50_001, 77);
+    run(&order(&world, word));
+    same_bytes(&world)
+}
+
+pub fn fetched_rotten(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Small, Verb::Copy);
+    let url = Place::Object(format!("file://{}/store/ckpt-7", world.fast().display()));
+    fs::create_dir(world.fast().join("store")).unwrap();
+    let mut drain = world.spec.clone();
+    drain.destination = url.clone();
+    assert_eq!(run(&Order::to(&world.fast().join("drained"), &drain)).told().job().state, State::Done);
+    world.spec.source = url;
+    let rot = Change::Rot { below: world.slow().into(), name: String::new() };
+    // Two syncs are the journal's.
+    let strike = Strike::nth_of(Call::Fsync, 2, Hit::Meanwhile);
+    let report = run(&order(&world, word).strike([strike]).meanwhile([rot])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None), "{:?}", report.calls);
+    if fs::read(&world.destination).is_ok_and(|bytes| Some(bytes) != fs::read(&world.source).ok()) {
+        return vec!["other bytes were published".to_owned()];
+    }
+    Vec::new()
+}
+
+pub fn killed(order: &Order) {
+    assert!(matches!(run(order), Ended::Killed), "the mover was to be killed");
+}
+
+/// What is under way on the slow tier.
+pub fn part_of(world: &World) -> PathBuf {
+    let parts: Vec<_> = crate::world::names(world.slow())
+        .into_iter()
+        .filter(|name| name.to_string_lossy().ends_with(".part"))
+        .collect();
+    assert_eq!(parts.len(), 1, "{parts:?}");
+    world.slow().join(&parts[0])
+}
+
+pub fn copy(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+/// A file is written over in place, its times kept.
+pub fn flip(path: &Path) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let before = file.metadata().unwrap().modified().unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 5).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], 5).unwrap();
+    file.set_modified(before).unwrap();
+    file.sync_all().unwrap();
+}
+
+pub fn failed(order: &Order) -> Vec<String> {
+    let report = run(order).told();
+    let done = report.jobs.iter().filter(|job| job.state != State::Failed);
+    done.map(|job| format!("not refused: {:?} {:?}", job.state, job.notes)).collect()
+}
+
+pub fn onto_itself(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Small, Verb::Move);
+    let alias = world.slow().join("alias");
+    std::os::unix::fs::symlink(world.fast(), &alias).unwrap();
+    world.spec.destination = Place::of_path(&alias.join("ckpt-7")).unwrap();
+    run(&order(&world, word));
+    if world.source.exists() {
+        Vec::new()
+    } else {
+        vec!["the source is gone, and it was its own copy".to_owned()]
+    }
+}
+
+pub fn into_itself(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Tree, Verb::Copy);
+    world.spec.destination = Place::of_path(&world.source.join("sub/ckpt-7")).unwrap();
+    failed(&order(&world, word))
+}
+
+pub fn taken(word: Option<&str>, names: bool) -> Vec<String> {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    copy(&world.source, &world.destination);
+    if names {
+        fs::write(world.destination.join("another"), "name").unwrap();
+    } else {
+        flip(&world.destination.join("rank-1"));
+    }
+    failed(&order(&world, word))
+}
+
+/// Kills a move at a barrier.
+pub fn killed_at(world: &World, barrier: Barrier) {
+    let mut order = order(world, None);
+    order.kill_at = Some(barrier.word().to_owned());
+    killed(&order);
+}
+
+/// A directory with the part's name, and files as large as those that were copied.
+pub fn replace(path: &Path) {
+    let aside = path.with_file_name("aside");
+    fs::rename(path, &aside).unwrap();
+    fs::create_dir(path).unwrap();
+    for rank in 0..3 {
+        file(&path.join(format!("rank-{rank}")), 50_000 + rank, 50 + rank);
+    }
+}
+
+pub fn part_replaced(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    killed_at(&world, Barrier::SetFileSystem);
+    let part = part_of(&world);
+    replace(&part);
+    fs::write(part.join("kept"), "of another program").unwrap();
+    let report = run(&order(&world, word)).told();
+    if report.job().state == State::Done && part.join("kept").exists() {
+        Vec::new()
+    } else {
+        vec![format!("worked on in what another program made: {:?}", report.job().error)]
+    }
+}
+
+pub fn part_replaced_and_cancelled(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    killed_at(&world, Barrier::SetFileSystem);
+    let part = part_of(&world);
+    replace(&part);
+    run(&order(&world, word));
+    let files = fs::read_dir(&part).map_or(0, |files| files.count());
+    if files == 3 { Vec::new() } else { vec!["a directory of another program was removed".to_owned()] }
+}
+
+pub fn part_replaced_at_rename(word: Option<&str>) -> Vec<String> {
+    // The second syncfs is that of the whole set.
+    let (world, _) = replaced_at(word, Call::Syncfs, 1);
+    if world.destination.exists() { world.check_between() } else { Vec::new() }
+}
+
+pub fn replaced_after_rename(word: Option<&str>) -> Vec<String> {
+    let (world, state) = replaced_at(word, Call::Renameat, 0);
+    if state == State::Done && !world.check_between().is_empty() {
+        return vec!["done, and another directory has the destination's name".to_owned()];
+    }
+    Vec::new()
+}
+
+pub fn replaced_at(word: Option<&str>, call: Call, n: u64) -> (World, State) {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.latest = false;
+    let replace = Change::SwapPart { directory: world.slow().into(), bytes: b"of another program".to_vec() };
+    let strike = Strike::nth_of(call, n, Hit::Meanwhile);
+    let report = run(&order(&world, word).strike([strike]).meanwhile([replace])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    let state = report.job().state;
+    (world, state)
+}
+
+pub fn unclaimed(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.latest = false;
+    let theirs = world.slow().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    let before = inode(&theirs);
+    let give = Change::Rename { from: theirs.as_path().into(), to: world.destination.as_path().into() };
+    let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
+    let report = run(&order(&world, word).strike([strike]).meanwhile([give])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    if inode(&world.destination) == before {
+        Vec::new()
+    } else {
+        vec!["a directory of another program was replaced".to_owned()]
+    }
+}
+
+pub fn name_taken(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Small, Verb::Copy);
+    let theirs =
+        Change::Create { path: world.destination.as_path().into(), bytes: b"of another program".to_vec() };
+    let strike = Strike::nth_of(Call::Linkat, 0, Hit::Meanwhile);
+    let mut order = order(&world, word).strike([strike]).meanwhile([theirs]);
+    order.lacks_noreplace = true;
+    let report = run(&order).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    let names = crate::world::names(world.slow());
+    if names.iter().any(|name| stage::names::is_part(name)) {
+        Vec::new()
+    } else {
+        vec!["the copy was removed".to_owned()]
+    }
+}
+
+pub fn unmounted(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    let tier = world.slow().join("tier");
+    fs::create_dir(&tier).unwrap();
+    let ran = |program: &str, arguments: &[&std::ffi::OsStr]| {
+        assert!(std::process::Command::new(program).args(arguments).status().unwrap().success(), "{program}");
+    };
+    ran("mount", &["-t".as_ref(), "tmpfs".as_ref(), "tmpfs".as_ref(), tier.as_os_str()]);
+    world.spec.options.latest = false;
+    world.spec.destination = Place::of_path(&tier.join("ckpt-7")).unwrap();
+    let mut begun = order(&world, None);
+    begun.kill_at = Some(Barrier::Name.word().to_owned());
+    killed(&begun);
+    ran("umount", &[tier.as_os_str()]);
+    run(&order(&world, word));
+    let under = crate::world::names(&tier);
+    if under.is_empty() { Vec::new() } else { vec![format!("under the mount point: {under:?}")] }
+}
+
+pub fn renamed_rotten(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    killed_at(&world, Barrier::Name);
+    flip(&world.destination.join("rank-1"));
+    failed(&order(&world, word))
+}
+
+pub fn changed_before_resume(word: Option<&str>, large: bool) -> Vec<String> {
+    let scenario = if large { Scenario::Chunked } else { Scenario::Checkpoint };
+    let mut world = World::new(scenario, Verb::Copy);
+    killed_at(&world, if large { Barrier::LargeFile } else { Barrier::SetFileSystem });
+    flip(&if large { world.source.clone() } else { world.source.join("rank-1") });
+    world.before = crate::tree::snapshot(&world.source).unwrap().unwrap();
+    run(&order(&world, word));
+    world.check_end()
+}
+
+pub fn changed_after_copy(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    // The second syncfs is that of the whole set, whose files have been read back.
+    let write = Change::Write {
+        path: PathText(world.source.join("rank-1")),
+        offset: 0,
+        bytes: vec![0xee; 4096],
+        keep_times: true,
+    };
+    let strike = Strike::nth_of(Call::Syncfs, 1, Hit::Meanwhile);
+    let report = run(&order(&world, word).strike([strike]).meanwhile([write])).told();
+    assert_eq!(report.fired, 1);
+    world.before = crate::tree::snapshot(&world.source).unwrap().unwrap();
+    world.check_end()
+}
+
+pub fn rotten(word: Option<&str>, scenario: Scenario, name: &str, call: Call, n: u64) -> Vec<String> {
+    let world = World::new(scenario, Verb::Copy);
+    let rot = Change::Rot { below: world.slow().into(), name: name.to_owned() };
+    let report =
+        run(&order(&world, word).strike([Strike::nth_of(call, n, Hit::Meanwhile)]).meanwhile([rot])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None), "{:?}", report.calls);
+    if report.job().state == State::Failed { world.check_between() } else { world.check_end() }
+}
+
+pub fn rotten_source(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.latest = false;
+    assert_eq!(run(&order(&world, None)).told().job().state, State::Done);
+    flip(&world.destination.join("rank-1"));
+    let mut back = world.spec.clone();
+    back.source = world.spec.destination.clone();
+    back.destination = Place::of_path(&world.fast().join("back")).unwrap();
+    failed(&without(Order::to(&world.fast().join("other-state"), &back), word))
+}
+
+pub fn copy_gone(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    // Only the source's files are removed by name.
+    killed(&order(&world, None).strike([Strike::nth_of(Call::Unlinkat, 0, Hit::Kill)]));
+    fs::rename(&world.destination, world.slow().join("aside")).unwrap();
+    run(&order(&world, word));
+    let left = crate::world::names(&world.source).len();
+    if left == 3 { Vec::new() } else { vec!["the source was removed without its copy".to_owned()] }
+}
+
+pub fn changed_after_rename(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Small, Verb::Move);
+    let bytes = vec![0xee; 4096];
+    let write = Change::Write { path: PathText(world.source.clone()), offset: 0, bytes, keep_times: true };
+    let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
+    run(&order(&world, word).strike([strike]).meanwhile([write]));
+    let kept = fs::read(&world.source).is_ok_and(|bytes| bytes[..4096] == [0xee; 4096]);
+    if kept { Vec::new() } else { vec!["what was written to the source is lost".to_owned()] }
+}
+
+pub fn evicted_itself(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Move);
+    world.spec.options.latest = false;
+    assert_eq!(run(&order(&world, None)).told().job().state, State::Done);
+    // The copy has the manifest that a slow copy needs.
+    let mut order = without(Order::go_on(&world.fast().join("other-state")), word);
+    order.evict = Some((world.destination.clone(), world.slow().to_owned()));
+    let report = run(&order).told();
+    if !world.destination.exists() {
+        return vec!["the only copy was evicted".to_owned()];
+    }
+    let refused = report.refused.map(|why| why.message).unwrap_or_default();
+    if refused.contains("is the source itself") {
+        Vec::new()
+    } else {
+        vec![format!("not refused: {refused:?}")]
+    }
+}
+
+pub fn evicted_changed(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.keep_fast = Some(0);
+    // `latest` is moved after the commit and before anything is evicted.
+    let change = Change::Create { path: PathText(world.source.join("another")), bytes: b"new".to_vec() };
+    let strike = Strike::nth_of(Call::Symlinkat, 0, Hit::Meanwhile);
+    run(&order(&world, word).strike([strike]).meanwhile([change]));
+    if world.source.join("another").exists() { Vec::new() } else { vec!["a new file was evicted".to_owned()] }
+}
