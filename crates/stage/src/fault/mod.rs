@@ -184,21 +184,25 @@ pub fn install(plan: Option<Plan>) -> Option<Plan> {
     std::mem::replace(&mut *PLAN.lock().unwrap_or_else(PoisonError::into_inner), plan)
 }
 
+/// Asks the plan in force; the default without one.
+#[inline]
+fn asked<T: Default>(ask: impl FnOnce(&mut Plan) -> T) -> T {
+    if !ACTIVE.load(Ordering::Relaxed) {
+        return T::default();
+    }
+    PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(ask).unwrap_or_default()
+}
+
 /// How many faults of the plan in force have struck.
 #[must_use]
 pub fn fired() -> u64 {
-    PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, |plan| plan.fired)
+    asked(|plan| plan.fired)
 }
 
 /// Does the plan in force have no file system know RENAME_NOREPLACE?
 #[inline]
 pub fn lacks_noreplace() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-        && PLAN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .is_some_and(|plan| plan.lacks_noreplace)
+    asked(|plan| plan.lacks_noreplace)
 }
 
 /// What a call is to do, as the plan has it.
@@ -231,16 +235,12 @@ pub fn before(call: Call) -> Result<Verdict, Errno> {
 
 #[cold]
 fn planned(call: Call) -> Result<Verdict, Errno> {
-    let plan = || PLAN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (due, struck) = plan().as_mut().map_or((false, None), |plan| plan.strike(call));
+    let (due, struck) = asked(|plan| plan.strike(call));
     if due {
         // Not under the lock: it may make calls itself, and others go on making theirs.
-        let taken = plan().as_mut().and_then(|plan| plan.meanwhile.take());
-        if let Some(mut meanwhile) = taken {
+        if let Some(mut meanwhile) = asked(|plan| plan.meanwhile.take()) {
             (meanwhile.0)();
-            if let Some(plan) = plan().as_mut() {
-                plan.meanwhile = Some(meanwhile);
-            }
+            asked(|plan| plan.meanwhile = Some(meanwhile));
         }
     }
     match struck {
@@ -264,36 +264,29 @@ pub fn enforced(check: Check) -> bool {
 #[inline]
 #[must_use]
 pub fn leaves_out(safeguard: Safeguard) -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-        && PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().is_some_and(|plan| {
-            if plan.kill_at.is_some_and(|barrier| safeguard == Safeguard::Barrier(barrier)) {
-                die();
-            }
-            let left_out = plan.left_out == Some(safeguard);
-            plan.times_left_out += u64::from(left_out);
-            left_out
-        })
+    asked(|plan| {
+        if plan.kill_at.is_some_and(|barrier| safeguard == Safeguard::Barrier(barrier)) {
+            die();
+        }
+        let left_out = plan.left_out == Some(safeguard);
+        plan.times_left_out += u64::from(left_out);
+        left_out
+    })
 }
 
 /// May syncfs(2) be trusted, as far as the plan is concerned?
 #[must_use]
 pub fn distrusts_syncfs() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-        && PLAN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .is_some_and(|plan| plan.distrust_syncfs)
+    asked(|plan| plan.distrust_syncfs)
 }
 
 /// Does the plan report this file's data as a hole?
 #[must_use]
 pub fn hides_data(file: BorrowedFd<'_>) -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-        && PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|plan| {
-            let synced = |sync: &Synced| !sync.failed && inode(sync.file.as_fd()) == inode(file);
-            plan.hide_unsynced_data && !plan.syncs.iter().flatten().any(synced)
-        })
+    asked(|plan| {
+        let synced = |sync: &Synced| !sync.failed && inode(sync.file.as_fd()) == inode(file);
+        plan.hide_unsynced_data && !plan.syncs.iter().flatten().any(synced)
+    })
 }
 
 fn inode(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
@@ -303,50 +296,39 @@ fn inode(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
 /// Tells the plan that a file or directory was changed: [`Plan::unsynced`].
 #[inline]
 pub fn changed(file: BorrowedFd<'_>) {
-    if ACTIVE.load(Ordering::Relaxed) {
-        with_unsynced(|unsynced| {
-            let known = unsynced.iter().any(|other| inode(other.as_fd()) == inode(file));
-            if let (false, Ok(file)) = (known, file.try_clone_to_owned()) {
-                unsynced.push(file);
-            }
-        });
-    }
+    with_unsynced(|unsynced| {
+        let known = unsynced.iter().any(|other| inode(other.as_fd()) == inode(file));
+        if let (false, Ok(file)) = (known, file.try_clone_to_owned()) {
+            unsynced.push(file);
+        }
+    });
 }
 
 /// Tells the plan that a file or directory is durable, or with `all` its file system.
 #[inline]
 pub fn durable(file: BorrowedFd<'_>, all: bool) {
-    if ACTIVE.load(Ordering::Relaxed) {
+    with_unsynced(|unsynced| {
         let this = inode(file);
-        let same = |other: &OwnedFd| {
+        unsynced.retain(|other| {
             let other = inode(other.as_fd());
-            if all {
-                other.map(|(device, _)| device) == this.map(|(device, _)| device)
-            } else {
-                other == this
-            }
-        };
-        with_unsynced(|unsynced| unsynced.retain(|other| !same(other)));
-    }
+            let same = other.map(|(device, _)| device) == this.map(|(device, _)| device);
+            !(same && (all || other == this))
+        });
+    });
 }
 
 fn with_unsynced(work: impl FnOnce(&mut Vec<OwnedFd>)) {
-    let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(unsynced) = plan.as_mut().and_then(|plan| plan.unsynced.as_mut()) {
-        work(unsynced);
-    }
+    asked(|plan| plan.unsynced.as_mut().map_or((), work));
 }
 
 /// Tells the plan how the sync of one file ended: [`Plan::syncs`].
 #[inline]
 pub fn synced(file: BorrowedFd<'_>, failed: bool) {
-    if ACTIVE.load(Ordering::Relaxed)
-        && let Some(syncs) =
-            PLAN.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|plan| plan.syncs.as_mut())
-        && let Ok(file) = file.try_clone_to_owned()
-    {
-        syncs.push(Synced { file, failed });
-    }
+    asked(|plan| {
+        if let (Some(syncs), Ok(file)) = (&mut plan.syncs, file.try_clone_to_owned()) {
+            syncs.push(Synced { file, failed });
+        }
+    });
 }
 
 fn die() -> ! {
