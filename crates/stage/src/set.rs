@@ -128,8 +128,8 @@ impl Manifest {
         Err(StageError::SourceChanged { path: shown(&self.path), how: "what it says".to_owned() })
     }
 
-    /// Compares names, kinds, sizes and perhaps times with what is there; the first difference in a person's words.
-    /// No file is read.
+    /// Compares names, kinds, sizes, hard links and perhaps times with what is there; the first difference in a person's
+    /// words. No file is read.
     ///
     /// # Errors
     /// The kernel's.
@@ -147,7 +147,7 @@ impl Manifest {
             }
             listed += 1;
             let shown = shown(&entry.path.0);
-            // What is another name of a file is compared as that file.
+            // Size and time of a hard link are compared under its first name; here, that it is the same inode.
             let is_file = entry.kind == Kind::File && entry.link_to.is_none();
             let found = match parents.stat(&entry.path.0) {
                 Ok(found) => found,
@@ -164,6 +164,10 @@ impl Manifest {
                 Some("has another time of modification")
             } else if entry.kind == Kind::Symlink && !parents.leads_to(&entry) {
                 Some("leads elsewhere")
+            } else if let Some(first) = &entry.link_to
+                && !parents.is_same_file(&found, &first.0)
+            {
+                Some("is not the hard link that it was")
             } else {
                 None
             };
@@ -304,6 +308,12 @@ impl Parents<'_> {
     fn stat(&mut self, path: &Path) -> io::Result<Statx> {
         let (directory, name) = self.of(path)?;
         calls::stat_at(directory, &name)
+    }
+
+    /// Is what `found` describes the file that `path` names? False if there is nothing.
+    fn is_same_file(&mut self, found: &Statx, path: &Path) -> bool {
+        let inode = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        self.stat(path).is_ok_and(|first| inode(&first) == inode(found))
     }
 
     fn leads_to(&mut self, entry: &Entry) -> bool {

@@ -266,7 +266,7 @@ fn model(world: &World) -> (BTreeSet<u32>, BTreeSet<u32>, Option<u32>) {
         let (kept, surplus) = newest.split_at(newest.len().min(keep.max(1) as usize));
         if kept.iter().any(|number| world.sets[number].vouched) {
             for number in surplus {
-                if latest != Some(*number) && !fast.contains(number) {
+                if *number != world.committed && latest != Some(*number) && !fast.contains(number) {
                     slow.remove(number);
                 }
             }

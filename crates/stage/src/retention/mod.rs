@@ -10,11 +10,12 @@
 //!
 //! 1. A fast copy goes only if its slow copy is durable and vouched for, in a directory synced and read again at that
 //!    moment (the journal's word is about the past), and if it is still what was copied: the same
-//!    names, kinds, sizes and times of modification as in the slow copy's manifest, and nothing else. The two are
-//!    different directories by device and inode: a path, a link or a mount that leads back to the fast copy is no copy.
+//!    names, kinds, sizes, times of modification and hard links as in the slow copy's manifest, and nothing else. The two
+//!    are different directories by device and inode: a path, a link or a mount that leads back to the fast copy is no copy.
 //! 2. A slow copy goes only if as many newer ones as are to be kept are durable, one of them at least vouched for, and
 //!    if no fast copy is left of it. So the last durable one never goes, and no fast copy is left behind that
-//!    nothing could ever evict: a `keep_fast` above `keep_slow` counts as `keep_slow`.
+//!    nothing could ever evict: a `keep_fast` above `keep_slow` counts as `keep_slow`. The set for which the rules are
+//!    applied stays in any case: after a move it may be the only copy.
 //! 3. What goes is renamed first, and only then taken apart: no half of a set is ever under a set's name. The journal holds
 //!    the new name and which directory has it before the rename; with that record, and with nothing but a name never, it is
 //!    taken apart to its end after a crash.
@@ -316,7 +317,9 @@ fn remove_surplus(
             Some(fast) => fast.has(name)?,
             None => false,
         };
-        let why = if vouched != Some(true) {
+        let why = if name == committed {
+            Some("it was stored just now, and as many newer ones as are to be kept are there".to_owned())
+        } else if vouched != Some(true) {
             Some("nobody vouches for any of the newer ones".to_owned())
         } else if latest.as_deref() == Some(name) {
             Some("latest points to it".to_owned())

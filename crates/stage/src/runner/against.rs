@@ -119,10 +119,22 @@ impl Run<'_> {
         }
         manifest.each::<()>(|entry| {
             self.stop.check()?;
-            if entry.kind == Kind::File && entry.link_to.is_none() {
-                let done = self.journal.entry(self.id, &entry.path.0)?;
-                let done = done.ok_or_else(|| other(&format!("{} was not copied", shown(&entry.path.0))))?;
-                self.compare(&entry, &done, source)?;
+            // Every name of a file: where hard links are not kept, each is a copy with a digest of its own.
+            if entry.kind == Kind::File {
+                let done = |path: &Path| {
+                    let done = self.journal.entry(self.id, path)?;
+                    done.ok_or_else(|| other(&format!("{} was not copied", shown(path))))
+                };
+                let copied = done(&entry.path.0)?;
+                match &entry.link_to {
+                    // The first name was compared before.
+                    Some(first) => {
+                        let expected = done(&first.0)?.entry;
+                        let (digest, chunks) = (expected.digest, expected.chunks);
+                        self.compare(&Entry { digest, chunks, ..entry }, &copied, source)?;
+                    }
+                    None => self.compare(&entry, &copied, source)?,
+                }
             }
             Ok(ControlFlow::Continue(()))
         })?;

@@ -1,0 +1,132 @@
+//! What a job or an eviction removes is held elsewhere, with all that it is: whatever a source contains.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stage::pace::Stop;
+use stage::spec::{JobSpec, Level, Options, Place, Preserve, Verb};
+use stage::tier::directory::Directory;
+use stage::{JobStatus, State, retention};
+use stage_service::{Mover, MoverConfig};
+
+struct Tiers {
+    folder: tempfile::TempDir,
+    mover: Mover,
+}
+
+impl Tiers {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for tier in ["fast", "slow"] {
+            fs::create_dir(folder.path().join(tier)).unwrap();
+        }
+        let mover = Mover::open(&MoverConfig::new(folder.path().join("state"))).unwrap();
+        Self { folder, mover }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &str) {
+        fs::create_dir_all(self.at(name).parent().unwrap()).unwrap();
+        fs::write(self.at(name), bytes).unwrap();
+    }
+
+    fn run(&self, verb: Verb, from: &str, to: &str, options: Options) -> JobStatus {
+        let place = |name| Place::of_path(&self.at(name)).unwrap();
+        let spec = JobSpec { verb, source: place(from), destination: place(to), options };
+        let id = self.mover.submit(spec).unwrap();
+        self.mover.wait(id, Level::Durable, Some(Duration::from_secs(120))).unwrap()
+    }
+
+    fn done(&self, verb: Verb, from: &str, to: &str, options: Options) -> JobStatus {
+        let status = self.run(verb, from, to, options);
+        assert_eq!(status.state, State::Done, "{status:?}");
+        status
+    }
+
+    /// Asks for the eviction of a fast set, by the journal's word; why it stayed.
+    fn evict(&self, name: &str) -> Option<String> {
+        let slow = Directory::open(&self.at("slow")).unwrap();
+        let journal = self.mover.journal();
+        let evicted = retention::evict(&self.at("fast"), &slow, name.as_ref(), journal, &Stop::new());
+        evicted.err().map(|error| error.to_string())
+    }
+
+    fn holds(&self, name: &str, bytes: &str) -> bool {
+        fs::read_to_string(self.at(name)).is_ok_and(|found| found == bytes)
+    }
+}
+
+fn notes_say(status: &JobStatus, what: &str) -> bool {
+    status.notes.iter().any(|note| note.contains(what))
+}
+
+/// Replaces a hard link by a file with the same kind, size and time, and other bytes.
+fn replace_link(path: &Path, bytes: &str) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_file_that_replaced_a_hard_link_is_not_taken_for_the_link() {
+    let tiers = Tiers::new();
+    let with_links = |name: &str| {
+        tiers.write(&format!("{name}/a"), "old1\n");
+        fs::create_dir(tiers.at(name).join("below")).unwrap();
+        fs::hard_link(tiers.at(name).join("a"), tiers.at(name).join("below/b")).unwrap();
+    };
+    for number in [1, 2, 3] {
+        with_links(&format!("fast/ckpt-{number}"));
+        let (from, to) = (format!("fast/ckpt-{number}"), format!("slow/ckpt-{number}"));
+        tiers.done(Verb::Copy, &from, &to, Options::default());
+    }
+    assert_eq!(tiers.evict("ckpt-3"), None, "hard links that are left alone are no difference");
+    // A request for an eviction, and one that nobody asked for by name.
+    replace_link(&tiers.at("fast/ckpt-1/below/b"), "NEW1\n");
+    let why = tiers.evict("ckpt-1").expect("it is not what was copied");
+    assert!(why.contains("below/b is not the hard link that it was"), "{why}");
+    tiers.write("fast/ckpt-4/x", "x");
+    let keep = Options { keep_fast: Some(1), ..Options::default() };
+    let status = tiers.done(Verb::Copy, "fast/ckpt-4", "slow/ckpt-4", keep);
+    assert!(notes_say(&status, "below/b is not the hard link that it was"), "{status:?}");
+    assert!(tiers.holds("fast/ckpt-1/below/b", "NEW1\n") && !tiers.at("fast/ckpt-2").exists());
+    // What is brought back, whether its hard links are kept or not.
+    for (number, links) in [(2, true), (3, false)] {
+        let (from, to) = (format!("slow/ckpt-{number}"), format!("fast/back-{number}"));
+        replace_link(&tiers.at(&format!("{from}/below/b")), "NEW1\n");
+        let preserve = Preserve { links, ..Preserve::default() };
+        let inward = Options { inward: true, preserve, ..Options::default() };
+        let status = tiers.run(Verb::Copy, &from, &to, inward);
+        assert_eq!(status.state, State::Failed, "{status:?}");
+        assert!(!tiers.at(&to).exists());
+    }
+    let inward = Options {
+        inward: true,
+        preserve: Preserve { links: false, ..Preserve::default() },
+        ..Options::default()
+    };
+    with_links("fast/ckpt-5");
+    tiers.done(Verb::Copy, "fast/ckpt-5", "slow/ckpt-5", Options::default());
+    tiers.done(Verb::Copy, "slow/ckpt-5", "fast/back-5", inward);
+}
+
+#[test]
+fn a_set_that_was_moved_just_now_stays_whatever_its_number() {
+    let tiers = Tiers::new();
+    tiers.write("fast/ckpt-9/x", "nine");
+    tiers.write("fast/ckpt-3/x", "three");
+    let keep = Options { keep_slow: Some(1), ..Options::default() };
+    tiers.done(Verb::Move, "fast/ckpt-9", "slow/ckpt-9", keep.clone());
+    let status = tiers.done(Verb::Move, "fast/ckpt-3", "slow/ckpt-3", keep.clone());
+    assert!(tiers.holds("slow/ckpt-3/x", "three") && tiers.holds("slow/ckpt-9/x", "nine"), "{status:?}");
+    assert!(notes_say(&status, "it was stored just now"), "{status:?}");
+    tiers.write("fast/ckpt-10/x", "ten");
+    tiers.done(Verb::Move, "fast/ckpt-10", "slow/ckpt-10", keep);
+    assert!(!tiers.at("slow/ckpt-3").exists() && !tiers.at("slow/ckpt-9").exists(), "the next one's turn");
+}
