@@ -206,6 +206,11 @@ impl Destination for SetToBe {
         Ok(noted.is_some() && self.set.digest(run.stop)? == noted)
     }
 
+    /// A set in a store is what its manifest lists.
+    fn has_manifest(&self, _: &Run<'_>) -> Result<bool, StageError> {
+        Ok(true)
+    }
+
     fn give_up(&mut self, journal: &Journal, row: &JobRow, _: &mut Notes) -> Result<(), StageError> {
         // What is gone by now had no upload worth finding; its objects are in the log.
         let found = row.spec.source.path().and_then(|path| stage::runner::Source::open(path).ok());
@@ -312,7 +317,7 @@ impl tier::Source for SetThatIs {
         Ok(())
     }
 
-    fn remove(&mut self, run: &Run<'_>, _: &mut Notes) -> Result<(), StageError> {
+    fn remove(&mut self, run: &Run<'_>, _: &dyn Destination, _: &mut Notes) -> Result<(), StageError> {
         // Another set may have the name by now: only the one that was fetched goes.
         let noted = run.journal.note(run.id, SOURCE_IDENTITY)?;
         match noted.and_then(|noted| Digest::from_slice(&noted)) {

@@ -130,3 +130,57 @@ fn a_set_that_was_moved_just_now_stays_whatever_its_number() {
     tiers.done(Verb::Move, "fast/ckpt-10", "slow/ckpt-10", keep);
     assert!(!tiers.at("slow/ckpt-3").exists() && !tiers.at("slow/ckpt-9").exists(), "the next one's turn");
 }
+
+#[test]
+fn what_has_a_manifests_name_goes_only_if_it_is_one_and_the_copy_has_another() {
+    const NAME: &str = stage::manifest::NAME;
+    let tiers = Tiers::new();
+    let without = Options { no_manifest: true, ..Options::default() };
+    // Something of the user's, in a directory that is moved and in one that is evicted.
+    tiers.write("fast/p1/x", "x");
+    tiers.write(&format!("fast/p1/{NAME}"), "precious");
+    let status = tiers.done(Verb::Move, "fast/p1", "slow/p1", Options::default());
+    assert!(tiers.holds(&format!("fast/p1/{NAME}"), "precious"), "{status:?}");
+    assert!(notes_say(&status, "is not a manifest, and was not copied"), "{status:?}");
+    assert!(!tiers.at("fast/p1/x").exists() && tiers.holds("slow/p1/x", "x"));
+    tiers.write("fast/ckpt-1/x", "x");
+    tiers.write(&format!("fast/ckpt-1/{NAME}"), "precious");
+    tiers.done(Verb::Copy, "fast/ckpt-1", "slow/ckpt-1", Options::default());
+    let why = tiers.evict("ckpt-1").expect("nothing else holds it");
+    assert!(why.contains("is not a manifest, and was not copied"), "{why}");
+    // The manifest of a set, whose copy has one or has none.
+    for (number, options, stays) in [(2, without, true), (3, Options::default(), false)] {
+        let [one, two, three] = ["one", "fast", "slow"].map(|tier| format!("{tier}/ckpt-{number}"));
+        fs::create_dir_all(tiers.at("one")).unwrap();
+        tiers.write(&format!("{one}/x"), "x");
+        tiers.done(Verb::Move, &one, &two, Options::default());
+        let manifest = fs::read_to_string(tiers.at(&two).join(NAME)).unwrap();
+        let status = tiers.done(Verb::Move, &two, &three, options);
+        assert_eq!(tiers.holds(&format!("{two}/{NAME}"), &manifest), stays, "{status:?}");
+        assert_eq!(notes_say(&status, "the copy has no manifest"), stays, "{status:?}");
+        assert_eq!((tiers.at(&two).exists(), tiers.at(&three).join(NAME).exists()), (stays, !stays));
+        assert!(tiers.holds(&format!("{three}/x"), "x"));
+    }
+}
+
+#[test]
+fn a_file_of_a_set_whose_name_looks_like_a_part_is_copied() {
+    let part = ".x.abababababababababababababababab.part";
+    let tiers = Tiers::new();
+    for (verb, to) in [(Verb::Copy, "slow/ckpt-1"), (Verb::Move, "slow/moved")] {
+        tiers.write("fast/ckpt-1/x", "x");
+        tiers.write(&format!("fast/ckpt-1/{part}"), "precious");
+        tiers.write(&format!("fast/ckpt-1/below/{part}/y"), "y");
+        tiers.done(verb, "fast/ckpt-1", to, Options::default());
+        assert!(tiers.holds(&format!("{to}/{part}"), "precious"));
+        assert!(tiers.holds(&format!("{to}/below/{part}/y"), "y"));
+        if verb == Verb::Copy {
+            // One that has come since is a difference.
+            tiers.write(&format!("fast/ckpt-1/below/{part}/z"), "z");
+            assert!(tiers.evict("ckpt-1").is_some());
+            fs::remove_file(tiers.at(&format!("fast/ckpt-1/below/{part}/z"))).unwrap();
+            assert_eq!(tiers.evict("ckpt-1"), None);
+        }
+        assert!(!tiers.at("fast/ckpt-1").exists());
+    }
+}

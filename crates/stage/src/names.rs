@@ -136,7 +136,7 @@ pub fn part_name(name: &OsStr, uuid: Uuid) -> OsString {
     OsString::from_vec(part)
 }
 
-/// Is this the name of something that is not whole yet? Copies leave such names out.
+/// Does a name look like that of something that is not complete yet? It does not say who made it.
 #[must_use]
 pub fn is_part(name: &OsStr) -> bool {
     let Some(rest) = name.as_bytes().strip_suffix(b".part") else { return false };

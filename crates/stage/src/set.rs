@@ -15,7 +15,6 @@ use crate::calls;
 use crate::digest::{Algorithm, Digest};
 use crate::error::{StageError, shown};
 use crate::manifest::{Entry, Header, Kind, NAME, Reader};
-use crate::names::is_part;
 use crate::verify;
 
 /// Are times of modification compared?
@@ -66,6 +65,21 @@ impl Manifest {
             Ok((header, Some(digest))) => Ok(Some(Self { file, path, header, digest })),
             Ok((_, None)) | Err(StageError::Manifest { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What has a manifest's name in a directory and is not a manifest, in words; None if there is nothing, or a manifest. It
+    /// is not copied and not compared, so nothing else holds it.
+    ///
+    /// # Errors
+    /// A read that failed.
+    pub fn misnamed(set: BorrowedFd<'_>, set_path: &Path) -> Result<Option<String>, StageError> {
+        match calls::stat_at(set, OsStr::new(NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StageError::io("stat", &set_path.join(NAME), error)),
+            Ok(_) => Ok(Self::read(set, set_path)?
+                .is_none()
+                .then(|| format!("{NAME} is not a manifest, and was not copied"))),
         }
     }
 
@@ -262,12 +276,12 @@ fn is_absence(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
-/// Names below a directory; those that copies leave out are not counted.
+/// Names below a directory, all but the manifest's.
 fn count(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Result<u64, StageError> {
     let mut names = 0;
     let listed = calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?;
     for (name, kind) in listed {
-        if is_part(&name) || (top && name == NAME) {
+        if top && name == NAME {
             continue;
         }
         names += 1;

@@ -3,8 +3,9 @@
 //! Names are read as they come and handed on in batches, so that a directory of a million files takes no more memory
 //! than one of a thousand. A directory's descriptors live as long as somebody is at work in it.
 //!
-//! A manifest in the root and the parts of moves that are not finished are no part of a source. A name that is gone
-//! between its listing and its opening is a change of the source ([`StageError::SourceChanged`]).
+//! A manifest in the root is not part of a source: what is copied gets its own. Every other name is, also one that looks like
+//! the part of a move, because a name alone does not say who made it. A name that is gone between its listing and its
+//! opening is a change of the source ([`StageError::SourceChanged`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -203,7 +204,7 @@ impl Walk<'_> {
         let mut entries = calls::List::of(directory.source.as_fd()).map_err(failed)?;
         while let Some((name, kind)) = entries.next().map_err(failed)? {
             let path = directory.path.join(&name);
-            if names::is_part(&name) || path == Path::new(manifest::NAME) || !self.is_wanted(&path) {
+            if path == Path::new(manifest::NAME) || !self.is_wanted(&path) {
                 continue;
             }
             let kind = match kind {

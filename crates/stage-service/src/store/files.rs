@@ -13,7 +13,6 @@ use stage::calls;
 use stage::error::{StageError, shown};
 use stage::lock;
 use stage::manifest;
-use stage::names::is_part;
 
 const LOCK: &str = "store.lock";
 
@@ -126,7 +125,7 @@ pub(super) fn look_at(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Resu
         calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?
     {
         let below = path.join(&name);
-        if is_part(&name) || (top && name == manifest::NAME) {
+        if top && name == manifest::NAME {
             return Err(StageError::invalid(
                 format!("{}: this name is taken for something else, and would not be drained", shown(&below)),
                 "give it another",

@@ -368,8 +368,12 @@ fn held(
     let Some(manifest) = slow.durable(name)? else {
         return Ok(Some("no durable copy of it is on the slow tier".to_owned()));
     };
-    let difference = manifest
-        .differs_from(directory.as_fd(), &fast.path.join(name), crate::set::Times::Compared)?
+    let path = fast.path.join(name);
+    let difference = match Manifest::misnamed(directory.as_fd(), &path)? {
+        None => manifest.differs_from(directory.as_fd(), &path, crate::set::Times::Compared)?,
+        misnamed => misnamed,
+    };
+    let difference = difference
         .filter(|_| enforced(Check::EvictedNames))
         .map(|how| format!("it is not what was copied: {how}"));
     if difference.is_some() {

@@ -3,6 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
 use super::find::{self, Destination};
 use super::publish::taken;
 use super::{Notes, Part, replaced};
@@ -14,6 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::journal::{JobRow, Journal};
 use crate::mounts;
 use crate::owned::{self, FileId};
+use crate::set::Manifest;
 use crate::tier::{self, At, Run, Source, There};
 
 /// See the module.
@@ -146,6 +150,16 @@ impl tier::Destination for AtPath {
     fn is_as_committed(&mut self, _: &Run<'_>, row: &JobRow) -> Result<bool, StageError> {
         self.parent = Some(self.destination.open()?);
         Ok(row.part_id.zip(self.id()?).is_some_and(|(made, there)| there.is(&made)))
+    }
+
+    fn has_manifest(&self, _: &Run<'_>) -> Result<bool, StageError> {
+        let shown = self.destination.path();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match calls::open_at(self.parent().as_fd(), &self.destination.name, flags, Mode::empty()) {
+            Ok(root) => Ok(Manifest::read(root.as_fd(), &shown)?.is_some()),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTDIR) => Ok(false),
+            Err(error) => Err(StageError::io("open the directory", &shown, error)),
+        }
     }
 
     fn give_up(&mut self, _: &Journal, row: &JobRow, notes: &mut Notes) -> Result<(), StageError> {

@@ -359,7 +359,7 @@ impl Run<'_> {
             return Ok(());
         }
         if self.spec.verb == Verb::Move {
-            source.remove(self, notes)?;
+            source.remove(self, &*destination, notes)?;
         }
         if let Some(semaphore) = &self.spec.options.semaphore {
             let moved = self.spec.source.path().filter(|_| self.spec.verb == Verb::Move);

@@ -17,10 +17,18 @@ use crate::fault::{Barrier, Check, enforced};
 use crate::journal::{Done, Identity};
 use crate::manifest::{self, Kind};
 use crate::names::joined;
+use crate::set::Manifest;
+use crate::tier::Destination;
 use crate::verify::Reader;
 
-/// Removes the source of a committed move. What is no longer what was copied stays, and is told in `notes`.
-pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<(), StageError> {
+/// Removes the source of a committed move. What is no longer what was copied stays, and a note says so. A manifest is not
+/// copied; it goes only if the copy has one of its own.
+pub(super) fn remove(
+    run: &Run<'_>,
+    path: &Path,
+    copy: &dyn Destination,
+    notes: &mut Notes,
+) -> Result<(), StageError> {
     let source = match Source::open(path) {
         // An earlier attempt was interrupted after this.
         Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
@@ -40,9 +48,8 @@ pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<()
         let semaphore = within(run, path).filter(|semaphore| semaphore.symlink_metadata().is_ok());
         beneath(run, &root, path, semaphore, &mut left)?;
         if left.count == 0 {
-            // The manifest of the set that this was is no part of what was copied; the copy has its own.
-            let _ = calls::remove_file(root.as_fd(), manifest::NAME.as_ref());
-            if semaphore.is_none() {
+            own_manifest(run, &root, path, copy, &mut left)?;
+            if semaphore.is_none() && left.count == 0 {
                 gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
             }
         }
@@ -59,6 +66,29 @@ pub(super) fn remove(run: &Run<'_>, path: &Path, notes: &mut Notes) -> Result<()
             left.why,
             crate::error::shown(&left.first)
         ));
+    }
+    Ok(())
+}
+
+/// Removes the manifest of the set that the source was, if the copy has one in its place.
+fn own_manifest(
+    run: &Run<'_>,
+    root: &OwnedFd,
+    path: &Path,
+    copy: &dyn Destination,
+    left: &mut Left,
+) -> Result<(), StageError> {
+    let shown = path.join(manifest::NAME);
+    match calls::stat_at(root.as_fd(), manifest::NAME.as_ref()) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(()),
+        found => found.map_err(|error| StageError::io("look at", &shown, error))?,
+    };
+    if Manifest::read(root.as_fd(), path)?.is_none() {
+        left.add(&shown, "it is not a manifest, and was not copied");
+    } else if !copy.has_manifest(run)? {
+        left.add(&shown, "the copy has no manifest");
+    } else {
+        gone(calls::remove_file(root.as_fd(), manifest::NAME.as_ref()), &shown, left)?;
     }
     Ok(())
 }

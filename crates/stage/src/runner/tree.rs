@@ -133,7 +133,12 @@ impl tier::Source for Tree {
         run.is_what_was_copied(self.source(), copied)
     }
 
-    fn remove(&mut self, run: &Run<'_>, notes: &mut Notes) -> Result<(), StageError> {
-        super::remove::remove(run, &self.path, notes)
+    fn remove(
+        &mut self,
+        run: &Run<'_>,
+        copy: &dyn tier::Destination,
+        notes: &mut Notes,
+    ) -> Result<(), StageError> {
+        super::remove::remove(run, &self.path, copy, notes)
     }
 }

@@ -123,6 +123,12 @@ pub trait Destination {
     /// It cannot be told.
     fn is_as_committed(&mut self, run: &Run<'_>, row: &JobRow) -> Result<bool, StageError>;
 
+    /// Has what was committed a manifest? After [`Destination::is_as_committed`].
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn has_manifest(&self, run: &Run<'_>) -> Result<bool, StageError>;
+
     /// Removes what a job that is given up has made, and nothing else.
     ///
     /// # Errors
@@ -182,11 +188,12 @@ pub trait Source {
     /// [`StageError::SourceChanged`] with the first path that differs.
     fn is_what_was_copied(&mut self, run: &Run<'_>, copied: Fingerprint) -> Result<(), StageError>;
 
-    /// Removes what was copied. What is no longer that stays, and is said.
+    /// Removes what was copied. What is no longer that stays, and a note says so. So does a manifest, which is not copied,
+    /// unless the copy has one.
     ///
     /// # Errors
     /// Something is left that should have gone.
-    fn remove(&mut self, run: &Run<'_>, notes: &mut Notes) -> Result<(), StageError>;
+    fn remove(&mut self, run: &Run<'_>, copy: &dyn Destination, notes: &mut Notes) -> Result<(), StageError>;
 }
 
 /// A source in a file system.
