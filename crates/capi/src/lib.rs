@@ -64,29 +64,42 @@ impl From<StageError> for Not {
 }
 
 fn tell(message: &str) {
-    LAST_ERROR.with_borrow_mut(|last| {
+    // In a destructor of this thread's, after this library's own: there is nobody left who could ask.
+    let _ = LAST_ERROR.try_with(|last| {
+        let mut last = last.borrow_mut();
         last.clear();
         // A NUL would end the message for C; names are escaped before they get here, so there is none.
         last.extend(message.bytes().filter(|byte| *byte != 0));
     });
 }
 
-/// Runs a call, keeps what went wrong for this thread, and returns its code.
-fn call(work: impl FnOnce() -> Result<(), Not>) -> c_int {
-    tell("");
+/// Runs what a call does, so that nothing unwinds into C: a panic becomes `otherwise`.
+fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     // Unwind safety: a store keeps its promises whatever ends a call, that being what it is for; its locks do not care
     // for poison.
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => FW_OK,
-        Ok(Err(Not::InTime)) => {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
+}
+
+/// Runs a call, keeps what went wrong for this thread, and returns its code.
+fn call(work: impl FnOnce() -> Result<(), Not>) -> c_int {
+    // What is said of the end may panic as well: a cause's own words are shown.
+    guarded(FW_BUG, || answer(guarded(None, || Some(work()))))
+}
+
+/// Keeps what went wrong for this thread; `came` is none after a panic.
+fn answer(came: Option<Result<(), Not>>) -> c_int {
+    tell("");
+    match came {
+        Some(Ok(())) => FW_OK,
+        Some(Err(Not::InTime)) => {
             tell("the time is up; it goes on");
             FW_TIMEOUT
         }
-        Ok(Err(Not::There)) => {
+        Some(Err(Not::There)) => {
             tell("there is no checkpoint");
             FW_NONE
         }
-        Ok(Err(Not::Done(error))) => {
+        Some(Err(Not::Done(error))) => {
             let mut message = error.to_string();
             let mut cause = std::error::Error::source(&error);
             while let Some(source) = cause {
@@ -103,7 +116,7 @@ fn call(work: impl FnOnce() -> Result<(), Not>) -> c_int {
                 ErrorClass::Failed | ErrorClass::Interrupted => FW_FAILED,
             }
         }
-        Err(_) => {
+        None => {
             tell("a fault of libflashwright's: it panicked; what it had begun is as a crash would leave it");
             FW_BUG
         }
@@ -351,7 +364,8 @@ pub unsafe extern "C" fn fw_restore(
 /// `buffer` is NULL or has `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fw_last_error(buffer: *mut c_char, size: usize) -> usize {
-    LAST_ERROR.with_borrow(|last| {
+    guarded(0, || {
+        let last = LAST_ERROR.try_with(|last| last.borrow().clone()).unwrap_or_default();
         if size > 0 {
             let cut = &last[..last.len().min(size - 1)];
             // SAFETY: as this function's own contract has it; `cut` has fewer bytes than `size`. A NULL is refused there.
@@ -359,4 +373,41 @@ pub unsafe extern "C" fn fw_last_error(buffer: *mut c_char, size: usize) -> usiz
         }
         last.len()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls the library when its thread ends, as a destructor of pthread_key_create(3) may.
+    struct Late;
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            // SAFETY: NULL is what both calls allow; there is no store.
+            let (code, length) =
+                unsafe { (fw_begin(std::ptr::null(), 1), fw_last_error(std::ptr::null_mut(), 0)) };
+            assert_eq!((code, length), (FW_INVALID, 0));
+        }
+    }
+
+    thread_local! {
+        static LATE: Late = const { Late };
+    }
+
+    #[test]
+    fn a_call_after_the_thread_has_lost_its_last_error_is_answered() {
+        let ended = std::thread::spawn(|| {
+            // Destructors run in the reverse order of first use.
+            LATE.with(|_| {});
+            tell("something");
+        });
+        ended.join().expect("no call unwinds");
+    }
+
+    #[test]
+    fn what_panics_is_a_fault_of_the_librarys() {
+        assert_eq!(call(|| panic!("a defect, for the test")), FW_BUG);
+        assert!(LAST_ERROR.with_borrow(|last| last.starts_with(b"a fault of libflashwright's")));
+    }
 }
