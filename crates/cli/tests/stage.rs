@@ -78,6 +78,40 @@ fn is_the_checkpoint(set: &Path) {
 }
 
 #[test]
+fn a_url_that_no_store_can_have_ends_the_command_before_there_is_a_job() {
+    let folder = tempfile::tempdir().expect("makes");
+    let here = folder.path();
+    fs::create_dir(here.join("set")).expect("makes");
+    fs::write(here.join("set/file"), "x").expect("writes");
+    let up = format!("file://{}/store/../../escaped/set", here.display());
+    for url in [
+        "memory:///run/set",
+        "s3://user:hunter2@bucket/set",
+        "s3://bucket/set?regoin=hunter2",
+        "s3://bucket/set?timeout_s=hunter2",
+        "s3://bucket/set?endpoint=http://user:hunter2@host",
+        "s3://bucket/a/../set",
+        "s3://bucket/set#1",
+        &up,
+    ] {
+        for verb in [
+            &["mv", "--foreground", "-T", "set", url][..],
+            &["cp", "-T", "set", url],
+            &["get", url, "elsewhere"],
+            &["evict", "set", "--copy", url],
+            &["watch", ".", "--to", url, "--trigger", "*.done", "--once"],
+            &["verify", url],
+        ] {
+            let came = run(here, verb);
+            assert_eq!((came.code, came.out.as_str()), (2, ""), "{verb:?}: {came:#?}");
+            assert!(!came.err.contains("hunter2"), "{verb:?}: {came:#?}");
+        }
+    }
+    assert_eq!(names(here), ["set"], "neither a journal nor a copy");
+    assert_eq!(fs::read(here.join("set/file")).expect("reads"), b"x");
+}
+
+#[test]
 fn wrong_requests_are_named_with_their_values() {
     let folder = place();
     fs::write(folder.path().join("file"), "x").expect("writes");

@@ -114,6 +114,7 @@ impl<'a> Drain<'a> {
     pub fn adopt(&self) -> Result<Digest, StageError> {
         let (set, stop) = (self.set, self.run.stop);
         let halt = Halt::new(stop);
+        self.count();
         // In this order: whoever commits gives its claim back only afterwards.
         if set.claim(self.ledger, &halt)?.is_none() {
             set.unclaim();

@@ -41,6 +41,7 @@ mod tier;
 mod upload;
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 
 use object_store::path::Path as Key;
@@ -51,9 +52,10 @@ pub use moves::{tiers, tiers_with};
 pub use sets::{Manifest, Verified};
 pub use tier::ObjectTier;
 
-use stage::address::Address;
+use stage::address::{Address, Scheme};
 use stage::error::StageError;
 use stage::keys;
+use stage::pace::Stop;
 
 use lanes::{Budget, Halt, LOOK};
 use store::Store;
@@ -107,7 +109,7 @@ impl ObjectSet {
                 source,
             })?;
         let prefix =
-            Key::parse(&address.prefix).map_err(|error| stage::address::invalid(&address.prefix, error))?;
+            Key::parse(address.prefix()).map_err(|error| stage::address::invalid(address.as_str(), error))?;
         let threads = Arc::new(Threads { runtime: Some(runtime), process: std::process::id() });
         Ok(Self { address, store, threads, prefix, budget: Budget::new(MEMORY_BYTES) })
     }
@@ -115,11 +117,20 @@ impl ObjectSet {
     /// Something else in the same store, reached over the same connections.
     fn elsewhere(&self, prefix: Key) -> Self {
         Self {
-            address: Address { prefix: prefix.to_string(), ..self.address.clone() },
+            address: self.address.sibling(prefix.as_ref()),
             store: Arc::clone(&self.store),
             threads: Arc::clone(&self.threads),
             prefix,
             budget: Arc::clone(&self.budget),
+        }
+    }
+
+    /// Makes what is stored durable in a directory that stands in for a store: a program that is not this one may have put
+    /// it there. What a server has answered is durable by its promise.
+    fn make_durable(&self, stop: &Stop) -> Result<(), StageError> {
+        match self.address.scheme() {
+            Scheme::S3 { .. } => Ok(()),
+            Scheme::File => stage::make_durable(&Path::new("/").join(self.prefix.as_ref()), stop),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -166,6 +167,7 @@ impl Destination for SetToBe {
 
     fn adopt(&mut self, run: &Run<'_>, source: &mut dyn tier::Source) -> Result<(), StageError> {
         source.make_durable(run)?;
+        self.set.make_durable(run.stop)?;
         self.walk(run, source)?;
         let digest = self.step(run, |drain| drain.adopt())?;
         run.journal.keep_note(run.id, STORED, &digest.0)?;
@@ -196,9 +198,10 @@ impl Destination for SetToBe {
         Ok(())
     }
 
-    fn settle(&mut self, _: &Run<'_>) -> Result<(), StageError> {
-        // What the store has answered is durable, and was noted before it was put.
-        Ok(())
+    fn settle(&mut self, run: &Run<'_>) -> Result<(), StageError> {
+        // What the store has answered is durable, and was noted before it was put. In a directory, a run that was killed
+        // may have made directories that it did not sync.
+        self.set.make_durable(run.stop)
     }
 
     fn is_as_committed(&mut self, run: &Run<'_>, _: &JobRow) -> Result<bool, StageError> {
@@ -301,7 +304,19 @@ impl tier::Source for SetThatIs {
         }
         match manifest.verify(root.as_fd(), &path, &|| run.stop.check()) {
             Err(StageError::Corrupt { .. }) => Err(taken()),
-            verified => verified.and_then(|()| self.record(run)),
+            verified => {
+                verified?;
+                let (files, bytes) = self
+                    .manifest()
+                    .files()
+                    .fold((0, 0), |(files, bytes), file| (files + 1, bytes + file.size));
+                run.progress.files_total.store(files, Relaxed);
+                run.progress.files_done.store(files, Relaxed);
+                run.progress.bytes_total.store(bytes, Relaxed);
+                run.progress.bytes_verified.store(bytes, Relaxed);
+                run.progress.walked.store(true, Relaxed);
+                self.record(run)
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lanes::{Halt, over};
 use super::{Environment, LANES, Manifest, ObjectSet, StoreError, short};
-use stage::address::Scheme;
+use stage::address::{Address, Scheme};
 use stage::error::StageError;
 use stage::pace::{Progress, Stop, Unlimited};
 use stage::series::{LATEST, Place, place};
@@ -85,13 +85,10 @@ impl ObjectTier {
         Self { root, stop: Stop::new(), looked_at: Mutex::default(), half_gone: Mutex::default() }
     }
 
-    /// The URL of a set of this name.
-    #[must_use]
-    pub fn url(&self, name: &str) -> String {
-        match self.key(name) {
-            Some(key) => self.root.address.sibling(key.as_ref()),
-            None => format!("{}/{name}", self.root.address.bucket()),
-        }
+    /// The address of a set of this name. A name that no set has gets one that no set has.
+    fn address(&self, name: &str) -> Address {
+        let key = self.key(name).or_else(|| self.key(&stage::keys::encode(name.as_bytes())));
+        self.root.address.sibling(key.as_ref().map_or("", Key::as_ref))
     }
 
     /// The set of this name, there or not.
@@ -269,7 +266,7 @@ impl ObjectSet {
 
 impl Tier for ObjectTier {
     fn place(&self, name: &OsStr) -> spec::Place {
-        spec::Place::Object(self.url(&name.to_string_lossy()))
+        spec::Place::Object(self.address(&name.to_string_lossy()))
     }
 
     fn lock(&self, stop: &Stop) -> Result<Box<dyn Lock + '_>, StageError> {
@@ -281,10 +278,10 @@ impl Tier for ObjectTier {
     }
 
     fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError> {
-        if self.root.address.scheme != Scheme::File {
+        if *self.root.address.scheme() != Scheme::File {
             return Ok(false);
         }
-        let path = Path::new("/").join(&self.root.address.prefix).join(name);
+        let path = Path::new("/").join(self.root.address.prefix()).join(name);
         match stage::calls::open_directory(&path) {
             Ok(set) => is_same(set.as_fd(), directory).map_err(|error| StageError::io("stat", &path, error)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),

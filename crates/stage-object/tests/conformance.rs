@@ -22,6 +22,8 @@ use stage_service::{Mover, MoverConfig};
 
 /// ENOSPC: no job is begun again by itself after it.
 const FULL: i32 = 28;
+/// `EIO`.
+const IO: i32 = 5;
 /// Of the calls of a move so many fail in turn, spread over all of them.
 const STRIKES: u64 = 40;
 
@@ -63,7 +65,7 @@ impl World {
     fn place(&self, name: &str) -> Place {
         let path = self.stored(name);
         if self.store {
-            Place::Object(format!("file://{}", path.display()))
+            Place::of_name(format!("file://{}", path.display())).unwrap()
         } else {
             Place::Path(path.as_path().into())
         }
@@ -220,6 +222,7 @@ fn the_same_set_under_the_name_is_adopted() {
         // A journal that knows nothing of the first.
         let job = world.done(&world.mover(1), Verb::Move, "ckpt-1");
         assert!(job.notes[0].contains("the same, byte for byte"), "{job:?}");
+        assert_eq!((job.files_total, job.files_done, job.bytes_total), (3, 3, 600_006), "{job:?}");
         assert!(!world.fast("ckpt-1").exists());
         assert_eq!(files(&world.stored("ckpt-1")), set);
     });
@@ -239,6 +242,7 @@ fn a_set_that_was_brought_back_already_is_adopted_and_one_that_was_changed_is_re
         assert_eq!((get(1).state, files(&world.fast("ckpt-1"))), (State::Done, set));
         let job = get(2);
         assert!(job.state == State::Done && job.notes[0].contains("byte for byte"), "{job:?}");
+        assert_eq!((job.files_total, job.files_done, job.bytes_total), (3, 3, 600_006), "{job:?}");
         fs::write(world.fast("ckpt-1").join("below/small"), "CKPT-1").unwrap();
         assert_eq!(get(3).error.unwrap().class, ErrorClass::Refused);
         assert_eq!(fs::read(world.fast("ckpt-1").join("below/small")).unwrap(), b"CKPT-1");
@@ -262,6 +266,22 @@ fn a_set_that_differs_in_one_bit_is_not_adopted_and_does_not_read_back() {
         let job = world.run(&world.mover(1), Verb::Move, "ckpt-1", Options::default()).unwrap();
         assert_eq!(job.state, State::Failed, "{job:?}");
         assert!(world.fast("ckpt-1").join("large").exists(), "the only whole copy");
+    });
+}
+
+#[test]
+fn the_source_of_a_set_that_is_there_already_stays_until_that_set_is_synced() {
+    on_each_tier(|world| {
+        let set = world.set("ckpt-1");
+        world.done(&world.mover(0), Verb::Copy, "ckpt-1");
+        let mover = world.mover(1);
+        // The source is synced first where its file system is synced as one.
+        let fails = |call, after| Fault { call: Some(call), after, times: 1000, effect: Effect::Errno(IO) };
+        fault::install(Some(Plan::new([fails(Call::Syncfs, 1), fails(Call::Fsync, 0)])));
+        let job = world.run(&mover, Verb::Move, "ckpt-1", Options::default()).unwrap();
+        assert!(fault::fired() > 0, "{job:?}");
+        fault::install(None);
+        assert_eq!((job.state, files(&world.fast("ckpt-1"))), (State::Failed, set), "{job:?}");
     });
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stage::digest::CHUNK_BYTES;
 use stage::names::PathText;
+use stage::semaphore::Semaphore;
 use stage::spec::Expected;
 use stage::{Algorithm, JobId, JobSpec, JobStatus, Level, Options, Place, State, Verb};
 use stage_object::tiers;
@@ -29,7 +30,7 @@ impl World {
     }
 
     fn url(&self, name: &str) -> Place {
-        Place::Object(format!("file://{}/run/{name}", self.at("store").display()))
+        Place::of_name(format!("file://{}/run/{name}", self.at("store").display())).unwrap()
     }
 
     fn set(&self, name: &str) -> PathBuf {
@@ -217,7 +218,7 @@ fn a_semaphores_list_holds_for_a_store_and_its_semaphore_stays_until_all_is_ther
     };
     let options = |digest: &[u8]| Options {
         expected: listed(digest),
-        semaphore: Some(PathText(set.join("DONE"))),
+        semaphore: Some(Semaphore::at(set.join("DONE")).unwrap()),
         ..Options::default()
     };
     let job = world.store(&mover, "ckpt-1", Verb::Move, options(b"ckpt-2"));
@@ -245,7 +246,7 @@ fn child() {
     let mover =
         Mover::open(&MoverConfig { jobs: 1, tiers: tiers(), ..MoverConfig::new(folder.join(what)) }).unwrap();
     let place = |name: &str| Place::Path(folder.join(name).as_path().into());
-    let store = Place::Object(format!("file://{}/set", folder.display()));
+    let store = Place::of_name(format!("file://{}/set", folder.display())).unwrap();
     let (source, destination) =
         if what == "drain" { (place("source"), store) } else { (store, place("back")) };
     let spec = JobSpec { verb: Verb::Copy, source, destination, options: Options::default() };

@@ -137,7 +137,7 @@ fn environment() -> Environment {
 /// Copies from one place to the other, as far as it comes. `state` has the journal.
 fn copy(state: &Path, from: &str, to: &str, pace: &dyn Pace) -> Result<Notes, StageError> {
     let [source, destination] = [from, to].map(|place| match place.starts_with("s3:") {
-        true => Place::Object(place.to_owned()),
+        true => Place::of_name(place).unwrap(),
         false => Place::Path(Path::new(place).into()),
     });
     let spec = JobSpec { verb: Verb::Copy, source, destination, options: Options::default() };

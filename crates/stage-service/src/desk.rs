@@ -82,6 +82,14 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageErr
         Some(job) if job.state == State::Failed && job.spec.without_expected() == spec.without_expected() => {
             desk.retry(job.id).map(|job| job.id)
         }
+        // The semaphore was written anew: the job that goes on has to know of it.
+        Some(job)
+            if job.state == State::Failed
+                && job.spec.without_expected().of_any_semaphore()
+                    == spec.without_expected().of_any_semaphore() =>
+        {
+            desk.submit(spec)
+        }
         Some(job) if job.state == State::Failed => {
             // Asked for in another way: what was copied for the old one is given up first.
             desk.cancel(job.id)?;

@@ -155,7 +155,7 @@ impl Witness for Copies<'_> {
         Ok(self.0.iter().any(|job| {
             job.level >= Level::Durable
                 && job.spec.source.path() == Some(fast)
-                && job.spec.destination.is_same(slow)
+                && job.spec.destination == *slow
         }))
     }
 }

@@ -97,6 +97,14 @@ impl Still {
 impl Desk for Still {
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
         let mut jobs = self.jobs.lock().unwrap();
+        // As a mover has it, of a semaphore that was written anew after its job failed.
+        let is_renewed = |job: &&mut JobStatus| {
+            spec.options.semaphore.is_some() && job.state == State::Failed && job.spec.is_same_request(&spec)
+        };
+        if let Some(job) = jobs.values_mut().find(is_renewed) {
+            (job.state, job.spec) = (State::Queued, spec);
+            return Ok(job.id);
+        }
         let id = jobs.last_key_value().map_or(1, |(id, _)| id + 1);
         jobs.insert(id, JobStatus { spec, ..job(id, State::Queued) });
         Ok(id)

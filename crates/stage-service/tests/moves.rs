@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use stage::journal::Journal;
 use stage::names::PathText;
+use stage::semaphore::Semaphore;
 use stage::{ErrorClass, JobId, JobSpec, JobStatus, Level, Options, Place, Preserve, State, Verb};
 use stage_service::desk::submit_or_retry;
 use stage_service::{Mover, MoverConfig};
@@ -186,17 +187,27 @@ fn a_source_that_is_not_there_makes_no_job() {
 }
 
 #[test]
-fn a_url_of_no_object_store_is_not_accepted_by_a_mover() {
-    let bench = Bench::new();
-    fs::write(bench.at("file"), "x").unwrap();
-    for url in ["http://host/x", "s3:/bucket", "gs://bucket/x", "file:/x", "x"] {
-        let source = Place::of_path(&bench.at("file")).unwrap();
-        let destination = Place::Object(url.to_owned());
-        let spec = JobSpec { verb: Verb::Move, source, destination, options: Options::default() };
-        let error = bench.mover.submit(spec).unwrap_err();
-        assert_eq!(error.class(), ErrorClass::Invalid, "{url}: {error}");
+fn a_request_with_a_url_that_no_store_can_have_is_not_a_request() {
+    let request = |url: &str| {
+        let spec =
+            serde_json::json!({"verb": "move", "source": {"path": "/a"}, "destination": {"object": url}});
+        serde_json::from_value::<JobSpec>(spec)
+    };
+    assert!(request("s3://bucket/x?region=here").is_ok());
+    for url in [
+        "http://host/x",
+        "s3:/bucket",
+        "gs://bucket/x",
+        "file:/x",
+        "x",
+        "memory:///x",
+        "s3://key:hunter2@bucket/x",
+        "s3://bucket/x?regoin=hunter2",
+        "s3://bucket/a/../x",
+    ] {
+        let error = request(url).unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
     }
-    assert!(bench.at("file").exists());
 }
 
 /// A set on the slow tier as something other than its manifest says, in one way after another.
@@ -380,6 +391,38 @@ fn what_a_semaphore_promises_must_be_there() {
 }
 
 #[test]
+fn a_semaphore_that_was_replaced_while_its_job_ran_is_left_and_one_that_asks_for_the_same_goes() {
+    let bench = Bench::new();
+    bench.tree("fast");
+    let at = bench.at("fast.done");
+    let read = |contents: &str| {
+        let made = bench.at("made");
+        fs::write(&made, contents).unwrap();
+        fs::rename(&made, &at).unwrap();
+        Semaphore::at(at.clone()).unwrap()
+    };
+    let first = read("");
+    read("another");
+    let options = Options { semaphore: Some(first), ..Options::default() };
+    let status = bench.run(Verb::Copy, "fast", "slow/a", options);
+    assert_eq!(status.state, State::Done, "{status:?}");
+    assert!(status.notes.iter().any(|note| note.contains("was replaced")), "{status:?}");
+    assert_eq!(fs::read(&at).unwrap(), b"another");
+    // At work for half a second or more.
+    let submit = |semaphore| {
+        let options = Options { semaphore: Some(semaphore), bwlimit: Some(18 << 20), ..Options::default() };
+        let (source, destination) = (bench.at("fast"), bench.at("slow/b"));
+        let [source, destination] = [source, destination].map(|path| Place::of_path(&path).unwrap());
+        bench.mover.submit(JobSpec { verb: Verb::Copy, source, destination, options }).unwrap()
+    };
+    let id = submit(read("x"));
+    assert_eq!(submit(read("y")), id);
+    let status = bench.mover.wait(id, Level::Durable, None).unwrap();
+    assert_eq!((status.state, status.notes.len()), (State::Done, 0), "{status:?}");
+    assert!(!at.exists());
+}
+
+#[test]
 fn attributes_and_holes_are_kept_where_they_are_asked_for() {
     let bench = Bench::new();
     fs::create_dir(bench.at("fast")).unwrap();
@@ -514,7 +557,8 @@ fn what_failed_behind_its_commit_is_gone_on_with_only_for_the_source_that_it_cop
     bench.tree("fast");
     // A semaphore that cannot be removed, because it is a directory.
     fs::create_dir(bench.at("semaphore")).unwrap();
-    let options = Options { semaphore: Some(PathText(bench.at("semaphore"))), ..Options::default() };
+    let options =
+        Options { semaphore: Some(Semaphore::at(bench.at("semaphore")).unwrap()), ..Options::default() };
     let spec = bench.spec(Verb::Copy, "fast", "slow/ckpt", options);
     let run = || {
         let id = submit_or_retry(&bench.mover, spec.clone()).unwrap();

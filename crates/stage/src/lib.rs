@@ -36,6 +36,7 @@ mod pipeline;
 pub mod reads;
 pub mod retention;
 pub mod runner;
+pub mod semaphore;
 pub mod series;
 pub mod set;
 mod small;

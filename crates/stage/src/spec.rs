@@ -7,10 +7,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::address::{self, Address};
+use crate::address::{Address, without_secrets};
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::StageError;
 use crate::names::PathText;
+use crate::semaphore::Semaphore;
 
 /// Does the source stay?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -22,8 +23,8 @@ pub enum Verb {
     Move,
 }
 
-/// What URLs of object stores begin with; the last two are for tests and for tries on one machine.
-const OBJECT_STORES: [&str; 3] = ["s3://", "file:///", "memory:///"];
+/// What URLs of object stores begin with; the last is for tests and for tries on one machine.
+const OBJECT_STORES: [&str; 2] = ["s3://", "file:///"];
 
 /// Does the first segment of a relative name contain a colon, as in `s3:/bucket`, `host:path`, `user@host:/path` and
 /// `remote:bucket`? Other programs read such a name as a place on another host.
@@ -37,8 +38,8 @@ fn looks_like_a_url(name: &[u8]) -> bool {
 pub enum Place {
     /// A file or directory, absolute.
     Path(PathText),
-    /// An object, or what lies under a prefix of objects: `s3://bucket/prefix`, or `file:///…` and `memory:///…` in tests.
-    Object(String),
+    /// An object, or what lies under a prefix of objects: `s3://bucket/prefix`, or `file:///…` in tests.
+    Object(Address),
 }
 
 impl Place {
@@ -55,27 +56,24 @@ impl Place {
     /// and a move would delete its source for that. A file whose name looks so is `./NAME`.
     ///
     /// # Errors
-    /// [`StageError::Invalid`] for what looks like a URL and is not one of an object store, and for an empty name.
+    /// [`StageError::Invalid`] for a URL that no store can be opened with ([`Address::parse`]), for what looks like a URL
+    /// and is not one of an object store, and for an empty name. The message holds no secret of the URL.
     pub fn of_name(name: impl AsRef<OsStr>) -> Result<Self, StageError> {
         let name = name.as_ref();
-        let shown = || crate::names::shown(name.as_bytes());
         if name.is_empty() {
             return Err(StageError::invalid("a path is empty", "name a file or a directory"));
         }
         if let Some(text) = name.to_str()
-            && let Some(scheme) = OBJECT_STORES.iter().find(|scheme| text.starts_with(*scheme))
+            && OBJECT_STORES.iter().any(|scheme| text.starts_with(scheme))
         {
-            if *scheme == "s3://" && text[scheme.len()..].trim_matches('/').is_empty() {
-                return Err(StageError::invalid(
-                    format!("{}: names no bucket", shown()),
-                    "s3://BUCKET/PREFIX",
-                ));
-            }
-            return Ok(Self::Object(text.trim_end_matches('/').to_owned()));
+            return Address::parse(text).map(Self::Object);
         }
         if looks_like_a_url(name.as_bytes()) {
             return Err(StageError::invalid(
-                format!("{}: looks like a URL, and is not one of an object store", shown()),
+                format!(
+                    "{}: looks like a URL, and is not one of an object store",
+                    without_secrets(&name.to_string_lossy())
+                ),
                 "an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME",
             ));
         }
@@ -92,16 +90,13 @@ impl Place {
     }
 
     /// What lies at this path below.
-    #[must_use]
-    pub fn join(&self, path: &Path) -> Self {
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] for a name that no object has.
+    pub fn join(&self, path: &Path) -> Result<Self, StageError> {
         match self {
-            Self::Path(above) => Self::Path(PathText(above.0.join(path))),
-            Self::Object(url) => {
-                let (above, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-                let names = path.components().map(|name| crate::keys::encode(name.as_os_str().as_bytes()));
-                let names: Vec<String> = names.collect();
-                Self::Object(format!("{}/{}{query}", above.trim_end_matches('/'), names.join("/")))
-            }
+            Self::Path(above) => Ok(Self::Path(PathText(above.0.join(path)))),
+            Self::Object(above) => above.join(path).map(Self::Object),
         }
     }
 
@@ -110,16 +105,7 @@ impl Place {
     pub fn name(&self) -> Option<std::ffi::OsString> {
         match self {
             Self::Path(path) => path.0.file_name().map(std::ffi::OsStr::to_owned),
-            Self::Object(url) => Address::parse(url).ok()?.split().map(|(_, name)| name.into()),
-        }
-    }
-
-    /// Do the two name one place? URLs may be spelt in several ways.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Object(a), Self::Object(b)) => address::is_same(a, b),
-            (a, b) => a == b,
+            Self::Object(url) => url.split().map(|(_, name)| name.into()),
         }
     }
 
@@ -128,7 +114,7 @@ impl Place {
     pub fn shown(&self) -> String {
         match self {
             Self::Path(path) => crate::error::shown(&path.0),
-            Self::Object(url) => crate::names::shown(url.as_bytes()),
+            Self::Object(url) => url.to_string(),
         }
     }
 }
@@ -250,9 +236,9 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub expected_digest: Option<Digest>,
-    /// The semaphore that asked for this, removed when all is durable.
+    /// The semaphore that asked for this, removed when all is durable if it is still in the state in which it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub semaphore: Option<PathText>,
+    pub semaphore: Option<Semaphore>,
     /// Have `latest`, beside the destination, point to it once it is durable.
     pub latest: bool,
     /// Once durable, keep this many of the set's siblings on the fast tier.
@@ -387,7 +373,7 @@ impl JobSpec {
         Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
     }
 
-    /// Is it the same request but for how fast it is carried out?
+    /// Is it the same request but for how fast it is carried out, and for the state of the semaphore that asks for it?
     #[must_use]
     pub fn is_same_request(&self, other: &Self) -> bool {
         let at_one_speed = |spec: &Self| {
@@ -399,9 +385,18 @@ impl JobSpec {
                 background: false,
                 ..spec.without_expected().options
             };
-            Self { options, ..spec.without_expected() }
+            Self { options, ..spec.without_expected() }.of_any_semaphore()
         };
         at_one_speed(self) == at_one_speed(other)
+    }
+
+    /// The same, whichever state its semaphore was read in.
+    #[must_use]
+    pub fn of_any_semaphore(mut self) -> Self {
+        if let Some(semaphore) = &mut self.options.semaphore {
+            semaphore.identity = crate::semaphore::Identity::default();
+        }
+        self
     }
 
     /// The files that a semaphore names, where it names any: nothing else of the source is moved.
@@ -479,7 +474,7 @@ mod tests {
         // Directories that the job will make are not there yet.
         let deep = spec(path(slow.join("a")), path(fast.join("x/y/a")), true);
         assert_eq!(deep.fast_directory(), Some(fast.as_path()));
-        let object = || Place::Object("memory:///bucket".to_owned());
+        let object = || Place::of_name("s3://bucket/x").unwrap();
         assert_eq!(spec(object(), path(fast.join("a")), false).fast_directory(), Some(fast.as_path()));
         assert_eq!(spec(path(fast.join("a")), object(), false).fast_directory(), Some(fast.as_path()));
     }
@@ -505,7 +500,11 @@ mod tests {
             "file:/x",
             "file://host/x",
             "FILE:///x",
-            "memory://x",
+            "memory:///x",
+            "s3://bucket/x?regoin=eu",
+            "s3://bucket/x?timeout_s=soon",
+            "s3://bucket/a/../x",
+            "file:///a/../x",
             "azure://b/x",
             "host:/path",
             "user@host:/path",
@@ -519,10 +518,14 @@ mod tests {
             assert!(matches!(named, Err(StageError::Invalid { .. })), "{wrong:?}: {named:?}");
         }
         assert!(Place::of_name(OsStr::from_bytes(b"s3://bucket/\xff")).is_err(), "a URL is UTF-8");
-        for url in ["s3://bucket/run", "s3://bucket", "file:///x", "memory:///x"] {
-            assert_eq!(Place::of_name(url).unwrap(), Place::Object(url.to_owned()));
+        for url in ["s3://bucket/run", "s3://bucket", "file:///x"] {
+            assert_eq!(Place::of_name(url).unwrap().shown(), url);
         }
-        assert_eq!(Place::of_name("s3://bucket/run/").unwrap(), Place::Object("s3://bucket/run".to_owned()));
+        assert_eq!(Place::of_name("s3://bucket/run/").unwrap().shown(), "s3://bucket/run");
+        for secret in ["s3://user:hunter2@bucket/x", "http://user:hunter2@host/x", "s3:user:hunter2@bucket"] {
+            let error = Place::of_name(secret).unwrap_err();
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
         for path in ["./s3:/bucket", "/s3:/x", "a/s3:/x", "./2026-11-22T10:00:00", "/a/b:c", "s3", "s3/x"] {
             assert_eq!(Place::of_name(path).unwrap().path(), Some(Path::new(path)));
         }

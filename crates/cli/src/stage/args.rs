@@ -66,7 +66,8 @@ pub struct ServerArgs {
     /// The server's socket (by default your own server's, then that of your unit `flashwright-stage@USER`)
     #[arg(long, value_name = "PATH", env = "FLASHWRIGHT_STAGE_SOCKET", help_heading = "Server")]
     pub socket: Option<PathBuf>,
-    /// Where the journal is, for work without a server [default: ~/.local/state/flashwright/stage]
+    /// Where the journal is, for work without a server [default: $STATE_DIRECTORY, else
+    /// $XDG_STATE_HOME/flashwright/stage, else ~/.local/state/flashwright/stage]
     #[arg(long, value_name = "DIR", help_heading = "Server")]
     pub state: Option<PathBuf>,
 }
@@ -321,8 +322,9 @@ pub struct VerifyArgs {
 /// `flashwright stage evict`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The slow copy is read around the page cache and compared, byte for byte as digests tell, with its manifest and with
-the fast copy; then the fast copy goes. Whatever differs or is missing: nothing goes, exit code 3.
+The slow copy is synced, read around the page cache and compared with its manifest, by digests.
+The fast copy is compared with the same manifest by names, sizes and times, and goes then.
+If anything differs or is missing, nothing goes: exit code 3.
 
 Examples:
   flashwright stage evict /flash/ckpt-7

@@ -56,7 +56,7 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         return Err(Failure::refused(format!("{}: there is no copy of {}", copy.shown(), shown(&path)))
             .hint("copy it first: flashwright stage cp"));
     }
-    let Some((slow, _)) = retention::split(&copy)? else {
+    let Some((slow, _)) = retention::split(&copy) else {
         return Err(Failure::refused(format!("{}: has no name", copy.shown())));
     };
     let stop = Stop::from(signals::stop_flag()?);
@@ -64,7 +64,7 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
     if args.json {
         let copy = match copy {
             Place::Path(path) => path,
-            Place::Object(url) => PathText(url.into()),
+            Place::Object(url) => PathText(url.as_str().into()),
         };
         let document = StageEvict { schema: "flashwright.stage-evict/1", path: PathText(path), copy };
         let text = serde_json::to_string_pretty(&document)

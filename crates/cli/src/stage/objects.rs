@@ -5,6 +5,7 @@ use std::path::Path;
 
 use stage::Options;
 use stage::StageError;
+use stage::address::Address;
 use stage::names::PathText;
 use stage::pace::{Pace, Progress, Stop, Unlimited};
 use stage::set::Times;
@@ -69,21 +70,20 @@ fn read(
 /// it is, is left to the job, which compares its bytes.
 pub fn is_there(
     source: &Path,
-    url: &str,
+    url: &Address,
     is_source_copied: &dyn Fn() -> Result<bool, Failure>,
     stop: &Stop,
 ) -> Result<bool, Failure> {
-    let address = stage::address::Address::parse(url)?;
-    let Some((above, name)) = address.split() else { return Ok(false) };
-    let Some(manifest) = ObjectTier::open(&above)?.manifest(name)? else { return Ok(false) };
+    let Some((above, name)) = url.split() else { return Ok(false) };
+    let Some(manifest) = ObjectTier::open(above.as_str())?.manifest(name)? else { return Ok(false) };
     if let Ok(directory) = stage::calls::open_directory(source)
         && let Some(how) = manifest.differs_from(directory.as_fd(), source, Times::Compared)?
     {
-        return Err(verify::another(&stage::Place::Object(url.to_owned()).shown(), &how));
+        return Err(verify::another(&url.to_string(), &how));
     }
     if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
         return Ok(false);
     }
-    let (name, found) = verify(url, None, stop)?;
+    let (name, found) = verify(url.as_str(), None, stop)?;
     verify::verdict(Path::new(&name), &found)
 }

@@ -98,7 +98,7 @@ impl Target {
             return Ok(self.place.clone());
         }
         match source.name() {
-            Some(name) => Ok(self.place.join(Path::new(&name))),
+            Some(name) => Ok(self.place.join(Path::new(&name))?),
             None => Err(Failure::invalid(format!("{}: has no name to be put under", source.shown()))
                 .hint("name the destination as well: DST/NAME, with -T if DST/NAME is there")),
         }

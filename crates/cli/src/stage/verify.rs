@@ -38,7 +38,7 @@ pub fn verify(args: &VerifyArgs) -> Result<(), Failure> {
             let found = by_manifest(&path.0, args.bwlimit, &stop)?;
             (path.0, found)
         }
-        (None, Place::Object(url)) => in_store(&url, args.bwlimit, &stop)?,
+        (None, Place::Object(url)) => in_store(url.as_str(), args.bwlimit, &stop)?,
         (None, Place::Path(path)) if std::fs::symlink_metadata(&path.0).is_err() => {
             return Err(Failure::failed(format!("{}: is not there", shown(&path.0)))
                 .hint("name what was made, or the number of the job that made it"));
@@ -61,7 +61,7 @@ fn of_job(args: &VerifyArgs, stop: &Stop) -> Result<(PathBuf, Found), Failure> {
     }
     let path = match &job.spec.destination {
         Place::Path(path) => path.0.clone(),
-        Place::Object(url) => return in_store(url, args.bwlimit, stop),
+        Place::Object(url) => return in_store(url.as_str(), args.bwlimit, stop),
     };
     if path.join(manifest::NAME).is_file() {
         let found = by_manifest(&path, args.bwlimit, stop)?;

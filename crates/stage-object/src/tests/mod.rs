@@ -283,7 +283,7 @@ impl Objects for Only {
 }
 
 fn url() -> spec::Place {
-    spec::Place::Object("memory:///run/step-7".to_owned())
+    spec::Place::of_name("s3://memory/run/step-7").unwrap()
 }
 
 fn place_of(path: &Path) -> spec::Place {
@@ -330,7 +330,7 @@ impl Scene {
     }
 
     fn set(&self, store: Arc<dyn Store>) -> ObjectSet {
-        ObjectSet::with(Address::parse("memory:///run/step-7").unwrap(), store).unwrap()
+        ObjectSet::with(Address::parse("s3://memory/run/step-7").unwrap(), store).unwrap()
     }
 
     fn plain(&self) -> ObjectSet {

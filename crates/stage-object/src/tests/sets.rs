@@ -13,7 +13,8 @@ fn sets_are_listed_and_half_a_deletion_leaves_no_set() {
         .now_or_never()
         .unwrap()
         .unwrap();
-    let parent = ObjectTier::of(ObjectSet::with(Address::parse("memory:///run").unwrap(), store()).unwrap());
+    let parent =
+        ObjectTier::of(ObjectSet::with(Address::parse("s3://memory/run").unwrap(), store()).unwrap());
     let names = || parent.names(&|_| true).unwrap();
     assert_eq!(names(), ["step-7"]);
     // The objects' deletion fails: the manifest is gone already.

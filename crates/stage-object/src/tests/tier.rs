@@ -67,7 +67,7 @@ impl Series {
     }
 
     fn tier(&self, store: Arc<dyn Store>) -> ObjectTier {
-        ObjectTier::of(ObjectSet::with(Address::parse("memory:///run").unwrap(), store).unwrap())
+        ObjectTier::of(ObjectSet::with(Address::parse("s3://memory/run").unwrap(), store).unwrap())
     }
 
     fn tidy(
@@ -127,7 +127,7 @@ fn as_many_sets_are_kept_on_each_tier_as_were_asked_for() {
     let series = Series::of(&[9, 10, 11, 100]);
     let outcome = series.plainly(100, KEEP);
     assert_eq!(series.names(), ["step-100", "step-11"]);
-    assert_eq!(outcome.removed, [PathBuf::from("memory:///run/step-10"), "memory:///run/step-9".into()]);
+    assert_eq!(outcome.removed, [PathBuf::from("s3://memory/run/step-10"), "s3://memory/run/step-9".into()]);
     assert_eq!(outcome.evicted, [series.fast(9), series.fast(10), series.fast(11)]);
     assert!(series.fast(100).exists());
     assert_eq!(series.latest().as_deref(), Some("step-100"));
@@ -214,7 +214,9 @@ fn nothing_goes_where_nobody_vouches_or_the_newer_ones_are_not_whole() {
 fn a_fast_copy_that_was_written_to_or_of_which_there_is_no_slow_one_stays() {
     let series = Series::of(&[1, 2]);
     fs::write(series.fast(1).join("model"), "another").unwrap();
-    let nowhere = ObjectTier::open("memory:///nowhere").unwrap();
+    let nowhere = ObjectTier::of(
+        ObjectSet::with(Address::parse("s3://memory/nowhere").unwrap(), Arc::new(series.store())).unwrap(),
+    );
     let there =
         |name: &str| evict(series.directory.path(), &nowhere, OsStr::new(name), &Everybody, &Stop::new());
     assert_eq!(there("step-2").unwrap_err().class(), stage::ErrorClass::Refused);

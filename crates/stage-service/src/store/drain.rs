@@ -61,7 +61,7 @@ impl Store {
         let source = job.spec.source.path()?;
         let step = step_of(source.file_name()?)?;
         let drains = source.parent() == Some(&*self.config.fast)
-            && job.spec.destination.is_same(&self.slow.place(&step_name(step)));
+            && job.spec.destination == self.slow.place(&step_name(step));
         drains.then_some(step)
     }
 

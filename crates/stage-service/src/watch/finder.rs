@@ -20,12 +20,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use rustix::fs::{FileType, Mode, OFlags, Statx};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::pattern::Pattern;
 use stage::calls;
 use stage::error::StageError;
+use stage::semaphore::Identity;
 
 /// How long things take to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,28 +40,6 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self { rescan: Duration::from_secs(10), settle: Duration::from_secs(2) }
-    }
-}
-
-/// What tells one state of a file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
-    inode: u64,
-    size: u64,
-    modified: (i64, u32),
-    changed: (i64, u32),
-}
-
-impl Identity {
-    /// Of what statx(2) says.
-    #[must_use]
-    pub fn of(facts: &Statx) -> Self {
-        Self {
-            inode: facts.stx_ino,
-            size: facts.stx_size,
-            modified: (facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
-            changed: (facts.stx_ctime.tv_sec, facts.stx_ctime.tv_nsec),
-        }
     }
 }
 

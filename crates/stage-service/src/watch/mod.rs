@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
-pub use self::finder::{Finder, Found, Identity, Timing};
+pub use self::finder::{Finder, Found, Timing};
 pub use self::pattern::Pattern;
 use self::set::Set;
 use crate::desk::{Desk, submit_or_retry};
@@ -32,6 +32,7 @@ use stage::calls;
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State, Why};
 use stage::names::PathText;
+use stage::semaphore::{self, Identity, Removal, Semaphore};
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
 /// What is done with what semaphores vouch for.
@@ -101,7 +102,8 @@ pub struct Watch<'a> {
     orders: Orders,
     desk: &'a dyn Desk,
     check: &'a Check<'a>,
-    under_way: BTreeMap<PathBuf, UnderWay>,
+    /// By semaphore. One that was replaced has an entry for each state that was read.
+    under_way: BTreeMap<PathBuf, Vec<UnderWay>>,
     failures: u64,
     /// Happened before an error, and not told yet.
     early: Vec<Happened>,
@@ -144,7 +146,7 @@ impl<'a> Watch<'a> {
     /// How many sets are under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.under_way.values().filter(|set| set.told.len() < set.jobs.len()).count()
+        self.under_way.values().flatten().filter(|set| set.told.len() < set.jobs.len()).count()
     }
 
     /// How often something was refused or failed.
@@ -196,7 +198,7 @@ impl<'a> Watch<'a> {
         let root = self.finder.root_fd().as_fd();
         let set = Set::read(root, &found.path, &self.pattern, self.orders.lists)?;
         let trigger = found.path.clone();
-        let specs = self.specs(&set, &trigger);
+        let specs = self.specs(&set, found)?;
         if self.orders.keep_trigger && self.all_there(&specs)? {
             return Ok(Happened::AlreadyThere { trigger });
         }
@@ -214,25 +216,31 @@ impl<'a> Watch<'a> {
             jobs.push(submit_or_retry(self.desk, spec)?);
         }
         let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), told: Vec::new() };
-        self.under_way.insert(trigger.clone(), under_way);
+        let sets = self.under_way.entry(trigger.clone()).or_default();
+        // The same jobs again, after the desk was gone for a time.
+        sets.retain(|set| set.jobs != jobs);
+        sets.push(under_way);
         Ok(Happened::Submitted { trigger, jobs })
     }
 
     /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the
     /// same certainty as the source of a move.
-    fn specs(&self, set: &Set, trigger: &Path) -> Vec<JobSpec> {
+    fn specs(&self, set: &Set, found: &Found) -> Result<Vec<JobSpec>, StageError> {
         let own = set.sources.len() == 1 && !self.orders.keep_trigger;
         let spec = |source: &set::Source| {
             let mut options = self.orders.options.clone();
             options.expected.clone_from(&source.expected);
             options.digest = set.algorithm.unwrap_or(options.digest);
-            options.semaphore = own.then(|| PathText(self.finder.root().join(trigger)));
-            JobSpec {
+            options.semaphore = own.then(|| Semaphore {
+                path: PathText(self.finder.root().join(&found.path)),
+                identity: found.identity,
+            });
+            Ok(JobSpec {
                 verb: self.orders.verb,
                 source: Place::Path(PathText(self.finder.root().join(&source.path))),
-                destination: self.orders.to.join(&source.path),
+                destination: self.orders.to.join(&source.path)?,
                 options,
-            }
+            })
         };
         set.sources.iter().map(spec).collect()
     }
@@ -278,7 +286,11 @@ impl<'a> Watch<'a> {
         let known: BTreeMap<JobId, JobStatus> =
             self.desk.status(None)?.into_iter().map(|job| (job.id, job)).collect();
         let mut ended = Vec::new();
-        for (trigger, set) in &mut self.under_way {
+        let sets = self
+            .under_way
+            .iter_mut()
+            .flat_map(|(trigger, sets)| sets.iter_mut().map(move |set| (trigger, set)));
+        for (trigger, set) in sets {
             let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
             for job in &jobs {
                 match (job.state, set.told.contains(&job.id)) {
@@ -299,7 +311,12 @@ impl<'a> Watch<'a> {
             }
         }
         for (trigger, identity, jobs) in ended {
-            self.under_way.remove(&trigger);
+            if let Some(sets) = self.under_way.get_mut(&trigger) {
+                sets.retain(|set| set.identity != identity);
+                if sets.is_empty() {
+                    self.under_way.remove(&trigger);
+                }
+            }
             if jobs.len() > 1
                 && !self.orders.keep_trigger
                 && let Err(error) = self.remove(&trigger, identity)
@@ -330,15 +347,10 @@ impl<'a> Watch<'a> {
             opened => opened.map_err(wrong)?,
         };
         let name = trigger.file_name().unwrap_or_default();
-        match calls::stat_at(directory.as_fd(), name) {
-            Ok(facts) if Identity::of(&facts) == identity => {
-                calls::remove_file(directory.as_fd(), name).map_err(wrong)?;
-                calls::sync_outside_move(directory.as_fd()).map_err(wrong)
-            }
-            // Another one has come: it speaks for itself.
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(wrong(error)),
+        match semaphore::remove(directory.as_fd(), name, &identity).map_err(wrong)? {
+            Removal::Removed => calls::sync_outside_move(directory.as_fd()).map_err(wrong),
+            // One that replaced it is found by itself.
+            Removal::Absent | Removal::Replaced => Ok(()),
         }
     }
 }

@@ -155,16 +155,40 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
     let specs = desk.specs();
     assert_eq!(specs[0].source.path(), Some(folder.path().join("ckpt-7").as_path()));
     assert_eq!(specs[0].destination.path(), Some(Path::new("/slow/ckpt-7")));
-    assert_eq!(specs[0].options.semaphore, Some(PathText(folder.path().join("ckpt-7.done"))));
+    let semaphore = || Some(Semaphore::at(folder.path().join("ckpt-7.done")).unwrap());
+    assert_eq!(specs[0].options.semaphore, semaphore());
     desk.set(1, State::Failed);
     assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
     assert_eq!((watch.under_way(), watch.failures()), (0, 1));
     // The application writes it a second time: the same job goes on.
     renamed_into_place(&folder.path().join("ckpt-7.done"), "");
     assert_eq!(next(&mut watch), Happened::Submitted { trigger, jobs: vec![1] });
+    assert_eq!(desk.specs()[0].options.semaphore, semaphore(), "the new one goes when it is durable");
     desk.set(1, State::Done);
     assert!(matches!(next(&mut watch), Happened::Durable { .. }));
     assert!(watch.is_idle());
+}
+
+#[test]
+fn the_end_of_each_job_of_a_semaphore_that_was_replaced_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Still::default();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("a")).unwrap();
+    fs::write(at("a/x"), "x").unwrap();
+    fs::write(at("a.done"), "").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
+    renamed_into_place(&at("a.done"), "a/x 1\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [2]));
+    assert_eq!(watch.under_way(), 2);
+    let [first, second] = [0, 1].map(|job| desk.specs()[job].options.semaphore.clone().unwrap());
+    assert_ne!(first.identity, second.identity);
+    desk.set(1, State::Done);
+    assert!(matches!(next(&mut watch), Happened::Durable { jobs, .. } if jobs[0].id == 1));
+    desk.set(2, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+    assert_eq!((watch.under_way(), watch.failures()), (0, 1));
 }
 
 #[test]
@@ -236,9 +260,9 @@ fn a_semaphore_that_stays_has_its_set_moved_once() {
 
 #[test]
 fn names_in_urls_are_escaped() {
-    let to = Place::Object("s3://bucket/run/".to_owned());
-    let place = to.join(Path::new("a b/c\n%"));
-    assert_eq!(place, Place::Object("s3://bucket/run/a%20b/c%0A%25".to_owned()));
-    let to = Place::Object("s3://bucket/run/?region=x".to_owned());
-    assert_eq!(to.join(Path::new("a")), Place::Object("s3://bucket/run/a?region=x".to_owned()));
+    let to = Place::of_name("s3://bucket/run/").unwrap();
+    let place = to.join(Path::new("a b/c%")).unwrap();
+    assert_eq!(place, Place::of_name("s3://bucket/run/a%20b/c%25").unwrap());
+    let to = Place::of_name("s3://bucket/run/?region=x").unwrap();
+    assert_eq!(to.join(Path::new("a")).unwrap(), Place::of_name("s3://bucket/run/a?region=x").unwrap());
 }

@@ -110,6 +110,9 @@ fn of_check(check: Check) -> Case {
         Check::SourceManifest => ("a set that has rotted moves", rotten_source),
         Check::CommittedDestination => ("the copy goes before the source", copy_gone),
         Check::SourceBeforeRemoval => ("a file changes after it was published", changed_after_rename),
+        Check::SemaphoreBeforeRemoval => {
+            ("a semaphore is replaced while its job is at work", semaphore_replaced)
+        }
         Check::EvictedItself => ("a fast copy is named as its own slow copy", evicted_itself),
         Check::EvictedNames => ("a fast copy changes before it is evicted", evicted_changed),
         Check::FetchedOnResume => ("a fetched file is replaced before the mover goes on", fetched_replaced),

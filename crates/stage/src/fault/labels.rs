@@ -190,6 +190,9 @@ labels! {
         SourceBeforeRemoval = "source-before-removal",
             "identity of a source file, before it is removed",
             "what was written to the source after its copy is lost";
+        SemaphoreBeforeRemoval = "semaphore-before-removal",
+            "identity of a semaphore and of the one that was read, before it is removed",
+            "a semaphore that was replaced while the first one's job ran is removed, and what it asks for is never moved";
         EvictedItself = "evicted-itself",
             "device and inode of a fast copy and of its slow copy",
             "a fast copy that is named as its own slow copy is removed, and was the only one";

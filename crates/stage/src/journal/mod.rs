@@ -216,6 +216,9 @@ impl Journal {
     /// INTENT: a job is accepted. The same request is the job that is under way for it, if that one publishes the source
     /// as it is now; whether it does has to be `judged` where the job has vouched for a state of its source already.
     ///
+    /// A semaphore that was written anew and asks for the same is that of the job from now on, which removes it in its
+    /// end. It asks for a new job if the other one is committed: that one may be about to remove the semaphore.
+    ///
     /// # Errors
     /// The journal's.
     pub fn accept(&self, spec: &JobSpec, now: u64, judged: Option<Judged>) -> Result<Accepted, StageError> {
@@ -226,22 +229,40 @@ impl Journal {
             // What failed after it was durable has work left that belongs to it.
             let mut under_way = step.prepare_cached(
                 "SELECT * FROM jobs WHERE state IN ('queued', 'running', 'committed')
-                 OR (state = 'failed' AND level = 'durable') ORDER BY id DESC",
+                 OR (state = 'failed' AND (level = 'durable'
+                     OR json_extract(spec, '$.options.semaphore') IS NOT NULL)) ORDER BY id DESC",
             )?;
             let mut rows = under_way.query([])?;
             while let Some(row) = rows.next()? {
                 let row = job_of(row)?;
-                if !row.spec.is_same_request(spec) {
+                let (old, new) = (&row.spec.options.semaphore, &spec.options.semaphore);
+                let is_renewed = old != new;
+                let has_work_left = row.state != State::Failed || row.level == Level::Durable || is_renewed;
+                if !has_work_left
+                    || !row.spec.is_same_request(spec)
+                    || is_renewed && row.state == State::Committed
+                {
                     continue;
                 }
+                let same = || {
+                    if is_renewed {
+                        let options = Options { semaphore: new.clone(), ..row.spec.options.clone() };
+                        let renewed = JobSpec { options, ..row.spec.clone() };
+                        step.execute(
+                            "UPDATE jobs SET spec = ?2 WHERE id = ?1",
+                            params![row.id, text(&renewed)],
+                        )?;
+                    }
+                    Ok(Accepted::Same(row.id, row.state))
+                };
                 let known = judged.filter(|judged| {
                     (judged.id, judged.state, judged.source) == (row.id, row.state, row.source)
                 });
                 match known {
-                    _ if row.source.is_none() && !row.state.is_final() => {
-                        return Ok(Accepted::Same(row.id, row.state));
-                    }
-                    Some(judged) if judged.same => return Ok(Accepted::Same(row.id, row.state)),
+                    _ if row.source.is_none() && !row.state.is_final() => return same(),
+                    // It is not durable: what it has copied is compared with the source when it goes on.
+                    _ if row.state == State::Failed && row.level < Level::Durable => return same(),
+                    Some(judged) if judged.same => return same(),
                     Some(_) => break,
                     None => return Ok(Accepted::Judge(Box::new(row))),
                 }

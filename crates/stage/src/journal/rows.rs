@@ -203,7 +203,7 @@ pub(super) fn done_of(row: &Row<'_>) -> rusqlite::Result<Done> {
         ctime: (row.get(9)?, row.get(10)?),
         nlink: row.get(12)?,
     };
-    Ok(Done { entry, source, object: later(row, "object")? })
+    Ok(Done { entry, source, object: row.get("object")? })
 }
 
 /// 0 a file, 1 a directory, 2 a symbolic link, 3 another name of a file.

@@ -79,24 +79,22 @@ impl Witness for Journal {
         Ok(self.jobs()?.iter().any(|job| {
             job.level >= Level::Durable
                 && job.spec.source.path() == Some(fast)
-                && job.spec.destination.is_same(slow)
+                && job.spec.destination == *slow
         }))
     }
 }
 
-/// The tier that a set is on, a directory or a prefix, and the set's name there; none for what has no name.
-///
-/// # Errors
-/// A URL that makes no sense.
-pub fn split(slow: &spec::Place) -> Result<Option<(spec::Place, OsString)>, StageError> {
+/// The tier that a set is on, a directory or a prefix, and the set's name there. None for what has no name.
+#[must_use]
+pub fn split(slow: &spec::Place) -> Option<(spec::Place, OsString)> {
     match slow {
-        spec::Place::Path(path) => Ok(match (path.0.parent(), path.0.file_name()) {
+        spec::Place::Path(path) => match (path.0.parent(), path.0.file_name()) {
             (Some(above), Some(name)) => Some((spec::Place::Path(above.into()), name.to_owned())),
             _ => None,
-        }),
-        spec::Place::Object(url) => Ok(crate::address::Address::parse(url)?
-            .split()
-            .map(|(above, name)| (spec::Place::Object(above), name.into()))),
+        },
+        spec::Place::Object(url) => {
+            url.split().map(|(above, name)| (spec::Place::Object(above), name.into()))
+        }
     }
 }
 
@@ -138,7 +136,7 @@ pub fn after_commit(
     if keep == Keep::default() {
         return Ok(Outcome::default());
     }
-    let Some((slow, name)) = split(&spec.destination)? else {
+    let Some((slow, name)) = split(&spec.destination) else {
         return Ok(Outcome::default());
     };
     let source = spec.source.path().and_then(|source| Some((source.parent()?, source.file_name()?)));
@@ -410,6 +408,6 @@ fn vouches(
 fn shown_path(place: &spec::Place) -> PathBuf {
     match place {
         spec::Place::Path(path) => path.0.clone(),
-        spec::Place::Object(url) => url.into(),
+        spec::Place::Object(url) => url.as_str().into(),
     }
 }

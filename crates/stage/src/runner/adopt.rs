@@ -3,9 +3,11 @@
 //! What asks for moves asks twice: Slurm runs a job's stage-out again when its controller restarts. So a destination
 //! that is what the move would have made is a success; anything else is refused, and never written over.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -78,6 +80,8 @@ impl Adopting<'_> {
             Identity::of(&stat),
             places.each_ref().map(|(d, n, s)| (*d, Path::new(*n), s.as_path())),
         )?;
+        self.count(&done, &mut HashSet::new());
+        self.run.progress.walked.store(true, Relaxed);
         self.run.journal.record(self.run.id, &[done])
     }
 
@@ -89,9 +93,12 @@ impl Adopting<'_> {
         let source = self.source.open_root()?;
         let only = self.run.spec.listed();
         let (mut reader, mut done, mut entries) = (Reader::new(CHUNK_BYTES), Vec::new(), 0_u64);
+        let mut linked = HashSet::new();
         self.source.each(&self.run.walk(&self.source.path, only.as_ref()), &mut |seen| {
             self.run.stop.check()?;
-            done.push(self.one(&mut reader, &source, &root, seen)?);
+            let one = self.one(&mut reader, &source, &root, seen)?;
+            self.count(&one, &mut linked);
+            done.push(one);
             entries += 1;
             if done.len() == PAGE {
                 self.run.journal.record(self.run.id, &std::mem::take(&mut done))?;
@@ -99,6 +106,7 @@ impl Adopting<'_> {
             Ok(())
         })?;
         self.run.journal.record(self.run.id, &done)?;
+        self.run.progress.walked.store(true, Relaxed);
         // Everything of the source is there. If there are as many entries, nothing else is.
         let mut there = 0_u64;
         let walk = Walk { source: &shown, across: true, only: None, stop: self.run.stop };
@@ -107,6 +115,23 @@ impl Adopting<'_> {
             Ok(())
         })?;
         if there != entries && enforced(Check::AdoptedNames) { Err(self.taken()) } else { Ok(()) }
+    }
+
+    /// Counts an entry that is at the destination, as a resumed move counts what it keeps: bytes of a file of several names
+    /// (`linked`, by inode) once.
+    fn count(&self, done: &Done, linked: &mut HashSet<u64>) {
+        let progress = self.run.progress;
+        if done.entry.kind == Kind::Directory {
+            return;
+        }
+        progress.files_total.fetch_add(1, Relaxed);
+        progress.files_done.fetch_add(1, Relaxed);
+        let is_first = done.source.nlink == 1 || linked.insert(done.source.ino);
+        if done.entry.kind == Kind::File && is_first {
+            for count in [&progress.bytes_total, &progress.bytes_written, &progress.bytes_verified] {
+                count.fetch_add(done.entry.size, Relaxed);
+            }
+        }
     }
 
     /// Compares an entry of the source with what has its path at the destination.

@@ -83,7 +83,7 @@ pub fn now() -> u64 {
 fn destination_of(place: &Place, tiers: &Tiers) -> Result<Box<dyn tier::Destination>, StageError> {
     match place {
         Place::Path(path) => Ok(Box::new(AtPath::of(&path.0)?)),
-        Place::Object(url) => tiers.objects()?.destination(url),
+        Place::Object(url) => tiers.objects()?.destination(url.as_str()),
     }
 }
 
@@ -112,7 +112,7 @@ impl Run<'_> {
         }
         let mut source: Box<dyn tier::Source> = match &self.spec.source {
             Place::Path(path) => Box::new(Tree::of(&path.0)),
-            Place::Object(url) => self.tiers.objects()?.source(url)?,
+            Place::Object(url) => self.tiers.objects()?.source(url.as_str())?,
         };
         let mut destination = destination_of(&self.spec.destination, self.tiers)?;
         if row.state != State::Committed {
@@ -351,7 +351,8 @@ impl Run<'_> {
         notes: &mut Notes,
     ) -> Result<(), StageError> {
         // If the copy was deleted in the meantime, removing the source would lose the data.
-        if !destination.is_as_committed(self, &self.row()?)? && enforced(Check::CommittedDestination) {
+        let row = self.row()?;
+        if !destination.is_as_committed(self, &row)? && enforced(Check::CommittedDestination) {
             notes.push(format!(
                 "{} is not there any more as it was committed; the source was left alone",
                 self.spec.destination.shown()
@@ -361,9 +362,10 @@ impl Run<'_> {
         if self.spec.verb == Verb::Move {
             source.remove(self, &*destination, notes)?;
         }
-        if let Some(semaphore) = &self.spec.options.semaphore {
+        // The journal's: while the job was at work, the semaphore may have been written anew.
+        if let Some(semaphore) = &row.spec.options.semaphore {
             let moved = self.spec.source.path().filter(|_| self.spec.verb == Verb::Move);
-            remove::semaphore(self, &semaphore.0, moved)?;
+            remove::semaphore(self, semaphore, moved, notes)?;
         }
         let outcome = retention::after_commit(self.spec, self.tiers, self.journal, self.stop)?;
         notes.extend(outcome.notes());

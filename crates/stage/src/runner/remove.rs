@@ -17,6 +17,7 @@ use crate::fault::{Barrier, Check, enforced};
 use crate::journal::{Done, Identity};
 use crate::manifest::{self, Kind};
 use crate::names::joined;
+use crate::semaphore::{self, Removal, Semaphore};
 use crate::set::Manifest;
 use crate::tier::Destination;
 use crate::verify::Reader;
@@ -274,7 +275,7 @@ fn gone(removed: std::io::Result<()>, shown: &Path, left: &mut Left) -> Result<(
 
 /// The semaphore that asked for the job, where it lies in the source.
 fn within<'a>(run: &'a Run<'_>, source: &Path) -> Option<&'a Path> {
-    let semaphore = run.spec.options.semaphore.as_ref()?;
+    let semaphore = &run.spec.options.semaphore.as_ref()?.path;
     semaphore
         .0
         .strip_prefix(source)
@@ -282,31 +283,55 @@ fn within<'a>(run: &'a Run<'_>, source: &Path) -> Option<&'a Path> {
         .then_some(&*semaphore.0)
 }
 
-/// Removes the semaphore that asked for the job; of a `moved` source that it lies in, the directories above it as well, as
-/// far as nothing else is in them.
-pub(super) fn semaphore(run: &Run<'_>, path: &Path, moved: Option<&Path>) -> Result<(), StageError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(StageError::io("remove the semaphore", path, error));
-        }
-        _ => {}
-    }
-    let mut above = path.parent().unwrap_or(Path::new("."));
-    if let Some(source) = moved.filter(|source| within(run, source).is_some()) {
-        // What is not empty stays, and so do those above it.
-        while above.starts_with(source) && std::fs::remove_dir(above).is_ok() {
-            above = above.parent().unwrap_or(Path::new("."));
-        }
-    }
-    match calls::open_directory(above) {
-        Ok(directory) => {
-            // By paths, above.
-            crate::fault::changed(directory.as_fd());
-            calls::sync(directory.as_fd(), Barrier::SemaphoreRemoved)
-                .map_err(|error| StageError::sync("fsync", above, error))
-        }
+/// Removes the semaphore that asked for the job, if it is still the one that was read; of a `moved` source that it lies in,
+/// the directories above it as well, as far as nothing else is in them.
+pub(super) fn semaphore(
+    run: &Run<'_>,
+    semaphore: &Semaphore,
+    moved: Option<&Path>,
+    notes: &mut Notes,
+) -> Result<(), StageError> {
+    let path = &semaphore.path.0;
+    let (Some(mut above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let failed = |path: &Path, error| StageError::io("remove the semaphore", path, error);
+    // Below a source that is moved no link is followed.
+    let root = moved.filter(|source| within(run, source).is_some()).and_then(Path::parent);
+    let opened = match root {
+        Some(root) => calls::open_directory(root)
+            .and_then(|root_fd| Ok((open_below(&root_fd, root, above)?, Some((root, root_fd))))),
+        None => calls::open_directory(above).map(|directory| (directory, None)),
+    };
+    let (mut directory, root) = match opened {
         // It went with the source.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(StageError::io("open the directory", above, error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|error| failed(above, error))?,
+    };
+    let removal = semaphore::remove(directory.as_fd(), name, &semaphore.identity);
+    if removal.map_err(|error| failed(path, error))? == Removal::Replaced {
+        notes.push(format!(
+            "{}: was replaced after the job was asked for; it was left, and asks for another",
+            crate::error::shown(path)
+        ));
+        return Ok(());
     }
+    if let Some((root, root_fd)) = root {
+        while above != root {
+            let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else { break };
+            let parent_fd = open_below(&root_fd, root, parent).map_err(|error| failed(parent, error))?;
+            // What is not empty stays, and so do those above it.
+            if calls::remove_directory(parent_fd.as_fd(), name).is_err() {
+                break;
+            }
+            (above, directory) = (parent, parent_fd);
+        }
+    }
+    calls::sync(directory.as_fd(), Barrier::SemaphoreRemoved)
+        .map_err(|error| StageError::sync("fsync", above, error))
+}
+
+/// Opens a directory at or below `root`, whose path begins with that of `root`.
+fn open_below(root_fd: &OwnedFd, root: &Path, path: &Path) -> std::io::Result<OwnedFd> {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    calls::open_beneath(root_fd.as_fd(), below, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }

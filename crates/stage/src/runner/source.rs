@@ -203,7 +203,7 @@ pub fn fingerprint_of(spec: &JobSpec, tiers: &Tiers) -> Result<Option<Fingerprin
     let path = match &spec.source {
         Place::Path(path) => &path.0,
         Place::Object(url) => {
-            let digest = tiers.objects()?.digest(url)?;
+            let digest = tiers.objects()?.digest(url.as_str())?;
             return Ok(digest.map(|digest| Fingerprint::of_digest(&digest)));
         }
     };

@@ -412,7 +412,7 @@ impl Tiers {
     pub fn open(&self, place: &Place, stop: &Stop) -> Result<Box<dyn Tier>, StageError> {
         match place {
             Place::Path(path) => Ok(Box::new(Directory::open(&path.0)?.until(stop))),
-            Place::Object(url) => self.objects()?.tier(url, stop),
+            Place::Object(url) => self.objects()?.tier(url.as_str(), stop),
         }
     }
 }

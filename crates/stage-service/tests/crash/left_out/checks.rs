@@ -8,7 +8,7 @@ use stage::fault::{Barrier, Call};
 use stage::names::PathText;
 use stage::{Place, State, Verb};
 
-use super::syncs::{same_bytes, stored};
+use super::syncs::{same_bytes, stored, with_semaphore};
 use super::{order, without};
 use crate::child::{Change, Ended, Hit, Order, Strike, run};
 use crate::world::{Scenario, World, file};
@@ -25,7 +25,7 @@ pub fn fetched_replaced(word: Option<&str>) -> Vec<String> {
 
 pub fn fetched_rotten(word: Option<&str>) -> Vec<String> {
     let mut world = World::new(Scenario::Small, Verb::Copy);
-    let url = Place::Object(format!("file://{}/store/ckpt-7", world.fast().display()));
+    let url = Place::of_name(format!("file://{}/store/ckpt-7", world.fast().display())).unwrap();
     fs::create_dir(world.fast().join("store")).unwrap();
     let mut drain = world.spec.clone();
     drain.destination = url.clone();
@@ -298,6 +298,27 @@ pub fn changed_after_rename(word: Option<&str>) -> Vec<String> {
     run(&order(&world, word).strike([strike]).meanwhile([write]));
     let kept = fs::read(&world.source).is_ok_and(|bytes| bytes[..4096] == [0xee; 4096]);
     if kept { Vec::new() } else { vec!["what was written to the source is lost".to_owned()] }
+}
+
+pub fn semaphore_replaced(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Small, Verb::Copy);
+    world.spec.options.latest = false;
+    let mut order = order(&world, word);
+    with_semaphore(&mut world, &mut order);
+    order.spec = Some(world.spec.clone());
+    let (path, made) = (world.slow().join("semaphores/ckpt-7.done"), world.slow().join("semaphores/made"));
+    let changes = [
+        Change::Create { path: PathText(made.clone()), bytes: b"another\n".to_vec() },
+        Change::Rename { from: PathText(made), to: PathText(path.clone()) },
+    ];
+    let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
+    let report = run(&order.strike([strike]).meanwhile(changes)).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    if path.exists() {
+        Vec::new()
+    } else {
+        vec!["another semaphore than the one that was read is gone".to_owned()]
+    }
 }
 
 pub fn evicted_itself(word: Option<&str>) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use stage::fault::{Barrier, Call};
 use stage::names::PathText;
+use stage::semaphore::Semaphore;
 use stage::{Place, State, Verb};
 
 use super::{order, without};
@@ -157,7 +158,7 @@ pub fn with_semaphore(world: &mut World, _: &mut Order) {
     let place = world.slow().join("semaphores");
     fs::create_dir(&place).unwrap();
     fs::write(place.join("ckpt-7.done"), "").unwrap();
-    world.spec.options.semaphore = Some(PathText(place.join("ckpt-7.done")));
+    world.spec.options.semaphore = Some(Semaphore::at(place.join("ckpt-7.done")).unwrap());
 }
 
 pub fn evicting(world: &mut World, order: &mut Order) {
@@ -175,7 +176,7 @@ pub fn stored() -> World {
     world.spec.options.latest = false;
     std::os::unix::fs::symlink("rank-0", world.source.join("link")).unwrap();
     world.before = crate::tree::snapshot(&world.source).unwrap().unwrap();
-    let url = Place::Object(format!("file://{}/store/ckpt-7", world.fast().display()));
+    let url = Place::of_name(format!("file://{}/store/ckpt-7", world.fast().display())).unwrap();
     fs::create_dir(world.fast().join("store")).unwrap();
     let mut drain = world.spec.clone();
     drain.destination = url.clone();
@@ -203,7 +204,8 @@ pub fn fetched_chunks(word: Option<&str>) -> Vec<String> {
         let mut world = World::at(Scenario::Large, Verb::Copy, fast, slow);
         fs::create_dir(world.fast().join("store")).unwrap();
         let mut drain = world.spec.clone();
-        drain.destination = Place::Object(format!("file://{}/store/ckpt-7", world.fast().display()));
+        drain.destination =
+            Place::of_name(format!("file://{}/store/ckpt-7", world.fast().display())).unwrap();
         assert_eq!(run(&Order::to(&world.fast().join("drained"), &drain)).told().job().state, State::Done);
         world.spec.source = drain.destination;
         world
