@@ -391,6 +391,19 @@ fn what_a_semaphore_promises_must_be_there() {
 }
 
 #[test]
+fn no_link_is_followed_for_the_digest_of_a_listed_file() {
+    let bench = Bench::new();
+    bench.tree("fast");
+    fs::write(bench.at("outside"), "of another").unwrap();
+    symlink(bench.at("outside"), bench.at("fast/leads out")).unwrap();
+    let path = PathText("leads out".into());
+    let digest = Some(stage::Algorithm::Xxh3.of(b""));
+    let expected = vec![stage::spec::Expected { path, size: None, digest }];
+    let status = bench.run(Verb::Copy, "fast", "slow/a", Options { expected, ..Options::default() });
+    assert_eq!(status.state, State::Failed, "{status:?}");
+}
+
+#[test]
 fn a_semaphore_that_was_replaced_while_its_job_ran_is_left_and_one_that_asks_for_the_same_goes() {
     let bench = Bench::new();
     bench.tree("fast");

@@ -294,10 +294,8 @@ impl Run<'_> {
         let size = calls::stat_at(part.as_fd(), manifest::NAME.as_ref())
             .map_err(|error| StageError::io("look at", &shown, error))?
             .stx_size;
-        let name = self.spec.destination.path().and_then(Path::file_name).unwrap_or_default();
         let file = calls::open_at(part.as_fd(), manifest::NAME.as_ref(), OFlags::RDONLY, Mode::empty())
             .map_err(|error| StageError::io("open", &shown, error))?;
-        let _ = name;
         // What should be there is what a second writing of the same entries gives; what is there comes from the medium.
         let mut stored = Hasher::new(Algorithm::Xxh3);
         let mut reader = Reader::new(CHUNK_BYTES);
@@ -367,7 +365,7 @@ impl Run<'_> {
             }
             if let Some(digest) = expected.digest {
                 let algorithm = self.spec.options.digest;
-                let found = self.whole_digest(&shown, &done)?;
+                let found = self.whole_digest(&expected.path.0, &shown, &done)?;
                 if found != digest {
                     return changed(format!(
                         "the semaphore says {}, and it has {}",
@@ -382,12 +380,19 @@ impl Run<'_> {
 
     /// The digest of a file's bytes in order, as programs that know no chunks compute it, of the source: whether that is
     /// what was copied is seen after this.
-    fn whole_digest(&self, shown: &Path, done: &Done) -> Result<Digest, StageError> {
+    /// No link is followed, and nothing is waited for that has taken the file's name.
+    fn whole_digest(&self, path: &Path, shown: &Path, done: &Done) -> Result<Digest, StageError> {
         if let (true, Some(digest)) = (done.entry.chunks.is_empty(), done.entry.digest) {
             return Ok(digest);
         }
         let failed = |error| StageError::io("read", shown, error);
-        let file = std::fs::File::open(shown).map_err(failed)?;
+        let source = Source::open(self.spec.source.path().unwrap_or(Path::new("")))?;
+        let file = if path.as_os_str().is_empty() {
+            source.open_root()?
+        } else {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            calls::open_beneath(source.open_root()?.as_fd(), path, flags, Mode::empty()).map_err(failed)?
+        };
         let mut hasher = Hasher::new(self.spec.options.digest);
         let mut buffer = vec![0; CHUNK_BYTES as usize];
         for at in (0..done.entry.size).step_by(CHUNK_BYTES as usize) {
