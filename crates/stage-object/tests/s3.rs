@@ -208,7 +208,8 @@ fn a_set_is_stored_listed_verified_fetched_and_deleted() {
     assert!(server.object("run 1/step+7/large").unwrap() == pattern(2 * CHUNK_BYTES + 8000));
     assert_comes_back(&url, source.path());
 
-    let tier = tiers_with(environment).open(&Place::Object(server.url("run 1")), &Stop::new()).unwrap();
+    let tier =
+        tiers_with(environment).open(&Place::of_name(server.url("run 1")).unwrap(), &Stop::new()).unwrap();
     let names = || tier.names(&|_| true).unwrap();
     assert_eq!(names(), ["step+7"]);
     let verified = set.verify(&Unlimited, &Stop::new(), &Progress::default()).unwrap();

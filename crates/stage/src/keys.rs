@@ -5,12 +5,10 @@
 //! `-_.=,:@!()` stand for themselves, and so do characters beyond ASCII that are neither control characters nor
 //! noncharacters; every other byte is `%` and two capital hexadecimal digits. `.` and `..` are `%2E` and `%2E%2E`.
 //!
-//! A key has one name and a name has one key: [`decode`] takes only what [`encode`] makes, so that two keys can never
-//! stand for one file.
+//! A name has one key, and no other name has it: [`unescape`] gives the name back.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The object that makes a set exist: beneath the set's own name.
 pub const MANIFEST: &str = ".flashwright-manifest";
@@ -63,12 +61,6 @@ fn escape(key: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The name that a segment of a key stands for; none for what [`encode`] does not make.
-#[must_use]
-pub fn decode(segment: &str) -> Option<Vec<u8>> {
-    unescape(segment).filter(|name| encode(name) == segment)
-}
-
 /// Text without its percent-encoding, whichever characters have it; none where a `%` is not followed by two digits.
 #[must_use]
 pub fn unescape(segment: &str) -> Option<Vec<u8>> {
@@ -94,19 +86,10 @@ pub fn of_path(path: &Path) -> String {
     names.map(encode).collect::<Vec<_>>().join("/")
 }
 
-/// The relative path that a key beneath a set's prefix stands for, if it stands for one.
-#[must_use]
-pub fn to_path(key: &str) -> Option<PathBuf> {
-    let names: Option<Vec<Vec<u8>>> = key.split('/').map(decode).collect();
-    let names = names?;
-    if names.iter().any(|name| name.is_empty() || name.contains(&b'/') || name.contains(&0)) {
-        return None;
-    }
-    Some(OsString::from_vec(names.join(&b'/')).into())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -128,7 +111,7 @@ mod tests {
         #[test]
         fn a_name_comes_back_from_its_key(name in names()) {
             let key = encode(&name);
-            prop_assert_eq!(decode(&key), Some(name));
+            prop_assert_eq!(unescape(&key), Some(name));
         }
 
         #[test]
@@ -137,16 +120,9 @@ mod tests {
         }
 
         #[test]
-        fn a_key_has_one_name_or_none(segment in "[%0-9a-fA-FZ. ~ü]{1,12}") {
-            if let Some(name) = decode(&segment) {
-                prop_assert_eq!(encode(&name), segment);
-            }
-        }
-
-        #[test]
         fn paths_come_back(names in prop::collection::vec(names(), 1..4)) {
-            let path = PathBuf::from(OsString::from_vec(names.join(&b'/')));
-            prop_assert_eq!(to_path(&of_path(&path)), Some(path));
+            let path = names.join(&b'/');
+            prop_assert_eq!(unescape(&of_path(Path::new(OsStr::from_bytes(&path)))), Some(path));
         }
     }
 
@@ -163,15 +139,5 @@ mod tests {
             assert_eq!(encode(name.as_bytes()), name);
         }
         assert_eq!(encode(b"a b~\xff%"), "a%20b%7E%FF%25");
-    }
-
-    #[test]
-    fn what_no_name_makes_stands_for_none() {
-        for segment in ["%2e", "%41", "%", "%4", "%+1", "a b", ".", "..", "%ZZ", "~"] {
-            assert_eq!(decode(segment), None, "{segment}");
-        }
-        for key in ["", "a//b", "%2F", "a/", "%00"] {
-            assert_eq!(to_path(key), None, "{key}");
-        }
     }
 }

@@ -530,12 +530,4 @@ mod tests {
             assert_eq!(Place::of_name(path).unwrap().path(), Some(Path::new(path)));
         }
     }
-
-    #[test]
-    fn a_job_that_an_older_journal_holds_is_a_drain() {
-        let text = r#"{"verb":"copy","source":{"path":"/a"},"destination":{"path":"/b"},"options":{"background":true}}"#;
-        let spec: JobSpec = serde_json::from_str(text).unwrap();
-        assert!(!spec.options.inward);
-        assert!(!serde_json::to_string(&spec).unwrap().contains("inward"));
-    }
 }

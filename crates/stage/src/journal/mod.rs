@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use open::{connect, lock};
+use open::{connect, connect_to_read, lock};
 use rows::{done_of, identity_text, job_of, kind_number, page_after, rows, text};
 
 use crate::digest::Digest;
@@ -97,7 +97,7 @@ impl Journal {
     /// Opens the journal in `state`, which is made, for its owner alone, if it is not there.
     ///
     /// # Errors
-    /// Another process has it; it is of a later version; the system would not.
+    /// Another process has it; it is of another version; the system would not.
     pub fn open(state: &Path) -> Result<Self, StageError> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new()
@@ -123,17 +123,11 @@ impl Journal {
     /// Looks into the journal of a state directory that somebody else may be at work with, changing nothing.
     ///
     /// # Errors
-    /// There is none; it cannot be read.
+    /// There is none; it is of another version; it cannot be read.
     pub fn peek(state: &Path) -> Result<Vec<JobRow>, StageError> {
         let path = state.join("journal.db");
-        let failed = |what: &str| {
-            let (what, path) = (what.to_owned(), path.clone());
-            move |source| crate::lock::database_error(&path, what, source)
-        };
-        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let connection = Connection::open_with_flags(&path, flags).map_err(failed("cannot be opened"))?;
-        connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(failed("cannot be opened"))?;
-        rows(&connection, None).map_err(failed("cannot be read"))
+        rows(&connect_to_read(&path)?, None)
+            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
     }
 
     /// Entries of a job in the journal of such a state directory, as [`Journal::entries_after`] has them.
@@ -147,11 +141,8 @@ impl Journal {
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
         let path = state.join("journal.db");
-        let failed = |source| crate::lock::database_error(&path, "cannot be read".to_owned(), source);
-        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
-        connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(failed)?;
-        page_after(&connection, id, after, most).map_err(failed)
+        page_after(&connect_to_read(&path)?, id, after, most)
+            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
     }
 
     /// Where the database is.

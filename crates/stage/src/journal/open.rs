@@ -3,38 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::StageError;
 
-/// The version of the tables. A journal of a later one is refused, never guessed at.
-const VERSION: i64 = 2;
-
-/// From version 1 to 2. New journals are made as version 1 and go the same way.
-const TO_2: &str = "
-ALTER TABLE jobs ADD COLUMN source BLOB;
-ALTER TABLE jobs ADD COLUMN part_born INTEGER;
-ALTER TABLE jobs ADD COLUMN source_mount TEXT;
-ALTER TABLE jobs ADD COLUMN destination_mount TEXT;
-ALTER TABLE entries ADD COLUMN object TEXT;
-CREATE TABLE expected (
-    job INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    path BLOB NOT NULL,
-    size INTEGER,
-    digest BLOB,
-    PRIMARY KEY (job, number)
-) WITHOUT ROWID;
-CREATE TABLE owned (
-    directory BLOB NOT NULL,
-    name BLOB NOT NULL,
-    purpose TEXT NOT NULL,
-    ino INTEGER,
-    born INTEGER,
-    PRIMARY KEY (directory, name)
-) WITHOUT ROWID;
-";
+/// The version of the tables and of what is in them. A journal of another version is refused.
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE jobs (
@@ -54,7 +29,11 @@ CREATE TABLE jobs (
     files_done INTEGER NOT NULL DEFAULT 0,
     bytes_total INTEGER NOT NULL DEFAULT 0,
     bytes_written INTEGER NOT NULL DEFAULT 0,
-    bytes_verified INTEGER NOT NULL DEFAULT 0
+    bytes_verified INTEGER NOT NULL DEFAULT 0,
+    source BLOB,
+    part_born INTEGER,
+    source_mount TEXT,
+    destination_mount TEXT
 );
 CREATE INDEX jobs_by_state ON jobs(state);
 CREATE TABLE entries (
@@ -74,6 +53,7 @@ CREATE TABLE entries (
     digest BLOB,
     chunks BLOB,
     target BLOB,
+    object TEXT,
     PRIMARY KEY (job, path)
 ) WITHOUT ROWID;
 CREATE TABLE chunks (
@@ -96,6 +76,22 @@ CREATE TABLE notes (
     value BLOB NOT NULL,
     PRIMARY KEY (job, key)
 ) WITHOUT ROWID;
+CREATE TABLE expected (
+    job INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    size INTEGER,
+    digest BLOB,
+    PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+CREATE TABLE owned (
+    directory BLOB NOT NULL,
+    name BLOB NOT NULL,
+    purpose TEXT NOT NULL,
+    ino INTEGER,
+    born INTEGER,
+    PRIMARY KEY (directory, name)
+) WITHOUT ROWID;
 ";
 
 pub(super) fn lock(state: &Path) -> Result<OwnedFd, StageError> {
@@ -114,11 +110,9 @@ pub(super) fn lock(state: &Path) -> Result<OwnedFd, StageError> {
     }
 }
 
+/// Opens the journal for the process that has its lock. A new one gets its tables.
 pub(super) fn connect(path: &Path) -> Result<Connection, StageError> {
-    let failed = |what: &str| {
-        let (what, path) = (what.to_owned(), path.to_owned());
-        move |source| crate::lock::database_error(&path, what, source)
-    };
+    let failed = |what| failed(path, what);
     let mut connection = Connection::open(path).map_err(failed("cannot be opened"))?;
     (|| {
         connection.busy_timeout(std::time::Duration::from_secs(30))?;
@@ -130,30 +124,90 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StageError> {
         Ok(())
     })()
     .map_err(failed("cannot be set up"))?;
-    let version: i64 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(failed("cannot be read"))?;
-    match version {
-        0 | 1 => (|| {
+    if version(&connection, path)? == 0 {
+        (|| {
             let step = connection.transaction()?;
-            if version == 0 {
-                step.execute_batch(TABLES)?;
-            }
-            step.execute_batch(TO_2)?;
+            step.execute_batch(TABLES)?;
             step.pragma_update(None, "user_version", VERSION)?;
             step.commit()
         })()
-        .map_err(failed("cannot be made"))?,
-        VERSION => {}
-        later => {
-            return Err(StageError::invalid(
-                format!(
-                    "{}: version {later} of the journal, and {VERSION} is known here",
-                    crate::error::shown(path)
-                ),
-                "use the flashwright that made it, or another --state",
-            ));
+        .map_err(failed("cannot be made"))?;
+    }
+    check_version(&connection, path)?;
+    Ok(connection)
+}
+
+/// Opens the journal that another process may be at work with, for reading alone: a statement that writes fails.
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StageError> {
+    let failed = |what| failed(path, what);
+    // A connection of SQLITE_OPEN_READ_ONLY leaves the files of the write-ahead log behind, where there were none.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed("cannot be opened"))?;
+    (|| {
+        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        connection.pragma_update(None, "query_only", true)
+    })()
+    .map_err(failed("cannot be opened"))?;
+    check_version(&connection, path)?;
+    Ok(connection)
+}
+
+fn failed(path: &Path, what: &'static str) -> impl FnOnce(rusqlite::Error) -> StageError {
+    move |source| crate::lock::database_error(path, what.to_owned(), source)
+}
+
+fn version(connection: &Connection, path: &Path) -> Result<i64, StageError> {
+    connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(failed(path, "cannot be read"))
+}
+
+fn check_version(connection: &Connection, path: &Path) -> Result<(), StageError> {
+    match version(connection, path)? {
+        VERSION => Ok(()),
+        other => Err(StageError::invalid(
+            format!(
+                "{}: version {other} of the journal, and {VERSION} is known here",
+                crate::error::shown(path)
+            ),
+            "use the flashwright that made it, or another --state",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Journal;
+    use super::*;
+
+    #[test]
+    fn a_journal_is_read_beside_its_server_and_one_of_another_version_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path();
+        let names = || {
+            let mut names: Vec<_> =
+                std::fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let journal = Journal::open(state).unwrap();
+        assert!(Journal::peek(state).unwrap().is_empty());
+        drop(journal);
+        let before = names();
+        assert!(Journal::peek(state).unwrap().is_empty());
+        assert_eq!(names(), before, "reading leaves nothing");
+        let writes = connect_to_read(&state.join("journal.db")).unwrap().execute("DELETE FROM jobs", []);
+        assert!(writes.is_err());
+        for version in [VERSION - 1, VERSION + 1] {
+            let other = Connection::open(state.join("journal.db")).unwrap();
+            other.pragma_update(None, "user_version", version).unwrap();
+            drop(other);
+            let words = format!("version {version} of the journal, and {VERSION} is known here");
+            let entries = Journal::peek_entries(state, 1, None, 1).map(drop);
+            for refused in [Journal::peek(state).map(drop), entries, Journal::open(state).map(drop)] {
+                let error = refused.unwrap_err();
+                assert!(error.to_string().contains(&words), "{error}");
+            }
         }
     }
-    Ok(connection)
 }

@@ -124,10 +124,7 @@ impl From<JobRow> for JobStatus {
 
 pub(super) fn rows(connection: &Connection, id: Option<JobId>) -> rusqlite::Result<Vec<JobRow>> {
     connection
-        .prepare_cached(
-            // What later versions of the tables have more is asked for by name: a journal that is only looked into may be older.
-            "SELECT * FROM jobs WHERE ?1 IS NULL OR id = ?1 ORDER BY id",
-        )?
+        .prepare_cached("SELECT * FROM jobs WHERE ?1 IS NULL OR id = ?1 ORDER BY id")?
         .query_map([id], job_of)?
         .collect()
 }
@@ -136,8 +133,8 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<JobRow> {
     let unsigned = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
     let optional = |at: usize| row.get::<_, Option<i64>>(at).map(|value| value.map(|value| value as u64));
     let error: Option<String> = row.get(8)?;
-    let mount = |column| later::<String>(row, column)?.map(|text| document(&text, 0)).transpose();
-    let born = later::<i64>(row, "part_born")?;
+    let mount = |column| row.get::<_, Option<String>>(column)?.map(|text| document(&text, 0)).transpose();
+    let born = row.get("part_born")?;
     Ok(JobRow {
         id: row.get(0)?,
         spec: document(&row.get::<_, String>(1)?, 1)?,
@@ -151,16 +148,8 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         part_id: optional(11)?.map(|ino| FileId { ino, born }),
         mounts: [mount("source_mount")?, mount("destination_mount")?],
         counts: [unsigned(12)?, unsigned(13)?, unsigned(14)?, unsigned(15)?, unsigned(16)?],
-        source: later::<Vec<u8>>(row, "source")?.and_then(|bytes| Fingerprint::from_slice(&bytes)),
+        source: row.get::<_, Option<Vec<u8>>>("source")?.and_then(|bytes| Fingerprint::from_slice(&bytes)),
     })
-}
-
-/// A column that not every version of the tables has.
-fn later<T: rusqlite::types::FromSql>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
-    match row.get::<_, Option<T>>(column) {
-        Err(rusqlite::Error::InvalidColumnName(_)) => Ok(None),
-        value => value,
-    }
 }
 
 pub(super) fn done_of(row: &Row<'_>) -> rusqlite::Result<Done> {
