@@ -27,12 +27,18 @@ use super::lease::Lease;
 use stage::calls;
 use stage::error::{StageError, shown};
 use stage::lock;
+use stage::names::hex;
 use stage::pace::always;
+use storage::uuid::Uuid;
 
 /// The form of a user's file.
 const SCHEMA: &str = "flashwright.stage-ledger/1";
 /// Bytes of a user's file at most: thousands of reservations.
 const FILE_MAX_BYTES: u64 = 1 << 20;
+/// The highest number of a reservation: every JSON reader keeps integers up to it.
+const ID_MAX: i64 = 1 << 53;
+/// How the name of a file that is being written ends.
+const PART: &str = ".part";
 
 /// A reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +87,21 @@ struct UserFile {
     has_changed: bool,
 }
 
+/// How the name of a file begins that this process's user is writing.
+fn part_prefix() -> String {
+    format!(".{}.", rustix::process::geteuid().as_raw())
+}
+
 impl UserFile {
+    /// A number that no reservation in this file has.
+    fn next_id(&self) -> i64 {
+        if self.last < ID_MAX {
+            return self.last + 1;
+        }
+        let is_free = |id: &i64| self.reservations.iter().all(|row| row.id != *id);
+        (1..ID_MAX).find(is_free).expect("a file is too short for as many")
+    }
+
     fn new() -> Self {
         let schema = SCHEMA.to_owned();
         Self { schema, last: 0, changes: 0, reservations: Vec::new(), is_own: true, has_changed: false }
@@ -142,10 +162,15 @@ impl Ledger {
 
     fn read(&self) -> Result<BTreeMap<u32, UserFile>, StageError> {
         let failed = |error| StageError::io("read it", &self.path, error);
+        let own_part = part_prefix();
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(&self.path).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(|name| name.starts_with(&own_part) && name.ends_with(PART)) {
+                // A process of this user died while it wrote. What another user calls so is not removed from here.
+                let _ = std::fs::remove_file(&path);
+            }
             let Some(user) = name.and_then(|name| name.strip_suffix(".json")?.parse::<u32>().ok()) else {
                 continue;
             };
@@ -161,22 +186,24 @@ impl Ledger {
     }
 
     fn write(&self, user: u32, file: &UserFile) -> Result<(), StageError> {
-        let (path, part) = (self.path.join(format!("{user}.json")), self.path.join(format!(".{user}.part")));
+        let path = self.path.join(format!("{user}.json"));
+        // Another user cannot take the name beforehand: it cannot be guessed.
+        let random = Uuid::random().map_err(|error| StageError::io("get a UUID for", &path, error))?;
+        let part = self.path.join(format!("{}{}{PART}", part_prefix(), hex(&random.0)));
         let text = serde_json::to_vec(file).map_err(std::io::Error::from);
         let written = text.and_then(|text| {
             if text.len() as u64 > FILE_MAX_BYTES {
                 return Err(std::io::Error::other("too many reservations"));
-            }
-            match std::fs::remove_file(&part) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
             }
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&part)?;
             file.write_all(&text)?;
             calls::sync_outside_move(file.as_fd())?;
             std::fs::rename(&part, &path)
         });
-        written.map_err(|error| StageError::io("write the reservations", &path, error))
+        written.map_err(|error| {
+            let _ = std::fs::remove_file(&part);
+            StageError::io("write the reservations", &path, error)
+        })
     }
 }
 
@@ -215,8 +242,9 @@ fn read_file(path: &Path, user: u32) -> Result<UserFile, StageError> {
         return Err(wrong(format!("is not {SCHEMA}")));
     }
     read.is_own = facts.uid() == me;
-    read.last = read.last.clamp(0, 1 << 53);
-    read.reservations.retain(|row| is_label(&row.label));
+    read.reservations.retain(|row| is_label(&row.label) && (1..=ID_MAX).contains(&row.id));
+    let highest = read.reservations.iter().map(|row| row.id).max().unwrap_or_default();
+    read.last = read.last.clamp(highest, ID_MAX);
     for row in &mut read.reservations {
         row.owner = user;
     }
@@ -239,9 +267,8 @@ impl Step<'_> {
         rows
     }
 
-    /// Records a reservation under a number that no other has.
+    /// Records a reservation under a number that no other of its owner has. Other users' files have no part in it.
     pub(super) fn insert(&mut self, mut row: Reserved) -> Result<Reserved, StageError> {
-        row.id = self.files.values().map(|file| file.last).max().unwrap_or_default() + 1;
         let path = self.ledger.path.join(format!("{}.json", row.owner));
         if !self.files.contains_key(&row.owner) && path.exists() {
             return Err(StageError::refused(
@@ -256,10 +283,16 @@ impl Step<'_> {
                 "each user reserves by a process of their own",
             ));
         }
-        file.last = row.id;
+        row.id = file.next_id();
+        file.last = file.last.max(row.id);
         file.has_changed = true;
         file.reservations.push(row.clone());
         Ok(row)
+    }
+
+    /// Has a user had a reservation of this number?
+    pub(super) fn had(&self, id: i64, owner: u32) -> bool {
+        self.files.get(&owner).is_some_and(|file| (1..=file.last).contains(&id))
     }
 
     /// Removes what this process may remove. Another user's reservation stays in that user's file, until that user's next

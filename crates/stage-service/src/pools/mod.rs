@@ -328,9 +328,8 @@ impl Pools {
 }
 
 fn check_owner(step: &Step<'_>, id: i64, owner: u32) -> Result<(), StageError> {
-    let is_owned = |row: &Reserved| row.owner == owner;
-    let rows: Vec<Reserved> = step.rows().into_iter().filter(|row| row.id == id).collect();
-    if rows.is_empty() || rows.iter().any(is_owned) {
+    // Numbers are each user's own. A number that this user had before is not another user's.
+    if step.had(id, owner) || step.rows().iter().all(|row| row.id != id) {
         return Ok(());
     }
     Err(StageError::refused(format!("reservation {id} is another user's"), "it is that user's to release"))

@@ -20,6 +20,42 @@ fn a_user_is_told_how_much_others_hold_and_not_how_they_call_it() {
     assert_eq!(f.status("a").seen_by(0), f.status("a"));
 }
 
+#[test]
+fn reservations_have_numbers_of_their_own_whatever_is_in_the_files_of_other_users() {
+    let f = fixture(100, 100, 1000);
+    let file = |last: i64| {
+        let schema = "flashwright.stage-ledger/1";
+        serde_json::json!({ "schema": schema, "last": last, "changes": 0, "reservations": [] }).to_string()
+    };
+    for last in [1 << 53, i64::MAX] {
+        for (owner, name) in [(BOB, "1001.json"), (ALICE, "1000.json")] {
+            fs::write(f.at("ledger").join(name), file(last)).unwrap();
+            let labels = ["x", "y", "z"].map(|label| format!("{label} {last} {owner}"));
+            let made = labels.map(|label| f.reserve("a", ALICE, &label, 1).unwrap().id);
+            let distinct: BTreeSet<_> = made.iter().collect();
+            assert_eq!(distinct.len(), 3, "{made:?}");
+            f.pools.release(made[1], ALICE).unwrap();
+            let left = f.status("a").reservations;
+            assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [made[0], made[2]]);
+            f.pools.release(made[0], ALICE).unwrap();
+            f.pools.release(made[2], ALICE).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_name_that_another_user_takes_in_the_ledger_does_not_block_reservations() {
+    let f = fixture(100, 100, 1000);
+    fs::create_dir(f.at("ledger").join(format!(".{ALICE}.part"))).unwrap();
+    f.reserve("a", ALICE, "s", 1).unwrap();
+    // A file that a process left when it died while writing goes with the next step.
+    let me = rustix::process::geteuid().as_raw();
+    let left = f.at("ledger").join(format!(".{me}.0123456789abcdef0123456789abcdef.part"));
+    fs::write(&left, "half").unwrap();
+    f.status("a");
+    assert!(!left.exists());
+}
+
 /// Does something as another user, in a thread that ends with it. On Linux identity belongs to a thread.
 fn by<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     use rustix::process::{Gid, Uid};
