@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use stage::error::StageError;
+use stage::job::JobStatus;
 use stage::pace::Stop;
 
 use crate::desk::Desk;
@@ -105,12 +106,19 @@ impl House {
         Ok(findings)
     }
 
+    /// Counts the jobs that have not ended, for the limit on them.
+    pub(crate) fn count_open(&self, jobs: &[JobStatus]) -> usize {
+        let open = jobs.iter().filter(|job| !job.state.is_final()).count();
+        self.counts.open_jobs.store(open, Relaxed);
+        open
+    }
+
     /// The figures as they are now.
     pub(crate) fn figures(&self) -> Result<Figures, StageError> {
         let jobs = self.desk.status(None)?;
         let now = stage::runner::now();
         let mut figures = self.ledger.take_in(&jobs, now);
-        self.counts.open_jobs.store(jobs.iter().filter(|job| !job.state.is_final()).count(), Relaxed);
+        self.count_open(&jobs);
         if let Some(qos) = &self.qos {
             figures.govern(qos.governors().into_iter().map(|(_, governor)| governor));
         }

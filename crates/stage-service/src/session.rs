@@ -164,7 +164,11 @@ impl<'a> Session<'a> {
         // Also where it is refused below: a list belongs to one request.
         spec.options.expected.extend(self.forget_expected());
         let most = self.house.limits.jobs;
-        let open = self.house.counts.open_jobs.load(Relaxed);
+        // Each accepted request counts until the jobs are counted anew, also one that became a job that is there already.
+        let mut open = self.house.counts.open_jobs.load(Relaxed);
+        if open >= most {
+            open = self.house.count_open(&self.house.desk.status(None)?);
+        }
         if open >= most {
             return Err(StageError::refused(
                 format!("{open} jobs are under way or queued, and {most} may be"),

@@ -65,7 +65,7 @@ pub fn pool() -> PoolStatus {
     }
 }
 
-/// Takes jobs and leaves them queued until a test says otherwise.
+/// Takes jobs and leaves them queued until a test says otherwise. The same request is the same job.
 #[derive(Default)]
 pub struct Still {
     jobs: Mutex<BTreeMap<JobId, JobStatus>>,
@@ -97,6 +97,9 @@ impl Still {
 impl Desk for Still {
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
         let mut jobs = self.jobs.lock().unwrap();
+        if let Some(same) = jobs.values().find(|job| !job.state.is_final() && job.spec == spec) {
+            return Ok(same.id);
+        }
         // As a mover has it, of a semaphore that was written anew after its job failed.
         let is_renewed = |job: &&mut JobStatus| {
             spec.options.semaphore.is_some() && job.state == State::Failed && job.spec.is_same_request(&spec)

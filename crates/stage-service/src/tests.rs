@@ -255,8 +255,17 @@ fn jobs_beyond_the_limit_are_refused_until_some_have_ended() {
     let id = client.submit(&spec("a")).unwrap();
     assert_eq!(client.submit(&spec("b")).unwrap_err().class(), ErrorClass::Refused);
     running.desk.set(id, State::Done);
-    client.metrics().unwrap();
     client.submit(&spec("b")).unwrap();
+}
+
+#[test]
+fn a_request_that_is_a_job_already_does_not_count_as_another() {
+    let running = Running::with(Limits { jobs: 2, ..Limits::default() });
+    let mut client = running.client();
+    let made: Vec<_> = (0..5).map(|_| client.submit(&spec("a")).unwrap()).collect();
+    assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
+    client.submit(&spec("b")).unwrap();
+    assert_eq!(client.submit(&spec("c")).unwrap_err().class(), ErrorClass::Refused);
 }
 
 #[test]
