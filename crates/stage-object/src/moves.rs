@@ -214,12 +214,18 @@ impl Destination for SetToBe {
         Ok(true)
     }
 
-    fn give_up(&mut self, journal: &Journal, row: &JobRow, _: &mut Notes) -> Result<(), StageError> {
+    fn give_up(
+        &mut self,
+        journal: &Journal,
+        row: &JobRow,
+        stop: &Stop,
+        _: &mut Notes,
+    ) -> Result<(), StageError> {
         // What is gone by now had no upload worth finding; its objects are in the log.
         let found = row.spec.source.path().and_then(|path| stage::runner::Source::open(path).ok());
         let stored = found.map(|source| Stored::of(&source.local())).transpose()?;
         let source = stored.as_ref().map(|stored| stored.source(row.spec.verb));
-        self.set.abandon(source.as_ref(), Ledger::new(journal, row.id), &Stop::new())
+        self.set.abandon(source.as_ref(), Ledger::new(journal, row.id), stop)
     }
 }
 

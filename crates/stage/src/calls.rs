@@ -19,8 +19,8 @@ use rustix::io::Errno;
 
 use crate::fault::{Barrier, Call, Safeguard, before, changed, durable, leaves_out};
 
-/// What [`stat`] asks for: everything that tells one state of a file from another.
-const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+/// What [`stat`] asks for: everything that tells one state of a file from another, and its mount.
+const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
 /// Makes a call as the plan has it, and notes in the plan that it was made. The call's value is an `io::Result`.
 macro_rules! planned {

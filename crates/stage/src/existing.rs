@@ -14,7 +14,9 @@ use crate::calls;
 use crate::error::StageError;
 use crate::fault::Barrier;
 use crate::fs_kind;
+use crate::mounts;
 use crate::pace::Stop;
+use crate::tree::mounted;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// A FIFO that has taken the name is not waited for.
@@ -23,7 +25,7 @@ const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
 /// Makes the file or directory at `path`, all below it, and its name durable.
 ///
 /// # Errors
-/// A file that may not be read; a sync that failed; [`StageError::Stopped`].
+/// A file that may not be read; something mounted there; a sync that failed; [`StageError::Stopped`].
 pub fn make_durable(path: &Path, stop: &Stop) -> Result<(), StageError> {
     let Some(name) = path.file_name() else {
         return Err(StageError::invalid(
@@ -37,13 +39,19 @@ pub fn make_durable(path: &Path, stop: &Stop) -> Result<(), StageError> {
     make_durable_at(parent.as_fd(), name, path, stop)
 }
 
-/// [`make_durable`] of a name in an open directory; `shown` is for messages.
+/// [`make_durable`] of a name in an open directory; `shown` is for messages. What is mounted there or below is on another
+/// file system, or under another name as well: it is refused.
 pub(crate) fn make_durable_at(
     parent: BorrowedFd<'_>,
     name: &OsStr,
     shown: &Path,
     stop: &Stop,
 ) -> Result<(), StageError> {
+    match mounts::at_or_below(parent, name) {
+        Ok(Some(point)) => return Err(mounted(&point)),
+        Ok(None) => {}
+        Err(error) => return Err(StageError::io("find the mounts below", shown, error)),
+    }
     let vouches = fs_kind::sync_vouches(parent).map_err(|error| StageError::io("look at", shown, error))?;
     if vouches {
         return calls::sync_file_system(parent, Barrier::ExistingFileSystem)

@@ -16,6 +16,7 @@
 pub mod address;
 pub mod calls;
 pub mod digest;
+pub mod distinct;
 pub mod error;
 pub mod existing;
 pub mod fault;

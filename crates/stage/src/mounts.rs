@@ -9,7 +9,9 @@
 //! statfs(2), of others udev knows it), and else what was mounted: its source. The path within it, the mount point and
 //! the type have to be the same in any case.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -101,6 +103,34 @@ pub fn check(path: &Path, expected: Option<&Mount>) -> Result<(), StageError> {
         format!("{}: was on {expected} when the job was accepted, and is on {there} now", shown(path)),
         "mount what was there, then: stage retry. If it has moved for good: stage cancel, and ask for it again",
     ))
+}
+
+/// A mount point at `name` in an open directory, or below it.
+///
+/// # Errors
+/// `/proc` is not there: it cannot be told.
+pub fn at_or_below(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<PathBuf>> {
+    let top = path_of(directory)?.join(name);
+    first(|point| point.starts_with(&top))
+}
+
+/// A mount point below an open directory.
+///
+/// # Errors
+/// `/proc` is not there: it cannot be told.
+pub fn below(directory: BorrowedFd<'_>) -> io::Result<Option<PathBuf>> {
+    let top = path_of(directory)?;
+    first(|point| point != top && point.starts_with(&top))
+}
+
+fn path_of(directory: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+fn first(is_wanted: impl Fn(&Path) -> bool) -> io::Result<Option<PathBuf>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let mut points = table.split(|byte| *byte == b'\n').filter_map(parse).map(|(mount, _)| mount.point.0);
+    Ok(points.find(|point| is_wanted(point)).filter(|_| enforced(Check::InnerMounts)))
 }
 
 /// A directory is opened by what is below it, which mounts what is mounted on demand (autofs(5)).

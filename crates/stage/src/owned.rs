@@ -66,7 +66,8 @@ impl FileId {
     }
 }
 
-fn is_mount_root(stat: &Statx) -> bool {
+/// Is it the root of a mount? Kernels before 5.8 never say so.
+pub(crate) fn is_mount_root(stat: &Statx) -> bool {
     stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 

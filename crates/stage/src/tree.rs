@@ -12,13 +12,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, Statx};
+use rustix::fs::{FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::calls;
 use crate::error::StageError;
+use crate::fault::{Check, enforced};
 use crate::manifest::{self, Entry, Kind};
 use crate::names::{self, PathText};
+use crate::owned::is_mount_root;
 use crate::pace::Stop;
 
 /// Names in a batch at most.
@@ -83,6 +85,29 @@ pub fn kind_of(stat: &Statx) -> Option<Kind> {
     }
 }
 
+/// The mount and the file system that an entry is on. Directories of one file system may be on two mounts (a bind mount),
+/// and those of one mount on two devices (a subvolume of btrfs). Kernels before 5.8 tell the device alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct MountOf {
+    id: u64,
+    device: (u32, u32),
+}
+
+impl MountOf {
+    fn stat(stat: &Statx) -> Self {
+        let told = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        Self { id: if told { stat.stx_mnt_id } else { 0 }, device: (stat.stx_dev_major, stat.stx_dev_minor) }
+    }
+}
+
+/// Something is mounted at this path, which may be neither removed nor relied on with what it is in.
+pub(crate) fn mounted(path: &Path) -> StageError {
+    StageError::refused(
+        format!("{}: something is mounted there", crate::error::shown(path)),
+        "unmount it, or move what is beside it; stage cp copies from other mounts as well",
+    )
+}
+
 /// The entry of what statx(2) says.
 #[must_use]
 pub fn entry_of(path: &Path, kind: Kind, stat: &Statx) -> Entry {
@@ -107,7 +132,7 @@ pub fn entry_of(path: &Path, kind: Kind, stat: &Statx) -> Entry {
 pub struct Walk<'a> {
     /// The source as a person reads it.
     pub source: &'a Path,
-    /// May directories of other file systems be walked into?
+    /// May other mounts be walked into?
     pub across: bool,
     /// What may be in the tree: these files and the directories that they are in, where it is given.
     pub only: Option<&'a std::collections::BTreeSet<PathBuf>>,
@@ -125,7 +150,7 @@ impl Walk<'_> {
     /// The kernel's, and those of `visitor`.
     pub fn run<V: Visitor>(&self, source: OwnedFd, visitor: &mut V) -> Result<(), StageError> {
         let stat = self.stat(source.as_fd(), Path::new(""))?;
-        let device = (stat.stx_dev_major, stat.stx_dev_minor);
+        let mount = MountOf::stat(&stat);
         let copy = visitor.directory(None, Path::new(""), &stat)?;
         let root = Arc::new(Directory { source, copy, path: PathBuf::new() });
         let mut waiting = Waiting::new();
@@ -138,14 +163,8 @@ impl Walk<'_> {
             let source = calls::open_at(above.source.as_fd(), &name, flags, Mode::empty())
                 .map_err(|error| self.failed("open the directory", &path, error))?;
             let stat = self.stat(source.as_fd(), &path)?;
-            if !self.across && (stat.stx_dev_major, stat.stx_dev_minor) != device {
-                return Err(StageError::refused(
-                    format!(
-                        "{}: another file system is mounted there",
-                        crate::error::shown(&self.source.join(&path))
-                    ),
-                    "move that one by itself, or copy (stage cp) and remove the source by hand",
-                ));
+            if !self.across && MountOf::stat(&stat) != mount && enforced(Check::InnerMounts) {
+                return Err(mounted(&self.source.join(&path)));
             }
             let copy = visitor.directory(Some((&above, &name)), &path, &stat)?;
             let directory = Arc::new(Directory { source, copy, path });
@@ -257,6 +276,9 @@ impl Visitor for Looking<'_> {
             let path = directory.path.join(&name);
             let stat = calls::stat_now(directory.source.as_fd(), &name)
                 .map_err(|error| self.walk.failed("look at", &path, error))?;
+            if !self.walk.across && is_mount_root(&stat) && enforced(Check::InnerMounts) {
+                return Err(mounted(&self.walk.source.join(&path)));
+            }
             (self.look)(&Seen { path: &path, stat: &stat, place: Some((directory.source.as_fd(), &name)) })?;
         }
         Ok(())

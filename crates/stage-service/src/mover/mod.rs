@@ -5,7 +5,7 @@ mod work;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use crate::qos::{JobPace, Qos, QosConfig};
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State};
 use stage::journal::{Accepted, JobRow, Journal, Judged};
+use stage::pace::Stop;
 use stage::runner::{self, now};
 use stage::spec::{JobSpec, Level, Place};
 use stage::tier::Tiers;
@@ -78,7 +79,8 @@ struct Inner {
     journal: Journal,
     desk: Mutex<Desk>,
     changed: Condvar,
-    stopping: AtomicBool,
+    /// The mover ends.
+    stopping: Stop,
 }
 
 /// What is waiting and what is under way.
@@ -86,6 +88,8 @@ struct Inner {
 struct Desk {
     waiting: Vec<Waiting>,
     live: HashMap<JobId, Live>,
+    /// Jobs that are not at work and are being cancelled, with their destinations.
+    given_up: HashMap<JobId, Place>,
 }
 
 /// A job that is to be begun.
@@ -114,6 +118,7 @@ impl Desk {
         let is_free = |job: &Waiting| {
             first[&job.destination] == job.id
                 && self.live.values().all(|live| live.destination != job.destination)
+                && self.given_up.values().all(|destination| *destination != job.destination)
         };
         let (at, _) = self
             .waiting
@@ -143,7 +148,7 @@ impl Mover {
             journal,
             desk: Mutex::new(desk),
             changed: Condvar::new(),
-            stopping: AtomicBool::new(false),
+            stopping: Stop::new(),
         });
         let threads = (0..config.jobs.max(1))
             .map(|_| {
@@ -188,7 +193,7 @@ impl Mover {
                 Place::Path(_) | Place::Object(_) => {}
             }
         }
-        if inner.stopping.load(Relaxed) {
+        if inner.stopping.asked() {
             return Err(StageError::Stopped { what: "the mover takes no more jobs".to_owned() });
         }
         if let Err(missing) = spec.check_source() {
@@ -254,7 +259,7 @@ impl Mover {
             };
             let reached = reached || desk.live.get(&id).is_some_and(|live| live.unsettled().is_some());
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if reached || left == Some(Duration::ZERO) || inner.stopping.load(Relaxed) {
+            if reached || left == Some(Duration::ZERO) || inner.stopping.asked() {
                 drop(desk);
                 return inner.status(id);
             }
@@ -267,37 +272,47 @@ impl Mover {
     /// Gives a job up: what was copied goes, the source stays. One that is committed is durable and is not undone.
     ///
     /// # Errors
-    /// There is no such job, it is committed; the journal's.
+    /// There is no such job, it is committed, the mover ends; the journal's, and those of the destination.
     pub fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
         let inner = self.inner();
         let mut desk = inner.desk();
-        let row = inner.row(id)?;
-        match row.state {
-            State::Committed | State::Done => {
-                return Err(StageError::refused(
-                    format!("job {id}: is durable at {} already", row.spec.destination.shown()),
-                    "it cannot be given up any more; remove what it made, if it is not wanted",
-                ));
+        let mut asked = false;
+        loop {
+            let row = inner.row(id)?;
+            match row.state {
+                // It came to its end before it noticed.
+                State::Committed | State::Done if asked => break,
+                State::Committed | State::Done => {
+                    return Err(StageError::refused(
+                        format!("job {id}: is durable at {} already", row.spec.destination.shown()),
+                        "it cannot be given up any more; remove what it made, if it is not wanted",
+                    ));
+                }
+                State::Cancelled => break,
+                State::Queued | State::Running | State::Failed => {}
             }
-            State::Cancelled => {}
-            State::Queued | State::Running | State::Failed => match desk.live.get(&id) {
-                Some(live) => {
-                    live.cancelled.store(true, Relaxed);
-                    live.stop.ask();
-                    while desk.live.get(&id).is_some_and(|live| live.unsettled().is_none()) {
-                        desk = inner.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
-                    }
-                    // It may have failed just before it heard of it.
-                    let row = inner.row(id)?;
-                    if row.state == State::Failed && !desk.live.contains_key(&id) {
-                        inner.give_up(&row)?;
-                    }
+            if let Some(live) = desk.live.get(&id) {
+                live.cancelled.store(true, Relaxed);
+                live.stop.ask();
+                asked = true;
+                if live.unsettled().is_some() {
+                    break;
                 }
-                None => {
-                    desk.waiting.retain(|waiting| waiting.id != id);
-                    inner.give_up(&row)?;
-                }
-            },
+            } else if inner.stopping.asked() {
+                return Err(StageError::Stopped { what: "the mover ends".to_owned() });
+            } else if !desk.given_up.contains_key(&id) {
+                desk.waiting.retain(|waiting| waiting.id != id);
+                desk.given_up.insert(id, row.spec.destination.clone());
+                // A store that does not answer must keep no other request from the desk.
+                drop(desk);
+                let given_up = inner.give_up(&row);
+                desk = inner.desk();
+                desk.given_up.remove(&id);
+                inner.changed.notify_all();
+                given_up?;
+                break;
+            }
+            desk = inner.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }
         drop(desk);
         inner.changed.notify_all();
@@ -312,6 +327,12 @@ impl Mover {
         let inner = self.inner();
         let mut desk = inner.desk();
         let row = inner.row(id)?;
+        if desk.given_up.contains_key(&id) {
+            return Err(StageError::refused(
+                format!("job {id}: is being cancelled"),
+                "wait for that, then ask for the move again",
+            ));
+        }
         if row.state != State::Failed {
             return Err(StageError::invalid(
                 format!("job {id}: is {}, and only what has failed is begun again", row.state.word()),
@@ -341,7 +362,7 @@ impl Mover {
 
 impl Owner {
     fn stop(&self) {
-        self.inner.stopping.store(true, Relaxed);
+        self.inner.stopping.ask();
         for live in self.inner.desk().live.values() {
             live.stop.ask();
         }

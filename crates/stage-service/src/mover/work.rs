@@ -51,7 +51,7 @@ impl Inner {
         loop {
             let mut desk = self.desk();
             let (id, live) = loop {
-                if self.stopping.load(Relaxed) {
+                if self.stopping.asked() {
                     return;
                 }
                 if let Some(job) = desk.next() {
@@ -88,9 +88,9 @@ impl Inner {
                 self.changed.notify_all();
             }
             let desk = self.desk();
-            let nap = self.changed.wait_timeout_while(desk, SETTLE_RETRY, |_| !self.stopping.load(Relaxed));
+            let nap = self.changed.wait_timeout_while(desk, SETTLE_RETRY, |_| !self.stopping.asked());
             drop(nap);
-            if self.stopping.load(Relaxed) {
+            if self.stopping.asked() {
                 return;
             }
         }
@@ -148,7 +148,7 @@ impl Inner {
     /// Removes what a job has copied, and journals that it is not wanted.
     pub(super) fn give_up(&self, row: &JobRow) -> Result<(), StageError> {
         let mut notes = row.notes.clone();
-        runner::give_up(&self.journal, row, &self.config.tiers, &mut notes)?;
+        runner::give_up(&self.journal, row, &self.config.tiers, &self.stopping, &mut notes)?;
         self.journal.settle(row.id, State::Cancelled, now(), None, &notes)
     }
 }

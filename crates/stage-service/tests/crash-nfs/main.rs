@@ -14,6 +14,8 @@ mod child;
 mod device;
 #[path = "../crash/failures.rs"]
 mod failures;
+#[path = "../crash/identity.rs"]
+mod identity;
 #[path = "../crash/kills.rs"]
 mod kills;
 #[path = "../crash/places.rs"]

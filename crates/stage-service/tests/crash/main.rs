@@ -21,6 +21,7 @@ mod changes;
 mod child;
 mod device;
 mod failures;
+mod identity;
 mod kills;
 mod left_out;
 mod model;

@@ -127,12 +127,18 @@ labels! {
         SourceIsNotDestination = "source-is-not-destination",
             "device and inode of the source and of what has the destination's name",
             "a hard link to the source is taken for its copy, and the source is removed";
+        InnerMounts = "inner-mounts",
+            "mount of a source or an existing copy and of everything below it",
+            "what is mounted in a source is emptied with it, and what is mounted in a copy is called durable unsynced";
         DestinationOutsideSource = "destination-outside-source",
             "device and inode of the source and of each directory above the destination",
             "a directory is copied into itself";
         Mount = "mount",
             "mount of the source and of the destination's directory and the journal's",
             "a job that goes on while a tier is not mounted publishes under the mount point, or finds its source gone";
+        Distinct = "distinct",
+            "whether a file made in the source appears in a destination that exists",
+            "a source that is seen through an overlay is taken for its copy, and both are removed";
         AdoptedNames = "adopted-names",
             "names and kinds of the source and of a destination that exists",
             "a destination with other names is taken for the copy";
@@ -149,8 +155,8 @@ labels! {
             "inode and birth of the part, before it is renamed",
             "what another program put in the part's place is published";
         PartAfterRename = "part-after-rename",
-            "inode and birth of the destination, after the rename",
-            "what another program put in the part's place is called durable";
+            "inode and birth of what the destination's path leads to, after the rename",
+            "what is called durable is not at the destination's path: it was replaced, or its directory was renamed";
         Claim = "claim",
             "mode and kind of what has the destination's name, before a directory is renamed over it",
             "an empty directory of another program is replaced by the copy";

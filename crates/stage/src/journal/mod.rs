@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use open::{connect, connect_to_read, lock};
+use open::{check_owner, connect, connect_to_read, lock};
 use rows::{done_of, identity_text, job_of, kind_number, page_after, rows, text};
 
 use crate::digest::Digest;
@@ -97,7 +97,8 @@ impl Journal {
     /// Opens the journal in `state`, which is made, for its owner alone, if it is not there.
     ///
     /// # Errors
-    /// Another process has it; it is of another version; the system would not.
+    /// Another process has it; it is of another version; the directory, or a file in it, belongs to another user or may be
+    /// written by others.
     pub fn open(state: &Path) -> Result<Self, StageError> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new()
@@ -105,6 +106,7 @@ impl Journal {
             .mode(0o700)
             .create(state)
             .map_err(|error| StageError::io("make the state directory", state, error))?;
+        check_owner(state)?;
         let lock = lock(state)?;
         let path = state.join("journal.db");
         let journal = Self { connection: Mutex::new(connect(&path)?), path, _lock: lock };

@@ -1,12 +1,45 @@
 //! Opening the journal: the lock, the tables, the version.
 
+use std::fs::Metadata;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 
-use crate::error::StageError;
+use crate::error::{StageError, shown};
+
+/// Who may write a journal decides what is moved with its user's rights. So the state directory and what is in it must
+/// belong to this user, and nobody else may write them. The directory above may be open to others if it is sticky.
+pub(super) fn check_owner(state: &Path) -> Result<(), StageError> {
+    let me = rustix::process::geteuid().as_raw();
+    let check = |path: &Path, facts: &Metadata, may_be_reached: bool| {
+        let what = if facts.uid() != me {
+            format!("belongs to uid {}, and this is uid {me}", facts.uid())
+        } else if may_be_reached && !facts.is_symlink() && facts.mode() & 0o022 != 0 {
+            format!("others may write to it (mode {:o})", facts.mode() & 0o7777)
+        } else {
+            return Ok(());
+        };
+        let hint = "who writes a journal has jobs carried out with the rights of its reader: name a state directory \
+                    of your own (--state), or take that right from others (chmod go-w)";
+        Err(StageError::refused(format!("{}: {what}", shown(path)), hint))
+    };
+    let failed = |path: &Path, error| StageError::io("stat", path, error);
+    let directory = std::fs::metadata(state).map_err(|error| failed(state, error))?;
+    check(state, &directory, true)?;
+    let may_be_reached = directory.mode() & 0o011 != 0;
+    for name in ["lock", "journal.db", "journal.db-wal", "journal.db-shm", "journal.db-journal"] {
+        let path = state.join(name);
+        match std::fs::symlink_metadata(&path) {
+            Ok(facts) => check(&path, &facts, may_be_reached)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&path, error)),
+        }
+    }
+    Ok(())
+}
 
 /// The version of the tables and of what is in them. A journal of another version is refused.
 const VERSION: i64 = 3;
@@ -113,6 +146,9 @@ pub(super) fn lock(state: &Path) -> Result<OwnedFd, StageError> {
 /// Opens the journal for the process that has its lock. A new one gets its tables.
 pub(super) fn connect(path: &Path) -> Result<Connection, StageError> {
     let failed = |what| failed(path, what);
+    // SQLite makes its other files with the same mode.
+    let made = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    made.map_err(|error| StageError::io("open the journal", path, error))?;
     let mut connection = Connection::open(path).map_err(failed("cannot be opened"))?;
     (|| {
         connection.busy_timeout(std::time::Duration::from_secs(30))?;
@@ -209,5 +245,43 @@ mod tests {
                 assert!(error.to_string().contains(&words), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn a_journal_that_another_user_may_write_is_refused() {
+        use std::fs;
+        use std::os::unix::fs::{PermissionsExt, chown};
+
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        drop(Journal::open(&state).unwrap());
+        let refused = |why: &str| {
+            let error = Journal::open(&state).unwrap_err();
+            assert_eq!(error.class(), crate::error::ErrorClass::Refused, "{error}");
+            assert!(error.to_string().contains(why), "{error}");
+        };
+        let set_mode = |path: &std::path::Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+        };
+        for mode in [0o770, 0o777, 0o1777, 0o702] {
+            set_mode(&state, mode);
+            refused("others may write to it");
+        }
+        set_mode(&state, 0o755);
+        set_mode(&state.join("journal.db"), 0o664);
+        refused("journal.db: others may write to it");
+        // Others cannot reach it.
+        set_mode(&state, 0o700);
+        drop(Journal::open(&state).unwrap());
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIP a journal of another user: it takes root to make one");
+            return;
+        }
+        chown(state.join("journal.db"), Some(65_534), None).unwrap();
+        refused("journal.db: belongs to uid 65534");
+        chown(state.join("journal.db"), Some(0), None).unwrap();
+        chown(&state, Some(65_534), None).unwrap();
+        refused("state: belongs to uid 65534");
+        fs::remove_dir_all(&state).unwrap();
     }
 }

@@ -18,11 +18,13 @@ use super::find::{Destination, Source};
 use super::publish::{PAGE, taken};
 use crate::calls;
 use crate::digest::CHUNK_BYTES;
+use crate::distinct::{self, Shown};
 use crate::error::StageError;
 use crate::fault::{Check, enforced};
 use crate::journal::{Done, Identity};
 use crate::manifest::{Entry, Kind};
 use crate::names::{joined, part_name};
+use crate::spec::Verb;
 use crate::tier::At;
 use crate::tree::{Seen, Walk, entry_of, kind_of};
 use crate::verify::Reader;
@@ -37,6 +39,9 @@ impl Run<'_> {
 
     /// Compares source and destination, and records the source if they are the same.
     pub(super) fn adopt(&self, source: &Source, there: &At<'_>) -> Result<(), StageError> {
+        if self.spec.verb == Verb::Move {
+            self.is_distinct(source, there)?;
+        }
         let destination = &Destination { parent: there.path.to_owned(), name: there.name.to_owned() };
         let adopting = Adopting { run: self, source, destination, parent: there.parent };
         if source.is_directory {
@@ -50,6 +55,26 @@ impl Run<'_> {
             self.is_as_its_manifest_says(&source.open_root()?, &source.path, false)?;
         }
         Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// What is to be removed and what stays have to be two things ([`crate::distinct`]).
+    fn is_distinct(&self, source: &Source, there: &At<'_>) -> Result<(), StageError> {
+        // The name of the part that is never made: a later attempt finds it in the journal.
+        let Some(probe) = self.row()?.part else { return Ok(()) };
+        let shown = there.path.join(there.name);
+        if !source.is_directory {
+            let above = source.path.parent().unwrap_or(&source.path);
+            let source = Shown { directory: source.parent.as_fd(), path: above };
+            return distinct::files(source, Shown { directory: there.parent.as_fd(), path: &shown }, &probe);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let copy = calls::open_at(there.parent.as_fd(), there.name, flags, Mode::empty())
+            .map_err(|_| taken(&shown))?;
+        let root = source.open_root()?;
+        let source = Shown { directory: root.as_fd(), path: &source.path };
+        distinct::directories(source, Shown { directory: copy.as_fd(), path: &shown }, &probe)
     }
 }
 
@@ -109,7 +134,7 @@ impl Adopting<'_> {
         self.run.progress.walked.store(true, Relaxed);
         // Everything of the source is there. If there are as many entries, nothing else is.
         let mut there = 0_u64;
-        let walk = Walk { source: &shown, across: true, only: None, stop: self.run.stop };
+        let walk = Walk { source: &shown, across: false, only: None, stop: self.run.stop };
         walk.each(root.as_fd(), None, &mut |_| {
             there += 1;
             Ok(())

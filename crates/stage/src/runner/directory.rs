@@ -17,6 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::journal::{JobRow, Journal};
 use crate::mounts;
 use crate::owned::{self, FileId};
+use crate::pace::Stop;
 use crate::set::Manifest;
 use crate::tier::{self, At, Run, Source, There};
 
@@ -140,7 +141,11 @@ impl tier::Destination for AtPath {
         calls::sync(self.parent().as_fd(), Barrier::Name)
             .map_err(|error| StageError::sync("fsync", &self.destination.parent, error))?;
         let made = self.made.expect("something has the name by now");
-        if self.id()?.is_some_and(|there| !there.is(&made)) && enforced(Check::PartAfterRename) {
+        // By its path: the directory that was synced may have another path by now, and others see that one.
+        let parent = self.destination.open()?;
+        if !self.destination.id(&parent)?.is_some_and(|there| there.is(&made))
+            && enforced(Check::PartAfterRename)
+        {
             return Err(replaced(&self.destination.path()));
         }
         // The source's removal looks for it.
@@ -162,7 +167,7 @@ impl tier::Destination for AtPath {
         }
     }
 
-    fn give_up(&mut self, _: &Journal, row: &JobRow, notes: &mut Notes) -> Result<(), StageError> {
+    fn give_up(&mut self, _: &Journal, row: &JobRow, _: &Stop, notes: &mut Notes) -> Result<(), StageError> {
         let path = &self.destination.parent;
         let (Some(part), parent) = (&row.part, calls::open_directory(path)) else { return Ok(()) };
         // What is there may not be what the job worked on.

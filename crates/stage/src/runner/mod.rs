@@ -48,6 +48,7 @@ use rustix::fs::{Mode, OFlags};
 use storage::uuid::Uuid;
 
 use crate::calls;
+use crate::distinct;
 use crate::error::StageError;
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
@@ -57,6 +58,7 @@ use crate::journal::{JobRow, Journal, PART_IN_DOUBT};
 use crate::mounts;
 use crate::names;
 use crate::owned::{self, FileId};
+use crate::pace::Stop;
 use crate::pipeline::Pipeline;
 use crate::retention;
 use crate::spec::{Level, Place, Verb};
@@ -87,12 +89,19 @@ fn destination_of(place: &Place, tiers: &Tiers) -> Result<Box<dyn tier::Destinat
     }
 }
 
-/// Removes what a job that is given up has made, and nothing else.
+/// Removes what a job that is given up has made, and nothing else. `stop` ends it where it waits for a store.
 ///
 /// # Errors
 /// Something is left.
-pub fn give_up(journal: &Journal, row: &JobRow, tiers: &Tiers, notes: &mut Notes) -> Result<(), StageError> {
-    destination_of(&row.spec.destination, tiers)?.give_up(journal, row, notes)
+pub fn give_up(
+    journal: &Journal,
+    row: &JobRow,
+    tiers: &Tiers,
+    stop: &Stop,
+    notes: &mut Notes,
+) -> Result<(), StageError> {
+    distinct::clear(row)?;
+    destination_of(&row.spec.destination, tiers)?.give_up(journal, row, stop, notes)
 }
 
 impl Run<'_> {
@@ -200,13 +209,15 @@ impl Run<'_> {
             .ok_or_else(|| StageError::Stopped { what: "the job is not in the journal".to_owned() })
     }
 
-    /// Makes the source durable where it is: whoever wrote it may not have, and holes are told from data only then.
-    /// Of a directory on a file system whose own sync is not known to tell of errors, it is not said to be: the job
-    /// goes from staged to durable there, and false is returned.
+    /// Makes the source durable where it is: its writer may not have done so, and holes are told from data only then.
+    /// A directory is not called local, and false is returned, if one syncfs(2) does not vouch for all of it: its file
+    /// system is not known to report errors that way, or something else is mounted in it. The job then goes from staged
+    /// to durable.
     fn local(&self, source: &Source) -> Result<bool, StageError> {
         let failed = |error| StageError::source_sync(&source.path, error);
         let root = source.open_root()?;
-        if fs_kind::sync_vouches(&source.parent).map_err(failed)? {
+        let one_file_system = !source.is_directory || matches!(mounts::below(root.as_fd()), Ok(None));
+        if one_file_system && fs_kind::sync_vouches(&root).map_err(failed)? {
             calls::sync_file_system(root.as_fd(), Barrier::SourceFileSystem).map_err(failed)?;
         } else if source.is_directory {
             return Ok(false);

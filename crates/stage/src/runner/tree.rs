@@ -10,15 +10,19 @@ use super::Notes;
 use super::find::Source;
 use crate::calls;
 use crate::digest::Digest;
+use crate::distinct;
 use crate::error::StageError;
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
 use crate::journal::Identity;
 use crate::large::LaneConfig;
+use crate::mounts;
 use crate::owned::FileId;
 use crate::pipeline::{self, Pipeline};
 use crate::small::Terms;
+use crate::spec::Verb;
 use crate::tier::{self, At, Local, Part, Run};
+use crate::tree::mounted;
 
 /// See the module.
 pub(super) struct Tree {
@@ -39,8 +43,16 @@ impl Tree {
 }
 
 impl tier::Source for Tree {
-    fn open(&mut self, _: &Run<'_>) -> Result<(), StageError> {
-        self.opened = Some(Source::open(&self.path)?);
+    fn open(&mut self, run: &Run<'_>) -> Result<(), StageError> {
+        distinct::clear(&run.row()?)?;
+        let source = Source::open(&self.path)?;
+        if run.spec.verb == Verb::Move {
+            // Without `/proc`, the walk of the source finds a mount, before the copy has its name.
+            if let Ok(Some(point)) = mounts::at_or_below(source.parent.as_fd(), &source.name) {
+                return Err(mounted(&point));
+            }
+        }
+        self.opened = Some(source);
         Ok(())
     }
 

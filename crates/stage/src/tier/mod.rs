@@ -129,11 +129,17 @@ pub trait Destination {
     /// It cannot be told.
     fn has_manifest(&self, run: &Run<'_>) -> Result<bool, StageError>;
 
-    /// Removes what a job that is given up has made, and nothing else.
+    /// Removes what a job that is given up has made, and nothing else, until `stop` is asked for.
     ///
     /// # Errors
     /// Something is left.
-    fn give_up(&mut self, journal: &Journal, row: &JobRow, notes: &mut Notes) -> Result<(), StageError>;
+    fn give_up(
+        &mut self,
+        journal: &Journal,
+        row: &JobRow,
+        stop: &Stop,
+        notes: &mut Notes,
+    ) -> Result<(), StageError>;
 }
 
 /// What a move takes from.

@@ -1,5 +1,7 @@
 //! Users who share a pool: what each sees of the others, and what the kernel, the ledger and a project quota keep them from.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 #[test]

@@ -11,6 +11,7 @@ use stage::{Place, State, Verb};
 use super::syncs::{same_bytes, stored, with_semaphore};
 use super::{order, without};
 use crate::child::{Change, Ended, Hit, Order, Strike, run};
+use crate::identity::{Mounted, Overlay};
 use crate::world::{Scenario, World, file};
 
 pub fn fetched_replaced(word: Option<&str>) -> Vec<String> {
@@ -87,6 +88,32 @@ pub fn onto_itself(word: Option<&str>) -> Vec<String> {
         Vec::new()
     } else {
         vec!["the source is gone, and it was its own copy".to_owned()]
+    }
+}
+
+pub fn mounted_in_source(word: Option<&str>) -> Vec<String> {
+    let world = World::new(Scenario::Checkpoint, Verb::Move);
+    let (other, point) = (world.fast().join("other"), world.source.join("in"));
+    fs::create_dir(&other).unwrap();
+    fs::create_dir(&point).unwrap();
+    fs::write(other.join("kept"), "of another program").unwrap();
+    let mounted = Mounted::bind(&other, &point).expect("root may mount");
+    run(&order(&world, word));
+    drop(mounted);
+    if other.join("kept").exists() { Vec::new() } else { vec!["what was mounted is empty".to_owned()] }
+}
+
+pub fn through_overlay(word: Option<&str>) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Move);
+    let overlay = Overlay::of(world.fast(), true).expect("root may mount an overlay");
+    world.spec.options.latest = false;
+    world.spec.destination = Place::of_path(&overlay.merged.join("ckpt-7")).unwrap();
+    run(&order(&world, word));
+    // The overlay has names in its cache that are gone from its upper directory.
+    if world.source.join("rank-1").exists() {
+        Vec::new()
+    } else {
+        vec!["source and copy are gone".to_owned()]
     }
 }
 

@@ -1,0 +1,115 @@
+//! Proof that a source and a copy of it are two things, before the source is removed for the copy's sake.
+//!
+//! Device and inode do not tell where one directory is reached through two file systems: an overlay and its upper
+//! directory, an NFS export mounted on its own server, a bind mount of FUSE. What counts is whether removing the source
+//! removes the copy, so the proof makes a change of the same kind: a file with a random name is made in the source, and
+//! must not appear in the copy. An overlay passes such a change on from each of its layers, which is the direction in
+//! which bytes could be lost.
+//!
+//! A single file has no inside: the probe is made beside it and must not appear beside its copy, unless both are in one
+//! directory, where device and inode do tell them apart.
+//!
+//! A crash leaves an empty file under the probe's name. That is the name of the job's part, which the journal has, so that
+//! the next attempt, or `cancel`, removes it before the source is walked ([`clear`]).
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, Statx};
+
+use crate::calls;
+use crate::error::{StageError, shown};
+use crate::fault::{Check, enforced};
+use crate::journal::JobRow;
+use crate::owned;
+use crate::runner::Source;
+use crate::spec::{Place, Verb};
+
+/// An open directory, and its path for messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    /// The directory.
+    pub directory: BorrowedFd<'a>,
+    /// As a person reads it.
+    pub path: &'a Path,
+}
+
+/// Proves that the directory `copy` is not the directory `source` seen through another file system. The source's times
+/// are kept; its time of change is not.
+///
+/// # Errors
+/// [`StageError::Refused`] if they are one. The source may not be written to: then it could not be removed either.
+pub fn directories(source: Shown<'_>, copy: Shown<'_>, probe: &OsStr) -> Result<(), StageError> {
+    let before = calls::stat(source.directory).map_err(|error| StageError::io("stat", source.path, error))?;
+    let appears = appears(source, copy.directory, probe);
+    // Only the owner may set times. A directory of another owner keeps the time of the probe.
+    let (accessed, modified) = (before.stx_atime, before.stx_mtime);
+    let times = [accessed, modified].map(|time| (time.tv_sec, time.tv_nsec));
+    let _ = calls::set_times(source.directory, times[0], times[1]);
+    refuse_if(appears?, source.path, copy.path)
+}
+
+/// Proves that a file in the directory `copy` is not a file in the directory `source` seen through another file system.
+///
+/// # Errors
+/// [`StageError::Refused`] if the directories are one and cannot be told to be. `source` may not be written to.
+pub fn files(source: Shown<'_>, copy: Shown<'_>, probe: &OsStr) -> Result<(), StageError> {
+    let inode = |at: Shown<'_>| {
+        let of = |stat: Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        calls::stat(at.directory).map(of).map_err(|error| StageError::io("stat", at.path, error))
+    };
+    if inode(source)? == inode(copy)? {
+        return Ok(());
+    }
+    refuse_if(appears(source, copy.directory, probe)?, source.path, copy.path)
+}
+
+/// Does a new name in the directory `source` appear in the directory `copy`?
+fn appears(source: Shown<'_>, copy: BorrowedFd<'_>, probe: &OsStr) -> Result<bool, StageError> {
+    let failed = |error| StageError::io("make a file for a moment", source.path, error);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    calls::open_at(source.directory, probe, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let found = calls::stat_now(copy, probe);
+    match calls::remove_file(source.directory, probe) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    match found {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StageError::io("look for a file", source.path, error)),
+    }
+}
+
+fn refuse_if(one: bool, source: &Path, copy: &Path) -> Result<(), StageError> {
+    if !one || !enforced(Check::Distinct) {
+        return Ok(());
+    }
+    Err(StageError::refused(
+        format!("{}: a change in {} appears there, so both may be one", shown(copy), shown(source)),
+        "name another destination, or the one name that both have; nothing was removed",
+    ))
+}
+
+/// Removes the probe that an interrupted attempt of a move left in its source.
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub fn clear(row: &JobRow) -> Result<(), StageError> {
+    let (Verb::Move, Place::Path(path), Some(probe), None) =
+        (row.spec.verb, &row.spec.source, &row.part, &row.part_id)
+    else {
+        return Ok(());
+    };
+    // A source that cannot be opened is reported by the step that needs it.
+    let Ok(source) = Source::open(&path.0) else { return Ok(()) };
+    if source.is_directory {
+        owned::discard(&source.open_root()?, probe, &path.0, None)?;
+    } else {
+        let above = path.0.parent().unwrap_or(&path.0);
+        owned::discard(&source.parent, probe, above, None)?;
+    }
+    Ok(())
+}
