@@ -2,7 +2,7 @@
 //! manifest object, so that going there knows no part.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,6 +15,7 @@ use stage::fault::{Barrier, Check, enforced};
 use stage::fingerprint::Fingerprint;
 use stage::journal::{JobRow, Journal, PART_IN_DOUBT};
 use stage::manifest;
+use stage::metadata::{self, Adopted};
 use stage::owned::FileId;
 use stage::pace::{Progress, Stop, Unlimited};
 use stage::set::Times;
@@ -309,21 +310,37 @@ impl tier::Source for SetThatIs {
             return Err(taken());
         }
         match manifest.verify(root.as_fd(), &path, &|| run.stop.check()) {
-            Err(StageError::Corrupt { .. }) => Err(taken()),
-            verified => {
-                verified?;
-                let (files, bytes) = self
-                    .manifest()
-                    .files()
-                    .fold((0, 0), |(files, bytes), file| (files + 1, bytes + file.size));
-                run.progress.files_total.store(files, Relaxed);
-                run.progress.files_done.store(files, Relaxed);
-                run.progress.bytes_total.store(bytes, Relaxed);
-                run.progress.bytes_verified.store(bytes, Relaxed);
-                run.progress.walked.store(true, Relaxed);
-                self.record(run)
+            Err(StageError::Corrupt { .. }) => return Err(taken()),
+            verified => verified?,
+        }
+        let own = match stage::set::Manifest::misnamed(root.as_fd(), &path)? {
+            Some(_) => return Err(taken()),
+            None => stage::set::Manifest::read(root.as_fd(), &path)?,
+        };
+        if let Some(own) = own
+            && !own.same_bytes(&manifest)?
+        {
+            // Of other digests, perhaps: then it has to fit what is there by itself.
+            let differs = own.differs_from(root.as_fd(), &path, Times::Ignored)?.is_some();
+            match own.verify(root.as_fd(), &path, &|| run.stop.check()) {
+                Err(StageError::Corrupt { .. }) => return Err(taken()),
+                verified => verified?,
+            }
+            if differs {
+                return Err(taken());
             }
         }
+        if self.adopt_metadata(run, root.as_fd(), &path)? {
+            stage::existing::make_durable(&path, run.stop)?;
+        }
+        let (files, bytes) =
+            self.manifest().files().fold((0, 0), |(files, bytes), file| (files + 1, bytes + file.size));
+        run.progress.files_total.store(files, Relaxed);
+        run.progress.files_done.store(files, Relaxed);
+        run.progress.bytes_total.store(bytes, Relaxed);
+        run.progress.bytes_verified.store(bytes, Relaxed);
+        run.progress.walked.store(true, Relaxed);
+        self.record(run)
     }
 
     fn is_what_was_copied(&mut self, run: &Run<'_>, copied: Fingerprint) -> Result<(), StageError> {
@@ -351,6 +368,25 @@ impl tier::Source for SetThatIs {
                 hint: None,
             }),
         }
+    }
+}
+
+impl SetThatIs {
+    /// Gives a directory that equals the set the metadata that was asked for, where it has other. Was anything set?
+    fn adopt_metadata(&self, run: &Run<'_>, root: BorrowedFd<'_>, path: &Path) -> Result<bool, StageError> {
+        let mut changed = false;
+        for entry in &self.manifest().entries {
+            run.stop.check()?;
+            let name = &entry.path.0;
+            let shown = if name.as_os_str().is_empty() { path.to_owned() } else { path.join(name) };
+            let preserve = run.spec.options.preserve;
+            match metadata::adopt(None, root, name, entry, preserve, &shown, run.progress)? {
+                Adopted::Unchanged => {}
+                Adopted::Changed => changed = true,
+                Adopted::Refused => return Err(stage::runner::taken(path)),
+            }
+        }
+        Ok(changed)
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -182,5 +183,104 @@ fn a_file_of_a_set_whose_name_looks_like_a_part_is_copied() {
             assert_eq!(tiers.evict("ckpt-1"), None);
         }
         assert!(!tiers.at("fast/ckpt-1").exists());
+    }
+}
+
+#[test]
+fn an_equal_destination_gets_the_metadata_that_was_asked_for_and_keeps_a_manifest_that_fits() {
+    const NAME: &str = stage::manifest::NAME;
+    let tiers = Tiers::new();
+    let is_root = rustix::process::geteuid().is_root();
+    let preserve = Preserve { owner: is_root, ..Preserve::default() };
+    let options = Options { preserve, ..Options::default() };
+    let of = |name: &str| {
+        let stat = fs::symlink_metadata(tiers.at(name)).unwrap();
+        (stat.mode(), stat.uid(), stat.mtime(), stat.mtime_nsec())
+    };
+    // A directory, and a single file.
+    for (source, copy, names) in
+        [("fast/run", "slow/run", &["", "/x", "/link"][..]), ("fast/f", "slow/f", &[""])]
+    {
+        for tree in [source, copy] {
+            if names.len() > 1 {
+                tiers.write(&format!("{tree}/x"), "x");
+                std::os::unix::fs::symlink("x", tiers.at(tree).join("link")).unwrap();
+            } else {
+                tiers.write(tree, "x");
+            }
+        }
+        let file = format!("{source}{}", names.get(1).unwrap_or(&""));
+        fs::set_permissions(tiers.at(&file), fs::Permissions::from_mode(0o640)).unwrap();
+        let past = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        fs::File::open(tiers.at(source)).unwrap().set_modified(past).unwrap();
+        if is_root {
+            chown(tiers.at(&file), Some(2001), Some(2001)).unwrap();
+        }
+        let expected: Vec<_> = names.iter().map(|name| of(&format!("{source}{name}"))).collect();
+        tiers.done(Verb::Move, source, copy, options.clone());
+        let found: Vec<_> = names.iter().map(|name| of(&format!("{copy}{name}"))).collect();
+        assert_eq!(found, expected);
+        assert!(!tiers.at(source).exists());
+    }
+    // One that is not equal is not touched.
+    for (tree, last) in [("fast/other", "x"), ("slow/other", "y")] {
+        tiers.write(&format!("{tree}/a"), "a");
+        tiers.write(&format!("{tree}/z"), last);
+    }
+    fs::set_permissions(tiers.at("fast/other/a"), fs::Permissions::from_mode(0o600)).unwrap();
+    let before = ["", "/a", "/z"].map(|name| of(&format!("slow/other{name}")));
+    assert_eq!(tiers.run(Verb::Move, "fast/other", "slow/other", options).state, State::Failed);
+    assert_eq!(["", "/a", "/z"].map(|name| of(&format!("slow/other{name}"))), before);
+    // A manifest that both sides have outlived.
+    tiers.write("fast/ckpt-1/x", "old");
+    tiers.done(Verb::Copy, "fast/ckpt-1", "slow/ckpt-1", Options::default());
+    tiers.write("fast/ckpt-1/x", "new");
+    tiers.write("slow/ckpt-1/x", "new");
+    let status = tiers.run(Verb::Move, "fast/ckpt-1", "slow/ckpt-1", Options::default());
+    assert_eq!(status.state, State::Failed, "{status:?}");
+    assert!(tiers.holds("fast/ckpt-1/x", "new"));
+    fs::remove_file(tiers.at("slow/ckpt-1").join(NAME)).unwrap();
+    tiers.done(Verb::Move, "fast/ckpt-1", "slow/ckpt-1", Options::default());
+    // One that fits.
+    tiers.write("fast/ckpt-2/x", "x");
+    tiers.done(Verb::Copy, "fast/ckpt-2", "slow/ckpt-2", Options::default());
+    tiers.done(Verb::Move, "fast/ckpt-2", "slow/ckpt-2", Options::default());
+    assert!(tiers.at("slow/ckpt-2").join(NAME).exists() && !tiers.at("fast/ckpt-2").exists());
+}
+
+#[test]
+fn set_id_bits_are_kept_only_where_the_owner_is() {
+    let tiers = Tiers::new();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tried: files of another owner can be made by root only");
+        return;
+    }
+    let with_owner = Preserve { owner: true, ..Preserve::default() };
+    // Owner and mode of the source, whether owners are kept, mode of the copy.
+    let cases = [
+        (1001, 0o4755, Preserve::default(), 0o755),
+        (1001, 0o2755, Preserve::default(), 0o755),
+        (1001, 0o6755, with_owner, 0o6755),
+        (0, 0o4755, Preserve::default(), 0o4755),
+    ];
+    for (owner, mode, preserve, expected) in cases {
+        for (at, source) in [("", "fast/program"), ("/program", "fast/tree")] {
+            let file = tiers.at(&format!("{source}{at}"));
+            tiers.write(&format!("{source}{at}"), "#!");
+            chown(&file, Some(owner), Some(owner)).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let options = Options { preserve, ..Options::default() };
+            let copy = source.replace("fast", "slow");
+            let status = tiers.done(Verb::Copy, source, &copy, options.clone());
+            let found = fs::metadata(tiers.at(&format!("{copy}{at}"))).unwrap();
+            assert_eq!(found.mode() & 0o7777, expected, "{owner} {mode:o}");
+            assert_eq!(notes_say(&status, "could not be kept"), expected != mode, "{status:?}");
+            // The same request, which finds it.
+            tiers.done(Verb::Move, source, &copy, options);
+            let found = fs::metadata(tiers.at(&format!("{copy}{at}"))).unwrap();
+            assert_eq!(found.mode() & 0o7777, expected, "{owner} {mode:o}");
+            let _ = fs::remove_file(tiers.at(&copy));
+            let _ = fs::remove_dir_all(tiers.at(&copy));
+        }
     }
 }

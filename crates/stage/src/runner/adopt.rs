@@ -1,7 +1,8 @@
 //! A destination that is there already: the same, byte for byte, or somebody else's.
 //!
 //! What asks for moves asks twice: Slurm runs a job's stage-out again when its controller restarts. So a destination
-//! that is what the move would have made is a success; anything else is refused, and never written over.
+//! that is what the move would have made is a success; anything else is refused, and never written over. Names, kinds and
+//! bytes have to be equal. Metadata that was asked for and differs is set, and synced. A manifest has to fit.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,9 +21,11 @@ use crate::calls;
 use crate::digest::CHUNK_BYTES;
 use crate::distinct::{self, Shown};
 use crate::error::StageError;
+use crate::existing::make_durable_at;
 use crate::fault::{Check, enforced};
 use crate::journal::{Done, Identity};
 use crate::manifest::{Entry, Kind};
+use crate::metadata::{self, Adopted};
 use crate::names::{joined, part_name};
 use crate::spec::Verb;
 use crate::tier::At;
@@ -54,7 +57,7 @@ impl Run<'_> {
         if self.spec.options.inward && source.is_directory {
             self.is_as_its_manifest_says(&source.open_root()?, &source.path, false)?;
         }
-        Ok(())
+        adopting.metadata()
     }
 }
 
@@ -139,7 +142,76 @@ impl Adopting<'_> {
             there += 1;
             Ok(())
         })?;
-        if there != entries && enforced(Check::AdoptedNames) { Err(self.taken()) } else { Ok(()) }
+        if there != entries && enforced(Check::AdoptedNames) {
+            return Err(self.taken());
+        }
+        self.manifest(&root, &shown)
+    }
+
+    /// A manifest of the destination has to be one of what was compared: it is what `verify` goes by later.
+    fn manifest(&self, root: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+        match self.run.is_as_its_manifest_says(root, shown, true) {
+            Err(error @ (StageError::Refused { .. } | StageError::Corrupt { .. })) => {
+                Err(StageError::Exists {
+                    what: format!(
+                        "{}: equals the source, and its manifest is of other files: {error}",
+                        crate::error::shown(shown)
+                    ),
+                    hint: format!("remove its {}, or name another destination", crate::manifest::NAME),
+                })
+            }
+            compared => compared,
+        }
+    }
+
+    /// Gives the destination the metadata that was asked for, where it has others, and makes that durable. Last, so that a
+    /// destination that is refused is not touched.
+    fn metadata(&self) -> Result<(), StageError> {
+        let mut changed = false;
+        if self.source.is_directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let root = calls::open_at(self.parent.as_fd(), &self.destination.name, flags, Mode::empty())
+                .map_err(|_| self.taken())?;
+            let source = self.source.open_root()?;
+            self.run.each(|done| {
+                let path = &done.entry.path.0;
+                changed |= self.metadata_of(&source, path, &root, path, &done.entry)?;
+                Ok(())
+            })?;
+        } else if let Some(done) = self.run.journal.entry(self.run.id, Path::new(""))? {
+            let (from, to) = (Path::new(&self.source.name), Path::new(&self.destination.name));
+            changed = self.metadata_of(&self.source.parent, from, self.parent, to, &done.entry)?;
+        }
+        if !changed {
+            return Ok(());
+        }
+        make_durable_at(self.parent.as_fd(), &self.destination.name, &self.destination.path(), self.run.stop)
+    }
+
+    /// Was anything set?
+    fn metadata_of(
+        &self,
+        source: &OwnedFd,
+        name: &Path,
+        root: &OwnedFd,
+        path: &Path,
+        entry: &Entry,
+    ) -> Result<bool, StageError> {
+        let preserve = self.run.spec.options.preserve;
+        let has_attributes = (preserve.xattrs || preserve.acls) && entry.kind != Kind::Symlink;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let beneath = if name.as_os_str().is_empty() { Path::new(".") } else { name };
+        let source = has_attributes
+            .then(|| calls::open_beneath(source.as_fd(), beneath, flags, Mode::empty()))
+            .transpose()
+            .map_err(|error| StageError::io("open", &joined(&self.source.path, &entry.path.0), error))?;
+        let source = source.as_ref().map(|source| source.as_fd());
+        let shown = joined(&self.destination.path(), &entry.path.0);
+        match metadata::adopt(source, root.as_fd(), path, entry, preserve, &shown, self.run.progress)? {
+            Adopted::Unchanged => Ok(false),
+            Adopted::Changed => Ok(true),
+            Adopted::Refused => Err(self.taken()),
+        }
     }
 
     /// Counts an entry that is at the destination, as a resumed move counts what it keeps: bytes of a file of several names
