@@ -18,8 +18,12 @@ use crate::names::PathText;
 pub const NAME: &str = ".flashwright-manifest";
 /// The word in the first line.
 pub const FORMAT: &str = "flashwright.manifest/1";
-/// The longest line that is read: the chunks of a file of 64 TiB fit.
-const LINE_MAX: u64 = 512 << 20;
+/// Bytes of the longest line that is read or written: the chunks of a file of [`FILE_BYTES_MAX`] fit, by any algorithm.
+const LINE_BYTES_MAX: usize = 144 << 20;
+/// Bytes of the largest file that a manifest can list, 16 TiB.
+pub const FILE_BYTES_MAX: u64 = 16 << 40;
+/// Bytes of the largest chunk that a manifest may have. A chunk is read in one piece, by each thread.
+pub const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -162,6 +166,12 @@ impl<W: Write> Writer<W> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, document)?;
         self.line.push(b'\n');
+        if self.line.len() > LINE_BYTES_MAX {
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::FileTooLarge,
+                format!("a file of more than {FILE_BYTES_MAX} bytes cannot be listed in a manifest"),
+            ));
+        }
         self.hasher.update(&self.line);
         self.out.write_all(&self.line)
     }
@@ -175,7 +185,8 @@ pub struct Reader<R: BufRead> {
     hasher: Hasher,
     entries: u64,
     bytes: u64,
-    before: Option<Entry>,
+    /// The path of the entry before.
+    before: Option<PathText>,
     /// Directories that the entry before lies in, itself included if it is one: what an entry may lie beneath.
     above: Vec<PathText>,
     digest: Option<Digest>,
@@ -198,8 +209,10 @@ impl<R: BufRead> Reader<R> {
                 format!("its format is {:?}, and {FORMAT} is known here", header.format),
             ));
         }
-        if header.chunk_bytes == 0 || header.chunk_bytes > 1 << 30 {
-            return Err(wrong(&shown, format!("its chunks are of {} bytes", header.chunk_bytes)));
+        if !(1..=CHUNK_BYTES_MAX).contains(&header.chunk_bytes) {
+            let what =
+                format!("its chunks are of {} bytes; 1 to {CHUNK_BYTES_MAX} can be", header.chunk_bytes);
+            return Err(wrong(&shown, what));
         }
         hasher.update(&line);
         let above = Vec::new();
@@ -251,7 +264,7 @@ impl<R: BufRead> Reader<R> {
         if entry.link_to.is_none() {
             self.bytes = self.bytes.saturating_add(entry.size);
         }
-        self.before = Some(entry.clone());
+        self.before = Some(entry.path.clone());
         Ok(Some(entry))
     }
 
@@ -265,7 +278,7 @@ impl<R: BufRead> Reader<R> {
             return Err(format!("{shown:?} leads out of the set"));
         }
         if let Some(before) = &self.before
-            && before.path.0.as_os_str().as_bytes() >= bytes
+            && before.0.as_os_str().as_bytes() >= bytes
         {
             return Err(format!("{shown:?} is out of order or comes twice"));
         }
@@ -331,16 +344,20 @@ fn wrong(shown: &str, what: impl std::fmt::Display) -> StageError {
 fn read_line(input: &mut impl BufRead, shown: &str) -> Result<Option<Vec<u8>>, StageError> {
     use std::io::Read;
     let mut line = Vec::new();
-    let read =
-        input.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).map_err(|source| StageError::Io {
+    let read = input.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line).map_err(|source| {
+        StageError::Io {
             operation: "read the manifest".to_owned(),
             path: shown.to_owned(),
             offset: None,
             source,
-        })?;
+        }
+    })?;
     match line.last() {
         None if read == 0 => Ok(None),
         Some(b'\n') => Ok(Some(line)),
+        _ if read == LINE_BYTES_MAX => {
+            Err(wrong(shown, format!("a line is longer than {LINE_BYTES_MAX} bytes")))
+        }
         _ => Err(wrong(shown, "it is cut short within a line")),
     }
 }
@@ -410,6 +427,41 @@ mod tests {
             damaged[at] ^= 0x04;
             assert!(read(&damaged).is_err(), "byte {at} changed");
         }
+    }
+
+    #[test]
+    fn what_a_manifest_makes_its_reader_keep_in_memory_is_bounded() {
+        let header = |chunk_bytes: u64| {
+            let header = Header {
+                format: FORMAT.to_owned(),
+                algorithm: Algorithm::Xxh3,
+                chunk_bytes,
+                name: PathText("set".into()),
+                created: 7,
+            };
+            [serde_json::to_vec(&header).unwrap(), b"\n".to_vec()].concat()
+        };
+        for (chunk_bytes, is_read) in
+            [(0, false), (1, true), (CHUNK_BYTES_MAX, true), (CHUNK_BYTES_MAX + 1, false)]
+        {
+            assert_eq!(Reader::new(&*header(chunk_bytes), "m").is_ok(), is_read, "{chunk_bytes}");
+        }
+        // A line without an end is not read to its end.
+        struct Endless(usize);
+        impl std::io::Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                self.0 += buffer.len();
+                assert!(self.0 < 256 << 20, "no more is asked for");
+                buffer.fill(b' ');
+                Ok(buffer.len())
+            }
+        }
+        let mut endless = std::io::BufReader::with_capacity(1 << 20, Endless(0));
+        assert!(Reader::new(&mut endless, "m").is_err());
+        // The largest file that may be listed fits into a line.
+        let digest = Algorithm::Blake3.of(b"").text(Algorithm::Blake3);
+        let bytes = FILE_BYTES_MAX.div_ceil(CHUNK_BYTES) as usize * (digest.len() + "\"\",".len());
+        assert!(bytes + (1 << 20) < LINE_BYTES_MAX);
     }
 
     #[test]

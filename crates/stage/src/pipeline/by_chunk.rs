@@ -14,7 +14,7 @@ use crate::error::StageError;
 use crate::fault::Barrier;
 use crate::journal::{Done, Identity};
 use crate::large::{Lane, LargeFile};
-use crate::manifest::Kind;
+use crate::manifest::{FILE_BYTES_MAX, Kind};
 use crate::metadata;
 use crate::names::joined;
 use crate::tree::{Directory, entry_of};
@@ -53,6 +53,15 @@ impl Pipeline<'_> {
         let source = calls::open_at(directory.source.as_fd(), name, flags, Mode::empty())
             .map_err(|error| StageError::io("open", &from, error))?;
         let stat = calls::stat(source.as_fd()).map_err(|error| StageError::io("look at", &from, error))?;
+        if stat.stx_size > FILE_BYTES_MAX && !path.as_os_str().is_empty() {
+            return Err(StageError::refused(
+                format!(
+                    "{}: larger than the {FILE_BYTES_MAX} bytes that a manifest can list",
+                    crate::error::shown(&from)
+                ),
+                "move it by itself: a single file has no manifest",
+            ));
+        }
         let identity = Identity::of(&stat);
         if self.terms.sync_source && self.terms.preserve.sparse {
             // What is on its way to the medium may be reported as a hole.
