@@ -284,3 +284,37 @@ fn set_id_bits_are_kept_only_where_the_owner_is() {
         }
     }
 }
+
+#[test]
+fn a_tree_whose_paths_are_longer_than_system_calls_take_is_moved() {
+    use std::os::fd::{AsFd, OwnedFd};
+    let tiers = Tiers::new();
+    let name = "directory".repeat(20);
+    let deep = |root: &Path, make: bool| -> Vec<OwnedFd> {
+        let mut at: Vec<OwnedFd> = vec![fs::File::open(root).unwrap().into()];
+        for _ in 0..30 {
+            let here = at.last().unwrap().as_fd();
+            if make {
+                rustix::fs::mkdirat(here, &*name, rustix::fs::Mode::RWXU).unwrap();
+            }
+            let flags = rustix::fs::OFlags::DIRECTORY;
+            at.push(rustix::fs::openat(here, &*name, flags, rustix::fs::Mode::empty()).unwrap());
+        }
+        at
+    };
+    fs::create_dir(tiers.at("fast/deep")).unwrap();
+    let bottom = deep(&tiers.at("fast/deep"), true).pop().unwrap();
+    let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+    let file = rustix::fs::openat(&bottom, "x", flags, rustix::fs::Mode::RUSR).unwrap();
+    rustix::io::write(&file, b"x").unwrap();
+    rustix::fs::linkat(&bottom, "x", &bottom, "y", rustix::fs::AtFlags::empty()).unwrap();
+    drop((file, bottom));
+    tiers.done(Verb::Copy, "fast/deep", "slow/ckpt-1", Options::default());
+    fs::rename(tiers.at("fast/deep"), tiers.at("fast/ckpt-1")).unwrap();
+    tiers.done(Verb::Move, "fast/ckpt-1", "slow/ckpt-1", Options::default());
+    assert!(!tiers.at("fast/ckpt-1").exists());
+    // What was fetched is evicted: every name is compared.
+    tiers.done(Verb::Copy, "slow/ckpt-1", "fast/ckpt-1", Options { inward: true, ..Options::default() });
+    let bottom = deep(&tiers.at("fast/ckpt-1"), false).pop().unwrap();
+    assert_eq!(rustix::fs::statat(&bottom, "y", rustix::fs::AtFlags::empty()).unwrap().st_nlink, 2);
+}

@@ -52,8 +52,12 @@ mod publish;
 
 pub use publish::{is_claim, publish, publish_into, release_claim};
 
+/// Bytes of a path that system calls take, the terminating NUL included: PATH_MAX of limits.h.
+const PATH_MAX: usize = 4096;
+
 /// Opens what `path` leads to beneath `root`, through no symbolic link: openat2(2) with RESOLVE_BENEATH and
-/// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2).
+/// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2), or
+/// where the path is longer than PATH_MAX.
 ///
 /// # Errors
 /// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out; the kernel's otherwise.
@@ -61,7 +65,9 @@ pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode
     static LACKING: AtomicBool = AtomicBool::new(false);
     planned!(Openat, {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        if !LACKING.load(Ordering::Relaxed) {
+        // A system call takes no longer path.
+        let is_short = path.as_os_str().len() < PATH_MAX;
+        if is_short && !LACKING.load(Ordering::Relaxed) {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             let opened = loop {
                 match fs::openat2(root, path, flags, mode, resolve) {
