@@ -44,6 +44,12 @@ pub fn width() -> usize {
     }
 }
 
+/// Columns of the terminal that standard error is; [`width`] where it is none.
+pub fn watched_width() -> usize {
+    terminal_size::terminal_size_of(io::stderr())
+        .map_or_else(width, |(terminal_size::Width(columns), _)| usize::from(columns))
+}
+
 /// Where a command's document goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sink {

@@ -250,6 +250,7 @@ fn without_a_server_it_is_said_what_to_do() {
         assert_eq!((came.code, came.out.as_str()), (1, ""), "{arguments:?}: {came:?}");
         assert!(came.err.starts_with("error: no server answers at "), "{came:?}");
         assert!(came.err.contains("hint: start one: flashwright stage serve"), "{came:?}");
+        assert_eq!(came.err.contains("--foreground"), arguments[0] == "mv", "{came:?}");
         assert_eq!(came.err.lines().count(), 2, "{came:?}");
     }
 }
@@ -618,7 +619,7 @@ fn a_digest_that_is_not_the_listed_one_moves_nothing() {
     ];
     let came = run(folder.path(), &watch);
     assert_eq!(came.code, 1, "{came:?}");
-    assert!(came.out.contains("failed: ckpt-7.done: job 1 failed: "), "{came:?}");
+    assert!(came.out.contains("failed: ckpt-7.done: "), "{came:?}");
     is_the_checkpoint(&fast.join("ckpt-7"));
     assert!(fast.join("ckpt-7.done").exists() && !folder.path().join("slow/ckpt-7").exists());
 }
@@ -650,6 +651,32 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
     assert_eq!(came.out, "ckpt-7/DONE: there already, and right\n");
     is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
     is_the_checkpoint(&fast.join("ckpt-7"));
+}
+
+#[test]
+fn what_failed_without_a_server_is_shown_without_a_number() {
+    let folder = place();
+    checkpoint(folder.path(), "ckpt-7");
+    fs::create_dir(folder.path().join("fast")).expect("makes");
+    works(folder.path(), &["mv", "--foreground", "-T", "ckpt-7", "slow-7"]);
+    let small = folder.path().join("slow-7/deep/small");
+    fs::write(&small, bytes(3, 5000)).expect("writes");
+    let came = run(folder.path(), &["get", "--foreground", "slow-7", "fast/"]);
+    assert_eq!((came.code, came.out.as_str()), (1, ""), "{came:?}");
+    assert!(came.err.contains("/slow-7/deep/small: is not what its manifest says: "), "{came:?}");
+    assert!(came.err.contains("hint: bring it from another copy"), "{came:?}");
+    let status = run(folder.path(), &["status"]);
+    assert!(status.code == 1 && status.out.contains("/fast/slow-7: failed: "), "{status:?}");
+    let doctor = run(folder.path(), &["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("do:  bring it from another copy"), "{doctor:?}");
+    let document = run(folder.path(), &["doctor", "--json"]);
+    let document: Value = serde_json::from_str(&document.out).expect("a document");
+    fits_schema(folder.path(), "stage-doctor", &document);
+    assert_eq!(document["findings"][0]["code"], "source-corrupt", "{document:#}");
+    for came in [came, status, doctor] {
+        let all = came.out + &came.err;
+        assert!(!all.contains("job 1") && !all.contains("stage retry") && !all.contains("stage cp"), "{all}");
+    }
 }
 
 #[test]

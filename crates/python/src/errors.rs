@@ -18,7 +18,7 @@ create_exception!(
 /// The word by which Python's half finds the class.
 fn kind(error: &StageError) -> &'static str {
     match error {
-        StageError::Corrupt { .. } => "corrupt",
+        StageError::Corrupt { .. } | StageError::SourceCorrupt { .. } => "corrupt",
         StageError::SourceChanged { .. } => "source-changed",
         other if matches!(other.foreign(), Some(ServiceError::Job { .. })) => "drain-failed",
         other => match other.class() {

@@ -194,7 +194,10 @@ impl Destination for SetToBe {
             drain.publish(&note)
         })?;
         if strangers > 0 {
-            notes.push(format!("{strangers} objects beneath it are none of its: earlier attempts left them"));
+            notes.push(format!(
+                "{strangers} objects beneath it are not of this set: sets with names beneath its own, or what earlier \
+                 attempts left"
+            ));
         }
         Ok(())
     }

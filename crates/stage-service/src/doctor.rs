@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use stage::error::{Cause, shown};
-use stage::job::{JobId, JobStatus, State};
+use stage::error::{Cause, RETRY, shown};
+use stage::job::{JobId, JobStatus, Remedy, State};
 use stage::names::is_part;
+use stage::spec::Level;
 
 /// Directories that are looked at for parts, and names in each; beyond that a doctor would be a burden.
 const DIRECTORIES: usize = 64;
@@ -40,15 +41,16 @@ pub struct Finding {
     pub remedy: String,
 }
 
+/// Why, and what to do about it, with [`RETRY`] where a job is to be begun again.
 fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::NoSpace => (
             "the destination's file system or the quota on it is full; what was copied is kept",
-            "make room (df, quota), then: flashwright stage retry",
+            "make room (df, quota), then: stage retry",
         ),
         Cause::FsyncFailed => (
             "the kernel could not make written data durable, and has dropped it; the source is where it was",
-            "look into the kernel's log (dmesg) for the device, mend that, then: flashwright stage retry",
+            "look into the kernel's log (dmesg) for the device, mend that, then: stage retry",
         ),
         Cause::VerificationFailed => (
             "what was read back around the cache is not what was written: the medium or the way to it is at fault",
@@ -56,7 +58,7 @@ fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
         ),
         Cause::SourceChanged => (
             "the source was written to, replaced or removed while it was copied",
-            "let the writer finish before it asks (a semaphore after its fsync), then: flashwright stage retry",
+            "let the writer finish before it asks (a semaphore after its fsync), then: stage retry",
         ),
         Cause::Permission => (
             "jobs run with the rights of the user who asked for them, and those do not suffice",
@@ -64,17 +66,20 @@ fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
         ),
         Cause::ReadOnly => (
             "the destination's file system is mounted read-only, perhaps by the kernel after an error",
-            "look into the kernel's log (dmesg), mount it for writing, then: flashwright stage retry",
+            "look into the kernel's log (dmesg), mount it for writing, then: stage retry",
         ),
-        Cause::DestinationExists => {
-            ("a destination is never overwritten", "move away what is there, or ask for another name")
-        }
+        Cause::SourceCorrupt => (
+            "the source is a set that is not what its manifest says: it was changed, or rotted, where it lies",
+            "bring it from another copy; flashwright stage verify names all that differs",
+        ),
+        Cause::DestinationExists => (
+            "a destination is never overwritten",
+            "move away what is there, then: stage retry; or ask for another name",
+        ),
         Cause::Request => {
             ("the request itself is at fault, and fails each time", "ask for what is meant instead")
         }
-        Cause::Other => {
-            ("a system call, a store or the journal failed", "mend that, then: flashwright stage retry")
-        }
+        Cause::Other => ("a system call, a store or the journal failed", "mend that, then: stage retry"),
     }
 }
 
@@ -102,10 +107,19 @@ pub struct Scene {
     pub no_server: Option<String>,
     /// All jobs.
     pub jobs: Vec<JobStatus>,
+    /// They belong to a command without a server: it has no numbers for them, and goes on with them when it is given again.
+    pub of_command: bool,
     /// Room where open jobs are going.
     pub rooms: BTreeMap<JobId, Room>,
     /// Parts beside the destinations of jobs.
     pub parts: Vec<PathBuf>,
+}
+
+/// Judges the jobs of a command without a server, which are in a journal of its own.
+#[must_use]
+pub fn of_command(jobs: Vec<JobStatus>) -> Vec<Finding> {
+    let scene = Scene { now: stage::runner::now(), jobs, of_command: true, ..Scene::default() };
+    scene.jobs.iter().flat_map(|job| one_job(&scene, job)).collect()
 }
 
 /// Looks at all of it. What cannot be looked at is left out.
@@ -131,6 +145,7 @@ pub fn look(state: &Path, jobs: Vec<JobStatus>) -> Scene {
         state_room: room(state),
         no_server: None,
         jobs,
+        of_command: false,
         rooms,
         parts: directories.iter().flat_map(|directory| parts(directory)).collect(),
     }
@@ -249,25 +264,30 @@ fn clock(scene: &Scene) -> Option<Finding> {
 
 fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let name = || format!("job {} ({} to {})", job.id, job.spec.source.shown(), job.spec.destination.shown());
+    let places = format!("{} to {}", job.spec.source.shown(), job.spec.destination.shown());
+    let name = || match scene.of_command {
+        true => places.clone(),
+        false => format!("job {} ({places})", job.id),
+    };
     match (job.state, &job.error) {
         (State::Failed, Some(error)) => {
             let cause = error.cause();
             let (why, remedy) = why_and_remedy(cause);
             let own = matches!(cause, Cause::Request | Cause::Other);
-            let remedy = error.hint.as_deref().filter(|_| own).unwrap_or(remedy);
-            let mut remedy = remedy.replace("stage retry", &format!("stage retry {}", job.id));
+            let template = error.hint.as_deref().filter(|_| own).unwrap_or(remedy);
+            let again = if scene.of_command { Remedy::SameCommand } else { Remedy::Retry(job.id) };
+            let mut remedy = again.spell(template);
             // Until it is retried or cancelled, a failed job is kept with what it has copied.
-            if !remedy.contains("stage retry") {
+            if !scene.of_command && !template.contains(RETRY) {
                 remedy += &format!("; then: flashwright stage cancel {}, which clears this", job.id);
             }
-            findings.push(finding(
-                cause.word(),
-                true,
-                format!("{} failed: {}", name(), error.message),
-                why,
-                remedy,
-            ));
+            let what = match job.level {
+                Level::Durable => {
+                    format!("{} is durable and verified, but failed after that: {}", name(), error.message)
+                }
+                _ => format!("{} failed: {}", name(), error.message),
+            };
+            findings.push(finding(cause.word(), true, what, why, remedy));
         }
         (State::Done, Some(error)) => findings.push(finding(
             "source-left",
@@ -275,6 +295,14 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             format!("{} is durable, but its source could not be removed: {}", name(), error.message),
             "a source goes only while it is the very file that was copied, and the user may remove it",
             "look at the source, and remove it by hand if it is not needed",
+        )),
+        // Whether the command still runs cannot be told from here.
+        (State::Queued | State::Running, _) if scene.of_command => findings.push(finding(
+            "not-finished",
+            false,
+            format!("{} is not finished", name()),
+            "a command without a server is at work on it, or was interrupted",
+            "if it does not run any more, the same command goes on",
         )),
         (State::Queued | State::Running, _) => {
             findings.extend(short_of_room(scene, job));
@@ -300,7 +328,7 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
         _ => {}
     }
     for finding in &mut findings {
-        finding.job = Some(job.id);
+        finding.job = (!scene.of_command).then_some(job.id);
     }
     findings
 }
@@ -404,6 +432,7 @@ mod tests {
             (io_error("open", Errno::ROFS), "read-only"),
             (io_error("rename to 7", Errno::EXIST), "destination-exists"),
             (changed, "source-changed"),
+            (StageError::SourceCorrupt { path: "/c".into(), how: "a size".into() }, "source-corrupt"),
             (corrupt, "verification-failed"),
             (
                 StageError::Exists { what: "/slow/7: is there".into(), hint: "rename it".into() },
@@ -447,6 +476,31 @@ mod tests {
             finding.remedy,
             "name another destination; then: flashwright stage cancel 7, which clears this"
         );
+    }
+
+    #[test]
+    fn a_rotted_source_is_not_called_a_wrong_request_and_is_not_to_be_copied_as_it_is() {
+        let rotted = StageError::SourceCorrupt { path: "/slow/7".into(), how: "x has another size".into() };
+        let scene = Scene { now: 100, jobs: vec![failed(&rotted)], ..Scene::default() };
+        let finding = diagnose(&scene).pop().unwrap();
+        assert!(
+            finding.remedy.starts_with("bring it from another copy") && !finding.remedy.contains("stage cp")
+        );
+        assert!(!finding.why.contains("request"), "{}", finding.why);
+    }
+
+    #[test]
+    fn a_job_of_a_command_has_no_number_and_goes_on_with_the_command() {
+        for (error, remedy) in [
+            (io_error("write", Errno::NOSPC), "make room (df, quota), then: the same command goes on"),
+            (StageError::refused("/x: is the source", "name another"), "name another"),
+        ] {
+            let finding = of_command(vec![failed(&error)]).pop().unwrap();
+            assert_eq!((finding.job, finding.remedy.as_str()), (None, remedy));
+            assert!(!finding.what.contains("job 7"), "{}", finding.what);
+        }
+        let durable = JobStatus { level: Level::Durable, ..failed(&io_error("remove", Errno::ACCESS)) };
+        assert!(of_command(vec![durable])[0].what.contains("is durable and verified, but"));
     }
 
     #[test]

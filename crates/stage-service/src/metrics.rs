@@ -270,7 +270,7 @@ fn by_cause<'a>(sums: &'a mut Figures, job: &JobStatus) -> &'a mut f64 {
     match job.error.as_ref().map(stage::job::Why::cause) {
         Some(Cause::NoSpace) => &mut sums.failed_space,
         Some(Cause::FsyncFailed) => &mut sums.failed_fsync,
-        Some(Cause::VerificationFailed) => &mut sums.failed_corrupt,
+        Some(Cause::VerificationFailed | Cause::SourceCorrupt) => &mut sums.failed_corrupt,
         Some(Cause::SourceChanged) => &mut sums.failed_changed,
         Some(Cause::Permission | Cause::ReadOnly) => &mut sums.failed_permission,
         Some(Cause::DestinationExists) => &mut sums.failed_exists,

@@ -81,6 +81,8 @@ pub enum Cause {
     VerificationFailed,
     /// The source is not what it was.
     SourceChanged,
+    /// The source is not what its own manifest says.
+    SourceCorrupt,
     /// The user may not.
     Permission,
     /// The destination is mounted read-only.
@@ -102,6 +104,7 @@ impl Cause {
             Self::FsyncFailed => "fsync-failed",
             Self::VerificationFailed => "verification-failed",
             Self::SourceChanged => "source-changed",
+            Self::SourceCorrupt => "source-corrupt",
             Self::Permission => "permission",
             Self::ReadOnly => "read-only",
             Self::DestinationExists => "destination-exists",
@@ -123,6 +126,10 @@ impl Cause {
         }
     }
 }
+
+/// Stands in a hint where a failed job is to be begun again. How that is done depends on who carries the job out:
+/// [`crate::job::Remedy`] puts it into words.
+pub const RETRY: &str = "stage retry";
 
 /// A move that was not made, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -199,6 +206,14 @@ pub enum StageError {
         /// Which file.
         path: String,
         /// In what: size, modification time, identity, gone.
+        how: String,
+    },
+    /// The source is a set, and is not what its manifest says.
+    #[error("{path}: is not what its manifest says: {how}")]
+    SourceCorrupt {
+        /// The set, or the file in it.
+        path: String,
+        /// In what: a name, a size, digests at an offset.
         how: String,
     },
     /// What was read back is not what was written.
@@ -339,6 +354,7 @@ impl StageError {
             | Self::Sync { .. }
             | Self::SourceSync { .. }
             | Self::SourceChanged { .. }
+            | Self::SourceCorrupt { .. }
             | Self::Corrupt { .. }
             | Self::Journal { .. }
             | Self::Manifest { .. } => ErrorClass::Failed,
@@ -359,6 +375,7 @@ impl StageError {
             Self::Exists { .. } => Cause::DestinationExists,
             Self::Invalid { .. } | Self::Refused { .. } => Cause::Request,
             Self::SourceChanged { .. } => Cause::SourceChanged,
+            Self::SourceCorrupt { .. } => Cause::SourceCorrupt,
             Self::Corrupt { .. } => Cause::VerificationFailed,
             Self::Foreign(error) => Foreign::cause(error.as_ref()),
             Self::Locked { .. } | Self::Journal { .. } | Self::Manifest { .. } | Self::Stopped { .. } => {
@@ -374,8 +391,9 @@ impl StageError {
             Self::Invalid { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Exists { hint, .. } => Some(hint.clone()),
             Self::Locked { .. } => Some("let that process end, or end it, and try again".to_owned()),
-            Self::SourceChanged { .. } => {
-                Some("copy it again once nothing writes to it: stage retry".to_owned())
+            Self::SourceChanged { .. } => Some(format!("copy it again once nothing writes to it: {RETRY}")),
+            Self::SourceCorrupt { .. } => {
+                Some("bring it from another copy; flashwright stage verify names all that differs".to_owned())
             }
             Self::Corrupt { .. } => {
                 Some("the medium or the way to it is not to be trusted; the source has been kept".to_owned())
@@ -383,9 +401,11 @@ impl StageError {
             Self::Io { source, .. } | Self::Sync { source, .. } | Self::SourceSync { source, .. } => {
                 match source.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
                     Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
-                        Some("make room at the destination, then: stage retry".to_owned())
+                        Some(format!("make room at the destination, then: {RETRY}"))
                     }
-                    Some(rustix::io::Errno::ROFS) => Some("the destination is mounted read-only".to_owned()),
+                    Some(rustix::io::Errno::ROFS) => {
+                        Some("the file system there is mounted read-only".to_owned())
+                    }
                     _ => None,
                 }
             }

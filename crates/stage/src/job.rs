@@ -2,12 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::RETRY;
 pub use crate::error::Why;
 use crate::fingerprint::Fingerprint;
 use crate::spec::{JobSpec, Level};
 
 /// A job's number in its journal.
 pub type JobId = i64;
+
+/// How a failed job is begun again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// A server has the job under this number.
+    Retry(JobId),
+    /// A command without a server has it: given again, it goes on.
+    SameCommand,
+}
+
+impl Remedy {
+    /// A hint with [`RETRY`] put into words.
+    #[must_use]
+    pub fn spell(self, hint: &str) -> String {
+        match self {
+            Self::Retry(id) => hint.replace(RETRY, &format!("flashwright stage retry {id}")),
+            Self::SameCommand => hint.replace(RETRY, "the same command goes on"),
+        }
+    }
+}
 
 /// Where a job is. Durable in the journal; what a crash leaves, the next start goes on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]

@@ -21,7 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{StageError, shown};
+use crate::error::{RETRY, StageError, shown};
 use crate::fault::{Check, enforced};
 use crate::names::PathText;
 
@@ -101,7 +101,9 @@ pub fn check(path: &Path, expected: Option<&Mount>) -> Result<(), StageError> {
     }
     Err(StageError::refused(
         format!("{}: was on {expected} when the job was accepted, and is on {there} now", shown(path)),
-        "mount what was there, then: stage retry. If it has moved for good: stage cancel, and ask for it again",
+        format!(
+            "mount what was there, then: {RETRY}. If it has moved for good, cancel this job and ask for it again"
+        ),
     ))
 }
 

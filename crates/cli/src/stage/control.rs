@@ -28,7 +28,7 @@ fn control(
     act: fn(&Server, JobId) -> Result<JobStatus, StageError>,
     words: fn(&JobStatus) -> String,
 ) -> Result<(), Failure> {
-    let server = Server::find(&args.server)?;
+    let server = Server::needed(&args.server)?;
     let job = desk::job(&server, &args.job)?;
     let job = act(&server, job.id)?;
     if args.json {

@@ -17,6 +17,9 @@ use super::args::ServerArgs;
 use super::request;
 use crate::failure::Failure;
 
+/// Where in the state directory the journals of commands without a server are.
+pub const FOREGROUND: &str = "foreground";
+
 /// A server, as a desk. One that has gone is looked for again by the next question.
 #[derive(Debug)]
 pub struct Server {
@@ -32,6 +35,18 @@ impl Server {
         let client = Client::connect(named.as_deref())?;
         let facts = client.server().clone();
         Ok(Self { client: Mutex::new(Some(client)), named, facts })
+    }
+
+    /// The same for what no command can do without a server.
+    pub fn needed(args: &ServerArgs) -> Result<Self, Failure> {
+        Self::find(args).map_err(|error| {
+            let none = ServiceError::is_no_server(&error);
+            let failure = Failure::from(error);
+            if !none {
+                return failure;
+            }
+            failure.hint("start one: flashwright stage serve, or systemctl --user start flashwright-stage")
+        })
     }
 
     /// Who answered first.
@@ -99,6 +114,13 @@ pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
     }
 }
 
+/// The jobs of each journal of a command without a server, in the state directory.
+pub fn jobs_of_commands(args: &ServerArgs) -> Result<Vec<JobStatus>, Failure> {
+    let place = state(args)?.join(FOREGROUND);
+    let known = known_jobs(args)?.into_iter().filter(|(journal, _)| journal.parent() == Some(&place));
+    Ok(known.flat_map(|(_, jobs)| jobs).collect())
+}
+
 /// The jobs of each journal that may know a path: the server's first, or else that of the state directory, then those
 /// of commands without a server.
 pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
@@ -108,7 +130,7 @@ pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, F
         Err(error) => return Err(error.into()),
     };
     let own = self::state(args)?;
-    let beside = std::fs::read_dir(own.join("foreground")).into_iter().flatten().flatten();
+    let beside = std::fs::read_dir(own.join(FOREGROUND)).into_iter().flatten().flatten();
     let journals = std::iter::once(own.clone()).chain(beside.map(|entry| entry.path()));
     let mut known: Vec<_> = state.into_iter().collect();
     for journal in journals {

@@ -15,7 +15,7 @@ use crate::{output, paint};
 
 /// Explains what is stuck.
 pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
-    let (server, findings) = match Server::find(&args.server) {
+    let (server, mut findings) = match Server::find(&args.server) {
         Ok(server) => {
             let findings = server.ask(|client| client.doctor())?;
             (Some(server.facts().clone()), findings)
@@ -35,10 +35,11 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
             scene.no_server = Some(tried.clone());
             let mut findings = doctor::diagnose(&scene);
             findings.extend(full);
-            findings.sort_by_key(|finding| !finding.stuck);
             (None, findings)
         }
     };
+    findings.extend(doctor::of_command(desk::jobs_of_commands(&args.server)?));
+    findings.sort_by_key(|finding| !finding.stuck);
     let stuck = findings.iter().filter(|finding| finding.stuck).count();
     if args.json {
         let document = StageDoctor { schema: "flashwright.stage-doctor/1", server, findings };

@@ -34,7 +34,7 @@ impl Foreground {
         let text = serde_json::to_vec(what)
             .map_err(|error| Failure::failed(format!("cannot name the journal: {error}")))?;
         let name = Algorithm::Xxh3.of(&text).text(Algorithm::Xxh3);
-        Ok(Self { state: desk::state(args)?.join("foreground").join(name) })
+        Ok(Self { state: desk::state(args)?.join(desk::FOREGROUND).join(name) })
     }
 
     /// Takes the journal, and goes on with what is in it; with what `jobs` say now about how fast.

@@ -23,7 +23,13 @@ const LINE: Duration = Duration::from_secs(10);
 
 /// Shows jobs.
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let server = Server::find(&args.server)?;
+    let server = match Server::needed(&args.server) {
+        Err(failure) if args.job.is_none() && !args.json => {
+            output::print(&of_commands(&desk::jobs_of_commands(&args.server)?))?;
+            return Err(failure);
+        }
+        found => found?,
+    };
     let one = args.job.as_deref().map(|what| desk::job(&server, what)).transpose()?.map(|job| job.id);
     if args.follow {
         return follow(&server, args, one);
@@ -33,6 +39,13 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
         return print_json(Some(&server), jobs);
     }
     output::print(&(table(&server, &jobs, args.all || one.is_some()).join("\n") + "\n"))
+}
+
+/// Jobs of commands without a server that have not ended well. Nothing is said of the others.
+fn of_commands(jobs: &[JobStatus]) -> String {
+    let open = jobs.iter().filter(|job| !matches!(job.state, State::Done | State::Cancelled));
+    open.map(|job| format!("{}; the same command goes on (--foreground)\n", words::unnumbered_line(job)))
+        .collect()
 }
 
 /// Prints the document of these jobs.

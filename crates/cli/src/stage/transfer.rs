@@ -9,7 +9,7 @@ use stage_service::desk::{Desk, submit_or_retry};
 use super::args::{GetArgs, ModeArgs, ServerArgs, TransferArgs};
 use super::desk::Server;
 use super::foreground::Foreground;
-use super::wait::Come;
+use super::wait::{Carrier, Come};
 use super::{request, status, verify, wait, words};
 use crate::failure::Failure;
 use crate::{output, signals};
@@ -96,13 +96,13 @@ fn there(server: &Server, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<(), Fai
     match mode.wait {
         _ if mode.json => {
             status::print_json(Some(server), jobs.clone())?;
-            mode.wait.map_or(Ok(()), |level| verdicts(&jobs, level))
+            mode.wait.map_or(Ok(()), |level| verdicts(&jobs, level, Carrier::Server))
         }
         None => {
             let lines: String = jobs.iter().map(accepted).collect();
             output::print(&lines)
         }
-        Some(level) => told(&jobs, level),
+        Some(level) => told(&jobs, level, Carrier::Server),
     }
 }
 
@@ -132,7 +132,7 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
     let jobs = match come? {
         Come::There(jobs) | Come::Late(jobs) => jobs,
         Come::Stopped(jobs) => {
-            let lines: Vec<String> = jobs.iter().map(words::line).collect();
+            let lines: Vec<String> = jobs.iter().map(words::unnumbered_line).collect();
             return Err(Failure::interrupted(format!("stopped: {}", lines.join("; ")))
                 .hint("the same command goes on where it stopped"));
         }
@@ -140,9 +140,9 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
     foreground.tidy(&jobs);
     if mode.json {
         status::print_json(None, jobs.clone())?;
-        return verdicts(&jobs, Level::Durable);
+        return verdicts(&jobs, Level::Durable, Carrier::Command);
     }
-    told(&jobs, Level::Durable)
+    told(&jobs, Level::Durable, Carrier::Command)
 }
 
 fn hand_in(desk: &dyn Desk, jobs: Vec<JobSpec>) -> Result<Vec<JobId>, Failure> {
@@ -166,8 +166,8 @@ fn accepted(job: &JobStatus) -> String {
 }
 
 /// What came of each; the first failure, if there is one, is the command's.
-fn told(jobs: &[JobStatus], level: Level) -> Result<(), Failure> {
-    for job in jobs.iter().filter(|job| wait::verdict(job, level).is_ok()) {
+fn told(jobs: &[JobStatus], level: Level, carrier: Carrier) -> Result<(), Failure> {
+    for job in jobs.iter().filter(|job| wait::verdict(job, level, carrier).is_ok()) {
         output::print(&format!("{}\n", words::ended(job, level)))?;
         for note in &job.notes {
             output::tell(&format!("note: {note}\n"));
@@ -176,11 +176,11 @@ fn told(jobs: &[JobStatus], level: Level) -> Result<(), Failure> {
             output::tell(&format!("note: {}\n", why.message));
         }
     }
-    verdicts(jobs, level)
+    verdicts(jobs, level, carrier)
 }
 
-fn verdicts(jobs: &[JobStatus], level: Level) -> Result<(), Failure> {
-    let mut failures = jobs.iter().filter_map(|job| wait::verdict(job, level).err());
+fn verdicts(jobs: &[JobStatus], level: Level, carrier: Carrier) -> Result<(), Failure> {
+    let mut failures = jobs.iter().filter_map(|job| wait::verdict(job, level, carrier).err());
     match failures.next() {
         None => Ok(()),
         Some(first) => {

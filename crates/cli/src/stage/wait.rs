@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stage::job::Remedy;
 use stage::{ErrorClass, JobId, JobStatus, Level, State};
 use stage_service::desk::Desk;
 
@@ -18,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Waits for a job.
 pub fn wait(args: &WaitArgs) -> Result<(), Failure> {
-    let server = Server::find(&args.server)?;
+    let server = Server::needed(&args.server)?;
     let id = desk::job(&server, &args.job)?.id;
     let stop = signals::stop_flag()?;
     let until = args.timeout.map(|timeout| Instant::now() + timeout);
@@ -31,7 +32,8 @@ pub fn wait(args: &WaitArgs) -> Result<(), Failure> {
         Come::Late(jobs) | Come::There(jobs) => jobs.into_iter().next(),
     };
     let Some(job) = job else { return Ok(()) };
-    let verdict = verdict(&job, args.level).and_then(|()| is_of_these_bytes(&args.job, &job));
+    let verdict =
+        verdict(&job, args.level, Carrier::Server).and_then(|()| is_of_these_bytes(&args.job, &job));
     if args.json {
         status::print_json(Some(&server), vec![job])?;
         return verdict;
@@ -117,16 +119,32 @@ fn reached(job: &JobStatus, level: Level) -> bool {
     job.state.is_final() || (job.level >= level && level < Level::Durable)
 }
 
+/// Who carries a job out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// A server, which has a number for it.
+    Server,
+    /// This command, without one.
+    Command,
+}
+
 /// Is it what was waited for?
-pub fn verdict(job: &JobStatus, level: Level) -> Result<(), Failure> {
+pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Failure> {
     match (job.state, &job.error) {
         (State::Failed, Some(why)) => {
-            let hint = why
-                .hint
-                .as_ref()
-                .map(|hint| hint.replace("stage retry", &format!("flashwright stage retry {}", job.id)));
-            let about = format!("job {}", job.id);
-            Err(failure_of(why.class, &why.message).about(about).hint_if(hint))
+            let remedy = match carrier {
+                Carrier::Server => Remedy::Retry(job.id),
+                Carrier::Command => Remedy::SameCommand,
+            };
+            let mut failure = failure_of(why.class, &why.message);
+            if job.level >= Level::Durable {
+                let copy = job.spec.destination.shown();
+                failure = failure.about(format!("{copy} is durable and verified, but"));
+            }
+            if carrier == Carrier::Server {
+                failure = failure.about(format!("job {}", job.id));
+            }
+            Err(failure.hint_if(why.hint.as_deref().map(|hint| remedy.spell(hint))))
         }
         (State::Cancelled, _) => Err(Failure::failed(format!("job {}: was cancelled", job.id))),
         _ if job.level >= level => Ok(()),
@@ -183,11 +201,12 @@ impl Bar {
             let rate: f64 = jobs.iter().filter_map(|job| job.bytes_per_s).sum();
             sum.bytes_per_s = Some(rate);
         }
-        let held = sum.held_back_by.as_ref().map_or_else(String::new, |by| format!("  held back by {by}"));
-        let parts = words::progress(&sum).join("  ");
-        let bar = words::bar(&sum, 20);
-        let bar = anstream::adapter::strip_str(&bar).to_string();
-        self.0.set_message(format!("{bar}  {}  {parts}{held}", words::phase(&sum)));
+        let bar = anstream::adapter::strip_str(&words::bar(&sum, 20)).to_string();
+        let mut parts = vec![bar, words::phase(&sum).to_owned()];
+        parts.extend(words::progress(&sum));
+        parts.extend(sum.held_back_by.as_ref().map(|by| format!("held back by {by}")));
+        // What does not fit is left out whole: the template would cut it in a word.
+        self.0.set_message(words::joined(&parts, output::watched_width()));
         self.0.tick();
     }
 

@@ -165,12 +165,7 @@ impl Left {
                 None if job.state == stage::State::Done => "durable and verified".to_owned(),
                 None => "given up".to_owned(),
             };
-            format!(
-                "job {}, of an earlier run: {became}, {} ({})",
-                job.id,
-                job.spec.destination.shown(),
-                words::amount(job)
-            )
+            format!("of an earlier run: {became}, {} ({})", job.spec.destination.shown(), words::amount(job))
         });
         let told = told.collect();
         let ended: Vec<JobId> = ended.map(|job| job.id).collect();
@@ -211,6 +206,7 @@ fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
         return output::print(&format!("{text}\n"));
     }
     let line = match happened {
+        Happened::Submitted { trigger, .. } if args.foreground => format!("{}: begun", shown(trigger)),
         Happened::Submitted { trigger, jobs } => {
             let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
             format!("{}: job {}", shown(trigger), jobs.join(", "))
@@ -223,6 +219,10 @@ fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
             text
         }
         Happened::AlreadyThere { trigger } => format!("{}: there already, and right", shown(trigger)),
+        Happened::Failed { trigger, why, .. } if args.foreground => {
+            let hint = "it goes on with the same command, or when the semaphore changes";
+            format!("{} {}: {}; {hint}", paint::bad("failed:"), shown(trigger), why.message)
+        }
         Happened::Failed { trigger, job, why } => {
             let hint =
                 format!("it goes on with: flashwright stage retry {job}, or when the semaphore changes");

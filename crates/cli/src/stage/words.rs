@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stage::job::Remedy;
 use stage::{JobStatus, Level, State, Verb};
 
 use crate::paint;
@@ -131,7 +132,7 @@ pub fn progress(job: &JobStatus) -> Vec<String> {
 }
 
 /// As many parts as fit into `room` columns.
-fn joined(parts: &[String], room: usize) -> String {
+pub fn joined(parts: &[String], room: usize) -> String {
     let mut line = String::new();
     for part in parts {
         let gap = if line.is_empty() { 0 } else { 2 };
@@ -160,9 +161,9 @@ pub fn block(job: &JobStatus, width: usize, now: u64) -> Vec<String> {
             lines.push(format!("{indent}{}  {}", bar(job, bar_width), joined(&progress(job), rest)));
         }
         State::Done => {
-            let took = job.durable.map(|at| Duration::from_secs(at.saturating_sub(job.created)));
+            let took = job.durable.map(|at| at.saturating_sub(job.created));
             let mut parts = vec![amount(job)];
-            parts.extend(took.map(|took| format!("durable after {}", units::seconds(took))));
+            parts.extend(took.map(|took| format!("durable after {}", whole_seconds(took))));
             parts.extend(job.finished.map(|at| ago(at, now)));
             lines.push(paint::dim(&format!("{indent}{}", joined(&parts, room))));
         }
@@ -174,7 +175,7 @@ pub fn block(job: &JobStatus, width: usize, now: u64) -> Vec<String> {
     if let Some(why) = &job.error {
         lines.extend(wrapped(&why.message, indent, width, paint::bad));
         if let Some(hint) = &why.hint {
-            let hint = hint.replace("stage retry", &format!("flashwright stage retry {}", job.id));
+            let hint = Remedy::Retry(job.id).spell(hint);
             lines.extend(wrapped(&format!("hint: {hint}"), indent, width, paint::dim));
         }
     }
@@ -184,11 +185,16 @@ pub fn block(job: &JobStatus, width: usize, now: u64) -> Vec<String> {
     lines
 }
 
+/// A time that is known to the second, for which no fraction is printed.
+fn whole_seconds(seconds: u64) -> String {
+    if seconds < 10 { format!("{seconds} s") } else { units::seconds(Duration::from_secs(seconds)) }
+}
+
 /// How long ago that was.
 fn ago(at: u64, now: u64) -> String {
     match now.saturating_sub(at) {
         0..=1 => "just now".to_owned(),
-        seconds @ 2..=86_399 => format!("{} ago", units::seconds(Duration::from_secs(seconds))),
+        seconds @ 2..=86_399 => format!("{} ago", whole_seconds(seconds)),
         seconds => format!("{} d ago", seconds / 86_400),
     }
 }
@@ -265,6 +271,15 @@ pub fn worth_showing(jobs: &[JobStatus], recent: usize) -> (Vec<&JobStatus>, usi
 
 /// One job's state in one plain line, for logs.
 pub fn line(job: &JobStatus) -> String {
+    format!("job {} ({}): {}", job.id, job.spec.destination.shown(), how(job))
+}
+
+/// The same of a command's own job, which has no number for a user.
+pub fn unnumbered_line(job: &JobStatus) -> String {
+    format!("{}: {}", job.spec.destination.shown(), how(job))
+}
+
+fn how(job: &JobStatus) -> String {
     let mut parts = vec![phase(job).to_owned()];
     if job.state == State::Running {
         parts.extend(progress(job));
@@ -275,7 +290,7 @@ pub fn line(job: &JobStatus) -> String {
         parts.push(format!("held back by {by}"));
     }
     let why = job.error.as_ref().map_or_else(String::new, |why| format!(": {}", why.message));
-    format!("job {} ({}): {}{why}", job.id, job.spec.destination.shown(), parts.join(", "))
+    format!("{}{why}", parts.join(", "))
 }
 
 /// What a job that has come to its end did, for whoever waited.
@@ -290,7 +305,7 @@ pub fn ended(job: &JobStatus, level: Level) -> String {
     };
     let took = job.durable.map(|at| at.saturating_sub(job.created)).filter(|seconds| *seconds > 0);
     match took {
-        Some(seconds) => format!("{what}, in {}", units::seconds(Duration::from_secs(seconds))),
+        Some(seconds) => format!("{what}, in {}", whole_seconds(seconds)),
         None => what,
     }
 }
@@ -376,6 +391,9 @@ pub mod tests {
     fn what_has_ended_says_when_and_for_how_long() {
         let mut done = job(State::Done);
         (done.durable, done.finished, done.bytes_per_s) = (Some(1042), Some(1043), None);
+        for (seconds, words) in [(1, "1 s"), (9, "9 s"), (42, "42 s"), (65, "1 min 05 s")] {
+            assert_eq!(whole_seconds(seconds), words);
+        }
         let text = plain(&block(&done, 80, 1100));
         assert!(text.ends_with("12 files, 100 MiB  durable after 42 s  57 s ago"), "{text}");
         assert_eq!(

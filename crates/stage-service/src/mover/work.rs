@@ -163,7 +163,7 @@ fn may_pass(error: &StageError) -> bool {
                 Some(Errno::IO | Errno::STALE | Errno::INTR | Errno::AGAIN | Errno::TIMEDOUT)
             )
         }
-        StageError::Corrupt { .. } => true,
+        StageError::Corrupt { .. } | StageError::SourceCorrupt { .. } => true,
         _ => false,
     }
 }

@@ -109,6 +109,8 @@ pub struct Outcome {
     pub kept: Vec<(PathBuf, String)>,
     /// Where `latest` points to now, if it was moved.
     pub latest: Option<OsString>,
+    /// What was asked for and does not apply to this set, and why.
+    pub not_applied: Option<String>,
 }
 
 impl Outcome {
@@ -116,7 +118,7 @@ impl Outcome {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let kept = self.kept.iter().map(|(path, why)| format!("{} is kept: {why}", shown(path)));
-        kept.collect()
+        kept.chain(self.not_applied.clone()).collect()
     }
 }
 
@@ -136,26 +138,39 @@ pub fn after_commit(
     if keep == Keep::default() {
         return Ok(Outcome::default());
     }
-    let Some((slow, name)) = split(&spec.destination) else {
-        return Ok(Outcome::default());
+    let asked = match (keep.latest, keep.fast.is_some() || keep.slow.is_some()) {
+        (true, true) => "`latest` and what is to be kept were",
+        (true, false) => "`latest` was",
+        (false, _) => "what is to be kept was",
     };
+    let note =
+        |what: &str, why: &str| Some(format!("{}: {what} not applied: {why}", spec.destination.shown()));
+    let none = |why: &str| Outcome { not_applied: note(asked, why), ..Outcome::default() };
+    let Some((slow, name)) = split(&spec.destination) else {
+        return Ok(none("it has no name"));
+    };
+    if place(&name).is_none() {
+        return Ok(none("sets are ordered by the last number in their names, and it has none"));
+    }
     let source = spec.source.path().and_then(|source| Some((source.parent()?, source.file_name()?)));
     // A set that has another name at its destination has no series of copies: nothing says which belong together. And
     // what came out of a store is a copy of what is there, not the other way round.
-    let (fast, keep) = match source {
-        Some((fast, fast_name)) if fast_name == name => (fast, keep),
-        _ => (Path::new("/"), Keep { latest: keep.latest, ..Keep::default() }),
+    let (fast, keep, not_applied) = match source {
+        Some((fast, fast_name)) if fast_name == name => (fast, keep, None),
+        _ if keep.fast.is_none() && keep.slow.is_none() => (Path::new("/"), keep, None),
+        _ => {
+            let why = "its source has another name, or is in an object store";
+            let keep = Keep { latest: keep.latest, ..Keep::default() };
+            (Path::new("/"), keep, note("what is to be kept was", why))
+        }
     };
-    if place(&name).is_none() {
-        return Ok(Outcome::default());
-    }
     match tidy(fast, &*tiers.open(&slow, stop)?, &name, keep, witness, stop) {
         // Anybody who may read the directory may hold its lock, and is not to hold up a job that is durable.
         Err(StageError::Locked { path, by }) => {
             let why = format!("it is locked by {by}; the next set that is durable has it seen to");
-            Ok(Outcome { kept: vec![(path.into(), why)], ..Outcome::default() })
+            Ok(Outcome { kept: vec![(path.into(), why)], not_applied, ..Outcome::default() })
         }
-        applied => applied,
+        applied => applied.map(|outcome| Outcome { not_applied, ..outcome }),
     }
 }
 

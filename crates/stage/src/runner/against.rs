@@ -25,8 +25,8 @@ impl Run<'_> {
     /// is brought back from the slow tier has to be what was written there.
     ///
     /// # Errors
-    /// [`StageError::Corrupt`], with the source's file and the offset; [`StageError::Refused`] for what is brought back
-    /// and has other names or sizes.
+    /// [`StageError::SourceCorrupt`], with the source's file and the offset, or, for what is brought back, with the name or
+    /// size that differs.
     pub(super) fn against_its_manifest(
         &self,
         root: &OwnedFd,
@@ -102,12 +102,7 @@ impl Run<'_> {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(()),
             found => found.map_err(|error| StageError::io("stat", &source.join(manifest::NAME), error))?,
         };
-        let other = |how: &str| {
-            StageError::refused(
-                format!("{}: is not what its manifest says: {how}", shown(source)),
-                "flashwright stage verify names what differs; to have it as it is now: flashwright stage cp",
-            )
-        };
+        let other = |how: &str| StageError::SourceCorrupt { path: shown(source), how: how.to_owned() };
         let Some(manifest) = Manifest::read(root.as_fd(), source)? else {
             return Err(other("the manifest is damaged, or of another release"));
         };
@@ -115,7 +110,14 @@ impl Run<'_> {
             return Err(other(&how));
         }
         if !copied || !manifest.is_digested_by(self.spec.options.digest, CHUNK_BYTES) {
-            return manifest.verify(root.as_fd(), source, &|| self.stop.check());
+            return manifest.verify(root.as_fd(), source, &|| self.stop.check()).map_err(
+                |error| match error {
+                    StageError::Corrupt { path, offset, expected, found } => {
+                        differs(path, offset, &expected, &found)
+                    }
+                    error => error,
+                },
+            );
         }
         manifest.each::<()>(|entry| {
             self.stop.check()?;
@@ -150,11 +152,15 @@ impl Run<'_> {
         let chunk =
             entry.chunks.iter().zip(&found.chunks).position(|(expected, read)| expected != read).unwrap_or(0);
         let algorithm = self.spec.options.digest;
-        Err(StageError::Corrupt {
-            path: shown(&joined(source, &entry.path.0)),
-            offset: chunk as u64 * CHUNK_BYTES,
-            expected: entry.chunks.get(chunk).unwrap_or(&expected).text(algorithm),
-            found: found.chunks.get(chunk).unwrap_or(&read).text(algorithm),
-        })
+        Err(differs(
+            shown(&joined(source, &entry.path.0)),
+            chunk as u64 * CHUNK_BYTES,
+            &entry.chunks.get(chunk).unwrap_or(&expected).text(algorithm),
+            &found.chunks.get(chunk).unwrap_or(&read).text(algorithm),
+        ))
     }
+}
+
+fn differs(path: String, offset: u64, expected: &str, found: &str) -> StageError {
+    StageError::SourceCorrupt { path, how: format!("at offset {offset} {expected} expected, {found} found") }
 }

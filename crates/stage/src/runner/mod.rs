@@ -49,7 +49,7 @@ use storage::uuid::Uuid;
 
 use crate::calls;
 use crate::distinct;
-use crate::error::StageError;
+use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
@@ -388,7 +388,7 @@ impl Run<'_> {
 fn replaced(path: &Path) -> StageError {
     StageError::refused(
         format!("{}: something else was put in its place", crate::error::shown(path)),
-        "others may write to this directory; take that away, then: stage retry",
+        format!("others may write to this directory; take that away, then: {RETRY}"),
     )
 }
 

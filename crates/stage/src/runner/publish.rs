@@ -12,7 +12,7 @@ use super::find::{Destination, Source};
 use super::{Run, now};
 use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
-use crate::error::StageError;
+use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::journal::{Done, JobRow, PART_IN_DOUBT};
@@ -153,7 +153,7 @@ impl Run<'_> {
             }
             Err(StageError::refused(
                 format!("{}: was put into what is not published yet", crate::error::shown(&shown.join(path))),
-                "it is not of this job, and is left; take it away, then: stage retry",
+                format!("it is not of this job, and is left; take it away, then: {RETRY}"),
             ))
         })
     }
@@ -419,7 +419,7 @@ impl Run<'_> {
                         "{}: has the part's inode, and nothing is recorded of it",
                         crate::error::shown(&shown)
                     ),
-                    "rename it, then: stage retry",
+                    format!("rename it, then: {RETRY}"),
                 ));
             };
             let mut entry = done.entry;
