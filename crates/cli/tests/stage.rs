@@ -654,6 +654,44 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
 }
 
 #[test]
+fn a_request_that_cannot_succeed_makes_no_job() {
+    let folder = place();
+    checkpoint(folder.path(), "set");
+    fs::create_dir(folder.path().join("directory")).expect("makes");
+    fs::write(folder.path().join("file"), "x").expect("writes");
+    fs::write(folder.path().join("longer"), "longer").expect("writes");
+    std::os::unix::fs::symlink("set", folder.path().join("link")).expect("links");
+    for (places, code, words) in [
+        (["set", "file"], 3, "/file: is there already, and is a file"),
+        (["file", "longer"], 3, "/longer: is there already, and is a file of another size"),
+        (["set", "file/"], 2, "/file: is not a directory"),
+        (["file", "link/new/"], 2, "/set/new: there is no such directory"),
+        (["set", "set/deep"], 3, "lies in what is to be copied"),
+        ([".", "set"], 3, "lies in what is to be copied"),
+        (["set", "."], 3, "/set: is the source itself"),
+        (["link", "new"], 2, "/link: a symbolic link"),
+        (["/dev/null", "new"], 2, "/dev/null: neither a file nor a directory"),
+        (["/proc/self", "new"], 2, "/proc/self: a symbolic link"),
+    ] {
+        let came = run(folder.path(), &["cp", "--foreground", places[0], places[1]]);
+        assert_eq!((came.code, came.out.as_str()), (code, ""), "{places:?}: {came:?}");
+        let words = words.replace("/set/new: there", "/link/new: there");
+        assert!(came.err.contains(&words) && !came.err.contains("job 1"), "{places:?}: {came:?}");
+    }
+    is_the_checkpoint(&folder.path().join("set"));
+    let state = folder.path().join("home/.local/state/flashwright/stage");
+    assert!(!state.exists(), "no journal is made for it");
+    // One with a name that has no number has no `latest`, and that is said.
+    fs::remove_file(folder.path().join("link")).expect("removes");
+    let came =
+        works(folder.path(), &["cp", "--foreground", "--latest", "--keep-slow=1", "set", "directory/"]);
+    assert!(
+        came.err.contains("directory/set: `latest` and what is to be kept were not applied: "),
+        "{came:?}"
+    );
+}
+
+#[test]
 fn what_failed_without_a_server_is_shown_without_a_number() {
     let folder = place();
     checkpoint(folder.path(), "ckpt-7");

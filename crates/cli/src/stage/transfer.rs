@@ -114,7 +114,11 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
     let stop = signals::stop_flag()?;
     if !foreground.exists() {
         // Nothing is begun, and no journal is made, for what is not there.
-        jobs.iter().try_for_each(JobSpec::check_source)?;
+        jobs.iter().try_for_each(|job| {
+            job.check_source()?;
+            job.check_parents()?;
+            stage::runner::check_request(job)
+        })?;
     }
     // The mover goes on with these as soon as it is opened, and may have finished them when it is asked.
     let under_way = foreground.under_way()?;

@@ -11,7 +11,7 @@ use crate::calls;
 use crate::error::StageError;
 use crate::fault::{Barrier, Check, enforced};
 use crate::owned::FileId;
-use crate::spec::{Verb, no_parent};
+use crate::spec::{JobSpec, Verb, no_parent};
 use crate::tier::Local;
 
 /// What is to be moved.
@@ -132,6 +132,54 @@ impl Destination {
         }
         Ok(())
     }
+}
+
+/// Refuses a request that its job could only refuse as well: a source that is neither a file nor a directory or has no
+/// name; a destination that is the source or lies in it, whose parent is not a directory, or whose name is taken by
+/// something of another kind or size. What may not be read is left to the job.
+///
+/// # Errors
+/// [`StageError::Invalid`], [`StageError::Refused`] or [`StageError::Exists`], before anything is journalled.
+pub fn check_request(spec: &JobSpec) -> Result<(), StageError> {
+    let Some(path) = spec.source.path() else { return Ok(()) };
+    let source = match Source::open(path) {
+        Err(StageError::Io { .. }) => return Ok(()),
+        source => source?,
+    };
+    let Some(path) = spec.destination.path() else { return Ok(()) };
+    let destination = Destination::of(path)?;
+    let parent = match calls::open_directory(&destination.parent) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTDIR) => {
+            return Err(StageError::invalid(
+                format!("{}: is not a directory", crate::error::shown(&destination.parent)),
+                "name a destination in a directory",
+            ));
+        }
+        Err(_) => return Ok(()),
+        Ok(parent) => parent,
+    };
+    check(&source.local(), &parent, &destination, spec.verb)?;
+    let stat = |parent: &OwnedFd, name: &OsStr| calls::stat_at(parent.as_fd(), name).ok();
+    let (Some(taken), Some(own)) = (stat(&parent, &destination.name), stat(&source.parent, &source.name))
+    else {
+        return Ok(());
+    };
+    let kind = FileType::from_raw_mode(taken.stx_mode.into());
+    let same_kind = kind == FileType::from_raw_mode(own.stx_mode.into());
+    if same_kind && (source.is_directory || taken.stx_size == own.stx_size) {
+        return Ok(());
+    }
+    let word = match kind {
+        FileType::Directory => "a directory",
+        FileType::RegularFile if same_kind => "a file of another size",
+        FileType::RegularFile => "a file",
+        FileType::Symlink => "a symbolic link",
+        _ => "neither a file nor a directory",
+    };
+    Err(StageError::Exists {
+        what: format!("{}: is there already, and is {word}", crate::error::shown(path)),
+        hint: "a destination is never overwritten: name another one, or move away what is there".to_owned(),
+    })
 }
 
 /// Refuses what would lose the source: a destination that is the source, or lies in it.

@@ -69,7 +69,7 @@ use find::Destination;
 use tree::Tree;
 
 pub use crate::tier::{Notes, Run};
-pub use find::Source;
+pub use find::{Source, check_request};
 pub use publish::taken;
 pub use source::{fingerprint_of, is_source_of};
 
