@@ -5,11 +5,19 @@
 #
 #   sh examples/checkpoint-demo.sh [DIRECTORY]
 #
-# FLASHWRIGHT names the binary, if it is not `flashwright`.
+# FLASHWRIGHT names the binary, if it is neither `flashwright` nor, in the source tree, target/release/flashwright.
 set -eu
 umask 077
 
-FLASHWRIGHT=${FLASHWRIGHT:-flashwright}
+built=$(cd "$(dirname "$0")/.." && pwd)/target/release/flashwright
+if [ -z "${FLASHWRIGHT:-}" ]; then
+    FLASHWRIGHT=flashwright
+    command -v flashwright > /dev/null || [ ! -x "$built" ] || FLASHWRIGHT=$built
+fi
+command -v "$FLASHWRIGHT" > /dev/null || {
+    echo "there is no $FLASHWRIGHT: make install, or cargo build --release, or name it by FLASHWRIGHT=" >&2
+    exit 1
+}
 CHECKPOINTS=5 FILES=4 MIB=16 # 64 MiB each
 place=$(mktemp -d "${1:-.}/checkpoint-demo.XXXXXX")
 place=$(cd "$place" && pwd)
@@ -65,8 +73,14 @@ compute &
 loop=$!
 
 say "kill -9 for the server, in the middle of a checkpoint"
-until "$FLASHWRIGHT" stage status --json | grep -q '"state": "running"'; do sleep 0.1; done
-sleep 1
+# A job has written some of its bytes and not all.
+under_way() {
+    "$FLASHWRIGHT" stage status --json | awk '
+        /"state":/ { running = /"running"/ }
+        /"bytes_written":/ && running && !/: 0,/ { found = 1 }
+        END { exit !found }'
+}
+until under_way; do sleep 0.1; done
 "$FLASHWRIGHT" stage status
 kill -9 "$server"
 wait "$server" 2> /dev/null || true

@@ -136,15 +136,20 @@ fn possible(error: &Error) -> Option<String> {
 
 /// The command as far as it was typed: `flashwright sweep plan`.
 fn command() -> String {
-    const VERBS: [&str; 35] = [
+    const VERBS: [&str; 39] = [
         "probe", "bench", "sweep", "report", "schema", "run", "plan", "resume", "status", "diff", "layout",
         "up", "down", "undo", "show", "survey", "memory", "serve", "volume", "export", "create", "check",
         "destroy", "stage", "mv", "cp", "get", "watch", "wait", "cancel", "retry", "verify", "evict",
-        "doctor", "pools",
+        "doctor", "pools", "list", "reserve", "release", "renew",
     ];
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let verbs = typed.take_while(|word| VERBS.contains(&word.as_str()));
-    std::iter::once("flashwright".to_owned()).chain(verbs.take(2)).collect::<Vec<_>>().join(" ")
+    let verbs: Vec<String> = typed.take_while(|word| VERBS.contains(&word.as_str())).collect();
+    // `stage pools` has verbs of its own. After other verbs a word may be a name.
+    let most = if verbs.get(1).is_some_and(|verb| verb == "pools") { 3 } else { 2 };
+    std::iter::once("flashwright".to_owned())
+        .chain(verbs.into_iter().take(most))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

@@ -228,6 +228,18 @@ fn wrong_requests_are_named_with_their_values() {
                 .into(),
         ),
         (
+            &["evict", "s3://x/y"],
+            2,
+            "error: s3://x/y: is not on a fast tier\n\
+             hint: name the fast copy; its slow copy is named by --copy\n"
+                .into(),
+        ),
+        (
+            &["serve", "--iops-limit=0"],
+            2,
+            "error: --iops-limit=0: must be above zero\nhint: leave it out for no limit\n".into(),
+        ),
+        (
             &["evict", "file"],
             3,
             format!(

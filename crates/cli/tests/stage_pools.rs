@@ -142,10 +142,17 @@ fn the_command_asks_the_server_where_one_keeps_pools_and_a_ledger_where_none_doe
     works(folder, &with(&["renew", "1"]));
     assert!(works(folder, &with(&["list"])).out.contains("reservation 1"));
     works(folder, &with(&["release", "1"]));
-    assert_ne!(run(folder, &with(&["renew", "1"])).code, 0, "it is gone");
+    fails(&with(&["renew", "1"]), 1, "reservation 1: is not there");
+    fails(&with(&["release", "1"]), 1, "reservation 1: is not there");
+    fails(&with(&["release", "one"]), 2, "error: one: is not the number of a reservation");
+    fails(&with(&["reserve", "scratch"]), 2, "error: flashwright stage pools reserve needs ");
     // A ledger that is named is worked on, whoever keeps pools.
     let file = ["--config", "pools.toml", "--ledger", "own"];
-    let listed = json(folder, &[&["stage", "pools", "list", "--json"][..], &file].concat());
+    let list = [&["stage", "pools", "list", "--json"][..], &file].concat();
+    fails(&list, 2, "error: --ledger=");
+    assert!(!folder.join("own").exists(), "it is not made by being named");
+    std::fs::create_dir(folder.join("own")).expect("makes");
+    let listed = json(folder, &list);
     assert_eq!(listed["pools"][0]["reservations"].as_array().map(Vec::len), Some(0));
     fails(&["stage", "pools", "list", "--socket", "none.sock"], 1, "no server answers");
     // One that the configuration names is everybody's who is given that configuration.

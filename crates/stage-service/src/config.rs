@@ -42,12 +42,8 @@ impl FileConfig {
     /// The kernel's; what is no TOML or not known, with its line.
     pub fn read(path: &Path) -> Result<Self, StageError> {
         let text = std::fs::read_to_string(path).map_err(|error| StageError::io("read", path, error))?;
-        Self::parse(&text).map_err(|what| {
-            StageError::invalid(
-                format!("--config={}: {what}", shown(path)),
-                "the keys are the names of the flags, for instance: jobs = 4",
-            )
-        })
+        Self::parse(&text)
+            .map_err(|what| StageError::invalid(format!("--config={}: {what}", shown(path)), hint(&text)))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -55,6 +51,17 @@ impl FileConfig {
             let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
             format!("line {line}: {}", error.message())
         })
+    }
+}
+
+/// What to write instead: limits are the only flags that stand in a table.
+fn hint(text: &str) -> &'static str {
+    let limits = ["bwlimit", "iops-limit", "iops_limit", "governor"];
+    match text.parse::<toml::Table>() {
+        Ok(table) if limits.iter().any(|limit| table.contains_key(*limit)) => {
+            "limits are in a table of their own: a line [qos], and below it for instance: bwlimit = \"2GB/s\""
+        }
+        _ => "the keys are the names of the flags, for instance: jobs = 4",
     }
 }
 
@@ -94,5 +101,7 @@ mod tests {
             let error = FileConfig::parse(text).unwrap_err();
             assert!(error.starts_with(line), "{text}: {error}");
         }
+        assert!(hint("jobs = 2\nbwlimit = '2GB/s'\n").contains("[qos]"));
+        assert!(!hint("jbos = 2\n").contains("[qos]"));
     }
 }

@@ -186,7 +186,7 @@ fn lock(path: &Path) -> Result<File, StageError> {
 
 fn taken(path: &Path) -> StageError {
     StageError::refused(
-        format!("--socket={}: a server listens there", shown(path)),
+        format!("{}: a server listens there", shown(path)),
         "stop it first, or name another socket",
     )
 }
@@ -200,8 +200,8 @@ fn clear(path: &Path) -> Result<(), StageError> {
     };
     if !facts.file_type().is_socket() {
         return Err(StageError::refused(
-            format!("--socket={}: something that is no socket has that name", shown(path)),
-            "name another one",
+            format!("{}: is there, and is not a socket to listen at", shown(path)),
+            "name another path",
         ));
     }
     match UnixStream::connect(path) {

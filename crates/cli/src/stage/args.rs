@@ -14,10 +14,10 @@ use crate::stage::values;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A checkpoint on flash, moved to disk while the job computes on:
-  flashwright stage serve &                          or under systemd: dist/systemd/
-  flashwright stage mv /flash/ckpt-7 /lustre/run/    returns at once; the server does the work
-  flashwright stage status --follow                  how it goes
-  flashwright stage wait /lustre/run/ckpt-7          durable and verified when this ends with 0
+  flashwright stage serve &                        or under systemd
+  flashwright stage mv /flash/ckpt-7 /lustre/run/  returns at once
+  flashwright stage status --follow                what the server does
+  flashwright stage wait /lustre/run/ckpt-7        until durable and verified
 
 Without a server:
   flashwright stage mv --foreground /flash/ckpt-7 /lustre/run/
@@ -140,14 +140,17 @@ pub struct ModeArgs {
 /// `flashwright stage mv` and `flashwright stage cp`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-DST is as for cp(1): a directory that is there takes each SRC under its own name, and so does a DST that ends with a
-slash, which --parents makes; otherwise DST is the name that SRC is to have. s3://BUCKET/PREFIX is a DST as well.
+DST is as for cp(1): a directory that is there takes each SRC under its own name, and so does a DST that ends with a \
+slash, which --parents makes; otherwise DST is the name that SRC is to have. s3://BUCKET/PREFIX/NAME is a DST as well. \
+A relative name with a colon before its first slash is ./NAME.
 
 Examples:
   flashwright stage mv /flash/ckpt-7 /lustre/run/
   flashwright stage cp --bwlimit 2GB/s --background /flash/ckpt-7 /lustre/run/
-  flashwright stage cp --deadline 30m --wait /flash/ckpt-7 s3://bucket/run/ckpt-7
-  flashwright stage mv --foreground --idempotent -T /flash/out /lustre/run/out     in a job script")]
+  flashwright stage cp --deadline 30m --wait /flash/ckpt-7 s3://bucket/ckpt-7
+
+In a job script:
+  flashwright stage mv --foreground --idempotent -T /flash/out /lustre/run/out")]
 pub struct TransferArgs {
     /// What is moved, then where to; both absolute or relative to the current directory
     #[arg(value_name = "SRC… DST", required = true, num_args = 1..)]
@@ -183,16 +186,16 @@ pub struct GetArgs {
 /// `flashwright stage watch`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-NAME.done, by '*.done', vouches for the file or directory NAME beside it; DONE in a directory, by 'ckpt-*/DONE', for that
-directory. One with lines PATH [SIZE [DIGEST]] vouches for exactly these files, relative to its own directory: if one is
+NAME.done, by '*.done', vouches for the file or directory NAME beside it; DONE in a directory, by 'ckpt-*/DONE', for that \
+directory. One with lines PATH [SIZE [DIGEST]] vouches for exactly these files, relative to its own directory: if one is \
 missing or differs, or another file is among them, nothing moves. The semaphore goes when all is durable.
 
 Write data, fsync, write the semaphore under another name, fsync, and rename it into place.
 
 Examples:
   flashwright stage watch /flash --to /lustre/run --trigger '*.done'
-  flashwright stage watch /flash --to /lustre/run --trigger 'ckpt-*/DONE' --keep-fast 2 --latest
-  flashwright stage watch /flash --to /lustre/run --trigger '*.done' --foreground --once")]
+  flashwright stage watch /flash --to /slow --trigger '*/DONE' --keep-fast 2
+  flashwright stage watch . --to /slow --trigger '*.done' --foreground --once")]
 pub struct WatchArgs {
     /// The directory that is watched
     #[arg(value_name = "DIR")]
@@ -236,7 +239,7 @@ pub struct WatchArgs {
 /// `flashwright stage wait`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 it has come this far, 1 it failed, or the time is up; what failed because it was refused or made no sense
+Exit codes: 0 it has come this far, 1 it failed, or the time is up; what failed because it was refused or made no sense \
 has the codes of that.
 
 Examples:
@@ -263,7 +266,7 @@ pub struct WaitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  flashwright stage status              jobs under way, failed ones, and the last that ended
+  flashwright stage status              under way, failed, and just ended
   flashwright stage status --follow     the same, kept up to date until Ctrl-C
   flashwright stage status 7 --json")]
 pub struct StatusArgs {
@@ -299,7 +302,8 @@ pub struct JobArgs {
 /// `flashwright stage verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every byte is read from the medium. Exit codes: 0 all is as it was written, 1 it is not, and the file and offset are said.
+Every byte is read from the medium. Exit codes: 0 all is as it was written, 1 it is not, and the file and offset are \
+said.
 
 Examples:
   flashwright stage verify /lustre/run/ckpt-7
@@ -322,9 +326,9 @@ pub struct VerifyArgs {
 /// `flashwright stage evict`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The slow copy is synced, read around the page cache and compared with its manifest, by digests.
-The fast copy is compared with the same manifest by names, sizes and times, and goes then.
-If anything differs or is missing, nothing goes: exit code 3.
+The slow copy is synced, read around the page cache and compared with its manifest by digests, the fast copy with the \
+same manifest by names, sizes and times; then the fast copy goes. If anything differs or is missing, nothing goes: exit \
+code 3.
 
 Examples:
   flashwright stage evict /flash/ckpt-7
@@ -347,7 +351,7 @@ pub struct EvictArgs {
 /// `flashwright stage doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Looks for a server, at its jobs, at the tiers that they use, and at this machine's settings. Exit code 1 where something
+Looks for a server, at its jobs, at the tiers that they use, and at this machine's settings. Exit code 1 where something \
 is stuck.")]
 pub struct DoctorArgs {
     /// Print one JSON document (flashwright.stage-doctor/1)
@@ -360,14 +364,14 @@ pub struct DoctorArgs {
 /// `flashwright stage pools`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A pool is a directory of a fast tier with a quota. Who wants to write a set reserves its bytes first, and is given a
-directory for it, or told that it does not fit: before the first byte, never half way. The server is asked if it
-keeps pools; if it does not, or a file is named, reservations are kept in a file.
+A pool is a directory of a fast tier with a quota. A program that will write a set reserves its bytes first, and is \
+given a directory for it, or is refused before the first byte. The server is asked if it keeps pools; if it does not, or \
+a file is named, reservations are kept in a file.
 
 Examples:
   flashwright stage pools list
   flashwright stage pools list --config pools.toml
-  cd \"$(flashwright stage pools reserve scratch ckpt-7 --size 20g --wait 10m)\"
+  dir=$(flashwright stage pools reserve scratch ckpt-7 --size 20g --wait 10m) && cd \"$dir\"
   flashwright stage pools release 3")]
 pub struct PoolsArgs {
     /// What to do; list where nothing is said.
@@ -439,7 +443,7 @@ pub struct ReserveArgs {
 #[derive(Debug, Args)]
 pub struct ReleaseArgs {
     /// The reservation's number
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = values::reservation)]
     pub id: i64,
     #[command(flatten)]
     pub place: PoolPlaceArgs,

@@ -32,7 +32,13 @@ impl Witness for Reading {
 
 /// Removes a fast copy.
 pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
-    let path = request::absolute(&args.path)?;
+    let path = match request::place(args.path.as_os_str())? {
+        Place::Path(path) => path.0,
+        url => {
+            return Err(Failure::invalid(format!("{}: is not on a fast tier", url.shown()))
+                .hint("name the fast copy; its slow copy is named by --copy"));
+        }
+    };
     match std::fs::symlink_metadata(&path) {
         Err(error) => return Err(Failure::io(&path, "look at it", &error)),
         Ok(facts) if !facts.is_dir() => {
@@ -91,7 +97,7 @@ fn slow_copy(args: &EvictArgs, path: &Path) -> Result<Place, Failure> {
         .into_iter()
         .filter_map(|(_, jobs)| jobs.iter().rev().find_map(|job| Some((job.created, copy_of(job)?))));
     found.max_by_key(|(created, _)| *created).map(|(_, copy)| copy).ok_or_else(|| {
-        Failure::refused(format!("{}: no job that is durable has copied it", shown(path)))
+        Failure::refused(format!("{}: no journal knows its slow copy", shown(path)))
             .hint("name its slow copy: --copy PATH")
     })
 }

@@ -57,11 +57,20 @@ fn open(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
         None => usual_config()?,
     };
     let ledger = match &args.ledger {
-        Some(ledger) => request::absolute(ledger)?,
+        Some(ledger) => existing(request::absolute(ledger)?)?,
         None => ledger(&config, &desk::state(&args.server)?)?,
     };
     let pools = Pools::open(&config, &ledger)?;
     Ok(Box::new(Kept::new(Arc::new(pools), rustix::process::geteuid().as_raw())))
+}
+
+/// A ledger that is named has to be there: one that is made in its place, where it is not mounted, holds no reservations.
+fn existing(ledger: PathBuf) -> Result<PathBuf, Failure> {
+    if ledger.is_dir() {
+        return Ok(ledger);
+    }
+    Err(Failure::invalid(format!("--ledger={}: is not a directory", shown(&ledger)))
+        .hint("name the directory of the reservations, or make it first (mode 1777 where users share it)"))
 }
 
 /// The pools without a server, for a diagnosis: none where none are described.
@@ -122,7 +131,7 @@ fn reserve(args: &ReserveArgs) -> Result<(), Failure> {
         return print(&StageReservation { schema: "flashwright.stage-reservation/1", reservation });
     }
     output::tell(&format!("{}\n", reserved(&reservation)));
-    // The directory alone, for `cd "$(…)"`.
+    // The directory alone, for `dir=$(…) && cd "$dir"`.
     output::print(&format!("{}\n", shown(&reservation.directory.0)))
 }
 
@@ -133,16 +142,25 @@ fn reserved(reservation: &Reservation) -> String {
 }
 
 fn release(args: &ReleaseArgs) -> Result<(), Failure> {
-    desk(&args.place)?.release(args.id)?;
+    let desk = desk(&args.place)?;
+    // For programs that release twice, a release of what is gone succeeds. A renewal tells whether it is there.
+    if !desk.renew(args.id)? {
+        return Err(gone(args.id, "`flashwright stage pools list` shows what is reserved"));
+    }
+    desk.release(args.id)?;
     output::print(&format!("reservation {}: released; what was written stays\n", args.id))
 }
 
 fn renew(args: &ReleaseArgs) -> Result<(), Failure> {
     if !desk(&args.place)?.renew(args.id)? {
-        return Err(Failure::failed(format!("reservation {}: is not there any more", args.id))
-            .hint("it was released, or its day was over; reserve again"));
+        return Err(gone(args.id, "reserve again"));
     }
     output::print(&format!("reservation {}: lasts for a day from now on\n", args.id))
+}
+
+fn gone(id: i64, then: &str) -> Failure {
+    Failure::failed(format!("reservation {id}: is not there"))
+        .hint(format!("it was released, its day was over, or it never was; {then}"))
 }
 
 fn print(document: &impl serde::Serialize) -> Result<(), Failure> {

@@ -32,13 +32,15 @@ const LOG_VARIABLE: &str = "FLASHWRIGHT_LOG";
 /// `flashwright stage serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was accepted is carried out by the next server if this one dies. SIGTERM or Ctrl-C: stops between
-two steps, exit code 0; the next start goes on.
+What was accepted is carried out by the next server if this one dies. SIGTERM or Ctrl-C: stops between two \
+steps, exit code 0; the next start goes on.
 
 Examples:
-  flashwright stage serve                                  for this user, until a signal comes
-  flashwright stage serve --metrics 127.0.0.1:9750         with figures for Prometheus
-  systemctl --user enable --now flashwright-stage.socket   the same under systemd (dist/systemd/)")]
+  flashwright stage serve                           until a signal comes
+  flashwright stage serve --metrics 127.0.0.1:9750  with figures for Prometheus
+
+Under systemd (dist/systemd/):
+  systemctl --user enable --now flashwright-stage.socket")]
 pub struct ServeArgs {
     /// Where the journal is kept: a directory on a local disk [$STATE_DIRECTORY, else
     /// $XDG_STATE_HOME/flashwright/stage]
@@ -60,7 +62,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub bwlimit: Option<u64>,
     /// Make at most so many reads and writes a second, all jobs together
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = super::values::positive)]
     pub iops_limit: Option<u64>,
     /// Figures for Prometheus at unix:PATH or 127.0.0.1:PORT
     #[arg(long, value_name = "WHERE", value_parser = endpoint)]
@@ -168,6 +170,10 @@ impl Work {
             return Err(Failure::invalid(
                 "--config: jobs, threads, max-jobs and max-connections must be above zero",
             ));
+        }
+        if work.qos.iops_limit == Some(0) {
+            return Err(Failure::invalid("--config: iops-limit=0: must be above zero")
+                .hint("leave it out for no limit"));
         }
         Ok(work)
     }

@@ -20,6 +20,13 @@ pub fn positive(text: &str) -> Result<u64, BadValue> {
     }
 }
 
+/// The number of a reservation.
+pub fn reservation(text: &str) -> Result<i64, BadValue> {
+    text.parse::<i64>().ok().filter(|id| *id > 0).ok_or_else(|| {
+        BadValue::new("is not the number of a reservation", "`flashwright stage pools list` shows them")
+    })
+}
+
 /// How many are kept.
 pub fn keep(text: &str) -> Result<u32, BadValue> {
     crate::values::whole(text)
