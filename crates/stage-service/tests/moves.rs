@@ -587,3 +587,25 @@ fn what_failed_behind_its_commit_is_gone_on_with_only_for_the_source_that_it_cop
     let why = second.error.unwrap().message;
     assert!(second.state == State::Failed && why.contains("is something else"), "{why}");
 }
+
+#[test]
+fn another_users_empty_directory_is_no_claim() {
+    let bench = Bench::new();
+    bench.tree("run");
+    let claim = bench.at("slow/run");
+    fs::create_dir(&claim).unwrap();
+    fs::set_permissions(&claim, fs::Permissions::from_mode(0o1700)).unwrap();
+    if let Err(error) = std::os::unix::fs::chown(&claim, Some(65_534), Some(65_534)) {
+        println!("SKIP a directory of another user: {error}");
+        return;
+    }
+    let before = fs::metadata(&claim).unwrap();
+    let status = bench.run(Verb::Move, "run", "slow/run", Options::default());
+    assert_eq!(status.state, State::Failed, "{status:?}");
+    let after = fs::metadata(&claim).unwrap();
+    assert_eq!((after.ino(), after.uid(), after.mode()), (before.ino(), before.uid(), before.mode()));
+    assert!(bench.at("run/large").exists());
+    // One's own is what a crash leaves on a file system without RENAME_NOREPLACE.
+    std::os::unix::fs::chown(&claim, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+    bench.done(Verb::Move, "run", "slow/run");
+}

@@ -115,7 +115,7 @@ fn publish_by_link(
 /// Mode of a directory that claims a name: only its owner's, and sticky, which a directory of one user never needs.
 const CLAIM_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
 
-/// Is this name held by a claim? One that a crash left is taken over; if another mover still wants it, the one that
+/// Is this name held by a claim of this process's user? One that a crash left is taken over; if another mover still wants it, the one that
 /// renames first fills it, and the rename of the other fails with ENOTEMPTY.
 ///
 /// # Errors
@@ -127,7 +127,9 @@ pub fn is_claim(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
             let bits = Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX;
             let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
             let is_claim = is_directory && Mode::from_raw_mode(mode) & bits == CLAIM_MODE;
-            Ok(is_claim || !enforced(Check::Claim))
+            // Another user's is theirs, whatever it looks like.
+            let is_own = stat.stx_uid == rustix::process::geteuid().as_raw();
+            Ok(is_claim && is_own || !enforced(Check::Claim))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
