@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod attempt;
 mod commit;
 mod drain;
 mod error;

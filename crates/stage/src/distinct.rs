@@ -10,7 +10,7 @@
 //! directory, where device and inode do tell them apart.
 //!
 //! A crash leaves an empty file under the probe's name. That is the name of the job's part, which the journal has, so that
-//! the next attempt, or `cancel`, removes it before the source is walked ([`clear`]).
+//! the next attempt, or `cancel`, removes it before the source is walked.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,10 +22,6 @@ use rustix::fs::{Mode, OFlags, Statx};
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::fault::{Check, enforced};
-use crate::journal::JobRow;
-use crate::owned;
-use crate::runner::Source;
-use crate::spec::{Place, Verb};
 
 /// An open directory, and its path for messages.
 #[derive(Debug, Clone, Copy)]
@@ -91,25 +87,4 @@ fn refuse_if(one: bool, source: &Path, copy: &Path) -> Result<(), StageError> {
         format!("{}: a change in {} appears there, so both may be one", shown(copy), shown(source)),
         "name another destination, or the one name that both have; nothing was removed",
     ))
-}
-
-/// Removes the probe that an interrupted attempt of a move left in its source.
-///
-/// # Errors
-/// It is there and cannot be removed.
-pub fn clear(row: &JobRow) -> Result<(), StageError> {
-    let (Verb::Move, Place::Path(path), Some(probe), None) =
-        (row.spec.verb, &row.spec.source, &row.part, &row.part_id)
-    else {
-        return Ok(());
-    };
-    // A source that cannot be opened is reported by the step that needs it.
-    let Ok(source) = Source::open(&path.0) else { return Ok(()) };
-    if source.is_directory {
-        owned::discard(&source.open_root()?, probe, &path.0, None)?;
-    } else {
-        let above = path.0.parent().unwrap_or(&path.0);
-        owned::discard(&source.parent, probe, above, None)?;
-    }
-    Ok(())
 }

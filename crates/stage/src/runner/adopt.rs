@@ -23,11 +23,12 @@ use crate::distinct::{self, Shown};
 use crate::error::StageError;
 use crate::existing::make_durable_at;
 use crate::fault::{Check, enforced};
-use crate::journal::{Done, Identity};
+use crate::journal::{Done, Identity, JobRow};
 use crate::manifest::{Entry, Kind};
 use crate::metadata::{self, Adopted};
 use crate::names::{joined, part_name};
-use crate::spec::Verb;
+use crate::owned;
+use crate::spec::{Place, Verb};
 use crate::tier::At;
 use crate::tree::{Seen, Walk, entry_of, kind_of};
 use crate::verify::Reader;
@@ -306,4 +307,25 @@ impl Adopting<'_> {
         entry.chunks = if from.len() > 1 { from } else { Vec::new() };
         Ok(Done::new(entry, identity))
     }
+}
+
+/// Removes the probe that an interrupted attempt of a move left in its source.
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub(super) fn clear_probe(row: &JobRow) -> Result<(), StageError> {
+    let (Verb::Move, Place::Path(path), Some(probe), None) =
+        (row.spec.verb, &row.spec.source, &row.part, &row.part_id)
+    else {
+        return Ok(());
+    };
+    // A source that cannot be opened is reported by the step that needs it.
+    let Ok(source) = Source::open(&path.0) else { return Ok(()) };
+    if source.is_directory {
+        owned::discard(&source.open_root()?, probe, &path.0, None)?;
+    } else {
+        let above = path.0.parent().unwrap_or(&path.0);
+        owned::discard(&source.parent, probe, above, None)?;
+    }
+    Ok(())
 }

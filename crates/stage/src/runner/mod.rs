@@ -48,7 +48,6 @@ use rustix::fs::{Mode, OFlags};
 use storage::uuid::Uuid;
 
 use crate::calls;
-use crate::distinct;
 use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
@@ -100,7 +99,7 @@ pub fn give_up(
     stop: &Stop,
     notes: &mut Notes,
 ) -> Result<(), StageError> {
-    distinct::clear(row)?;
+    adopt::clear_probe(row)?;
     destination_of(&row.spec.destination, tiers)?.give_up(journal, row, stop, notes)
 }
 

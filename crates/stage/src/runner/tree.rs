@@ -6,11 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::Notes;
 use super::find::Source;
+use super::{Notes, adopt};
 use crate::calls;
 use crate::digest::Digest;
-use crate::distinct;
 use crate::error::StageError;
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
@@ -44,7 +43,7 @@ impl Tree {
 
 impl tier::Source for Tree {
     fn open(&mut self, run: &Run<'_>) -> Result<(), StageError> {
-        distinct::clear(&run.row()?)?;
+        adopt::clear_probe(&run.row()?)?;
         let source = Source::open(&self.path)?;
         if run.spec.verb == Verb::Move {
             // Without `/proc`, the walk of the source finds a mount, before the copy has its name.
