@@ -354,7 +354,7 @@ impl Certificates {
         }
         let dir = tempfile::tempdir().unwrap();
         let made = Self(dir);
-        made.template("ca", "cn = an authority\nca\ncert_signing_key\n");
+        made.template("ca", "cn = an authority\nca\ncert_signing_key\ncrl_signing_key\n");
         made.template(
             "server",
             "cn = localhost\ndns_name = localhost\ntls_www_server\nencryption_key\nsigning_key\n",

@@ -194,7 +194,7 @@ impl<E: Engine> Conversation<'_, E> {
         let bytes = match self.link.stream.read(room) {
             Ok(0) => {
                 self.ending = Some(Ending::Closed);
-                self.abandon_lane();
+                self.abandon_hints();
                 self.abandon_intake();
                 return Ok(true);
             }

@@ -4,14 +4,15 @@
 //! reading meanwhile. It is started with the first of them. Its answers come through a channel, and a pipe becomes
 //! readable with each.
 //!
-//! What nobody waits for any more is not done: a task whose client has gone is dropped before it begins, and a long one
-//! goes in steps and ends with the step at which it finds that.
+//! What nobody waits for any more is not done. Of a client that has closed its side, hints (discards, fetching into the
+//! cache) are dropped before they begin, and a long one goes in steps and ends with the step at which it finds that; they
+//! count as taken, for the client may still read its replies. A server that has waited long enough for its end drops all.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -26,6 +27,13 @@ const ZERO: u64 = 64 << 20;
 const DISCARD: u64 = 1 << 30;
 /// Discards of block devices are cut to multiples of this: the sector of the kernel's block layer.
 const SECTOR: u64 = 512;
+
+/// What is given up: nothing,
+const NOTHING: u8 = 0;
+/// hints,
+const HINTS: u8 = 1;
+/// or all of it.
+const ALL: u8 = 2;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +65,7 @@ pub(super) struct Lane {
     tasks: Option<Sender<Task>>,
     answers: Receiver<(usize, Answer)>,
     bell: PipeReader,
-    abandoned: Arc<AtomicBool>,
+    abandoned: Arc<AtomicU8>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,7 +74,7 @@ impl Lane {
         let (bell, ringer) = io::pipe()?;
         let (tasks, inbox) = channel();
         let (outbox, answers) = channel();
-        let abandoned = Arc::new(AtomicBool::new(false));
+        let abandoned = Arc::new(AtomicU8::new(NOTHING));
         let (device, seen) = (Arc::clone(device), Arc::clone(&abandoned));
         let thread = std::thread::Builder::new()
             .name("nbd-slow".into())
@@ -79,9 +87,14 @@ impl Lane {
         self.tasks.as_ref().is_some_and(|tasks| tasks.send(Task { id, job, offset, length }).is_ok())
     }
 
+    /// Takes hints without following them from now on.
+    pub fn abandon_hints(&self) {
+        self.abandoned.fetch_max(HINTS, Ordering::Relaxed);
+    }
+
     /// Answers all that was asked for with an error from now on, without doing it.
     pub fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Relaxed);
+        self.abandoned.store(ALL, Ordering::Relaxed);
     }
 
     /// What poll(2) finds readable when an answer is there, and hung up when the thread is gone.
@@ -113,7 +126,7 @@ impl Drop for Lane {
 
 fn work(
     device: &dyn Device,
-    abandoned: &AtomicBool,
+    abandoned: &AtomicU8,
     inbox: &Receiver<Task>,
     outbox: &Sender<(usize, Answer)>,
     mut ringer: PipeWriter,
@@ -126,13 +139,15 @@ fn work(
     }
 }
 
-fn perform(device: &dyn Device, abandoned: &AtomicBool, job: Job, offset: u64, length: u64) -> Answer {
-    // Without a client that waits, nothing of it is wanted.
+fn perform(device: &dyn Device, abandoned: &AtomicU8, job: Job, offset: u64, length: u64) -> Answer {
+    let is_hint = matches!(job, Job::Trim | Job::Cache);
     let in_steps = |range: Range<u64>, step: u64, act: &mut dyn FnMut(u64, u64) -> io::Result<()>| {
         let mut at = range.start;
         loop {
-            if abandoned.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::Interrupted.into());
+            match abandoned.load(Ordering::Relaxed) {
+                ALL => return Err(io::ErrorKind::Interrupted.into()),
+                HINTS if is_hint => return Ok(Vec::new()),
+                _ => {}
             }
             if at >= range.end {
                 return Ok(Vec::new());

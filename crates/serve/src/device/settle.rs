@@ -143,9 +143,16 @@ impl<E: Engine> Conversation<'_, E> {
     }
 
     /// Gives up what the lane was asked for and has not done.
-    pub(super) fn abandon_lane(&mut self) {
+    pub(super) fn abandon_lane(&self) {
         if let Some(lane) = &self.lane {
             lane.abandon();
+        }
+    }
+
+    /// Gives up those of them that are hints.
+    pub(super) fn abandon_hints(&self) {
+        if let Some(lane) = &self.lane {
+            lane.abandon_hints();
         }
     }
 
