@@ -276,8 +276,9 @@ with store.checkpoint(1) as directory:
     (directory / "large").write_bytes(os.urandom(12 << 20))
 pending = store.checkpoint(2)
 pending.__enter__().joinpath("half").write_text("half")
-print("waiting", flush=True)
 try:
+    # The signal may come as soon as this is read.
+    print("waiting", flush=True)
     store.wait(1)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
