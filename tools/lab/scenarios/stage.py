@@ -113,7 +113,8 @@ def beside_another(lab):
 def clock(lab):
     """While a limited move runs, somebody waits for it and room is reserved, the clock goes a day forward, then two back."""
     lab.sh("""mkdir -p /fast/pool
-        printf '[pool.scratch]\\npath = "/fast/pool"\\nquota = "64m"\\n' > /journal/pools.toml""")
+        printf '[pool.scratch]\\npath = "/fast/pool"\\nquota = "64m"\\n' > /journal/pools.toml
+        mkdir /journal/pools""")
     reservation = lab.flashwright("stage", "pools", "reserve", "scratch", "ckpt-9", "--size", "8m", "--json", *POOLS)
     lab.must(reservation)
     begun = uptime(lab)
@@ -157,7 +158,7 @@ def latest(lab):
     return lab.sh("readlink /slow/clock/latest").strip()
 
 
-POOLS = ("--config", "/journal/pools.toml", "--ledger", "/journal/pools.db")
+POOLS = ("--config", "/journal/pools.toml", "--ledger", "/journal/pools")
 
 
 def pool(lab):
