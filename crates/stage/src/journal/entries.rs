@@ -1,0 +1,205 @@
+//! What of a job is durable and verified at its destination: whole entries, and chunks of large files that are begun.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::{done_of, identity_text, kind_number, page_after};
+use super::{Done, Identity, Journal, PAGE};
+use crate::digest::Digest;
+use crate::error::StageError;
+use crate::fault;
+use crate::job::JobId;
+
+impl Journal {
+    /// Entries that are durable and verified.
+    pub fn record(&self, id: JobId, done: &[Done]) -> Result<(), StageError> {
+        if done.is_empty() {
+            return Ok(());
+        }
+        self.step("files are durable", |step| {
+            let mut insert = step.prepare_cached(
+                "INSERT OR REPLACE INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
+            )?;
+            let mut forget_chunks = step.prepare_cached("DELETE FROM chunks WHERE job = ?1 AND path = ?2")?;
+            let mut forget_begun = step.prepare_cached("DELETE FROM begun WHERE job = ?1 AND path = ?2")?;
+            for Done { entry, source, object } in done {
+                let path = entry.path.0.as_os_str().as_bytes();
+                let chunks: Option<Vec<u8>> = (!entry.chunks.is_empty())
+                    .then(|| entry.chunks.iter().flat_map(|digest| digest.0).collect());
+                let other = entry.target.as_ref().or(entry.link_to.as_ref());
+                insert.execute(params![
+                    id,
+                    path,
+                    kind_number(entry),
+                    entry.size as i64,
+                    entry.mode,
+                    entry.uid,
+                    entry.gid,
+                    entry.mtime_s,
+                    entry.mtime_ns,
+                    source.ctime.0,
+                    source.ctime.1,
+                    source.ino as i64,
+                    source.nlink,
+                    entry.digest.map(|digest| digest.0),
+                    chunks,
+                    other.map(|other| other.0.as_os_str().as_bytes()),
+                    object,
+                ])?;
+                if !entry.chunks.is_empty() {
+                    forget_chunks.execute(params![id, path])?;
+                    forget_begun.execute(params![id, path])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// What is recorded of a path.
+    pub fn entry(&self, id: JobId, path: &Path) -> Result<Option<Done>, StageError> {
+        self.look("whether a file is done", |connection| {
+            connection
+                .prepare_cached("SELECT * FROM entries WHERE job = ?1 AND path = ?2")?
+                .query_row(params![id, path.as_os_str().as_bytes()], done_of)
+                .optional()
+        })
+    }
+
+    /// Up to `most` entries whose paths sort after `after`, in the order of their bytes.
+    pub fn entries_after(
+        &self,
+        id: JobId,
+        after: Option<&Path>,
+        most: usize,
+    ) -> Result<Vec<Done>, StageError> {
+        self.look("which files are done", |connection| page_after(connection, id, after, most))
+    }
+
+    /// Up to `most` entries whose paths sort before `before`, the last first.
+    pub fn entries_before(
+        &self,
+        id: JobId,
+        before: Option<&Path>,
+        most: usize,
+    ) -> Result<Vec<Done>, StageError> {
+        self.look("which files are done", |connection| {
+            let mut query = connection.prepare_cached(
+                "SELECT * FROM entries WHERE job = ?1 AND (?2 IS NULL OR path < ?2) ORDER BY path DESC LIMIT ?3",
+            )?;
+            let before = before.map(|path| path.as_os_str().as_bytes());
+            query.query_map(params![id, before, most as i64], done_of)?.collect()
+        })
+    }
+
+    /// Calls `see` with every entry, in the order of the bytes of their paths.
+    ///
+    /// # Errors
+    /// Those of `see`; the database cannot be read.
+    pub fn each_entry(
+        &self,
+        id: JobId,
+        see: &mut dyn FnMut(Done) -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        let mut after: Option<PathBuf> = None;
+        loop {
+            let page = self.entries_after(id, after.as_deref(), PAGE)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.entry.path.0.clone());
+            page.into_iter().try_for_each(&mut *see)?;
+        }
+    }
+
+    /// How many entries there are.
+    pub fn entry_count(&self, id: JobId) -> Result<u64, StageError> {
+        self.look("how many files are done", |connection| {
+            connection
+                .query_row("SELECT count(*) FROM entries WHERE job = ?1", [id], |row| row.get::<_, i64>(0))
+        })
+        .map(|count| count as u64)
+    }
+
+    /// Forgets entries: what they name is no longer there, or not to be trusted.
+    pub fn forget(&self, id: JobId, paths: &[PathBuf]) -> Result<(), StageError> {
+        self.step("files are to be copied again", |step| {
+            for path in paths {
+                let path = path.as_os_str().as_bytes();
+                for table in ["entries", "chunks", "begun"] {
+                    step.prepare_cached(&format!("DELETE FROM {table} WHERE job = ?1 AND path = ?2"))?
+                        .execute(params![id, path])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A large file is begun: which source, and the inode that it is copied to.
+    pub fn begin_large(
+        &self,
+        id: JobId,
+        path: &Path,
+        source: &Identity,
+        destination_ino: u64,
+    ) -> Result<(), StageError> {
+        self.step("a large file is begun", |step| {
+            let name = path.as_os_str().as_bytes();
+            step.execute("DELETE FROM chunks WHERE job = ?1 AND path = ?2", params![id, name])?;
+            step.execute(
+                "INSERT OR REPLACE INTO begun VALUES (?1, ?2, ?3, ?4)",
+                params![id, name, identity_text(source), destination_ino as i64],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// The chunks of a large file that are durable and verified, if it was begun with this very source and in this
+    /// very inode; otherwise none.
+    pub fn chunks(
+        &self,
+        id: JobId,
+        path: &Path,
+        source: &Identity,
+        destination_ino: u64,
+    ) -> Result<Option<BTreeMap<u64, Digest>>, StageError> {
+        self.look("which chunks are durable", |connection| {
+            let name = path.as_os_str().as_bytes();
+            let begun: Option<(Vec<u8>, i64)> = connection
+                .prepare_cached("SELECT identity, destination_ino FROM begun WHERE job = ?1 AND path = ?2")?
+                .query_row(params![id, name], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            let same = begun == Some((identity_text(source), destination_ino as i64));
+            if begun.is_none() || !same && fault::enforced(fault::Check::ChunksOnResume) {
+                return Ok(None);
+            }
+            let mut query =
+                connection.prepare_cached("SELECT chunk, digest FROM chunks WHERE job = ?1 AND path = ?2")?;
+            let chunks = query.query_map(params![id, name], |row| {
+                let digest: [u8; 32] = row.get(1)?;
+                Ok((row.get::<_, i64>(0)? as u64, Digest(digest)))
+            })?;
+            chunks.collect::<rusqlite::Result<_>>().map(Some)
+        })
+    }
+
+    /// Has a large file of this path been begun?
+    pub fn is_begun(&self, id: JobId, path: &Path) -> Result<bool, StageError> {
+        self.look("whether a file is begun", |connection| {
+            connection
+                .prepare_cached("SELECT 1 FROM begun WHERE job = ?1 AND path = ?2")?
+                .exists(params![id, path.as_os_str().as_bytes()])
+        })
+    }
+
+    /// Chunks of a large file that are durable and verified.
+    pub fn seal(&self, id: JobId, path: &Path, chunks: &[(u64, Digest)]) -> Result<(), StageError> {
+        self.step("chunks are durable", |step| {
+            let mut insert = step.prepare_cached("INSERT OR REPLACE INTO chunks VALUES (?1, ?2, ?3, ?4)")?;
+            for (chunk, digest) in chunks {
+                insert.execute(params![id, path.as_os_str().as_bytes(), *chunk as i64, digest.0])?;
+            }
+            Ok(())
+        })
+    }
+}
