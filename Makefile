@@ -12,7 +12,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: left-out run build test test-explore test-tools test-moto test-cargo test-crash test-python test-lab lint deny bench install clean help
+.PHONY: left-out run build test test-explore test-tools test-moto test-cargo test-hostile test-crash test-python test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -26,7 +26,7 @@ build: ## Build the release binary
 # A failure of one part is not to hide another, nor what was left out.
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(LEFT_OUT); failed=; \
-	for part in test-cargo test-python; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	for part in test-cargo test-hostile test-python; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
 	python3 tools/tests.py tell $(LEFT_OUT); \
 	[ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
 
@@ -72,6 +72,11 @@ test-cargo: test-moto
 	$(QUICK) $(CARGO) build --workspace --examples --locked
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
 	$(QUICK) python3 tools/tests.py run $(LEFT_OUT)/rust $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
+
+# Beside what the tests of the crates do: other programs against the binary, as they would meet it.
+test-hostile: ## Attack the servers behind each of their doors, and see that they serve on
+	$(QUICK) $(CARGO) build -p flashwright --locked
+	python3 tools/tests.py run $(LEFT_OUT)/hostile python3 tools/hostile --binary $(or $(CARGO_TARGET_DIR),target)/debug/flashwright
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
