@@ -166,7 +166,13 @@ impl Destination for SetToBe {
         Ok(())
     }
 
-    fn adopt(&mut self, run: &Run<'_>, source: &mut dyn tier::Source) -> Result<(), StageError> {
+    fn adopt(
+        &mut self,
+        run: &Run<'_>,
+        _: &JobRow,
+        source: &mut dyn tier::Source,
+        _: &mut Notes,
+    ) -> Result<(), StageError> {
         source.make_durable(run)?;
         self.set.make_durable(run.stop)?;
         self.walk(run, source)?;

@@ -54,7 +54,13 @@ impl Destination for Silent {
         nothing()
     }
 
-    fn adopt(&mut self, _: &Run<'_>, _: &mut dyn Source) -> Result<(), StageError> {
+    fn adopt(
+        &mut self,
+        _: &Run<'_>,
+        _: &JobRow,
+        _: &mut dyn Source,
+        _: &mut Notes,
+    ) -> Result<(), StageError> {
         nothing()
     }
 

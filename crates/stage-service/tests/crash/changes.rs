@@ -169,6 +169,14 @@ fn look(world: &World, to: To, path: &Path, report: &Report, done: &str) {
         To::Truncated | To::Removed => {}
     }
     if let [job] = &report.jobs[..]
+        && job.state == State::Done
+        && matches!(to, To::Rewritten | To::Replaced | To::Grown)
+        && world.spec.verb == Verb::Move
+        && anywhere(&world.source, &NEW)
+    {
+        assert!(job.notes.iter().any(|note| note.contains("stayed")), "{done}: nothing said: {job:?}");
+    }
+    if let [job] = &report.jobs[..]
         && job.state == State::Failed
     {
         let why = job.error.as_ref().expect("a failure has a reason");
@@ -233,6 +241,11 @@ fn a_source_that_never_stays_the_same_is_not_published_and_the_path_is_named() {
         assert!(why.starts_with(&named) && why.contains("its change time is another"), "{scenario:?}: {why}");
         assert!(!world.destination.exists(), "{scenario:?}: a source that changed is published");
         assert!(path.exists(), "{scenario:?}");
+        if scenario == Scenario::Small {
+            let writes = |calls: &[String]| calls.iter().filter(|name| *name == "Write").count();
+            let once = writes(&record(scenario, Verb::Move).calls);
+            assert_eq!(writes(&report.calls), 3 * once, "it is copied three times in all");
+        }
     }
 }
 

@@ -132,6 +132,25 @@ fn an_error_that_stays_is_reported_and_a_retry_after_it_succeeds() {
 }
 
 #[test]
+fn an_error_that_may_pass_is_tried_again_at_once_and_one_that_does_not_is_reported() {
+    for (errno, may_pass) in [
+        (Errno::IO, true),
+        (Errno::STALE, true),
+        (Errno::INTR, true),
+        (Errno::NOSPC, false),
+        (Errno::DQUOT, false),
+        (Errno::ACCESS, false),
+    ] {
+        let world = World::new(Scenario::Small, Verb::Move);
+        let done = format!("{errno:?} from the first write");
+        let once = Strike::nth_of(Call::Write, 0, Hit::Errno(errno.raw_os_error()));
+        let report = run(&Order::to(&world.state, &world.spec).strike([once])).told();
+        assert_eq!(report.fired, 1, "{done}");
+        assert_eq!(check_outcome(&world, &done, &report, Some(errno)), may_pass, "{done}: {:?}", report.jobs);
+    }
+}
+
+#[test]
 fn transfers_that_move_fewer_bytes_than_asked_are_gone_on_with() {
     // AXL takes a short read for the end of the file; VeloC loops for ever where a read returns nothing.
     for scenario in [Scenario::Tree, Scenario::Chunked] {

@@ -19,6 +19,7 @@
 
 mod changes;
 mod child;
+mod claims;
 mod device;
 mod failures;
 mod identity;

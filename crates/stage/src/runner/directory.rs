@@ -79,8 +79,16 @@ impl tier::Destination for AtPath {
         }
     }
 
-    fn adopt(&mut self, run: &Run<'_>, source: &mut dyn Source) -> Result<(), StageError> {
+    fn adopt(
+        &mut self,
+        run: &Run<'_>,
+        row: &JobRow,
+        source: &mut dyn Source,
+        notes: &mut Notes,
+    ) -> Result<(), StageError> {
         let taken = || taken(&self.destination.path());
+        // The journal forgets the part of an earlier attempt next, and nothing would remove it any more.
+        self.destination.discard_part(self.parent(), row, notes)?;
         run.name_no_part(&self.destination)?;
         let compared = self.id()?.ok_or_else(taken)?;
         let at = self.at();
@@ -169,7 +177,10 @@ impl tier::Destination for AtPath {
 
     fn give_up(&mut self, _: &Journal, row: &JobRow, _: &Stop, notes: &mut Notes) -> Result<(), StageError> {
         let path = &self.destination.parent;
-        let (Some(part), parent) = (&row.part, calls::open_directory(path)) else { return Ok(()) };
+        if row.part.is_none() {
+            return Ok(());
+        }
+        let parent = calls::open_directory(path);
         // What is there may not be what the job worked on.
         if let Err(error) = mounts::check(path, row.mounts[1].as_ref()) {
             notes.push(format!("what was copied was left: {error}"));
@@ -177,8 +188,7 @@ impl tier::Destination for AtPath {
         }
         match parent {
             Ok(parent) => {
-                let left = owned::discard(&parent, part, path, row.part_id.as_ref())?;
-                notes.extend(left.note(&path.join(part)));
+                self.destination.discard_part(&parent, row, notes)?;
                 calls::release_claim(parent.as_fd(), &self.destination.name);
                 Ok(())
             }

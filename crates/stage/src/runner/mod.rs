@@ -151,7 +151,7 @@ impl Run<'_> {
         source.open(self)?;
         destination.check(self, source)?;
         if there == There::Other || there == There::Claim && !source.is_directory() {
-            destination.adopt(self, source)?;
+            destination.adopt(self, row, source, notes)?;
             notes.push("it was there already, and the same, byte for byte".to_owned());
             return Ok(());
         }
@@ -241,10 +241,7 @@ impl Run<'_> {
         {
             return Ok(part);
         }
-        if let Some(name) = &row.part {
-            let left = owned::discard(parent, name, &destination.parent, row.part_id.as_ref())?;
-            notes.extend(left.note(&destination.parent.join(name)));
-        }
+        destination.discard_part(parent, row, notes)?;
         self.new_part(parent, destination, source)
     }
 

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::find::{Destination, Source};
-use super::{Run, now};
+use super::{Notes, Run, now};
 use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
 use crate::error::{RETRY, StageError};
@@ -47,6 +47,14 @@ impl Destination {
     pub fn is_claimed(&self, parent: &OwnedFd) -> Result<bool, StageError> {
         calls::is_claim(parent.as_fd(), &self.name)
             .map_err(|error| StageError::io("look at", &self.path(), error))
+    }
+
+    /// Removes the part that an earlier attempt left, and records nothing.
+    pub fn discard_part(&self, parent: &OwnedFd, row: &JobRow, notes: &mut Notes) -> Result<(), StageError> {
+        let Some(name) = &row.part else { return Ok(()) };
+        let left = owned::discard(parent, name, &self.parent, row.part_id.as_ref())?;
+        notes.extend(left.note(&self.parent.join(name)));
+        Ok(())
     }
 
     /// Removes the part's name of a file that has been linked to its final one, and not unlinked from that.

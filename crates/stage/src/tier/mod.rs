@@ -86,11 +86,18 @@ pub trait Destination {
     /// [`StageError::Refused`].
     fn check(&self, run: &Run<'_>, source: &dyn Source) -> Result<(), StageError>;
 
-    /// Compares what has the name with the source, byte for byte, and records the source if they are the same.
+    /// Compares what has the name with the source, byte for byte, and records the source if they are the same. What an
+    /// earlier attempt copied is removed.
     ///
     /// # Errors
     /// [`StageError::Refused`] if they are not.
-    fn adopt(&mut self, run: &Run<'_>, source: &mut dyn Source) -> Result<(), StageError>;
+    fn adopt(
+        &mut self,
+        run: &Run<'_>,
+        row: &JobRow,
+        source: &mut dyn Source,
+        notes: &mut Notes,
+    ) -> Result<(), StageError>;
 
     /// Copies what is not recorded yet under no visible name, makes it durable, reads it back and records it. Called
     /// again if the source changed meanwhile. Returns the state of the source that is recorded then.
