@@ -24,23 +24,22 @@ build: ## Build the release binary
 	$(CARGO) build --release --locked -p flashwright
 
 # A failure of one part is not to hide another, nor what was left out.
+PARTS = cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
-	@rm -rf $(LEFT_OUT); failed=; \
-	for part in test-cargo test-hostile test-python; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
-	python3 tools/tests.py tell $(LEFT_OUT); \
-	[ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
+	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
+	python3 tools/tests.py tell $(NOTES) $(PARTS)
 
-# What tests leave out, and why: tools/tests.py.
-LEFT_OUT = $(or $(CARGO_TARGET_DIR),target)/left-out
+# How each part went, what it left out and why: tools/tests.py.
+NOTES = $(or $(CARGO_TARGET_DIR),target)/tests
 
 # `make test` draws the same random cases every time (.cargo/config.toml).
 SEED =
 test-explore: test-moto ## Run the tests with new random cases, and print their seed; SEED=N has them again
-	@rm -rf $(LEFT_OUT); seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	@rm -rf $(NOTES); seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "make test-explore SEED=$$seed"; \
 	export PROPTEST_RNG_SEED=$$seed FLASHWRIGHT_CRASH_SEED=$$seed FLASHWRIGHT_TEST_SEED=$$seed; \
 	failed=0; $(MAKE) --no-print-directory test-cargo || failed=1; \
-	python3 tools/tests.py tell $(LEFT_OUT); \
+	python3 tools/tests.py tell $(NOTES) cargo || failed=1; \
 	echo "make test-explore SEED=$$seed"; exit $$failed
 
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
@@ -71,12 +70,12 @@ test-moto:
 test-cargo: test-moto
 	$(QUICK) $(CARGO) build --workspace --examples --locked
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(QUICK) python3 tools/tests.py run $(LEFT_OUT)/rust $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
+	$(QUICK) python3 tools/tests.py run $(NOTES)/cargo $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
 
 # Beside what the tests of the crates do: other programs against the binary, as they would meet it.
 test-hostile: ## Attack the servers behind each of their doors, and see that they serve on
 	$(QUICK) $(CARGO) build -p flashwright --locked
-	python3 tools/tests.py run $(LEFT_OUT)/hostile python3 tools/hostile --binary $(or $(CARGO_TARGET_DIR),target)/debug/flashwright
+	python3 tools/tests.py run $(NOTES)/hostile python3 tools/hostile --binary $(or $(CARGO_TARGET_DIR),target)/debug/flashwright
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
@@ -101,7 +100,7 @@ test-python: test-moto ## Build the wheel of the Python package, install it in a
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	python3 tools/tests.py run $(LEFT_OUT)/python $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib python/tests
+	python3 tools/tests.py run $(NOTES)/python $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib python/tests
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	python3 tools/lab
