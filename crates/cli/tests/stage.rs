@@ -495,6 +495,8 @@ fn a_fast_copy_is_not_evicted_for_itself_by_another_path() {
         println!("SKIP bind mounts: mount(8) needs privilege");
     }
     copies.extend(bound.iter().map(|(_, _, copy)| *copy));
+    let set_url = format!("file://{}/of-set/ckpt-7", folder.path().display());
+    copies.extend((bound.len() == binds.len()).then_some(&*set_url));
     let came: Vec<_> = copies
         .iter()
         .map(|copy| (copy, run(folder.path(), &["evict", "fast/ckpt-7", "--copy", copy])))
@@ -505,7 +507,8 @@ fn a_fast_copy_is_not_evicted_for_itself_by_another_path() {
     is_the_checkpoint(&folder.path().join("fast/ckpt-7"));
     for (copy, came) in came {
         assert_eq!(came.code, 3, "{copy}: {came:?}");
-        assert!(came.err.contains("is the source itself"), "{copy}: {came:?}");
+        let words = ["both may be one", "something is mounted there"];
+        assert!(words.iter().any(|words| came.err.contains(words)), "{copy}: {came:?}");
     }
 }
 

@@ -13,8 +13,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,9 +27,10 @@ use super::lanes::{Halt, over};
 use super::{Environment, LANES, Manifest, ObjectSet, StoreError, short};
 use stage::address::{Address, Scheme};
 use stage::error::StageError;
+use stage::existing;
 use stage::pace::{Progress, Stop, Unlimited};
 use stage::series::{LATEST, Place, place};
-use stage::tier::directory::{Directory, is_same};
+use stage::tier::directory::Directory;
 use stage::tier::{Lock, Tier};
 use stage::{set, spec};
 
@@ -83,6 +84,12 @@ impl ObjectTier {
 
     pub(super) fn of(root: ObjectSet) -> Self {
         Self { root, stop: Stop::new(), looked_at: Mutex::default(), half_gone: Mutex::default() }
+    }
+
+    /// The directory that a store of the scheme `file` is.
+    fn directory(&self) -> Option<PathBuf> {
+        let address = &self.root.address;
+        (*address.scheme() == Scheme::File).then(|| Path::new("/").join(address.prefix()))
     }
 
     /// The address of a set of this name. A name that no set has gets one that no set has.
@@ -277,15 +284,19 @@ impl Tier for ObjectTier {
         Ok(false)
     }
 
-    fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError> {
-        if *self.root.address.scheme() != Scheme::File {
-            return Ok(false);
-        }
-        let path = Path::new("/").join(self.root.address.prefix()).join(name);
+    fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
+        let Some(path) = self.directory() else { return Ok(false) };
         match stage::calls::open_directory(&path) {
-            Ok(set) => is_same(set.as_fd(), directory).map_err(|error| StageError::io("stat", &path, error)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Ok(directory) => stage::distinct::has(directory.as_fd(), name),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(StageError::io("open the directory", &path, error)),
+        }
+    }
+
+    fn make_durable(&self, name: &OsStr) -> Result<(), StageError> {
+        match self.directory().map(|directory| directory.join(name)) {
+            Some(set) if set.symlink_metadata().is_ok() => existing::make_durable(&set, &self.stop),
+            _ => Ok(()),
         }
     }
 

@@ -9,8 +9,10 @@
 //! A single file has no inside: the probe is made beside it and must not appear beside its copy, unless both are in one
 //! directory, where device and inode do tell them apart.
 //!
-//! A crash leaves an empty file under the probe's name. That is the name of the job's part, which the journal has, so that
-//! the next attempt, or `cancel`, removes it before the source is walked.
+//! A crash leaves an empty file under the probe's name. Of a move that is the name of the job's part, which the journal
+//! has, so that the next attempt, or `cancel`, removes it before the source is walked. Before a fast copy is evicted, the
+//! probe is made beside it, not in it, under a name that is recorded as that of something to be removed: the next attempt
+//! sweeps it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -39,7 +41,7 @@ pub struct Shown<'a> {
 /// [`StageError::Refused`] if they are one. The source may not be written to: then it could not be removed either.
 pub fn directories(source: Shown<'_>, copy: Shown<'_>, probe: &OsStr) -> Result<(), StageError> {
     let before = calls::stat(source.directory).map_err(|error| StageError::io("stat", source.path, error))?;
-    let appears = appears(source, copy.directory, probe);
+    let appears = appears(source, probe, || has(copy.directory, probe));
     // Only the owner may set times. A directory of another owner keeps the time of the probe.
     let (accessed, modified) = (before.stx_atime, before.stx_mtime);
     let times = [accessed, modified].map(|time| (time.tv_sec, time.tv_nsec));
@@ -59,23 +61,35 @@ pub fn files(source: Shown<'_>, copy: Shown<'_>, probe: &OsStr) -> Result<(), St
     if inode(source)? == inode(copy)? {
         return Ok(());
     }
-    refuse_if(appears(source, copy.directory, probe)?, source.path, copy.path)
+    let appears = appears(source, probe, || has(copy.directory, probe))?;
+    refuse_if(appears, source.path, copy.path)
 }
 
-/// Does a new name in the directory `source` appear in the directory `copy`?
-fn appears(source: Shown<'_>, copy: BorrowedFd<'_>, probe: &OsStr) -> Result<bool, StageError> {
+/// Does a new name in the directory `source` appear elsewhere, where `finds` looks for it?
+pub(crate) fn appears(
+    source: Shown<'_>,
+    probe: &OsStr,
+    finds: impl FnOnce() -> Result<bool, StageError>,
+) -> Result<bool, StageError> {
     let failed = |error| StageError::io("make a file for a moment", source.path, error);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     calls::open_at(source.directory, probe, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-    let found = calls::stat_now(copy, probe);
+    let found = finds();
     match calls::remove_file(source.directory, probe) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+        _ => found,
     }
-    match found {
+}
+
+/// Has a directory this name now, whatever a client of a network file system has cached?
+///
+/// # Errors
+/// It cannot be told.
+pub fn has(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, StageError> {
+    match calls::stat_now(directory, name) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(StageError::io("look for a file", source.path, error)),
+        Err(error) => Err(StageError::io("look for a file", Path::new(name), error)),
     }
 }
 

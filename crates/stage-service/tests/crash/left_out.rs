@@ -19,6 +19,7 @@ use self::checks::*;
 use self::syncs::*;
 use crate::child::Order;
 use crate::device::lacking;
+use crate::identity::evicted_through_overlay;
 use crate::world::{Scenario, World};
 
 /// What does not hold, with the barrier or check of this word left out, or nothing.
@@ -114,7 +115,9 @@ fn of_check(check: Check) -> Case {
         Check::SemaphoreBeforeRemoval => {
             ("a semaphore is replaced while its job is at work", semaphore_replaced)
         }
-        Check::EvictedItself => ("a fast copy is named as its own slow copy", evicted_itself),
+        Check::EvictedItself => ("a fast copy is evicted for itself, mounted as an overlay", |w| {
+            evicted_through_overlay(w, true).expect("root may mount an overlay")
+        }),
         Check::EvictedNames => ("a fast copy changes before it is evicted", evicted_changed),
         Check::FetchedOnResume => ("a fetched file is replaced before the mover goes on", fetched_replaced),
         Check::FetchedReadBack => ("a bit of a fetched file changes", fetched_rotten),

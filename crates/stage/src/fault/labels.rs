@@ -200,8 +200,8 @@ labels! {
             "identity of a semaphore and of the one that was read, before it is removed",
             "a semaphore that was replaced while the first one's job ran is removed, and what it asks for is never moved";
         EvictedItself = "evicted-itself",
-            "device and inode of a fast copy and of its slow copy",
-            "a fast copy that is named as its own slow copy is removed, and was the only one";
+            "whether a name made beside a fast copy appears beside its slow copy",
+            "a fast copy that is its own slow copy, by another path or through an overlay, is removed, and was the only one";
         EvictedNames = "evicted-names",
             "names, sizes and times of a fast copy and its slow copy's manifest",
             "a fast copy that was changed since it was copied is removed";

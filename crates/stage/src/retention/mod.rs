@@ -10,8 +10,9 @@
 //!
 //! 1. A fast copy goes only if its slow copy is durable and vouched for, in a directory synced and read again at that
 //!    moment (the journal's word is about the past), and if it is still what was copied: the same
-//!    names, kinds, sizes, times of modification and hard links as in the slow copy's manifest, and nothing else. The two
-//!    are different directories by device and inode: a path, a link or a mount that leads back to the fast copy is no copy.
+//!    names, kinds, sizes, times of modification and hard links as in the slow copy's manifest, and nothing else. A name
+//!    that is made beside the one does not appear beside the other ([`crate::distinct`]): a path, a link or a mount that
+//!    leads back to the fast copy is no copy.
 //! 2. A slow copy goes only if as many newer ones as are to be kept are durable, one of them at least vouched for, and
 //!    if no fast copy is left of it. So the last durable one never goes, and no fast copy is left behind that
 //!    nothing could ever evict: a `keep_fast` above `keep_slow` counts as `keep_slow`. The set for which the rules are
@@ -244,6 +245,7 @@ pub fn evict(
 ) -> Result<(), StageError> {
     let fast = Directory::open(fast)?;
     let _alone = fast.lock(stop)?;
+    fast.sweep(witness)?;
     let refused = |why: String| StageError::Refused {
         what: format!("{} is not evicted: {why}", shown(&fast.path.join(name))),
         hint: Some(
@@ -371,8 +373,9 @@ fn held(
 ) -> Result<Option<String>, StageError> {
     let remove = purpose == Purpose::Remove;
     let directory = fast.directory(name)?;
-    if slow.is_set(name, directory.as_fd())? && enforced(Check::EvictedItself) {
-        return Ok(Some("what is named as its slow copy is the source itself".to_owned()));
+    if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
+        let why = "a name that is made beside it appears beside its slow copy, so both may be one";
+        return Ok(Some(why.to_owned()));
     }
     // Before it is compared: what is there may be in the page cache alone, whoever put it there.
     if remove {

@@ -12,6 +12,7 @@ use storage::uuid::Uuid;
 
 use super::{Lock, Tier};
 use crate::calls;
+use crate::distinct::{self, Shown};
 use crate::error::{StageError, shown};
 use crate::existing::make_durable_at;
 use crate::fault::Barrier;
@@ -32,17 +33,6 @@ pub struct Directory {
     directory: OwnedFd,
     /// Ends the reading of a set.
     stop: Stop,
-}
-
-/// Are two open directories one, whatever paths led to them?
-///
-/// # Errors
-/// statx(2) of either failed.
-pub fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<bool> {
-    let identity = |directory| {
-        calls::stat(directory).map(|found| (found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
-    };
-    Ok(identity(one)? == identity(other)?)
 }
 
 /// The right to work on a directory, where the file system has locks.
@@ -75,8 +65,12 @@ impl Directory {
     }
 
     pub(crate) fn is(&self, other: &Self) -> Result<bool, StageError> {
-        is_same(self.directory.as_fd(), other.directory.as_fd())
-            .map_err(|error| StageError::io("stat", &self.path, error))
+        let identity = |directory: &OwnedFd| {
+            let found =
+                calls::stat(directory.as_fd()).map_err(|error| StageError::io("stat", &self.path, error))?;
+            Ok::<_, StageError>((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+        };
+        Ok(identity(&self.directory)? == identity(&other.directory)?)
     }
 
     fn failed<'a>(
@@ -133,6 +127,22 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed("read the link", OsStr::new(LATEST))(error)),
         }
+    }
+
+    /// Does a name that is made here appear in the tier `slow`? Then both may be one directory, seen through two file
+    /// systems. The name is recorded first, and is no set's.
+    pub(crate) fn shows_in(
+        &self,
+        slow: &dyn Tier,
+        name: &OsStr,
+        record: &dyn Record,
+    ) -> Result<bool, StageError> {
+        let probe = self.part_of(name)?;
+        record.dooms(&self.path, &probe, None)?;
+        let here = Shown { directory: self.directory.as_fd(), path: &self.path };
+        let appears = distinct::appears(here, &probe, || slow.shows(&probe))?;
+        record.forgets(&self.path, &probe)?;
+        Ok(appears)
     }
 
     /// Rule 4.
@@ -257,11 +267,8 @@ impl Tier for Directory {
         fast.is(self)
     }
 
-    fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError> {
-        if !self.has(name)? {
-            return Ok(false);
-        }
-        is_same(self.directory(name)?.as_fd(), directory).map_err(self.failed("stat", name))
+    fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
+        distinct::has(self.directory.as_fd(), name)
     }
 
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {

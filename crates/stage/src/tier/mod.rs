@@ -265,11 +265,14 @@ pub trait Tier: fmt::Debug + Send + Sync {
     /// It cannot be told.
     fn is(&self, fast: &Directory) -> Result<bool, StageError>;
 
-    /// Is the set of this name that directory itself, by another path or mount?
+    /// Does it show this name, which was made in another directory a moment ago? What is not a directory shows none.
     ///
     /// # Errors
     /// It cannot be told.
-    fn is_set(&self, name: &OsStr, directory: BorrowedFd<'_>) -> Result<bool, StageError>;
+    fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
+        let _ = name;
+        Ok(false)
+    }
 
     /// Makes a set durable that another program may have put there. Nothing to do for what is durable once it is there.
     ///

@@ -356,25 +356,6 @@ pub fn semaphore_replaced(word: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn evicted_itself(word: Option<&str>) -> Vec<String> {
-    let mut world = World::new(Scenario::Checkpoint, Verb::Move);
-    world.spec.options.latest = false;
-    assert_eq!(run(&order(&world, None)).told().job().state, State::Done);
-    // The copy has the manifest that a slow copy needs.
-    let mut order = without(Order::go_on(&world.fast().join("other-state")), word);
-    order.evict = Some((world.destination.clone(), world.slow().to_owned()));
-    let report = run(&order).told();
-    if !world.destination.exists() {
-        return vec!["the only copy was evicted".to_owned()];
-    }
-    let refused = report.refused.map(|why| why.message).unwrap_or_default();
-    if refused.contains("is the source itself") {
-        Vec::new()
-    } else {
-        vec![format!("not refused: {refused:?}")]
-    }
-}
-
 pub fn evicted_changed(word: Option<&str>) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.keep_fast = Some(0);

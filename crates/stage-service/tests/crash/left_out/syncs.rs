@@ -163,8 +163,8 @@ pub fn with_semaphore(world: &mut World, _: &mut Order) {
 
 pub fn evicting(world: &mut World, order: &mut Order) {
     world.spec.verb = Verb::Copy;
-    // It is still whole when the mover begins to take it apart.
-    order.strikes.push(Strike::nth_of(Call::Unlinkat, 0, Hit::Errno(13)));
+    // It is still whole when the mover begins to take it apart. The first name that goes is that of the probe beside it.
+    order.strikes.push(Strike::nth_of(Call::Unlinkat, 1, Hit::Errno(13)));
     world.spec.options.keep_fast = Some(0);
 }
 
