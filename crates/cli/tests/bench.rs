@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use common::{
     command, ended, finish, fits_schema, json, names, place, refused, run, signal, skipped, tool, works,
@@ -229,29 +229,49 @@ fn the_live_view_is_a_line_a_second_on_standard_error_if_asked_for() {
     serde_json::from_str::<serde_json::Value>(&came.out).expect("one document");
 }
 
-#[test]
-fn an_interrupted_bench_keeps_what_it_measured() {
-    let folder = place();
-    let mut child = command(
-        folder.path(),
-        &["bench", "--rw=randread", "--target", "mem:16m", "--runtime=60s", "--live", "--json"],
-    )
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .expect("runs");
+/// A bench that measures.
+fn measuring(folder: &std::path::Path) -> Child {
+    let words = ["bench", "--rw=randread", "--target", "mem:16m", "--runtime=60s", "--live", "--json"];
+    let mut child =
+        command(folder, &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
     // The first line of the live view says that it measures.
     let mut first = [0; 1];
     child.stderr.as_mut().expect("piped").read_exact(&mut first).expect("a line");
-    signal(&child, "-INT");
-    assert_eq!(ended(&mut child).code(), Some(130));
+    child
+}
+
+fn printed(child: &mut Child) -> (String, String) {
+    assert_eq!(ended(child).code(), Some(130));
     let (mut out, mut err) = (String::new(), String::new());
     child.stdout.take().expect("piped").read_to_string(&mut out).expect("reads");
     child.stderr.take().expect("piped").read_to_string(&mut err).expect("reads");
-    let document: serde_json::Value = serde_json::from_str(&out).expect("one document");
-    assert_eq!(document["interrupted"], true);
-    assert!(document["ios"].as_u64() > Some(0));
-    assert!(err.contains("error: interrupted; the figures are of the time before"), "{err}");
+    (out, err)
+}
+
+#[test]
+fn a_bench_that_is_interrupted_by_any_signal_keeps_what_it_measured() {
+    for name in ["-INT", "-TERM", "-HUP"] {
+        let folder = place();
+        let mut child = measuring(folder.path());
+        signal(&child, name);
+        let (out, err) = printed(&mut child);
+        let document: serde_json::Value = serde_json::from_str(&out).expect("one document");
+        assert_eq!(document["interrupted"], true, "{name}");
+        assert!(document["ios"].as_u64() > Some(0), "{name}");
+        assert!(err.contains("error: interrupted; the figures are of the time before"), "{name}: {err}");
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_a_bench_at_once() {
+    let folder = place();
+    let mut child = measuring(folder.path());
+    // Both are there when it runs again.
+    for name in ["-STOP", "-INT", "-TERM", "-CONT"] {
+        signal(&child, name);
+    }
+    let (out, _) = printed(&mut child);
+    assert_eq!(out, "", "no figures are printed any more");
 }
 
 #[test]

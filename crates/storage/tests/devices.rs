@@ -294,6 +294,16 @@ fn files_work_on_every_file_system_that_can_be_made_here() {
     }
 }
 
+#[test]
+fn a_file_system_without_direct_io_is_an_error_and_no_silent_fallback() {
+    let Some(mount) = Mounted::new(&["-t", "ramfs", "ramfs"]) else { return };
+    let path = mount.point.join("data");
+    fs::write(&path, vec![7; MIB as usize]).unwrap();
+    let error = open(&at(&path), &OpenOptions::reading()).expect_err("ramfs has no direct I/O");
+    assert!(matches!(error, OpenError::DirectUnsupported { .. }), "{error:?}");
+    open(&at(&path), &OpenOptions { direct: false, ..OpenOptions::reading() }).unwrap();
+}
+
 /// A scratch file is made, written and used again, directly and buffered; too large a one leaves nothing.
 fn works_below(directory: &Path, what: &str) {
     let path = directory.join("scratch");
