@@ -60,7 +60,7 @@ const PATH_MAX: usize = 4096;
 /// where the path is longer than PATH_MAX.
 ///
 /// # Errors
-/// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out; the kernel's otherwise.
+/// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out.
 pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     static LACKING: AtomicBool = AtomicBool::new(false);
     planned!(Openat, {
@@ -122,7 +122,7 @@ pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 /// Opens one name in a directory, which must not be a symbolic link.
 ///
 /// # Errors
-/// `ELOOP` for a symbolic link; the kernel's otherwise.
+/// `ELOOP` for a symbolic link.
 pub fn open_at(directory: BorrowedFd<'_>, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     if flags.contains(OFlags::CREATE) {
         changed(directory);
@@ -203,9 +203,6 @@ pub fn stat_now(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Statx> {
 }
 
 /// Reserves room, so that a full disk is met before a byte is copied. File systems that cannot are left alone.
-///
-/// # Errors
-/// `ENOSPC`, `EDQUOT`, and what else the kernel has.
 pub fn reserve(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -248,7 +245,7 @@ pub fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Resu
 /// Writes all of the buffer at an offset.
 ///
 /// # Errors
-/// The kernel's; `EIO` for a write that moves nothing.
+/// `EIO` for a write that moves nothing.
 pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<()> {
     changed(file);
     let mut done = 0;
@@ -272,9 +269,6 @@ pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<
 
 /// Makes a file's data durable, and what is needed to read it. An error here is final for this file: the kernel
 /// has dropped what it could not write, and the next call would say that all is well.
-///
-/// # Errors
-/// The kernel's, `EINTR` included.
 pub fn sync_data(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
     let made =
         counted((|| planned_sync!(Fdatasync, Some(barrier), fs::fdatasync(file), durable(file, false)))());
@@ -283,17 +277,11 @@ pub fn sync_data(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
 }
 
 /// Makes a file or a directory durable. An error here is final, as with [`sync_data`].
-///
-/// # Errors
-/// The kernel's, `EINTR` included.
 pub fn sync(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
     fsync(file, Some(barrier))
 }
 
 /// [`sync`] of what is not on the path of a move: pools, triggers, a store's own directories.
-///
-/// # Errors
-/// The kernel's, `EINTR` included.
 pub fn sync_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
     fsync(file, None)
 }
@@ -362,9 +350,6 @@ pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 
 /// Sets the permission bits of what a descriptor of O_PATH leads to: chmod(2) by `/proc/self/fd`, which is not a name that
 /// another user can give to another file.
-///
-/// # Errors
-/// The kernel's; `ENOENT` where there is no `/proc`.
 pub fn set_mode_of_path(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -433,9 +418,6 @@ pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<std::ffi
 }
 
 /// The names of a file's extended attributes.
-///
-/// # Errors
-/// The kernel's; a file system without any has none.
 pub fn attributes(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     planned!(Getxattr, {
         let mut room = vec![0_u8; 256];

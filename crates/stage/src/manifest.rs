@@ -119,9 +119,6 @@ pub struct Writer<W: Write> {
 
 impl<W: Write> Writer<W> {
     /// Begins with the header.
-    ///
-    /// # Errors
-    /// The stream's.
     pub fn new(out: W, algorithm: Algorithm, name: &Path, created: u64) -> std::io::Result<Self> {
         let mut writer =
             Self { out, hasher: Hasher::new(Algorithm::Xxh3), entries: 0, bytes: 0, line: Vec::new() };
@@ -137,9 +134,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// One entry; they come in the order of their paths' bytes.
-    ///
-    /// # Errors
-    /// The stream's.
     pub fn entry(&mut self, entry: &Entry) -> std::io::Result<()> {
         self.entries += 1;
         if entry.link_to.is_none() {
@@ -150,9 +144,6 @@ impl<W: Write> Writer<W> {
 
     /// Ends it, and returns the stream and the digest of all that is before the last line, which tells one manifest
     /// from another.
-    ///
-    /// # Errors
-    /// The stream's.
     pub fn finish(mut self) -> std::io::Result<(W, Digest)> {
         let hasher = std::mem::replace(&mut self.hasher, Hasher::new(Algorithm::Xxh3));
         let digest = hasher.finish();

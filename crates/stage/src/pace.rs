@@ -104,9 +104,6 @@ impl Progress {
 pub type GoOn<'a> = &'a dyn Fn() -> Result<(), StageError>;
 
 /// Nobody wants to stop.
-///
-/// # Errors
-/// None.
 pub fn always() -> Result<(), StageError> {
     Ok(())
 }

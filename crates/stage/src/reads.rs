@@ -50,9 +50,6 @@ pub struct Over {
 
 impl Reads {
     /// A window for one thread, by io_uring where it is to be had.
-    ///
-    /// # Errors
-    /// No room for the buffers, no threads.
     pub fn new() -> io::Result<Self> {
         // A read has the I/O priority of the thread that starts it.
         let with = |method, slots| {
@@ -82,9 +79,6 @@ impl Reads {
     }
 
     /// Starts to read a file that [`takes`](Self::takes) likes and there is room for; `direct` if it was opened so.
-    ///
-    /// # Errors
-    /// A fault on demand.
     pub fn start(&mut self, file: &Arc<OwnedFd>, bytes: u64, direct: bool, tag: usize) -> Result<(), Errno> {
         let verdict = before(Call::Read)?;
         let slot = self.idle.pop().expect("the caller has seen that there is room");
@@ -106,9 +100,6 @@ impl Reads {
     }
 
     /// Tells of a read that is over, waiting for one; none where nothing is under way.
-    ///
-    /// # Errors
-    /// The kernel gives back nothing any more.
     #[allow(clippy::should_implement_trait, reason = "it is no iterator: reads are asked for in between")]
     pub fn next(&mut self) -> io::Result<Option<Over>> {
         // What was started is handed over when nothing else is left to be told of: many with one call.

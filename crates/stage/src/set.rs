@@ -40,9 +40,6 @@ type Entries<'a> = Reader<BufReader<At<'a>>>;
 impl Manifest {
     /// Reads the manifest of a set. None if it has none, or one that is torn, damaged or of another format: nothing is
     /// then said about the set.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn read(set: BorrowedFd<'_>, set_path: &Path) -> Result<Option<Self>, StageError> {
         let path = set_path.join(NAME);
         // NONBLOCK: a pipe of this name is not waited for.
@@ -70,9 +67,6 @@ impl Manifest {
 
     /// What has a manifest's name in a directory and is not a manifest, in words; None if there is nothing, or a manifest. It
     /// is not copied and not compared, so nothing else holds it.
-    ///
-    /// # Errors
-    /// A read that failed.
     pub fn misnamed(set: BorrowedFd<'_>, set_path: &Path) -> Result<Option<String>, StageError> {
         match calls::stat_at(set, OsStr::new(NAME)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -87,7 +81,7 @@ impl Manifest {
     /// in memory. `path` is what messages call it.
     ///
     /// # Errors
-    /// The kernel's; what is no manifest.
+    /// What is no manifest.
     pub fn of_text(text: &[u8], path: &Path) -> Result<Self, StageError> {
         let failed = |error| StageError::io("keep in memory", path, error);
         let file = rustix::fs::memfd_create("manifest", rustix::fs::MemfdFlags::CLOEXEC)
@@ -106,9 +100,6 @@ impl Manifest {
     }
 
     /// The same, for somebody else.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn try_clone(&self) -> Result<Self, StageError> {
         let file = self.file.try_clone().map_err(|error| StageError::io("duplicate", &self.path, error))?;
         Ok(Self { file, path: self.path.clone(), header: self.header.clone(), digest: self.digest })
@@ -144,9 +135,6 @@ impl Manifest {
 
     /// Compares names, kinds, sizes, hard links and perhaps times with what is there; the first difference in a person's
     /// words. No file is read.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn differs_from(
         &self,
         set: BorrowedFd<'_>,
@@ -198,7 +186,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`StageError::Corrupt`] for the first that is not what it should be; what `go_on` says, which is asked at every
-    /// chunk; the kernel's.
+    /// chunk.
     pub fn verify(
         &self,
         set: BorrowedFd<'_>,
@@ -231,9 +219,6 @@ impl Manifest {
     }
 
     /// Do two manifests say the same of their sets' names and bytes? Times may differ.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn same_bytes(&self, other: &Self) -> Result<bool, StageError> {
         let (a, b) = (&self.header, &other.header);
         if (a.algorithm, a.chunk_bytes) != (b.algorithm, b.chunk_bytes) {

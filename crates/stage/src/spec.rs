@@ -44,9 +44,6 @@ pub enum Place {
 
 impl Place {
     /// A path; relative ones are taken from the current directory.
-    ///
-    /// # Errors
-    /// The kernel's, where there is no current directory.
     pub fn of_path(path: &Path) -> std::io::Result<Self> {
         Ok(Self::Path(PathText(std::path::absolute(path)?)))
     }

@@ -29,9 +29,6 @@ pub struct Uncached {
 
 impl Uncached {
     /// Opens a file; `open` gets the flags that are to be added to its own.
-    ///
-    /// # Errors
-    /// Those of `open` with no flags added.
     pub fn open(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<Self> {
         let (file, direct) = match open(OFlags::DIRECT) {
             Err(error) if refuses_direct(&error) => (open(OFlags::empty())?, false),
@@ -42,9 +39,6 @@ impl Uncached {
     }
 
     /// Opens a file once more that is open already.
-    ///
-    /// # Errors
-    /// No more descriptors.
     pub fn again(file: BorrowedFd<'_>) -> io::Result<Self> {
         Self::open(|flags| match flags {
             OFlags::DIRECT => open_direct(file, OFlags::RDONLY).map_err(|_| Errno::INVAL.into()),

@@ -31,9 +31,6 @@ impl Reader {
     }
 
     /// [`Self::file_chunks`] of the file at a path.
-    ///
-    /// # Errors
-    /// As there; there is no such file.
     pub fn chunks(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -86,7 +83,7 @@ impl Reader {
     /// Compares one entry of a set with what is beneath `root`.
     ///
     /// # Errors
-    /// [`StageError::Corrupt`], with the offset of the chunk; the kernel's.
+    /// [`StageError::Corrupt`], with the offset of the chunk.
     pub fn entry(
         &mut self,
         root: BorrowedFd<'_>,
@@ -172,9 +169,6 @@ impl Reader {
 
 /// Compares entries, as they come, with what is beneath `root`, with several threads. What differs goes to `fault`,
 /// which says whether to go on.
-///
-/// # Errors
-/// Those of `next`; what ends it.
 #[allow(clippy::too_many_arguments, reason = "each is something else, and there is one caller for each use")]
 pub fn tree(
     root: &OwnedFd,

@@ -117,9 +117,6 @@ const CLAIM_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
 
 /// Is this name held by a claim of this process's user? One that a crash left is taken over; if another mover still wants it, the one that
 /// renames first fills it, and the rename of the other fails with ENOTEMPTY.
-///
-/// # Errors
-/// Fails if the name cannot be looked up.
 pub fn is_claim(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
     match stat_at(directory, name) {
         Ok(stat) => {

@@ -225,9 +225,6 @@ impl Verdict {
 }
 
 /// Asks the plan about a call that is about to be made.
-///
-/// # Errors
-/// The error that the plan has for it.
 #[inline]
 pub fn before(call: Call) -> Result<Verdict, Errno> {
     if ACTIVE.load(Ordering::Relaxed) { planned(call) } else { Ok(Verdict::default()) }

@@ -132,9 +132,6 @@ impl Journal {
     }
 
     /// Entries of a job in the journal of such a state directory, as [`Journal::entries_after`] has them.
-    ///
-    /// # Errors
-    /// There is none; it cannot be read.
     pub fn peek_entries(
         state: &Path,
         id: JobId,
@@ -210,9 +207,6 @@ impl Journal {
     ///
     /// A semaphore that was written anew and asks for the same is that of the job from now on, which removes it in its
     /// end. It asks for a new job if the other one is committed: that one may be about to remove the semaphore.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn accept(&self, spec: &JobSpec, now: u64, judged: Option<Judged>) -> Result<Accepted, StageError> {
         let document = text(spec);
         let mounts = [mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true)];
@@ -276,17 +270,11 @@ impl Journal {
     }
 
     /// A job's row.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn job(&self, id: JobId) -> Result<Option<JobRow>, StageError> {
         Ok(self.look("what became of a job", |connection| rows(connection, Some(id)))?.pop())
     }
 
     /// A job's row with what must be at its source ([`Options::expected`]), which may be a long list.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn with_expected(&self, mut row: JobRow) -> Result<JobRow, StageError> {
         if row.spec.options.expected_digest.is_some() {
             row.spec.options.expected =
@@ -296,17 +284,11 @@ impl Journal {
     }
 
     /// All jobs, in the order they were accepted.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn jobs(&self) -> Result<Vec<JobRow>, StageError> {
         self.look("which jobs there are", |connection| rows(connection, None))
     }
 
     /// Has a job that nobody is at work with go as fast as these options say; what is moved, and how, stays.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn hurry(&self, id: JobId, options: &Options) -> Result<(), StageError> {
         let Some(row) = self.job(id)? else { return Ok(()) };
         let Options { bwlimit, iops_limit, priority, deadline, background, .. } = *options;
@@ -320,9 +302,6 @@ impl Journal {
     }
 
     /// A job is begun, or begun again.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn begin(&self, id: JobId) -> Result<(), StageError> {
         self.step("a job begins", |step| {
             step.execute(
@@ -335,9 +314,6 @@ impl Journal {
     }
 
     /// The name that the destination has until it is whole, before anything has it; what an earlier one had is forgotten.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn name_part(&self, id: JobId, part: &std::ffi::OsStr) -> Result<(), StageError> {
         self.step("a part has a name", |step| {
             for table in ["entries", "chunks", "begun", "notes"] {
@@ -352,9 +328,6 @@ impl Journal {
     }
 
     /// Which file or directory the part is, before anything is put into it.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn made_part(&self, id: JobId, made: &FileId) -> Result<(), StageError> {
         self.step("a part is there", |step| {
             step.execute(
@@ -366,9 +339,6 @@ impl Journal {
     }
 
     /// The state of the source that will be published, if it is still that; none while files are copied.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn vouch_for(&self, id: JobId, source: Option<Fingerprint>) -> Result<(), StageError> {
         self.step("a source is vouched for", |step| {
             let source = source.map(Fingerprint::to_bytes);
@@ -378,9 +348,6 @@ impl Journal {
     }
 
     /// The source is durable where it is.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn level(&self, id: JobId, level: Level) -> Result<(), StageError> {
         self.step("a level is reached", |step| {
             step.execute("UPDATE jobs SET level = ?2 WHERE id = ?1", params![id, level.word()])
@@ -389,9 +356,6 @@ impl Journal {
     }
 
     /// COMMITTED.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn commit(&self, id: JobId, now: u64) -> Result<(), StageError> {
         self.step("a job is committed", |step| {
             step.execute(
@@ -404,9 +368,6 @@ impl Journal {
 
     /// The end of a job, or a state on the way there. What was needed to go on with it is forgotten once it is done
     /// or cancelled.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn settle(
         &self,
         id: JobId,
@@ -449,9 +410,6 @@ impl Journal {
     }
 
     /// Counts for those who look at the journal later. They vouch for nothing.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn count(&self, id: JobId, counts: [u64; 5]) -> Result<(), StageError> {
         let [files_total, files_done, bytes_total, written, verified] = counts.map(|count| count as i64);
         self.look("what to count", |connection| {
@@ -465,9 +423,6 @@ impl Journal {
     }
 
     /// Records, durably, what has or is about to have a name in a directory and is to be removed if nobody goes on with it.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn own(
         &self,
         directory: &Path,
@@ -487,9 +442,6 @@ impl Journal {
     }
 
     /// What is recorded for a directory, with its identity where that was known.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn owned(
         &self,
         directory: &Path,
@@ -510,9 +462,6 @@ impl Journal {
     }
 
     /// Forgets a name that is gone, or has been given to something that stays.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn disown(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
         self.step("a name is given up", |step| {
             let (directory, name) = (directory.as_os_str().as_bytes(), name.as_bytes());
@@ -522,9 +471,6 @@ impl Journal {
     }
 
     /// A note of a job's own, such as the number of an upload.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn note(&self, id: JobId, key: &str) -> Result<Option<Vec<u8>>, StageError> {
         self.look("what was noted", |connection| {
             connection
@@ -535,9 +481,6 @@ impl Journal {
     }
 
     /// Keeps a note.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn keep_note(&self, id: JobId, key: &str, value: &[u8]) -> Result<(), StageError> {
         self.step("something is noted", |step| {
             step.execute("INSERT OR REPLACE INTO notes VALUES (?1, ?2, ?3)", params![id, key, value])

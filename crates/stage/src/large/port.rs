@@ -68,9 +68,6 @@ impl Port {
 
     /// Starts a read or write of `range`, `within` its slot. Direct requests are rounded up to what they must be
     /// multiples of: a read then ends early at the file's end, and a write goes beyond it, with what the buffer has there.
-    ///
-    /// # Errors
-    /// A fault on demand.
     pub fn start(
         &mut self,
         side: &Side<'_>,
@@ -110,9 +107,6 @@ impl Port {
 
     /// Starts an fdatasync(2), on the descriptor that has been open from the beginning, so that no error of write-back
     /// is missed. False where a plan has it left out and said to have been made.
-    ///
-    /// # Errors
-    /// A fault on demand.
     pub fn start_sync(&mut self, side: &Side<'_>) -> Result<bool, Errno> {
         let verdict = before(Call::Fdatasync).inspect_err(|_| synced(side.fd(), true))?;
         if verdict.skip || leaves_out(Safeguard::Barrier(Barrier::ChunkGroup)) {

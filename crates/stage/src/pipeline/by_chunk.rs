@@ -24,7 +24,7 @@ impl Pipeline<'_> {
     /// [`Lane::copy`].
     ///
     /// # Errors
-    /// The kernel's; a source that becomes shorter; a copy that reads back differently.
+    /// A source that becomes shorter; a copy that reads back differently.
     pub fn copy_large(
         &self,
         lane: &mut Lane,

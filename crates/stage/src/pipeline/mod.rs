@@ -125,9 +125,6 @@ struct Hung;
 impl Pipeline<'_> {
     /// Copies what `walk` finds from `source` to `part`: all of it durable and verified, and recorded, when this
     /// returns. Directories have their final metadata later, when nothing is added to them any more.
-    ///
-    /// # Errors
-    /// The first that any of the threads met.
     pub fn run(
         &self,
         walk: &Walk<'_>,

@@ -310,9 +310,6 @@ impl Adopting<'_> {
 }
 
 /// Removes the probe that an interrupted attempt of a move left in its source.
-///
-/// # Errors
-/// It is there and cannot be removed.
 pub(super) fn clear_probe(row: &JobRow) -> Result<(), StageError> {
     let (Verb::Move, Place::Path(path), Some(probe), None) =
         (row.spec.verb, &row.spec.source, &row.part, &row.part_id)

@@ -89,9 +89,6 @@ fn destination_of(place: &Place, tiers: &Tiers) -> Result<Box<dyn tier::Destinat
 }
 
 /// Removes what a job that is given up has made, and nothing else. `stop` ends it where it waits for a store.
-///
-/// # Errors
-/// Something is left.
 pub fn give_up(
     journal: &Journal,
     row: &JobRow,

@@ -168,9 +168,6 @@ fn change(done: &Done, kind: Kind, now: &Identity, listed: bool, extent: Extent)
 
 /// Is the source of a job that has vouched for it still what the job has copied? Of a job that is committed, what
 /// is left of it: the job itself may have removed the rest.
-///
-/// # Errors
-/// The journal's and the kernel's.
 pub fn is_source_of(journal: &Journal, row: &JobRow, tiers: &Tiers) -> Result<bool, StageError> {
     let committed = row.level == Level::Durable;
     let Place::Path(path) = &row.spec.source else {
@@ -195,9 +192,6 @@ pub fn is_source_of(journal: &Journal, row: &JobRow, tiers: &Tiers) -> Result<bo
 }
 
 /// The state of a request's source now, to be compared with [`crate::JobStatus::source`]. None if there is no source.
-///
-/// # Errors
-/// The kernel's, and those of an object store.
 pub fn fingerprint_of(spec: &JobSpec, tiers: &Tiers) -> Result<Option<Fingerprint>, StageError> {
     let stop = Stop::new();
     let path = match &spec.source {

@@ -80,7 +80,7 @@ impl Copier {
     /// Reads a copy back around the cache, after it was synced.
     ///
     /// # Errors
-    /// The kernel's; what was read back is something else.
+    /// What was read back is something else.
     pub fn verify(&mut self, written: &Written, terms: &Terms<'_>) -> Result<(), StageError> {
         let entry = &written.done.entry;
         if (entry.kind, entry.digest.is_some()) == (Kind::File, true) {

@@ -120,7 +120,7 @@ impl Copier {
     /// who know all of them.
     ///
     /// # Errors
-    /// The kernel's; a source that is of no kind that can be copied, or changes.
+    /// A source that is of no kind that can be copied, or changes.
     pub fn copy(
         &mut self,
         directory: &Arc<Directory>,

@@ -50,9 +50,6 @@ impl Lock for Alone<'_> {}
 
 impl Directory {
     /// Opens it.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn open(path: &Path) -> Result<Self, StageError> {
         let directory =
             calls::open_directory(path).map_err(|error| StageError::io("open the directory", path, error))?;

@@ -69,9 +69,6 @@ pub enum There {
 /// A name that a move is to fill. The runner calls these in the order in which they stand, and decides which.
 pub trait Destination {
     /// Gets ready, and tells what has the name.
-    ///
-    /// # Errors
-    /// It cannot be reached.
     fn there(&mut self, run: &Run<'_>, row: &JobRow) -> Result<There, StageError>;
 
     /// Reads back what this job published before a crash.
@@ -119,27 +116,15 @@ pub trait Destination {
     fn publish(&mut self, run: &Run<'_>, notes: &mut Notes) -> Result<(), StageError>;
 
     /// Makes the name durable and journals what tells the set from another that has it later. COMMITTED follows.
-    ///
-    /// # Errors
-    /// The set may not be durable.
     fn settle(&mut self, run: &Run<'_>) -> Result<(), StageError>;
 
     /// Is what was committed still there?
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn is_as_committed(&mut self, run: &Run<'_>, row: &JobRow) -> Result<bool, StageError>;
 
     /// Has what was committed a manifest? After [`Destination::is_as_committed`].
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn has_manifest(&self, run: &Run<'_>) -> Result<bool, StageError>;
 
     /// Removes what a job that is given up has made, and nothing else, until `stop` is asked for.
-    ///
-    /// # Errors
-    /// Something is left.
     fn give_up(
         &mut self,
         journal: &Journal,
@@ -152,9 +137,6 @@ pub trait Destination {
 /// What a move takes from.
 pub trait Source {
     /// Finds and opens it.
-    ///
-    /// # Errors
-    /// It is not there, or is nothing that can be moved.
     fn open(&mut self, run: &Run<'_>) -> Result<(), StageError>;
 
     /// Is it a set of many files? After [`Source::open`].
@@ -167,21 +149,12 @@ pub trait Source {
     fn identity(&self) -> Option<Digest>;
 
     /// Can a part that was begun with this source be gone on with?
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn goes_on_in(&self, run: &Run<'_>, part: &FileId) -> Result<bool, StageError>;
 
     /// Makes it durable where it is.
-    ///
-    /// # Errors
-    /// It may not be.
     fn make_durable(&mut self, run: &Run<'_>) -> Result<(), StageError>;
 
     /// Copies it into a part: all that is not recorded.
-    ///
-    /// # Errors
-    /// As [`Destination::put`].
     fn copy_into(
         &mut self,
         run: &Run<'_>,
@@ -203,9 +176,6 @@ pub trait Source {
 
     /// Removes what was copied. What is no longer that stays, and a note says so. So does a manifest, which is not copied,
     /// unless the copy has one.
-    ///
-    /// # Errors
-    /// Something is left that should have gone.
     fn remove(&mut self, run: &Run<'_>, copy: &dyn Destination, notes: &mut Notes) -> Result<(), StageError>;
 }
 
@@ -260,24 +230,15 @@ pub trait Tier: fmt::Debug + Send + Sync {
     fn lock(&self, stop: &Stop) -> Result<Box<dyn Lock + '_>, StageError>;
 
     /// Is it this directory?
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn is(&self, fast: &Directory) -> Result<bool, StageError>;
 
     /// Does it show this name, which was made in another directory a moment ago? What is not a directory shows none.
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
         let _ = name;
         Ok(false)
     }
 
     /// Makes a set durable that another program may have put there. Nothing to do for what is durable once it is there.
-    ///
-    /// # Errors
-    /// It may not be durable.
     fn make_durable(&self, name: &OsStr) -> Result<(), StageError> {
         let _ = name;
         Ok(())
@@ -290,45 +251,24 @@ pub trait Tier: fmt::Debug + Send + Sync {
     }
 
     /// The names of the sets for which `wanted` is true, in their order.
-    ///
-    /// # Errors
-    /// They cannot be listed.
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError>;
 
     /// Is a set of this name there?
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn has(&self, name: &OsStr) -> Result<bool, StageError>;
 
     /// The manifest of a set. None if there is no set, or if its manifest is not whole.
-    ///
-    /// # Errors
-    /// It cannot be read.
     fn manifest(&self, name: &OsStr) -> Result<Option<Manifest>, StageError>;
 
     /// The manifest of a set that is durable.
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError>;
 
     /// Is it all there, byte for byte?
-    ///
-    /// # Errors
-    /// It cannot be read.
     fn reads_back(&self, name: &OsStr, manifest: &Manifest) -> Result<bool, StageError>;
 
     /// What `latest` points to.
-    ///
-    /// # Errors
-    /// It cannot be read.
     fn latest(&self) -> Result<Option<OsString>, StageError>;
 
     /// Has `latest` point to a set that is durable, and never to an older one. Where it points to now, if it was moved.
-    ///
-    /// # Errors
-    /// It cannot be moved.
     fn move_latest(
         &self,
         name: &OsStr,
@@ -337,21 +277,12 @@ pub trait Tier: fmt::Debug + Send + Sync {
     ) -> Result<Option<OsString>, StageError>;
 
     /// Has a set be none any more, durably. What is left of it goes with [`Tier::sweep`], or before.
-    ///
-    /// # Errors
-    /// It may still be there.
     fn remove(&self, name: &OsStr, record: &dyn Record) -> Result<(), StageError>;
 
     /// Takes apart what was removed, now or before a crash.
-    ///
-    /// # Errors
-    /// Something is left.
     fn sweep(&self, record: &dyn Record) -> Result<(), StageError>;
 
     /// The sets of a series, oldest first.
-    ///
-    /// # Errors
-    /// They cannot be listed.
     fn members(&self, series: &SeriesPlace<'_>) -> Result<Vec<OsString>, StageError> {
         use crate::series::place;
         let beside = |name: &OsStr| place(name).is_some_and(|place| place.is_beside(series));
