@@ -128,9 +128,6 @@ impl Drain<'_> {
 impl ObjectSet {
     /// Removes what a drain that was not committed has made: uploads under way are aborted, and the objects that are
     /// recorded or that the source still has are deleted. A set that has its manifest stays.
-    ///
-    /// # Errors
-    /// Those of the store and of the journal. What is gone already is no error.
     pub(super) fn abandon(
         &self,
         source: Option<&Source<'_>>,

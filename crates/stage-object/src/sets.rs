@@ -67,7 +67,7 @@ impl ObjectSet {
     /// The set's manifest.
     ///
     /// # Errors
-    /// [`StageError::Invalid`] where there is no such set; a manifest that cannot be used; the store's.
+    /// [`StageError::Invalid`] where there is no such set; a manifest that cannot be used.
     pub fn manifest(&self, stop: &Stop) -> Result<Manifest, StageError> {
         self.name()?;
         self.manifest_if_any(&Halt::new(stop))?.ok_or_else(|| StageError::Invalid {
@@ -77,9 +77,6 @@ impl ObjectSet {
     }
 
     /// What tells the set that is there from another; none where there is none that can be used.
-    ///
-    /// # Errors
-    /// The store's.
     pub fn digest(&self, stop: &Stop) -> Result<Option<Digest>, StageError> {
         let text = self.manifest_text(&Halt::new(stop))?;
         Ok(text.and_then(|text| self.parsed(&self.manifest_key(), text).ok()).map(|found| found.digest))
@@ -161,16 +158,13 @@ impl ObjectSet {
     /// Reads the whole set and compares it with its manifest.
     ///
     /// # Errors
-    /// There is no such set; the store's. What is wrong with the set's bytes is no error, and in the answer.
+    /// There is no such set. What is wrong with the set's bytes is no error, and in the answer.
     pub fn verify(&self, pace: &dyn Pace, stop: &Stop, progress: &Progress) -> Result<Verified, StageError> {
         let manifest = self.manifest(stop)?;
         self.verify_manifest(&manifest, pace, stop, progress)
     }
 
     /// [`Self::verify`], where the manifest has been read already.
-    ///
-    /// # Errors
-    /// As there.
     pub fn verify_manifest(
         &self,
         manifest: &Manifest,
@@ -225,9 +219,6 @@ impl ObjectSet {
     }
 
     /// Objects beneath the set's prefix that its manifest does not know, a thousand of them at most.
-    ///
-    /// # Errors
-    /// The store's.
     pub fn strangers(&self, manifest: &Manifest, stop: &Stop) -> Result<Vec<String>, StageError> {
         let known: Result<HashSet<u128>, StageError> =
             manifest.files().map(|file| Ok(short(&self.key(&file.path.0)?))).collect();
@@ -251,9 +242,6 @@ impl ObjectSet {
     /// mark that is put before that tells whoever comes next that a deletion was begun.
     /// Objects beneath its prefix that are none of its stay. Where there is no manifest (any more), everything beneath
     /// the prefix goes but what belongs to sets further down. Returns how many objects went.
-    ///
-    /// # Errors
-    /// The store's. Nothing being there is none.
     pub fn delete(&self, stop: &Stop) -> Result<u64, StageError> {
         self.name()?;
         let halt = Halt::new(stop);
@@ -264,7 +252,7 @@ impl ObjectSet {
     /// manifest's. A set that is half deleted already is deleted to its end.
     ///
     /// # Errors
-    /// [`StageError::Refused`] where another set has the name; the store's.
+    /// [`StageError::Refused`] where another set has the name.
     pub fn delete_only(&self, digest: Digest, stop: &Stop) -> Result<u64, StageError> {
         self.name()?;
         let halt = Halt::new(stop);

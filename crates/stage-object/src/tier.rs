@@ -121,9 +121,6 @@ impl ObjectTier {
     }
 
     /// The names of the sets here for which `wanted` is true, in their order.
-    ///
-    /// # Errors
-    /// The store's.
     pub fn names(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Vec<String>, StageError> {
         let (root, stop) = (&self.root, &self.stop);
         let listing = root.store.children(root.prefix.clone());
@@ -147,18 +144,12 @@ impl ObjectTier {
     }
 
     /// Is a set of this name there?
-    ///
-    /// # Errors
-    /// The store's.
     pub fn has(&self, name: &str) -> Result<bool, StageError> {
         let Ok(set) = self.set(name) else { return Ok(false) };
         Ok(matches!(set.state(&Halt::new(&self.stop))?, State::Set))
     }
 
     /// The manifest of a set; none where there is no set, or one whose manifest says nothing that can be used.
-    ///
-    /// # Errors
-    /// The store's.
     pub fn manifest(&self, name: &str) -> Result<Option<set::Manifest>, StageError> {
         let Ok(set) = self.set(name) else { return Ok(None) };
         Ok(set.usable(&self.stop)?.map(|(_, manifest)| manifest))
@@ -235,9 +226,6 @@ impl ObjectSet {
     }
 
     /// The first object that a set lacks, or that has another size, in words; none: all are there. Nothing is read.
-    ///
-    /// # Errors
-    /// The store's.
     pub fn lacks(&self, manifest: &Manifest, stop: &Stop) -> Result<Option<String>, StageError> {
         let halt = Halt::new(stop);
         let mut expected: HashMap<u128, u64> = HashMap::new();

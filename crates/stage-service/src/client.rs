@@ -95,9 +95,6 @@ impl Client {
     }
 
     /// Asks for a move; it is in the server's journal, durably, when this returns.
-    ///
-    /// # Errors
-    /// The server's, and those of the way to it.
     pub fn submit(&mut self, spec: &JobSpec) -> Result<JobId, StageError> {
         let spec = spec.clone().sealed();
         for files in pieces(&spec.options.expected) {
@@ -112,7 +109,7 @@ impl Client {
     /// A job, or all of them, the newest last.
     ///
     /// # Errors
-    /// There is no such job; those of the way to the server.
+    /// There is no such job.
     pub fn status(&mut self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
         ask!(self, &Request::Status { id }, Reply::Jobs(jobs) => jobs)
     }
@@ -121,7 +118,7 @@ impl Client {
     /// at the status to tell which. A server that dies meanwhile and comes back within a minute is asked again.
     ///
     /// # Errors
-    /// There is no such job; those of the way to the server.
+    /// There is no such job.
     pub fn wait(&mut self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
         let until = most.map(|most| Instant::now() + most);
         loop {
@@ -166,9 +163,6 @@ impl Client {
     }
 
     /// Hands `see` the jobs at each interval, until it breaks off or the server goes.
-    ///
-    /// # Errors
-    /// Those of the way to the server.
     pub fn follow(
         &mut self,
         every: Duration,
@@ -191,7 +185,7 @@ impl Client {
     /// Gives a job up.
     ///
     /// # Errors
-    /// There is no such job, it is committed; those of the way to the server.
+    /// There is no such job, it is committed.
     pub fn cancel(&mut self, id: JobId) -> Result<JobStatus, StageError> {
         self.one_job(&Request::Cancel { id })
     }
@@ -199,7 +193,7 @@ impl Client {
     /// Retries a failed job.
     ///
     /// # Errors
-    /// There is no such job, it has not failed; those of the way to the server.
+    /// There is no such job, it has not failed.
     pub fn retry(&mut self, id: JobId) -> Result<JobStatus, StageError> {
         self.one_job(&Request::Retry { id })
     }
@@ -209,25 +203,16 @@ impl Client {
     }
 
     /// What is stuck, and why, as the server sees it.
-    ///
-    /// # Errors
-    /// Those of the way to the server.
     pub fn doctor(&mut self) -> Result<Vec<Finding>, StageError> {
         ask!(self, &Request::Doctor, Reply::Findings(findings) => findings)
     }
 
     /// The figures of the caller's own jobs, in Prometheus' text.
-    ///
-    /// # Errors
-    /// Those of the way to the server.
     pub fn metrics(&mut self) -> Result<String, StageError> {
         ask!(self, &Request::Metrics, Reply::Metrics(text) => text)
     }
 
     /// The pools that the server keeps, and what is in them.
-    ///
-    /// # Errors
-    /// The server's, and those of the way to it.
     pub fn pools(&mut self) -> Result<Vec<PoolStatus>, StageError> {
         ask!(self, &Request::Pools, Reply::Pools(pools) => pools)
     }
@@ -257,7 +242,7 @@ impl Client {
     /// Gives a reservation back; what was written stays.
     ///
     /// # Errors
-    /// It is another user's; those of the way to the server.
+    /// It is another user's.
     pub fn release(&mut self, id: i64) -> Result<(), StageError> {
         ask!(self, &Request::PoolRelease { id }, Reply::Released { .. } => ())
     }
@@ -265,7 +250,7 @@ impl Client {
     /// Has a reservation last for a day from now on; false if it is gone.
     ///
     /// # Errors
-    /// It is another user's; those of the way to the server.
+    /// It is another user's.
     pub fn renew(&mut self, id: i64) -> Result<bool, StageError> {
         ask!(self, &Request::PoolRenew { id }, Reply::Renewed { there, .. } => there)
     }

@@ -39,7 +39,7 @@ impl FileConfig {
     /// Reads the file.
     ///
     /// # Errors
-    /// The kernel's; what is no TOML or not known, with its line.
+    /// What is no TOML or not known, with its line.
     pub fn read(path: &Path) -> Result<Self, StageError> {
         let text = std::fs::read_to_string(path).map_err(|error| StageError::io("read", path, error))?;
         Self::parse(&text)

@@ -12,31 +12,31 @@ pub trait Desk: Send + Sync {
     /// Accepts a job, durably.
     ///
     /// # Errors
-    /// What makes no sense or is refused; no connection.
+    /// What makes no sense or is refused.
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError>;
 
     /// A job, or all of them, the newest last.
     ///
     /// # Errors
-    /// There is no such job; no connection.
+    /// There is no such job.
     fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError>;
 
     /// Waits until a job has come this far, has failed, or the time is up.
     ///
     /// # Errors
-    /// There is no such job; no connection.
+    /// There is no such job.
     fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError>;
 
     /// Gives a job up.
     ///
     /// # Errors
-    /// There is no such job, it is durable; no connection.
+    /// There is no such job, it is durable.
     fn cancel(&self, id: JobId) -> Result<JobStatus, StageError>;
 
     /// Retries a failed job.
     ///
     /// # Errors
-    /// There is no such job, it has not failed; no connection.
+    /// There is no such job, it has not failed.
     fn retry(&self, id: JobId) -> Result<JobStatus, StageError>;
 }
 

@@ -48,9 +48,6 @@ impl Lines {
 
     /// The next line. `idle` is how long nothing may come, `whole` how long a line may take from its first byte on;
     /// `stop` is asked every `look` whether to go on.
-    ///
-    /// # Errors
-    /// The socket's.
     pub fn next(
         &mut self,
         idle: Option<Duration>,

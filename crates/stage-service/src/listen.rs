@@ -49,7 +49,7 @@ impl Listening {
     /// Makes a socket.
     ///
     /// # Errors
-    /// Somebody listens there; something else is there; the directory is not safe; the kernel's.
+    /// Somebody listens there; something else is there; the directory is not safe.
     pub fn bind(path: &Path, access: Access) -> Result<Self, StageError> {
         let address = SocketAddrUnix::new(path).map_err(|_| {
             StageError::invalid(

@@ -31,9 +31,6 @@ const PULSE: Duration = Duration::from_secs(1);
 const PULSE_SHARE: u32 = 20;
 
 /// Serves until `stop` is asked for; with `pools`, keeps them.
-///
-/// # Errors
-/// The journal's and the socket's. What goes wrong with a client or a job ends neither.
 pub fn serve(
     config: &MoverConfig,
     limits: Limits,

@@ -29,9 +29,6 @@ pub struct Peer {
 
 impl Peer {
     /// Asks the kernel.
-    ///
-    /// # Errors
-    /// The kernel does not know, because the process has gone.
     pub fn of(socket: &UnixStream) -> Result<Self, StageError> {
         let unknown = |what: &str| {
             StageError::refused(format!("the kernel does not say who connected: {what}"), "connect again")

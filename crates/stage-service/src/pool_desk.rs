@@ -13,15 +13,9 @@ use stage::error::StageError;
 /// Pools, as one user has them.
 pub trait PoolDesk: Send + Sync {
     /// All of them, and what the user may know of what is in them.
-    ///
-    /// # Errors
-    /// The kernel's and the ledger's; no connection.
     fn list(&self) -> Result<Vec<PoolStatus>, StageError>;
 
     /// Figures for metrics; none where they are another process's to tell.
-    ///
-    /// # Errors
-    /// The kernel's and the ledger's.
     fn figures(&self) -> Result<Vec<PoolStatus>, StageError> {
         Ok(Vec::new())
     }
@@ -29,19 +23,19 @@ pub trait PoolDesk: Send + Sync {
     /// Reserves room for a set of the user's. `wanted` is asked repeatedly while there is none.
     ///
     /// # Errors
-    /// As [`Pools::reserve`]; no connection.
+    /// As [`Pools::reserve`].
     fn reserve(&self, wish: &Wish, wanted: &dyn Fn() -> bool) -> Result<Reservation, StageError>;
 
     /// Gives a reservation of the user's back.
     ///
     /// # Errors
-    /// It is another user's; no connection.
+    /// It is another user's.
     fn release(&self, id: i64) -> Result<(), StageError>;
 
     /// Has a reservation of the user's last for a day from now on; false if it is gone.
     ///
     /// # Errors
-    /// It is another user's; no connection.
+    /// It is another user's.
     fn renew(&self, id: i64) -> Result<bool, StageError>;
 }
 

@@ -169,7 +169,7 @@ impl Mover {
     /// begins when the other has ended.
     ///
     /// # Errors
-    /// What makes no sense or is refused; the journal's.
+    /// What makes no sense or is refused.
     pub fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
         let inner = self.inner();
         let named = spec.options.expected_digest;
@@ -231,7 +231,7 @@ impl Mover {
     /// A job, or all of them, the newest last.
     ///
     /// # Errors
-    /// There is no such job; the journal's.
+    /// There is no such job.
     pub fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
         let inner = self.inner();
         match id {
@@ -245,7 +245,7 @@ impl Mover {
     /// which it was.
     ///
     /// # Errors
-    /// There is no such job; the journal's.
+    /// There is no such job.
     pub fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
         let inner = self.inner();
         let until = most.and_then(|most| Instant::now().checked_add(most));
@@ -322,7 +322,7 @@ impl Mover {
     /// Retries a failed job, with what it has copied so far.
     ///
     /// # Errors
-    /// There is no such job, it has not failed; the journal's.
+    /// There is no such job, it has not failed.
     pub fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
         let inner = self.inner();
         let mut desk = inner.desk();

@@ -193,7 +193,7 @@ impl Pools {
     /// Gives a reservation back. What was written stays, and counts as used. One that is gone already is not an error.
     ///
     /// # Errors
-    /// It is another user's; the ledger's.
+    /// It is another user's.
     pub fn release(&self, id: i64, owner: u32) -> Result<(), StageError> {
         self.ledger.step(|step| {
             check_owner(step, id, owner)?;
@@ -207,7 +207,7 @@ impl Pools {
     /// Extends a reservation to a day from now on. False if it is gone.
     ///
     /// # Errors
-    /// It is another user's; the ledger's.
+    /// It is another user's.
     pub fn renew(&self, id: i64, owner: u32) -> Result<bool, StageError> {
         let lease = self.lease();
         self.ledger.step(|step| {

@@ -114,17 +114,11 @@ pub struct Eviction {
 
 impl Pools {
     /// All pools and what is in them.
-    ///
-    /// # Errors
-    /// A pool or the ledger cannot be read.
     pub fn list(&self) -> Result<Vec<PoolStatus>, StageError> {
         self.pools.iter().map(|(name, pool)| self.status_of(name, pool, false)).collect()
     }
 
     /// The same for metrics, cheap enough to be asked for all the time: an older walk counts, the longer the longer it took.
-    ///
-    /// # Errors
-    /// As [`Pools::list`].
     pub fn figures(&self) -> Result<Vec<PoolStatus>, StageError> {
         self.pools.iter().map(|(name, pool)| self.status_of(name, pool, true)).collect()
     }

@@ -154,9 +154,6 @@ impl Store {
     }
 
     /// How far each drain is that this journal knows, oldest first.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn progress(&self) -> Result<Vec<(u64, JobStatus)>, StageError> {
         let mover = self.mover()?;
         let jobs = self.locked().jobs.clone();
@@ -166,9 +163,6 @@ impl Store {
     }
 
     /// Retries every drain that has failed; how many.
-    ///
-    /// # Errors
-    /// The journal's.
     pub fn retry(&self) -> Result<usize, StageError> {
         let mover = self.mover()?;
         let mut retried = 0;

@@ -173,7 +173,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StageError::Invalid`] for directories and numbers that make no sense, [`StageError::Refused`] if another
-    /// process writes to it; the kernel's and the journal's.
+    /// process writes to it.
     pub fn open(mut config: StoreConfig) -> Result<Self, StageError> {
         for path in [Some(&mut config.fast), config.state.as_mut()].into_iter().flatten() {
             *path = match Place::of_name(&path)? {
@@ -242,7 +242,7 @@ impl Store {
     /// The newest checkpoint that has come this far; at `local` and below, on either tier.
     ///
     /// # Errors
-    /// A drain that has failed since the last call; the kernel's.
+    /// A drain that has failed since the last call.
     pub fn latest(&self, level: Level) -> Result<Option<u64>, StageError> {
         self.report_failures()?;
         let newest =
@@ -251,9 +251,6 @@ impl Store {
     }
 
     /// Every checkpoint that has a name, oldest first.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn list(&self) -> Result<Vec<Step>, StageError> {
         self.own_process()?;
         let mut steps = BTreeMap::new();
@@ -281,7 +278,7 @@ impl Store {
     /// for the slow copy it is read.
     ///
     /// # Errors
-    /// [`StageError::Refused`] if it may not go, and why; the kernel's.
+    /// [`StageError::Refused`] if it may not go, and why.
     pub fn evict(&self, step: u64) -> Result<(), StageError> {
         let mover = self.mover()?;
         let stop = Stop::new();

@@ -24,7 +24,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StageError::Invalid`] if there is no such checkpoint; [`StageError::Refused`] if the fast copy is not what was
-    /// committed; [`StageError::Corrupt`] if no copy is right; what `go_on` says; the kernel's and the journal's.
+    /// committed; [`StageError::Corrupt`] if no copy is right; what `go_on` says.
     pub fn restore(&self, step: u64, verify: bool, go_on: GoOn<'_>) -> Result<PathBuf, StageError> {
         self.own_process()?;
         let path = self.config.fast.join(step_name(step));

@@ -26,7 +26,7 @@ impl Store {
     /// Begins a checkpoint: a new, empty, hidden directory on the fast tier, for the program to fill.
     ///
     /// # Errors
-    /// [`StageError::Refused`] where there is one of this step; a drain that has failed since the last call; the kernel's.
+    /// [`StageError::Refused`] where there is one of this step; a drain that has failed since the last call.
     pub fn begin(&self, step: u64) -> Result<PathBuf, StageError> {
         let mover = self.mover()?;
         self.report_failures()?;
@@ -119,7 +119,7 @@ impl Store {
     /// Gives up a checkpoint that is begun.
     ///
     /// # Errors
-    /// [`StageError::Invalid`] if none of this step is begun; the kernel's.
+    /// [`StageError::Invalid`] if none of this step is begun.
     pub fn abandon(&self, step: u64) -> Result<(), StageError> {
         let mover = self.mover()?;
         let (part, id) = self.part_of(step)?;

@@ -80,9 +80,6 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
 
 impl Finder {
     /// Opens the directory; what cannot be watched is scanned.
-    ///
-    /// # Errors
-    /// The directory cannot be opened.
     pub fn new(root: &Path, pattern: Pattern, timing: Timing) -> Result<Self, StageError> {
         let root_fd = calls::open_directory(root).map_err(|error| StageError::io("watch it", root, error))?;
         let mut notes = Vec::new();
@@ -133,9 +130,6 @@ impl Finder {
     }
 
     /// Semaphores that became whole; waits `most` for the first of them.
-    ///
-    /// # Errors
-    /// The directory cannot be read any more.
     pub fn next(&mut self, most: Duration) -> Result<Vec<Found>, StageError> {
         let mut found = Vec::new();
         self.tidy(&mut found)?;

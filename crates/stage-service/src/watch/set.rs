@@ -118,9 +118,6 @@ impl Set {
     }
 
     /// Compares what is there with what is vouched for: names, sizes, and of a set of several jobs digests as well.
-    ///
-    /// # Errors
-    /// The first difference.
     pub fn check(&self, root: BorrowedFd<'_>, trigger: &Path) -> Result<(), StageError> {
         for source in &self.sources {
             let mut expected: BTreeMap<&Path, &Expected> =
