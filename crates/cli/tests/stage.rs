@@ -562,6 +562,12 @@ fn sets_in_an_object_store_are_kept_by_number_read_back_and_vouch_for_fast_copie
     is_the_checkpoint(&folder.path().join("ckpt-10"));
 }
 
+/// `watch` of `fast` for semaphores of this pattern, with these flags beside.
+fn watch_once<'a>(trigger: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let words = ["watch", "fast", "--to", "slow", "--parents", "--foreground", "--once", "--settle=10ms"];
+    [&words[..], &["--trigger", trigger], more].concat()
+}
+
 #[test]
 fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
     let folder = place();
@@ -575,18 +581,7 @@ fn semaphores_are_obeyed_once_and_names_may_be_any_bytes() {
     // One byte short of what its list says.
     fs::write(fast.join("short"), "12").expect("writes");
     fs::write(fast.join("short.done"), "short 3\n").expect("writes");
-    let watch = [
-        "watch",
-        "fast",
-        "--to",
-        "slow",
-        "--parents",
-        "--trigger",
-        "*.done",
-        "--foreground",
-        "--once",
-        "--settle=10ms",
-    ];
+    let watch = watch_once("*.done", &[]);
     let came = run(folder.path(), &watch);
     assert_eq!(came.code, 1, "{came:?}");
     assert!(came.out.contains("ckpt-7.done: durable and verified"), "{came:?}");
@@ -620,18 +615,7 @@ fn a_digest_that_is_not_the_listed_one_moves_nothing() {
     let wrong = "99aa06d3014798d86001c324468d497f";
     fs::write(fast.join("ckpt-7.done"), format!("ckpt-7/large\nckpt-7/deep/small 5000 {wrong}\n"))
         .expect("writes");
-    let watch = [
-        "watch",
-        "fast",
-        "--to",
-        "slow",
-        "--parents",
-        "--trigger",
-        "*.done",
-        "--foreground",
-        "--once",
-        "--settle=10ms",
-    ];
+    let watch = watch_once("*.done", &[]);
     let came = run(folder.path(), &watch);
     assert_eq!(came.code, 1, "{came:?}");
     assert!(came.out.contains("failed: ckpt-7.done: "), "{came:?}");
@@ -646,20 +630,7 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
     let fast = folder.path().join("fast");
     checkpoint(&fast, "ckpt-7");
     fs::write(fast.join("ckpt-7/DONE"), "").expect("writes");
-    let watch = [
-        "watch",
-        "fast",
-        "--to",
-        "slow",
-        "--parents",
-        "--trigger",
-        "ckpt-*/DONE",
-        "--foreground",
-        "--once",
-        "--settle=10ms",
-        "--copy",
-        "--keep-trigger",
-    ];
+    let watch = watch_once("ckpt-*/DONE", &["--copy", "--keep-trigger"]);
     let came = works(folder.path(), &watch);
     assert!(came.out.contains("ckpt-7/DONE: durable and verified"), "{came:?}");
     let came = works(folder.path(), &watch);
@@ -743,18 +714,7 @@ fn a_directory_goes_with_the_semaphore_that_lies_in_it() {
         fs::write(set.join("rank-0"), "0").expect("writes");
         fs::write(set.join("sub/rank-1"), "1").expect("writes");
         fs::write(set.join("DONE"), list).expect("writes");
-        let watch = [
-            "watch",
-            "fast",
-            "--to",
-            "slow",
-            "--parents",
-            "--trigger",
-            "ckpt-*/DONE",
-            "--foreground",
-            "--once",
-            "--settle=10ms",
-        ];
+        let watch = watch_once("ckpt-*/DONE", &[]);
         let came = works(folder.path(), &watch);
         assert!(came.out.contains("ckpt-7/DONE: durable and verified"), "{came:?}");
         assert!(!set.exists(), "{list:?}: it stays behind: {came:?}");

@@ -330,42 +330,8 @@ impl JobSpec {
     /// As a job's status has it: the digest stands for what must be there.
     #[must_use]
     pub fn without_expected(&self) -> Self {
-        let Options {
-            bwlimit,
-            iops_limit,
-            priority,
-            deadline,
-            preserve,
-            digest,
-            no_manifest,
-            expected: _,
-            expected_digest,
-            ref semaphore,
-            latest,
-            keep_fast,
-            keep_slow,
-            background,
-            inward,
-            parents,
-        } = self.options;
-        let options = Options {
-            bwlimit,
-            iops_limit,
-            priority,
-            deadline,
-            preserve,
-            digest,
-            no_manifest,
-            expected: Vec::new(),
-            expected_digest,
-            semaphore: semaphore.clone(),
-            latest,
-            keep_fast,
-            keep_slow,
-            background,
-            inward,
-            parents,
-        };
+        let semaphore = self.options.semaphore.clone();
+        let options = Options { expected: Vec::new(), semaphore, ..self.options };
         let Self { verb, source, destination, .. } = self;
         Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
     }
