@@ -411,7 +411,7 @@ impl Fetch<'_> {
         halt: &Halt<'_>,
     ) -> Result<(), StageError> {
         let (header, path) = (&self.manifest.header, self.local(entry));
-        let file = Uncached::again(file).map_err(|error| self.failed("duplicate", entry, error))?;
+        let file = Uncached::reopen(file).map_err(|error| self.failed("duplicate", entry, error))?;
         let chunk_bytes = header.chunk_bytes.min(entry.size);
         let _share = self.set.budget.take(chunk_bytes, halt)?;
         let mut reader = Reader::new(header.chunk_bytes.min(entry.size.next_power_of_two()));

@@ -2,7 +2,7 @@
 //!
 //! Whoever reads cold files one after another waits out the drive's latency for each, and the drive is idle while what
 //! was read is digested and written. Here up to [`SLOTS`] reads are under way at once ([`storage::transfer`]), each into
-//! an aligned buffer of its own, and they are told of in the order in which they end.
+//! an aligned buffer of its own, and are reported in the order in which they complete.
 //!
 //! A read asks for more than the file was said to have, so that one that has grown shows. It is gone on with until there
 //! are as many bytes as were said, and what ends before that is an error, never an end of file. Each is behind
@@ -38,8 +38,8 @@ struct Asked {
     verdict: Verdict,
 }
 
-/// A read that is over. Its slot is to be given back with [`Reads::release`].
-pub struct Over {
+/// A completed read. Its slot is given back with [`Reads::release`].
+pub struct Completion {
     /// What the caller calls it.
     pub tag: usize,
     /// Where the bytes are.
@@ -99,22 +99,22 @@ impl Reads {
         Ok(())
     }
 
-    /// Tells of a read that is over, waiting for one; none where nothing is under way.
+    /// Waits for a read to complete. None if none is under way.
     #[allow(clippy::should_implement_trait, reason = "it is no iterator: reads are asked for in between")]
-    pub fn next(&mut self) -> io::Result<Option<Over>> {
-        // What was started is handed over when nothing else is left to be told of: many with one call.
-        let over = match self.transfer.take() {
+    pub fn next(&mut self) -> io::Result<Option<Completion>> {
+        // Reads that were started are submitted once no completion is left: many with one call.
+        let completed = match self.transfer.take() {
             None => self.transfer.next()?,
-            over => over,
+            completed => completed,
         };
-        let Some(done) = over else { return Ok(None) };
+        let Some(done) = completed else { return Ok(None) };
         let Ticket::Slot(slot) = done.ticket else { unreachable!("nothing is synced here") };
         let Asked { tag, verdict } = self.asked[slot as usize];
         verdict.made();
-        Ok(Some(Over { tag, slot, result: done.result.map(|bytes| bytes as usize) }))
+        Ok(Some(Completion { tag, slot, result: done.result.map(|bytes| bytes as usize) }))
     }
 
-    /// The buffer of a read that is over.
+    /// The buffer of a completed read.
     #[must_use]
     pub fn buffer(&self, slot: u32) -> &[u8] {
         self.transfer.buffer(slot)

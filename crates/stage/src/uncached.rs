@@ -38,8 +38,8 @@ impl Uncached {
         Ok(Self { file: Arc::new(file), direct })
     }
 
-    /// Opens a file once more that is open already.
-    pub fn again(file: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Opens an open file again, around the page cache.
+    pub fn reopen(file: BorrowedFd<'_>) -> io::Result<Self> {
         Self::open(|flags| match flags {
             OFlags::DIRECT => open_direct(file, OFlags::RDONLY).map_err(|_| Errno::INVAL.into()),
             _ => file.try_clone_to_owned(),

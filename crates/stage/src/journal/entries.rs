@@ -60,7 +60,7 @@ impl Journal {
 
     /// What is recorded of a path.
     pub fn entry(&self, id: JobId, path: &Path) -> Result<Option<Done>, StageError> {
-        self.look("whether a file is done", |connection| {
+        self.query("whether a file is done", |connection| {
             connection
                 .prepare_cached("SELECT * FROM entries WHERE job = ?1 AND path = ?2")?
                 .query_row(params![id, path.as_os_str().as_bytes()], done_of)
@@ -75,7 +75,7 @@ impl Journal {
         after: Option<&Path>,
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
-        self.look("which files are done", |connection| page_after(connection, id, after, most))
+        self.query("which files are done", |connection| page_after(connection, id, after, most))
     }
 
     /// Up to `most` entries whose paths sort before `before`, the last first.
@@ -85,7 +85,7 @@ impl Journal {
         before: Option<&Path>,
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
-        self.look("which files are done", |connection| {
+        self.query("which files are done", |connection| {
             let mut query = connection.prepare_cached(
                 "SELECT * FROM entries WHERE job = ?1 AND (?2 IS NULL OR path < ?2) ORDER BY path DESC LIMIT ?3",
             )?;
@@ -114,7 +114,7 @@ impl Journal {
 
     /// How many entries there are.
     pub fn entry_count(&self, id: JobId) -> Result<u64, StageError> {
-        self.look("how many files are done", |connection| {
+        self.query("how many files are done", |connection| {
             connection
                 .query_row("SELECT count(*) FROM entries WHERE job = ?1", [id], |row| row.get::<_, i64>(0))
         })
@@ -163,7 +163,7 @@ impl Journal {
         source: &Identity,
         destination_ino: u64,
     ) -> Result<Option<BTreeMap<u64, Digest>>, StageError> {
-        self.look("which chunks are durable", |connection| {
+        self.query("which chunks are durable", |connection| {
             let name = path.as_os_str().as_bytes();
             let begun: Option<(Vec<u8>, i64)> = connection
                 .prepare_cached("SELECT identity, destination_ino FROM begun WHERE job = ?1 AND path = ?2")?
@@ -185,7 +185,7 @@ impl Journal {
 
     /// Has a large file of this path been begun?
     pub fn is_begun(&self, id: JobId, path: &Path) -> Result<bool, StageError> {
-        self.look("whether a file is begun", |connection| {
+        self.query("whether a file is begun", |connection| {
             connection
                 .prepare_cached("SELECT 1 FROM begun WHERE job = ?1 AND path = ?2")?
                 .exists(params![id, path.as_os_str().as_bytes()])

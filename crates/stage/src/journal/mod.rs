@@ -174,12 +174,12 @@ impl Journal {
         made.map_err(|source| self.failed(format!("cannot record that {what}"), source))
     }
 
-    fn look<T>(
+    fn query<T>(
         &self,
         what: &str,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StageError> {
-        look(&self.connection()).map_err(|source| self.failed(format!("cannot tell {what}"), source))
+        read(&self.connection()).map_err(|source| self.failed(format!("cannot tell {what}"), source))
     }
 
     fn failed(&self, what: String, source: rusqlite::Error) -> StageError {
@@ -271,21 +271,21 @@ impl Journal {
 
     /// A job's row.
     pub fn job(&self, id: JobId) -> Result<Option<JobRow>, StageError> {
-        Ok(self.look("what became of a job", |connection| rows(connection, Some(id)))?.pop())
+        Ok(self.query("what became of a job", |connection| rows(connection, Some(id)))?.pop())
     }
 
     /// A job's row with what must be at its source ([`Options::expected`]), which may be a long list.
     pub fn with_expected(&self, mut row: JobRow) -> Result<JobRow, StageError> {
         if row.spec.options.expected_digest.is_some() {
             row.spec.options.expected =
-                self.look("what a job expects", |connection| rows::expected(connection, row.id))?;
+                self.query("what a job expects", |connection| rows::expected(connection, row.id))?;
         }
         Ok(row)
     }
 
     /// All jobs, in the order they were accepted.
     pub fn jobs(&self) -> Result<Vec<JobRow>, StageError> {
-        self.look("which jobs there are", |connection| rows(connection, None))
+        self.query("which jobs there are", |connection| rows(connection, None))
     }
 
     /// Has a job that nobody is at work with go as fast as these options say; what is moved, and how, stays.
@@ -412,7 +412,7 @@ impl Journal {
     /// Counts for those who look at the journal later. They vouch for nothing.
     pub fn count(&self, id: JobId, counts: [u64; 5]) -> Result<(), StageError> {
         let [files_total, files_done, bytes_total, written, verified] = counts.map(|count| count as i64);
-        self.look("what to count", |connection| {
+        self.query("what to count", |connection| {
             connection.execute(
                 "UPDATE jobs SET files_total = ?2, files_done = ?3, bytes_total = ?4, bytes_written = ?5, bytes_verified = ?6
                  WHERE id = ?1",
@@ -447,7 +447,7 @@ impl Journal {
         directory: &Path,
         purpose: Purpose,
     ) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        self.look("what is its own", |connection| {
+        self.query("what is its own", |connection| {
             let mut query = connection
                 .prepare_cached("SELECT name, ino, born FROM owned WHERE directory = ?1 AND purpose = ?2")?;
             let directory = directory.as_os_str().as_bytes();
@@ -472,7 +472,7 @@ impl Journal {
 
     /// A note of a job's own, such as the number of an upload.
     pub fn note(&self, id: JobId, key: &str) -> Result<Option<Vec<u8>>, StageError> {
-        self.look("what was noted", |connection| {
+        self.query("what was noted", |connection| {
             connection
                 .prepare_cached("SELECT value FROM notes WHERE job = ?1 AND key = ?2")?
                 .query_row(params![id, key], |row| row.get(0))

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use storage::transfer::{Op, RequestError};
 
 use super::holes::Holes;
-use super::port::{Over, Port, is_refusal};
+use super::port::{Completion, Port, is_refusal};
 use super::side::Side;
 use super::{Sealed, Zeros, broken, chunk, failed};
 use crate::digest::{Algorithm, Digest};
 use crate::error::StageError;
 use crate::pace::{Pace, Progress, Stop};
 
-/// Chunks that are handed over together.
+/// Chunks that are submitted together.
 const GROUP: usize = 32;
 
 /// A file to be read.
@@ -59,8 +59,8 @@ impl Check<'_, '_> {
                 reading[slot as usize] = at;
                 at += 1;
             }
-            let over = self.port.next().map_err(|error| broken(path, error))?;
-            let Some(Over::Slot(slot, direct, result)) = over else { break };
+            let completion = self.port.next().map_err(|error| broken(path, error))?;
+            let Some(Completion::Slot(slot, direct, result)) = completion else { break };
             let index = reading[slot as usize];
             let range = chunk(index, self.chunk_bytes, self.bytes);
             match result {
@@ -102,7 +102,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// A request failed: the next goes through the page cache where direct ones are refused, and otherwise it is over.
+    /// A request failed: the next goes through the page cache where direct ones are refused, and otherwise the check ends.
     fn refused(&mut self, direct: bool, range: &Range<u64>, error: RequestError) -> Result<(), StageError> {
         if direct && is_refusal(&error) {
             self.side.give_up_direct();

@@ -4,9 +4,9 @@
 //! back what is durable, before others begin new chunks, so that verification keeps up with writing and does not pile
 //! up at the end; when nothing is left to copy, all of them do.
 //!
-//! Groups: `written` collects chunks whose writes are over; `syncing` is the one that the fdatasync(2) under way vouches
+//! Groups: `written` collects chunks whose writes have completed; `syncing` is the one that the fdatasync(2) under way vouches
 //! for, which began after all of its writes had ended; `unverified` are chunks to be read back, each with its group, and
-//! a group is told of when its last chunk was right.
+//! a group is reported when its last chunk was right.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use storage::transfer::{Op, RequestError};
 
 use super::holes::Holes;
-use super::port::{Over, Port, is_refusal};
+use super::port::{Completion, Port, is_refusal};
 use super::side::{PAGE, Side};
 use super::{LaneConfig, LargeFile, Sealed, Zeros, broken, chunk, compare, failed};
 use crate::calls;
@@ -30,7 +30,7 @@ use crate::pace::{Pace, Progress, Stop};
 /// rate both ways; the time keeps a fast drive from being told to flush all the time.
 const LEAST_GROUP: u64 = 16 << 20;
 const LEAST_TIME: Duration = Duration::from_millis(100);
-/// Chunks in a group at most: holes cost nothing and are told of in bounded pieces all the same.
+/// Chunks in a group at most: holes cost nothing and are reported in bounded pieces all the same.
 const MOST_CHUNKS: usize = 8192;
 
 /// Where a slot's chunk is.
@@ -227,8 +227,10 @@ impl<'c, 'a> Copying<'c, 'a> {
         let mut writing = true;
         loop {
             self.stop.check()?;
-            while let Some(over) = self.port.poll().map_err(|error| broken(self.destination.path, error))? {
-                self.over(over, sealed)?;
+            while let Some(completion) =
+                self.port.poll().map_err(|error| broken(self.destination.path, error))?
+            {
+                self.complete(completion, sealed)?;
             }
             self.sync_if_due()?;
             if writing && self.all_is_written() {
@@ -239,7 +241,7 @@ impl<'c, 'a> Copying<'c, 'a> {
                 continue;
             }
             match self.port.next().map_err(|error| broken(self.destination.path, error))? {
-                Some(over) => self.over(over, sealed)?,
+                Some(completion) => self.complete(completion, sealed)?,
                 None => break,
             }
         }
@@ -255,7 +257,7 @@ impl<'c, 'a> Copying<'c, 'a> {
                 && self.unverified.is_empty()
                 && self.durable.is_empty()
                 && self.overhanging.is_none(),
-            "a copy ends when every chunk has been told of"
+            "a copy ends when every chunk has been reported"
         );
         let (path, fd) = (self.destination.path, self.destination.fd());
         let size = calls::stat(fd).map_err(|error| StageError::io("stat", path, error))?.stx_size;
@@ -358,7 +360,7 @@ impl<'c, 'a> Copying<'c, 'a> {
         }
     }
 
-    /// A request failed. Where direct ones are refused, the next goes through the page cache; otherwise it is over.
+    /// A request failed. Where direct ones are refused, the next goes through the page cache; otherwise the copy ends.
     fn refused(&mut self, slot: u32, direct: bool, error: RequestError) -> Result<(), StageError> {
         let side = match &self.steps[slot as usize] {
             Step::Read { .. } => &mut self.source,
@@ -395,48 +397,49 @@ impl<'c, 'a> Copying<'c, 'a> {
         }
     }
 
-    /// A request is over.
-    fn over(&mut self, over: Over, sealed: &mut Sealed<'_>) -> Result<(), StageError> {
-        match over {
-            Over::Sync(result) => {
+    /// A request has completed.
+    fn complete(&mut self, completion: Completion, sealed: &mut Sealed<'_>) -> Result<(), StageError> {
+        match completion {
+            Completion::Sync(result) => {
                 let path = self.destination.path;
                 result.map_err(|error| StageError::sync("fdatasync", path, error))?;
                 self.synced();
                 Ok(())
             }
-            Over::Slot(slot, direct, Err(error)) => {
+            Completion::Slot(slot, direct, Err(error)) => {
                 self.refused(slot, direct, error)?;
                 self.launch(slot)
             }
-            Over::Slot(slot, _, Ok(_)) => match std::mem::replace(&mut self.steps[slot as usize], Step::Idle)
-            {
-                Step::Idle => unreachable!("an idle slot has no request"),
-                Step::Read { index, pieces } => self.write(slot, index, pieces),
-                Step::Write { index, digest, mut pieces } => {
-                    pieces.pop_front();
-                    if !pieces.is_empty() {
-                        self.steps[slot as usize] = Step::Write { index, digest, pieces };
-                        return self.launch(slot);
+            Completion::Slot(slot, _, Ok(_)) => {
+                match std::mem::replace(&mut self.steps[slot as usize], Step::Idle) {
+                    Step::Idle => unreachable!("an idle slot has no request"),
+                    Step::Read { index, pieces } => self.write(slot, index, pieces),
+                    Step::Write { index, digest, mut pieces } => {
+                        pieces.pop_front();
+                        if !pieces.is_empty() {
+                            self.steps[slot as usize] = Step::Write { index, digest, pieces };
+                            return self.launch(slot);
+                        }
+                        self.idle.push(slot);
+                        self.copying -= 1;
+                        self.was_written(Item { index, digest, hole: false });
+                        Ok(())
                     }
-                    self.idle.push(slot);
-                    self.copying -= 1;
-                    self.was_written(Item { index, digest, hole: false });
-                    Ok(())
-                }
-                Step::Verify { item, group } => {
-                    let range = self.chunk(item.index);
-                    let bytes = &self.port.buffer(slot)[..(range.end - range.start) as usize];
-                    let found = self.file.algorithm.of(bytes);
-                    self.idle.push(slot);
-                    self.verifying -= 1;
-                    if !self.destination.is_direct() {
-                        self.destination.forget(&range);
+                    Step::Verify { item, group } => {
+                        let range = self.chunk(item.index);
+                        let bytes = &self.port.buffer(slot)[..(range.end - range.start) as usize];
+                        let found = self.file.algorithm.of(bytes);
+                        self.idle.push(slot);
+                        self.verifying -= 1;
+                        if !self.destination.is_direct() {
+                            self.destination.forget(&range);
+                        }
+                        let path = self.file.destination_path;
+                        compare(path, self.file.algorithm, range.start, item.digest, found)?;
+                        self.verified(item, group, sealed)
                     }
-                    let path = self.file.destination_path;
-                    compare(path, self.file.algorithm, range.start, item.digest, found)?;
-                    self.verified(item, group, sealed)
                 }
-            },
+            }
         }
     }
 
@@ -491,7 +494,7 @@ impl<'c, 'a> Copying<'c, 'a> {
         }
         let last = self.all_is_written();
         if last && let Some(item) = self.overhanging.take() {
-            // No write of ours is under way: a file's length is set when its direct writes are over, and some kernels
+            // No write of ours is under way: a file's length is set when its direct writes have completed, and some kernels
             // (6.6) have this very thread end them.
             let (path, fd) = (self.destination.path, self.destination.fd());
             calls::truncate(fd, self.file.bytes)
@@ -530,11 +533,11 @@ impl<'c, 'a> Copying<'c, 'a> {
         self.kept = Holes::new(self.file.destination_path, self.file.bytes);
     }
 
-    /// A chunk is right. With the last of its group the group is told of.
+    /// A chunk is right. With the last of its group the group is reported.
     fn verified(&mut self, item: Item, group: u64, sealed: &mut Sealed<'_>) -> Result<(), StageError> {
         let range = self.chunk(item.index);
         self.progress.bytes_verified.fetch_add(range.end - range.start, Relaxed);
-        let durable = self.durable.get_mut(&group).expect("its group is not told of yet");
+        let durable = self.durable.get_mut(&group).expect("its group is not reported yet");
         durable.unverified -= 1;
         if durable.unverified == 0
             && let Some(durable) = self.durable.remove(&group)

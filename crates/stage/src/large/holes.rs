@@ -34,12 +34,12 @@ impl<'a> Holes<'a> {
     fn data_behind(&mut self, file: BorrowedFd<'_>, at: u64) -> Result<Range<u64>, StageError> {
         if at < self.from || at >= self.data.end {
             self.from = at;
-            self.data = self.look(file, at)?;
+            self.data = self.next_data(file, at)?;
         }
         Ok(self.data.clone())
     }
 
-    fn look(&self, file: BorrowedFd<'_>, at: u64) -> Result<Range<u64>, StageError> {
+    fn next_data(&self, file: BorrowedFd<'_>, at: u64) -> Result<Range<u64>, StageError> {
         if at >= self.bytes {
             return Ok(u64::MAX..u64::MAX);
         }

@@ -1,6 +1,6 @@
 //! Large files, by the chunk: many chunks of a file under way at once, digested on the way, durable before they count.
 //!
-//! A chunk goes through these steps, and is told of ([`Lane::copy`]'s `sealed`, where the journal is written) after the
+//! A chunk goes through these steps, and is reported ([`Lane::copy`]'s `sealed`, where the journal is written) after the
 //! last of them only:
 //!
 //! 1. read from the source, around the page cache where that can be; the pace has let it in;
@@ -9,7 +9,7 @@
 //! 4. with all chunks that were written meanwhile, a *group*, made durable by one fdatasync(2), while later chunks are
 //!    read and written. A failure of it ends the copy: it is never tried again, and the part must not be trusted;
 //! 5. read back around the page cache, and digested again: the same digest, or [`StageError::Corrupt`];
-//! 6. told of, with its group.
+//! 6. reported, with its group.
 //!
 //! So a slow tier that reads as fast as it writes loses nothing by verification: while group n is read back, group n + 1
 //! is written. Only the last group's reading back comes after all writing, which is why groups are small where writing
@@ -152,7 +152,7 @@ impl Lane {
     }
 
     /// Copies a file. When this returns, every byte has been written, synced and read back, and the destination has the
-    /// source's length, which the caller syncs with the metadata. Chunks in `done` (index and digest) were told of by an earlier attempt; they are counted as
+    /// source's length, which the caller syncs with the metadata. Chunks in `done` (index and digest) were reported by an earlier attempt; they are counted as
     /// written and verified, and not touched. `sealed` is called on this thread with chunks that are durable and
     /// verified; an error of it ends the copy. `written` is called once, when every byte has been written and the last
     /// of them are still to be made durable and read back; not where blocks were shared instead. The digests are those of all chunks, in order.
@@ -160,9 +160,9 @@ impl Lane {
     /// The caller looks at the source again afterwards: what was changed without changing its length is not found here.
     ///
     /// # Errors
-    /// [`StageError::Stopped`] when asked to stop: what was told of stays valid. [`StageError::SourceChanged`] where
+    /// [`StageError::Stopped`] when asked to stop: what was reported stays valid. [`StageError::SourceChanged`] where
     /// the source ends early; [`StageError::Corrupt`] where what is read back differs. After any error but these and
-    /// those of reading the source, the part is not to be trusted beyond what was told of; after one of fdatasync(2),
+    /// those of reading the source, the part is not to be trusted beyond what was reported; after one of fdatasync(2),
     /// not at all.
     #[allow(clippy::too_many_arguments, reason = "each is somebody else's")]
     pub fn copy(

@@ -1,7 +1,7 @@
 //! The way to the kernel for requests of a copy: [`storage::transfer`], with every request behind [`crate::fault`].
 //!
 //! A fault is asked for when a request is made. An error stands for the request's own; fewer bytes are what its first
-//! attempt is cut to, so that the rest has to be asked for; a kill strikes before it is handed over or once it is over.
+//! attempt is cut to, so that the rest has to be asked for; a kill strikes before it is submitted or once it has completed.
 
 use std::io;
 use std::ops::Range;
@@ -35,9 +35,9 @@ struct Asked {
     direct: bool,
 }
 
-/// A request that is over.
+/// A completed request.
 #[derive(Debug)]
-pub(super) enum Over {
+pub(super) enum Completion {
     /// A slot's: whether it was direct, and the bytes moved or why not.
     Slot(u32, bool, Result<u32, RequestError>),
     /// The sync.
@@ -121,24 +121,24 @@ impl Port {
         Ok(true)
     }
 
-    /// What is over by now, without waiting.
-    pub fn poll(&mut self) -> io::Result<Option<Over>> {
+    /// What has completed by now, without waiting.
+    pub fn poll(&mut self) -> io::Result<Option<Completion>> {
         let done = self.transfer.poll()?;
-        Ok(done.map(|done| self.over(done)))
+        Ok(done.map(|done| self.completion(done)))
     }
 
-    /// Waits for something to be over; none where nothing is under way.
-    pub fn next(&mut self) -> io::Result<Option<Over>> {
+    /// Waits for a completion. None if nothing is under way.
+    pub fn next(&mut self) -> io::Result<Option<Completion>> {
         let done = self.transfer.next()?;
-        Ok(done.map(|done| self.over(done)))
+        Ok(done.map(|done| self.completion(done)))
     }
 
-    fn over(&mut self, done: Done) -> Over {
+    fn completion(&mut self, done: Done) -> Completion {
         match done.ticket {
             Ticket::Slot(slot) => {
                 let Asked { verdict, direct } = self.asked[slot as usize];
                 verdict.made();
-                Over::Slot(slot, direct, done.result)
+                Completion::Slot(slot, direct, done.result)
             }
             Ticket::Sync => {
                 self.asked.last().copied().unwrap_or_default().verdict.made();
@@ -148,7 +148,7 @@ impl Port {
                         durable(file.as_fd(), false);
                     }
                 }
-                Over::Sync(match done.result {
+                Completion::Sync(match done.result {
                     Ok(_) => Ok(()),
                     Err(RequestError::Os(error)) => Err(error),
                     Err(short @ RequestError::Short { .. }) => Err(io::Error::other(short)),
@@ -160,8 +160,8 @@ impl Port {
     /// Waits for all that is under way. What became of it does not matter any more, but for a sync that failed.
     pub fn drain(&mut self) -> io::Result<Option<io::Error>> {
         let mut lost = None;
-        while let Some(over) = self.next()? {
-            if let Over::Sync(Err(error)) = over {
+        while let Some(completion) = self.next()? {
+            if let Completion::Sync(Err(error)) = completion {
                 lost = Some(error);
             }
         }

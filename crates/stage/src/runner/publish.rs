@@ -345,14 +345,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Calls `look` with every entry of the job, in the order of their paths' bytes.
+    /// Calls `visit` with every entry of the job, in the order of their paths' bytes.
     pub(super) fn each(
         &self,
-        mut look: impl FnMut(&Done) -> Result<(), StageError>,
+        mut visit: impl FnMut(&Done) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
         self.journal.each_entry(self.id, &mut |done| {
             self.stop.check()?;
-            look(&done)
+            visit(&done)
         })
     }
 

@@ -24,16 +24,16 @@ use crate::tier::Tiers;
 use crate::tree::{Seen, Walk};
 
 impl Source {
-    /// Hands `look` every entry, as it is now.
+    /// Hands `visit` every entry, as it is now.
     pub fn each(
         &self,
         walk: &Walk<'_>,
-        look: &mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
+        visit: &mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
         if self.is_directory {
-            walk.each(self.open_root()?.as_fd(), None, look)
+            walk.each(self.open_root()?.as_fd(), None, visit)
         } else {
-            walk.each(self.parent.as_fd(), Some(&self.name), look)
+            walk.each(self.parent.as_fd(), Some(&self.name), visit)
         }
     }
 
@@ -62,16 +62,16 @@ impl Run<'_> {
         Walk { source, across: self.spec.verb == Verb::Copy, only, stop: self.stop }
     }
 
-    /// The state of the source that is recorded; `look` sees every entry on the way.
+    /// The state of the source that is recorded; `visit` sees every entry on the way.
     pub fn recorded(
         &self,
-        look: &mut dyn FnMut(&Done) -> Result<(), StageError>,
+        visit: &mut dyn FnMut(&Done) -> Result<(), StageError>,
     ) -> Result<Fingerprint, StageError> {
         let listed = !self.spec.options.expected.is_empty();
         let mut fingerprint = Fingerprint::default();
         self.each(|done| {
             fingerprint.add(&done.entry.path.0, done.entry.kind, &done.source, listed);
-            look(done)
+            visit(done)
         })?;
         Ok(fingerprint)
     }

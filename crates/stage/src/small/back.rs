@@ -18,7 +18,7 @@ use crate::error::StageError;
 use crate::fault::{Check, enforced};
 use crate::manifest::Kind;
 use crate::names::joined;
-use crate::reads::{Over, Reads};
+use crate::reads::{Completion, Reads};
 use crate::uncached::{BLOCK, Uncached, refuses_direct};
 
 impl Copier {
@@ -48,15 +48,15 @@ impl Copier {
         Ok(())
     }
 
-    /// Judges the next copy whose read is over; false where none is under way.
+    /// Compares the next copy whose read has completed. False if none is under way.
     fn come_back(
         &mut self,
         reads: &mut Reads,
         group: &[Written],
         terms: &Terms<'_>,
     ) -> Result<bool, StageError> {
-        let over = reads.next().map_err(|error| StageError::io("read back", terms.part, error))?;
-        let Some(Over { tag, slot, result }) = over else { return Ok(false) };
+        let completion = reads.next().map_err(|error| StageError::io("read back", terms.part, error))?;
+        let Some(Completion { tag, slot, result }) = completion else { return Ok(false) };
         let written = &group[tag];
         match result {
             Ok(read) => {

@@ -23,7 +23,7 @@ use crate::manifest::Kind;
 use crate::metadata;
 use crate::names::{PathText, joined};
 use crate::pace::{Pace, Progress, Stop};
-use crate::reads::{Over, Reads};
+use crate::reads::{Completion, Reads};
 use crate::spec::Preserve;
 use crate::tree::{Directory, entry_of};
 use crate::uncached::{BLOCK, refuses_direct};
@@ -108,7 +108,7 @@ struct Opened {
 }
 
 /// What a name is.
-enum Looked {
+enum Examined {
     /// A file to be copied here.
     File(Opened),
     /// Something else, or a file for others.
@@ -145,9 +145,9 @@ impl Copier {
         links: bool,
         terms: &Terms<'_>,
     ) -> Result<Copied, StageError> {
-        match self.look(directory, name, path, links, terms)? {
-            Looked::Otherwise(copied) => Ok(copied),
-            Looked::File(opened) => {
+        match self.examine(directory, name, path, links, terms)? {
+            Examined::Otherwise(copied) => Ok(copied),
+            Examined::File(opened) => {
                 admit(&opened, terms)?;
                 self.copy_alone(directory, opened, copy, terms)
             }
@@ -171,12 +171,12 @@ impl Copier {
         let mut under_way: Vec<Option<Opened>> = Vec::with_capacity(names.len());
         for name in names {
             let path = directory.path.join(&name);
-            let opened = match self.look(directory, &name, path, links, terms)? {
-                Looked::Otherwise(copied) => {
+            let opened = match self.examine(directory, &name, path, links, terms)? {
+                Examined::Otherwise(copied) => {
                     each(&name, copied)?;
                     continue;
                 }
-                Looked::File(opened) => opened,
+                Examined::File(opened) => opened,
             };
             admit(&opened, terms)?;
             if !Reads::takes(opened.stat.stx_size) {
@@ -207,7 +207,7 @@ impl Copier {
         }
     }
 
-    /// Copies the next file whose read is over; false where none is under way.
+    /// Copies the next file whose read has completed. False if none is under way.
     fn arrive(
         &mut self,
         directory: &Arc<Directory>,
@@ -216,9 +216,9 @@ impl Copier {
         terms: &Terms<'_>,
         each: &mut dyn FnMut(&OsStr, Copied) -> Result<(), StageError>,
     ) -> Result<bool, StageError> {
-        let over = reads.next().map_err(|error| StageError::io("read", terms.source, error))?;
-        let Some(Over { tag, slot, result }) = over else { return Ok(false) };
-        let opened = under_way[tag].take().expect("a read is over once");
+        let completion = reads.next().map_err(|error| StageError::io("read", terms.source, error))?;
+        let Some(Completion { tag, slot, result }) = completion else { return Ok(false) };
+        let opened = under_way[tag].take().expect("a read completes once");
         let name = opened.name.clone();
         let copied = match result {
             Ok(read) => write(directory, opened, None, read, reads.buffer(slot), terms)?,
@@ -236,15 +236,15 @@ impl Copier {
         Ok(true)
     }
 
-    /// Opens a name and tells what it is.
-    fn look(
+    /// Opens a name, and returns what it is.
+    fn examine(
         &mut self,
         directory: &Arc<Directory>,
         name: &OsStr,
         path: PathBuf,
         links: bool,
         terms: &Terms<'_>,
-    ) -> Result<Looked, StageError> {
+    ) -> Result<Examined, StageError> {
         let shown = || joined(terms.source, &path);
         let file = match self.open(directory, name) {
             Ok(file) => file,
@@ -256,7 +256,7 @@ impl Copier {
                         path: crate::error::shown(&shown()),
                         how: "it became a symbolic link".to_owned(),
                     }),
-                    Some(Errno::LOOP) => self.link(directory, name, path, terms).map(Looked::Otherwise),
+                    Some(Errno::LOOP) => self.link(directory, name, path, terms).map(Examined::Otherwise),
                     Some(Errno::NOENT) => Err(StageError::SourceChanged {
                         path: crate::error::shown(&shown()),
                         how: "it is gone".to_owned(),
@@ -272,12 +272,12 @@ impl Copier {
         }
         if links && stat.stx_nlink > 1 {
             let inode = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-            return Ok(Looked::Otherwise(Copied::Linked { inode }));
+            return Ok(Examined::Otherwise(Copied::Linked { inode }));
         }
         if stat.stx_size >= LARGE || terms.preserve.sparse && has_holes(&stat) {
-            return Ok(Looked::Otherwise(Copied::Large(stat.stx_size)));
+            return Ok(Examined::Otherwise(Copied::Large(stat.stx_size)));
         }
-        Ok(Looked::File(Opened {
+        Ok(Examined::File(Opened {
             file: Arc::new(file),
             stat,
             direct: self.direct,
@@ -311,9 +311,9 @@ impl Copier {
         let mut read = calls::read_at(opened.file.as_fd(), &mut self.buffer[..room], 0);
         if opened.direct && read.as_ref().is_err_and(refuses_direct) {
             self.direct = false;
-            let again = self.open(directory, &opened.name);
+            let reopened = self.open(directory, &opened.name);
             opened.direct = false;
-            read = again.and_then(|file| {
+            read = reopened.and_then(|file| {
                 opened.file = Arc::new(file);
                 calls::read_at(opened.file.as_fd(), &mut self.buffer[..room], 0)
             });
