@@ -3,7 +3,7 @@
 //! A file is digested by the chunk, so that chunks can be read in any order, checked one by one, and gone on with
 //! after a crash. The digest of a file of one chunk is that chunk's (so `xxhsum -H2` or `b3sum` of the file prints
 //! the same); of a longer one it is the digest of its chunks' digests, one after another in binary. A manifest
-//! names the algorithm and the chunk. XXH3 finds every fault of a medium that is not somebody's intent; whoever must
+//! names the algorithm and the chunk. XXH3 finds faults of a medium, and no intended change; whoever must
 //! defend against intent asks for BLAKE3.
 
 use std::fmt;

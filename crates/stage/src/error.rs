@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 pub enum ErrorClass {
     /// The request makes no sense: exit 2.
     Invalid,
-    /// Refused, because it might cost somebody data or is not theirs: exit 3.
+    /// Refused, because it might lose data or the caller has no right to it: exit 3.
     Refused,
     /// The system would not: exit 1.
     Failed,
-    /// Somebody asked to stop: exit 130.
+    /// It was asked to stop: exit 130.
     Interrupted,
 }
 
@@ -252,7 +252,7 @@ pub enum StageError {
     /// An error that another crate defines: a server's, an object store's. [`StageError::foreign`] has it as it was made.
     #[error("{0}")]
     Foreign(Box<dyn Foreign>),
-    /// Somebody asked to stop.
+    /// It was asked to stop.
     #[error("stopped: {what}")]
     Stopped {
         /// What was stopped.

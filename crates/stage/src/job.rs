@@ -44,7 +44,7 @@ pub enum State {
     Done,
     /// It could not be done; the source is where it was, what was copied is kept for `retry`.
     Failed,
-    /// Somebody did not want it any more; the source is where it was, what was copied is gone.
+    /// It was cancelled: the source is where it was, what was copied is gone.
     Cancelled,
 }
 

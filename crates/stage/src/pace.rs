@@ -1,4 +1,4 @@
-//! What holds a move back: limits, governors, deadlines, and whoever wants it stopped.
+//! What holds a move back: limits, governors, deadlines, and requests to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,29 +20,29 @@ impl Pace for Unlimited {
     fn admit(&self, _: u64, _: u64, _: &Stop) {}
 }
 
-/// Somebody wants it stopped.
+/// A request to stop, shared between threads.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Nobody has asked yet.
+    /// No request yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks.
+    /// Requests a stop.
     pub fn ask(&self) {
         self.0.store(true, Relaxed);
     }
 
-    /// Has somebody?
+    /// Was a stop requested?
     #[must_use]
     pub fn asked(&self) -> bool {
         self.0.load(Relaxed)
     }
 
-    /// An error if somebody has.
+    /// An error if a stop was requested.
     ///
     /// # Errors
     /// [`StageError::Stopped`].
@@ -55,7 +55,7 @@ impl Stop {
     }
 }
 
-/// A wish that somebody else makes: a signal's handler.
+/// A flag that a signal handler sets.
 impl From<Arc<AtomicBool>> for Stop {
     fn from(flag: Arc<AtomicBool>) -> Self {
         Self(flag)
@@ -100,10 +100,10 @@ impl Progress {
     }
 }
 
-/// Asked now and then by what takes long; an error ends it.
+/// Called now and then by long work; an error ends the work.
 pub type GoOn<'a> = &'a dyn Fn() -> Result<(), StageError>;
 
-/// Nobody wants to stop.
+/// Never requests a stop.
 pub fn always() -> Result<(), StageError> {
     Ok(())
 }

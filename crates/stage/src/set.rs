@@ -77,7 +77,7 @@ impl Manifest {
         }
     }
 
-    /// A manifest that somebody else has read, and read to its end: of a set in an object store. It is kept in a file
+    /// A manifest that was read to its end elsewhere: of a set in an object store. It is kept in a file
     /// in memory. `path` is what messages call it.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Manifest {
         Ok(Self { file, path: path.to_owned(), header, digest })
     }
 
-    /// The same, for somebody else.
+    /// A second handle of the same manifest.
     pub fn try_clone(&self) -> Result<Self, StageError> {
         let file = self.file.try_clone().map_err(|error| StageError::io("duplicate", &self.path, error))?;
         Ok(Self { file, path: self.path.clone(), header: self.header.clone(), digest: self.digest })

@@ -137,7 +137,7 @@ pub struct Preserve {
 }
 
 impl Preserve {
-    /// Mode, times, holes and hard links: what nobody wants to lose and anybody may set.
+    /// Mode, times, holes and hard links: all that takes no privilege to set.
     pub const USUAL: Self =
         Self { owner: false, mode: true, times: true, xattrs: false, acls: false, sparse: true, links: true };
     /// Everything.

@@ -124,7 +124,7 @@ pub fn is_claim(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
             let bits = Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX;
             let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
             let is_claim = is_directory && Mode::from_raw_mode(mode) & bits == CLAIM_MODE;
-            // Another user's is theirs, whatever it looks like.
+            // A directory of another user is no claim, whatever its mode.
             let is_own = stat.stx_uid == rustix::process::geteuid().as_raw();
             Ok(is_claim && is_own || !enforced(Check::Claim))
         }

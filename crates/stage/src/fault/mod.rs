@@ -80,7 +80,7 @@ pub struct Fault {
     pub effect: Effect,
 }
 
-/// What somebody else does to the same files between two calls.
+/// What another program does to the same files between two calls.
 pub struct Meanwhile(pub Box<dyn FnMut() + Send>);
 
 impl fmt::Debug for Meanwhile {
@@ -234,7 +234,7 @@ pub fn before(call: Call) -> Result<Verdict, Errno> {
 fn planned(call: Call) -> Result<Verdict, Errno> {
     let (due, struck) = asked(|plan| plan.strike(call));
     if due {
-        // Not under the lock: it may make calls itself, and others go on making theirs.
+        // Not under the lock: it may make calls itself, while other threads make theirs.
         if let Some(mut meanwhile) = asked(|plan| plan.meanwhile.take()) {
             (meanwhile.0)();
             asked(|plan| plan.meanwhile = Some(meanwhile));

@@ -121,7 +121,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Looks into the journal of a state directory that somebody else may be at work with, changing nothing.
+    /// Reads the journal of a state directory that another process may have open. Changes nothing.
     ///
     /// # Errors
     /// There is none; it is of another version; it cannot be read.
@@ -288,7 +288,7 @@ impl Journal {
         self.query("which jobs there are", |connection| rows(connection, None))
     }
 
-    /// Has a job that nobody is at work with go as fast as these options say; what is moved, and how, stays.
+    /// Gives a job that is not running the rates, priority and deadline of these options. What is moved, and how, stays.
     pub fn hurry(&self, id: JobId, options: &Options) -> Result<(), StageError> {
         let Some(row) = self.job(id)? else { return Ok(()) };
         let Options { bwlimit, iops_limit, priority, deadline, background, .. } = *options;
@@ -422,7 +422,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Records, durably, what has or is about to have a name in a directory and is to be removed if nobody goes on with it.
+    /// Records durably that a name in a directory is, or is about to be, this journal's, and is removed if no job goes on with it.
     pub fn own(
         &self,
         directory: &Path,

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::error::{StageError, shown};
 
 /// Who may write a journal decides what is moved with its user's rights. So the state directory and what is in it must
-/// belong to this user, and nobody else may write them. The directory above may be open to others if it is sticky.
+/// belong to this user, and no other user may write them. The directory above may be open to others if it is sticky.
 pub(super) fn check_owner(state: &Path) -> Result<(), StageError> {
     let me = rustix::process::geteuid().as_raw();
     let check = |path: &Path, facts: &Metadata, may_be_reached: bool| {

@@ -119,7 +119,7 @@ pub(super) struct Copying<'c, 'a> {
 
 impl<'c, 'a> Copying<'c, 'a> {
     /// Gives the destination its length, and its room where it is not to have holes.
-    #[allow(clippy::too_many_arguments, reason = "each is somebody else's")]
+    #[allow(clippy::too_many_arguments, reason = "each has another owner")]
     pub fn new(
         port: &'c mut Port,
         config: &'c LaneConfig,

@@ -1,6 +1,6 @@
 //! Where a file has data, and where it has holes: lseek(2) with SEEK_DATA and SEEK_HOLE, asked in ascending order.
 //!
-//! Only for files that nobody writes to and that have been synced: what is still on its way to the drive has been
+//! Only for files that no program writes to and that have been synced: what is still on its way to the drive has been
 //! reported as a hole before (openzfs/zfs#15526). A file system that does not tell has data everywhere.
 
 use std::ops::Range;
@@ -96,7 +96,7 @@ impl<'a> Holes<'a> {
     }
 }
 
-/// lseek(2) on a descriptor whose position nobody uses.
+/// lseek(2) on a descriptor whose position is not used otherwise.
 fn seek(file: BorrowedFd<'_>, to: SeekFrom) -> Result<u64, Errno> {
     let verdict = before(Call::Lseek)?;
     let found = match to {

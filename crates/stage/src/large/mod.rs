@@ -21,14 +21,14 @@
 //!
 //! **Holes** stay holes where that was asked for. A chunk that is nothing but a hole costs no request: its digest is that
 //! of zeros, and it is verified by asking the destination, once it is synced, whether it has any data there; if it has,
-//! it is read like any other. Zeros that the source has as data are written as data: what somebody allocated stays
+//! it is read like any other. Zeros that the source has as data are written as data: what was allocated stays
 //! allocated.
 //!
 //! **Within one file system** that can share blocks, ioctl_ficlone(2) takes the place of steps 1 and 3. What it made
 //! is synced, read around the cache and digested all the same.
 //!
 //! **Where there is no direct I/O** requests go through the page cache; what is read back has been dropped from it
-//! before. That is less than reading around it (pages that somebody has mapped stay), so it is said ([`Lane::notes`]).
+//! before. That is less than reading around it (pages that a program has mapped stay), so it is noted ([`Lane::notes`]).
 //!
 //! Memory is bounded: `depth` buffers of a chunk each.
 
@@ -95,7 +95,7 @@ impl Default for LaneConfig {
 /// A file to be copied.
 #[derive(Debug, Clone, Copy)]
 pub struct LargeFile<'a> {
-    /// Open for reading. Nobody writes to it; its holes are only believed where it has been synced.
+    /// Open for reading. No program writes to it; its holes are only believed where it has been synced.
     pub source: BorrowedFd<'a>,
     /// Open for reading and writing; empty, or what an earlier attempt has left.
     pub destination: BorrowedFd<'a>,
@@ -164,7 +164,7 @@ impl Lane {
     /// the source ends early; [`StageError::Corrupt`] where what is read back differs. After any error but these and
     /// those of reading the source, the part is not to be trusted beyond what was reported; after one of fdatasync(2),
     /// not at all.
-    #[allow(clippy::too_many_arguments, reason = "each is somebody else's")]
+    #[allow(clippy::too_many_arguments, reason = "each has another owner")]
     pub fn copy(
         &mut self,
         file: &LargeFile<'_>,

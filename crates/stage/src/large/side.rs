@@ -1,6 +1,6 @@
 //! A file as one side of a copy: opened for direct I/O where that is to be had, and plainly otherwise.
 //!
-//! Direct I/O goes around the page cache, so that a copy evicts nobody's pages, costs no copying of bytes, and, when it
+//! Direct I/O goes around the page cache, so that a copy evicts no other program's pages, costs no copying of bytes, and, when it
 //! reads back what it wrote, is answered by the drive. Whether a file can have it is asked of statx(2) (STATX_DIOALIGN,
 //! Linux 6.1), and where that has no answer it is tried. The file is opened again through `/proc/self/fd`, so that the
 //! caller's descriptor keeps its flags. A file system that takes the flag and refuses the requests (`EINVAL`) is found

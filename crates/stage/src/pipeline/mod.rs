@@ -119,7 +119,7 @@ impl Shared<'_> {
     }
 }
 
-/// Somebody at the other end of a queue gave up; the reason is where all look for it.
+/// The thread at the other end of a queue has ended; the reason is in the first error.
 struct Hung;
 
 impl Pipeline<'_> {
@@ -146,7 +146,7 @@ impl Pipeline<'_> {
         let (synced_in, synced) = sync_channel::<Vec<Written>>(self.threads * 2);
         let (large_in, large) = sync_channel::<LargeItem>(64);
         let (verified_in, verified) = sync_channel::<Vec<Done>>(64);
-        // Each end of a queue goes with the last thread that has it, so that whoever waits at the other hears of it.
+        // Each end of a queue goes with the last thread that has it, so that a thread that waits at the other end is woken.
         let (batches, synced) = (Arc::new(Mutex::new(batches)), Arc::new(Mutex::new(synced)));
         let large = Arc::new(Mutex::new(large));
         let copiers = Arc::new(AtomicUsize::new(self.threads));
@@ -268,7 +268,7 @@ struct Walking<'a> {
 impl Walking<'_> {
     fn flush(&mut self) -> Result<(), StageError> {
         let directories = std::mem::take(&mut self.directories);
-        // Where nobody takes it, somebody has failed and said why.
+        // The receiver is gone: another thread has failed and recorded why.
         let _ = self.recorded.send(directories);
         Ok(())
     }
@@ -368,7 +368,7 @@ fn copy_batches(
                 Copied::Large(size) => {
                     pipeline.found(size);
                     let item = LargeItem { directory: Arc::clone(&directory), name: name.to_owned() };
-                    // Where nobody takes it, somebody has failed and said why.
+                    // The receiver is gone: another thread has failed and recorded why.
                     let _ = put(large_in, item);
                 }
             }

@@ -21,7 +21,7 @@ impl Turns {
         Self { free: Mutex::new(number), given_back: Condvar::new() }
     }
 
-    /// Waits for a turn. Whoever has one gives it back, also when it fails or is stopped.
+    /// Waits for a turn. The guard gives it back, also after a failure or a stop.
     pub(super) fn take(&self) -> Turn<'_> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free =

@@ -1,4 +1,4 @@
-//! A destination that is there already: the same, byte for byte, or somebody else's.
+//! A destination that is there already: adopted if it is the same, byte for byte, else refused.
 //!
 //! What asks for moves asks twice: Slurm runs a job's stage-out again when its controller restarts. So a destination
 //! that is what the move would have made is a success; anything else is refused, and never written over. Names, kinds and

@@ -123,7 +123,7 @@ impl Destination {
             let parent = calls::open_directory(above)
                 .map_err(|error| StageError::io("open the directory", above, error))?;
             match calls::make_directory(parent.as_fd(), name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
-                // Somebody else made it; whether they synced it is not known.
+                // Another program made it; whether it was synced is not known.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {}
                 made => made.map_err(|error| StageError::io("make the directory", directory, error))?,
             }

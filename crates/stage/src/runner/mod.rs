@@ -280,7 +280,7 @@ impl Run<'_> {
             let file =
                 calls::open_at(parent.as_fd(), &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
                     .map_err(|error| StageError::io("open the directory", &shown, error))?;
-            // It may have been given to another directory since it was made. What is empty costs nobody anything.
+            // The name may have been given to another directory since. An empty one holds nothing that could be lost.
             let mut list =
                 calls::List::of(file.as_fd()).map_err(|error| StageError::io("list", &shown, error))?;
             if list.next().map_err(|error| StageError::io("list", &shown, error))?.is_some() {

@@ -64,7 +64,7 @@ impl Destination {
     }
 }
 
-/// The destination's name is somebody else's.
+/// The destination's name is taken by something else.
 pub fn taken(path: &Path) -> StageError {
     StageError::Exists {
         what: format!("{}: is there already, and is something else", crate::error::shown(path)),
@@ -148,8 +148,8 @@ impl Run<'_> {
         self.journal.forget(self.id, &gone)
     }
 
-    /// A part whose mode is final may be open to others: what is in it and is not recorded may be theirs, and is left. As
-    /// long as it is not final, nobody else has come in, and what is not recorded is a copy that was interrupted.
+    /// A part whose mode is final may be open to others: what is in it and not recorded may be theirs, and is left. As
+    /// long as it is not final, no other user could write to it, and what is not recorded is an interrupted copy.
     fn is_alone(&self, part: &OwnedFd, shown: &Path) -> Result<(), StageError> {
         let stat = calls::stat(part.as_fd()).map_err(|error| StageError::io("look at", shown, error))?;
         if stat.stx_mode & 0o077 == 0 {
@@ -304,7 +304,7 @@ impl Run<'_> {
             .stx_size;
         let file = calls::open_at(part.as_fd(), manifest::NAME.as_ref(), OFlags::RDONLY, Mode::empty())
             .map_err(|error| StageError::io("open", &shown, error))?;
-        // What should be there is what a second writing of the same entries gives; what is there comes from the medium.
+        // The expected bytes come from the page cache, the stored ones from the medium.
         let mut stored = Hasher::new(Algorithm::Xxh3);
         let mut reader = Reader::new(CHUNK_BYTES);
         let mut chunks: Vec<Digest> = Vec::new();

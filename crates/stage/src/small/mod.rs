@@ -250,8 +250,8 @@ impl Copier {
             Ok(file) => file,
             Err(error) => {
                 return match Errno::from_io_error(&error) {
-                    // A move of one file, which was a file when it was looked at: its copy has a part's name, and what has
-                    // its own name there may be anybody's.
+                    // A move of one file, which was a file when it was looked at: its copy has a part's name, and another
+                    // program's file may have its own name there.
                     Some(Errno::LOOP) if path.as_os_str().is_empty() => Err(StageError::SourceChanged {
                         path: crate::error::shown(&shown()),
                         how: "it became a symbolic link".to_owned(),
