@@ -7,12 +7,15 @@
 //! 2. members of different volumes;
 //! 3. a volume whose labelling was never finished;
 //! 4. one member twice, as after copying an image; two that claim the same place;
-//! 5. a member of an older generation, as after bringing an old image back;
+//! 5. a member of an older epoch, as after bringing an old image back;
 //! 6. labels of one volume that contradict each other;
 //! 7. members missing;
 //! 8. a device that has another size than when it was labelled.
 //!
 //! A member counts as what its copy of the higher generation says; one whole copy is enough to know it.
+//!
+//! Members belong together that are of the same epoch; and those that an epoch was announced to beside those that are
+//! of it, for nothing was written in it before all were ([`crate::session`]).
 
 use std::collections::BTreeMap;
 
@@ -61,7 +64,7 @@ impl Candidate {
     #[must_use]
     pub fn label(&self) -> Option<&Label> {
         let whole = Place::BOTH.into_iter().filter_map(|place| match self.copy(place) {
-            Found::Whole(label) => Some(label),
+            Found::Whole(label) | Found::Torn(label) => Some(label),
             _ => None,
         });
         // Of equals the head.
@@ -80,7 +83,8 @@ impl Candidate {
         let holds = self.label();
         match self.copy(place) {
             Found::Whole(label) if Some(label) == holds => None,
-            Found::Whole(_) => Some(Fault::Stale),
+            Found::Torn(label) if Some(label) == holds => Some(Fault::Torn),
+            Found::Whole(_) | Found::Torn(_) => Some(Fault::Stale),
             Found::Nothing => Some(Fault::Missing),
             Found::Damaged(why) => Some(Fault::Damaged(why)),
             Found::Later(version) => Some(Fault::Later(*version)),
@@ -97,6 +101,8 @@ pub enum Fault {
     Damaged(&'static str),
     /// It is of an earlier generation: whoever wrote the labels was stopped before this copy.
     Stale,
+    /// It says what it is to say, and its block is not as it was written: whoever wrote it lost power then.
+    Torn,
     /// It is of a format that is not understood.
     Later(u32),
 }
@@ -105,7 +111,7 @@ impl Fault {
     /// Whether somebody other than an interrupted flashwright must have brought it about.
     #[must_use]
     pub fn is_damage(self) -> bool {
-        self != Self::Stale
+        !matches!(self, Self::Stale | Self::Torn)
     }
 }
 
@@ -115,6 +121,7 @@ impl std::fmt::Display for Fault {
             Self::Missing => f.write_str("is not there"),
             Self::Damaged(why) => write!(f, "is damaged: {why}"),
             Self::Stale => f.write_str("is of an earlier generation"),
+            Self::Torn => f.write_str("was cut short when it was written"),
             Self::Later(version) => write!(f, "is of format {version}"),
         }
     }
@@ -177,17 +184,31 @@ pub enum Flaw {
     },
     /// A member from an earlier time.
     #[error(
-        "{member} is of generation {generation} of volume {volume}, the others of {newest}: it is an old state"
+        "{member} is of epoch {epoch} of volume {volume}, and {other} of {newest}: {member} is an old state"
     )]
     Older {
         /// The volume.
         volume: String,
         /// The device.
         member: String,
-        /// Its generation.
-        generation: u64,
+        /// Its epoch.
+        epoch: u64,
+        /// A device of the newest.
+        other: String,
         /// The highest one.
         newest: u64,
+    },
+    /// Members that were written without each other.
+    #[error(
+        "{one} and {other} are members of copies of volume {volume} that were each written without the other"
+    )]
+    Apart {
+        /// The volume.
+        volume: String,
+        /// A device.
+        one: String,
+        /// Another.
+        other: String,
     },
     /// Labels that cannot be of one volume.
     #[error("the labels of {one} and {other} say different things of volume {volume}")]
@@ -240,6 +261,7 @@ impl Flaw {
             | Self::HalfMade { .. }
             | Self::Copied { .. }
             | Self::Older { .. }
+            | Self::Apart { .. }
             | Self::Contradiction { .. }
             | Self::Resized { .. } => OpenErrorClass::Refused,
         }
@@ -267,6 +289,7 @@ impl Flaw {
             Self::Older { member, .. } => {
                 format!("{member} was brought back from an earlier time: name the device that took its place")
             }
+            Self::Apart { .. } => "name the members of one copy".to_owned(),
             Self::Contradiction { .. } => {
                 "one of them was brought back from an earlier time, or written by something else".to_owned()
             }
@@ -379,12 +402,19 @@ fn most_common<'c>(pairs: &[(&'c Candidate, &'c Label)]) -> Option<(&'c Candidat
     pairs.iter().find(|(_, label)| count(label.volume) == most).copied()
 }
 
-/// Refuses labels of different generations, and labels that disagree.
+/// Refuses members of different epochs, and labels that disagree.
 fn consistent(pairs: &[(&Candidate, &Label)], first: &Label) -> Result<(), Flaw> {
-    let newest = pairs.iter().map(|(_, label)| label.generation).max().unwrap_or(0);
-    if let Some((candidate, label)) = pairs.iter().find(|(_, label)| label.generation < newest) {
-        let (volume, member) = (called(first), candidate.spec.clone());
-        return Err(Flaw::Older { volume, member, generation: label.generation, newest });
+    let Some((newest, latest)) = pairs.iter().max_by_key(|(_, label)| label.epoch.number) else {
+        return Ok(());
+    };
+    let belongs = |label: &Label| label.epoch == latest.epoch || label.next == latest.epoch;
+    if let Some((candidate, label)) = pairs.iter().find(|(_, label)| !belongs(label)) {
+        let (volume, member, other) = (called(first), candidate.spec.clone(), newest.spec.clone());
+        let (epoch, newest) = (label.epoch.number, latest.epoch.number);
+        return Err(match epoch == newest {
+            true => Flaw::Apart { volume, one: member, other },
+            false => Flaw::Older { volume, member, epoch, other, newest },
+        });
     }
     let (reference, _) = pairs.iter().find(|(_, label)| std::ptr::eq(*label, first)).unwrap_or(&pairs[0]);
     match pairs.iter().find(|(_, label)| !label.agrees(first)) {

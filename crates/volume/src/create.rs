@@ -6,7 +6,7 @@
 //!    the last 1 MiB; a member on which nothing is found is left as it is;
 //! 2. heads, then tails, that say *creating*, generation 1;
 //! 3. heads that say *ready*, generation 2;
-//! 4. tails that say *ready*, generation 2.
+//! 4. tails that say *ready*, generation 2, all of epoch 1.
 //!
 //! A volume is whole when every member says that it is ready, in either copy. So whoever is stopped before the last
 //! head of step 3 leaves a half-made volume, which is told as such, never opened, and made again by the same command;
@@ -23,7 +23,7 @@ use storage::safety::{self, Signature};
 
 use crate::census::Candidate;
 use crate::error::VolumeError;
-use crate::label::{self, DATA_START, LONGEST_NAME, Label, Place, State};
+use crate::label::{self, DATA_START, Epoch, LONGEST_NAME, Label, Place, State};
 use crate::open::{
     Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, read_labels,
     stripe, too_small,
@@ -159,12 +159,15 @@ fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, Vo
     }
     let system = |operation| move |source| VolumeError::System { operation, source };
     let volume = Uuid::random().map_err(system("draw a UUID"))?;
+    let epoch = Epoch::after(0).map_err(system("draw a UUID"))?;
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let width = members.len() as u32;
     let label = |(position, member): (usize, &Arc<dyn Device>)| {
         Ok(Label {
             state: State::Ready,
             generation: 2,
+            epoch,
+            next: epoch,
             volume,
             member: Uuid::random().map_err(system("draw a UUID"))?,
             position: position as u32,

@@ -5,7 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::device::{Device, DeviceKind, Geometry, Piece, Spread, ZeroOptions};
+use storage::device::{Device, DeviceKind, Geometry, Piece, Spread, ZeroOptions, piece_of};
+
+use crate::session::Session;
 
 /// Open members as one device.
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub(crate) struct Assembled {
     pub spread: Arc<dyn Spread>,
     pub size: u64,
     pub geometry: Geometry,
+    /// Of a labelled volume: who it is open for.
+    pub session: Option<Session>,
 }
 
 /// What failed on which member. The volume's own offset is the caller's to tell.
@@ -56,16 +60,21 @@ impl Assembled {
     }
 
     /// The pieces of a range inside the volume, with where each begins in it.
-    fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = (usize, Piece)> {
-        let mut done = 0;
+    fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = io::Result<(usize, Piece)>> {
+        let (mut done, members) = (0, self.spread.members().len() as u32);
         std::iter::from_fn(move || {
             if done == length {
                 return None;
             }
-            let piece = self.spread.piece(offset + done, length - done);
             let start = done as usize;
-            done += piece.length;
-            Some((start, piece))
+            let piece = piece_of(&*self.spread, members, offset + done, length - done);
+            // None after one that cannot be.
+            done = piece.map_or(length, |piece| done + piece.length);
+            Some(
+                piece
+                    .map(|piece| (start, piece))
+                    .map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong)),
+            )
         })
     }
 
@@ -116,9 +125,25 @@ impl Device for Assembled {
         &self.members
     }
 
+    fn begin_writing(&self) -> io::Result<()> {
+        self.members.iter().try_for_each(|member| member.begin_writing())?;
+        match &self.session {
+            Some(session) if self.is_writable() => session.begin(&self.members),
+            _ => Ok(()),
+        }
+    }
+
+    fn writing_failed(&self) {
+        self.members.iter().for_each(|member| member.writing_failed());
+        if let Some(session) = &self.session {
+            session.spoil();
+        }
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.bounded(offset, buffer.len() as u64, io::ErrorKind::UnexpectedEof)?;
-        for (start, piece) in self.pieces(offset, buffer.len() as u64) {
+        for piece in self.pieces(offset, buffer.len() as u64) {
+            let (start, piece) = piece?;
             let part = &mut buffer[start..start + piece.length as usize];
             let leaf = self.leaf(piece.member);
             leaf.read_at(part, piece.offset)
@@ -129,11 +154,15 @@ impl Device for Assembled {
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         self.bounded(offset, buffer.len() as u64, io::ErrorKind::WriteZero)?;
-        for (start, piece) in self.pieces(offset, buffer.len() as u64) {
+        self.begin_writing()?;
+        for piece in self.pieces(offset, buffer.len() as u64) {
+            let (start, piece) = piece?;
             let part = &buffer[start..start + piece.length as usize];
             let leaf = self.leaf(piece.member);
-            leaf.write_at(part, piece.offset)
-                .map_err(|e| told("write", leaf, piece.offset, piece.length, e))?;
+            leaf.write_at(part, piece.offset).map_err(|e| {
+                self.writing_failed();
+                told("write", leaf, piece.offset, piece.length, e)
+            })?;
         }
         Ok(())
     }
@@ -142,11 +171,15 @@ impl Device for Assembled {
     fn sync_data(&self) -> io::Result<()> {
         let sync = |leaf: &Arc<dyn Device>| leaf.sync_data().map_err(|e| told("fdatasync", &**leaf, 0, 0, e));
         let results: Vec<_> = self.spread.members().iter().map(sync).collect();
+        if results.iter().any(Result::is_err) {
+            self.writing_failed();
+        }
         results.into_iter().collect()
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
+        self.begin_writing()?;
         for (member, part) in self.spread.extents(offset..offset + length) {
             let (leaf, length) = (self.leaf(member), part.end - part.start);
             leaf.discard(part.start, length).map_err(|e| told("discard", leaf, part.start, length, e))?;
@@ -156,6 +189,7 @@ impl Device for Assembled {
 
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
         self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
+        self.begin_writing()?;
         let mut how = how;
         for (member, part) in self.spread.extents(offset..offset + length) {
             let (leaf, length) = (self.leaf(member), part.end - part.start);
@@ -165,5 +199,13 @@ impl Device for Assembled {
             zeroed.map_err(|e| told("write_zeroes", leaf, part.start, length, e))?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Assembled {
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            session.end(&self.members);
+        }
     }
 }

@@ -7,6 +7,9 @@
 //! The last four bytes are the CRC-32C of all others, unused ones included, so that no bit of a label can change
 //! unnoticed; they stand there in every version of the format, so that one that this version cannot read is still
 //! told from one that is damaged. A copy knows which of the two it is: a head found at the tail is no copy.
+//!
+//! All that a label says stands in its first 512 bytes, which have a checksum of their own, and the rest is zero: of a
+//! write that the power cut between two sectors the label before or the one after is left, and never neither.
 
 use std::io;
 use std::ops::Range;
@@ -16,8 +19,10 @@ use storage::safety::{LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME};
 
 use storage::uuid::Uuid;
 
-/// The version of the format that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The version of the format that is written. The one before, without [epochs](Epoch), is read as well.
+pub const VERSION: u32 = 2;
+/// The version without epochs.
+const WITHOUT_EPOCHS: u32 = 1;
 /// Where a member's data begin, bytes: a boundary of every erase block, page and cluster below.
 pub const DATA_START: u64 = 1 << 20;
 /// The longest name, bytes of UTF-8.
@@ -29,14 +34,40 @@ const WIDEST: u32 = 1024;
 pub const BYTES: u64 = LABEL_BYTES;
 const BLOCK: usize = LABEL_BYTES as usize;
 const SUM_AT: usize = BLOCK - 4;
+/// The part that says everything, which a device writes whole or not at all.
+const SECTOR: usize = 512;
+const SECTOR_SUM_AT: usize = SECTOR - 4;
 
 /// How far a volume has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Its members are being labelled: not a volume yet, and nothing is on it.
     Creating,
-    /// All its members were labelled before this was written.
+    /// All its members were labelled before this was written, and whoever wrote to it has closed it.
     Ready,
+    /// It is being written, or was when whoever wrote to it was stopped.
+    Open,
+}
+
+/// A span of a volume's life in which its members belong together: one that was written to, from the first write to
+/// the end, or the rest after it. Members of different epochs are of different times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Epoch {
+    /// Counts them.
+    pub number: u64,
+    /// Drawn at random, because of two copies of a volume each may come to the same number by itself. Zeros in a label of
+    /// a format without epochs, of which the number is the generation.
+    pub id: Uuid,
+}
+
+impl Epoch {
+    /// The one after `number`.
+    ///
+    /// # Errors
+    /// The system's, where it has no random bytes.
+    pub fn after(number: u64) -> io::Result<Self> {
+        Ok(Self { number: number + 1, id: Uuid::random()? })
+    }
 }
 
 /// Which of the two copies.
@@ -79,8 +110,12 @@ impl Place {
 pub struct Label {
     /// How far the volume has come.
     pub state: State,
-    /// Counts the times that the labels of the volume were written; of two labels the one with the higher holds.
+    /// Counts the times that the member's label was written; of its two copies the one with the higher holds.
     pub generation: u64,
+    /// The last epoch whose writes may be on the member.
+    pub epoch: Epoch,
+    /// The one that was to follow when this was written; the member's own where none was.
+    pub next: Epoch,
     /// The volume.
     pub volume: Uuid,
     /// This member of it.
@@ -108,6 +143,8 @@ pub struct Label {
 pub enum Found {
     /// Whole.
     Whole(Label),
+    /// All that it says is there, but the block around it is not as it was written: its write was cut short.
+    Torn(Label),
     /// No label.
     Nothing,
     /// A label, but not as it was written.
@@ -156,7 +193,13 @@ impl Label {
         put(104, &self.created.to_le_bytes());
         put(112, &(place as u32).to_le_bytes());
         put(116, &(self.state as u32).to_le_bytes());
+        put(120, &self.epoch.number.to_le_bytes());
         put(LABEL_NAME.start as usize, self.name.as_bytes());
+        put(192, &self.epoch.id.0);
+        put(208, &self.next.number.to_le_bytes());
+        put(216, &self.next.id.0);
+        let sum = crc32c::crc32c(&block[..SECTOR_SUM_AT]);
+        block[SECTOR_SUM_AT..SECTOR].copy_from_slice(&sum.to_le_bytes());
         let sum = crc32c::crc32c(&block[..SUM_AT]);
         block[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
         block
@@ -170,15 +213,20 @@ impl Label {
         if block.len() != BLOCK || block[..16] != LABEL_MAGIC[..] {
             return Found::Nothing;
         }
-        if u32_at(SUM_AT) != crc32c::crc32c(&block[..SUM_AT]) {
-            return Found::Damaged("its checksum does not match its contents");
-        }
-        if u32_at(16) != VERSION {
-            return Found::Later(u32_at(16));
+        let version = u32_at(16);
+        let whole = u32_at(SUM_AT) == crc32c::crc32c(&block[..SUM_AT]);
+        let says_all = u32_at(SECTOR_SUM_AT) == crc32c::crc32c(&block[..SECTOR_SUM_AT])
+            && block[SECTOR..SUM_AT].iter().all(|byte| *byte == 0);
+        match version {
+            WITHOUT_EPOCHS if whole => {}
+            VERSION if says_all => {}
+            later if whole && later != VERSION => return Found::Later(later),
+            _ => return Found::Damaged("its checksum does not match its contents"),
         }
         let state = match u32_at(116) {
             0 => State::Creating,
             1 => State::Ready,
+            2 if version == VERSION => State::Open,
             _ => return Found::Damaged("its state is unknown"),
         };
         if u32_at(112) != place as u32 {
@@ -187,9 +235,16 @@ impl Label {
         let name = &block[LABEL_NAME.start as usize..LABEL_NAME.end as usize];
         let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
         let Ok(name) = std::str::from_utf8(name) else { return Found::Damaged("its name is not UTF-8") };
+        let epoch_at = |number: usize, id: [u8; 16]| Epoch { number: u64_at(number), id: Uuid(id) };
+        let (epoch, next) = match version {
+            VERSION => (epoch_at(120, bytes(block, 192)), epoch_at(208, bytes(block, 216))),
+            _ => (epoch_at(24, [0; 16]), epoch_at(24, [0; 16])),
+        };
         let label = Self {
             state,
             generation: u64_at(24),
+            epoch,
+            next,
             volume: Uuid(bytes(block, 32)),
             member: Uuid(bytes(block, 48)),
             position: u32_at(64),
@@ -201,10 +256,10 @@ impl Label {
             created: u64_at(104),
             name: name.to_owned(),
         };
-        if u32_at(20) as usize == BLOCK && label.makes_sense() {
-            Found::Whole(label)
-        } else {
-            Found::Damaged("its fields contradict each other")
+        match u32_at(20) as usize == BLOCK && label.makes_sense() {
+            true if whole => Found::Whole(label),
+            true => Found::Torn(label),
+            false => Found::Damaged("its fields contradict each other"),
         }
     }
 
@@ -221,6 +276,9 @@ impl Label {
             && self.data_start.is_multiple_of(LABEL_BYTES)
             && self.data_bytes > 0
             && self.data_bytes.is_multiple_of(self.chunk)
+            && [self.generation, self.epoch.number, self.next.number]
+                .iter()
+                .all(|number| *number <= i64::MAX as u64)
             && end.is_some_and(fits)
             && self
                 .data_bytes
@@ -274,6 +332,8 @@ mod tests {
         Label {
             state: State::Ready,
             generation: 2,
+            epoch: Epoch { number: 4, id: Uuid([3; 16]) },
+            next: Epoch { number: 5, id: Uuid([4; 16]) },
             volume: Uuid([1; 16]),
             member: Uuid([2; 16]),
             position: 1,
@@ -305,13 +365,43 @@ mod tests {
             let mut flipped = block.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let found = Label::decode(&flipped, Place::Head);
-            let expected = if bit < 8 * LABEL_MAGIC.len() {
-                Found::Nothing
-            } else {
-                Found::Damaged("its checksum does not match its contents")
+            let expected = match bit / 8 {
+                ..16 => Found::Nothing,
+                16..SUM_AT => Found::Damaged("its checksum does not match its contents"),
+                _ => Found::Torn(label()),
             };
             assert_eq!(found, expected, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_write_that_is_cut_between_two_sectors_leaves_the_label_before_or_the_one_after() {
+        let later = Label { generation: 3, state: State::Open, ..label() };
+        let (before, after) = (label().encode(Place::Head), later.encode(Place::Head));
+        for cut in 0_usize..1 << (BLOCK / SECTOR) {
+            let of = |n: usize| if cut & (1 << n) == 0 { &before } else { &after };
+            let torn: Vec<u8> =
+                (0..BLOCK / SECTOR).flat_map(|n| &of(n)[n * SECTOR..][..SECTOR]).copied().collect();
+            match Label::decode(&torn, Place::Head) {
+                Found::Whole(found) | Found::Torn(found) => {
+                    assert!(found == label() || found == later, "{cut:b}")
+                }
+                other => panic!("{cut:b}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_label_without_epochs_is_read() {
+        let mut block = label().encode(Place::Head);
+        block[16] = 1;
+        block[120..128].fill(0);
+        block[192..SUM_AT].fill(0);
+        let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
+        block[SUM_AT..].copy_from_slice(&sum);
+        let epoch = Epoch { number: 2, id: Uuid([0; 16]) };
+        let expected = Label { epoch, next: epoch, ..label() };
+        assert_eq!(Label::decode(&block, Place::Head), Found::Whole(expected));
     }
 
     #[test]
@@ -334,6 +424,7 @@ mod tests {
             Label { data_bytes: 1 << 20, ..label() },
             Label { data_bytes: u64::MAX / 512 * 512, chunk: 512, ..label() },
             Label { member_bytes: 4096, ..label() },
+            Label { epoch: Epoch { number: u64::MAX, ..label().epoch }, ..label() },
         ] {
             assert!(
                 matches!(Label::decode(&wrong.encode(Place::Head), Place::Head), Found::Damaged(_)),
@@ -349,32 +440,41 @@ mod tests {
         let hex =
             |range: Range<usize>| block[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(&block[..16], b"flashwright\0v\0\0\0");
-        assert_eq!(hex(16..32), "01000000001000000200000000000000");
+        assert_eq!(hex(16..32), "02000000001000000200000000000000");
         assert_eq!(hex(32..64), "01".repeat(16) + &"02".repeat(16));
         assert_eq!(hex(64..80), "01000000030000000000010000000000");
         assert_eq!(hex(80..96), "00001000000000000000010000000000");
         assert_eq!(hex(96..112), "000020000000000000f1536500000000");
-        assert_eq!(hex(112..128), "01000000010000000000000000000000");
+        assert_eq!(hex(112..128), "01000000010000000400000000000000");
         assert_eq!(&block[128..138], "scratch ä".as_bytes());
-        assert!(block[138..SUM_AT].iter().all(|byte| *byte == 0));
+        assert!(block[138..192].iter().all(|byte| *byte == 0));
+        assert_eq!(hex(192..232), "03".repeat(16) + "0500000000000000" + &"04".repeat(16));
+        assert!(block[232..SECTOR_SUM_AT].iter().all(|byte| *byte == 0));
+        assert_eq!(
+            hex(SECTOR_SUM_AT..SECTOR),
+            format!("{:08x}", crc32c::crc32c(&block[..SECTOR_SUM_AT]).swap_bytes())
+        );
+        assert!(block[SECTOR..SUM_AT].iter().all(|byte| *byte == 0));
         assert_eq!(hex(SUM_AT..BLOCK), format!("{:08x}", crc32c::crc32c(&block[..SUM_AT]).swap_bytes()));
     }
 
     proptest! {
         #[test]
         fn no_block_makes_the_reader_panic(
-            seed in proptest::collection::vec(any::<u8>(), 200), sealed in any::<bool>(), version in 1_u32..3,
+            seed in proptest::collection::vec(any::<u8>(), 216), sealed in any::<bool>(), version in 1_u32..4,
         ) {
             let mut block = vec![0; BLOCK];
             block[..16].copy_from_slice(LABEL_MAGIC);
-            block[16..216].copy_from_slice(&seed);
+            block[16..232].copy_from_slice(&seed);
             block[16..20].copy_from_slice(&version.to_le_bytes());
             if sealed {
+                let sum = crc32c::crc32c(&block[..SECTOR_SUM_AT]).to_le_bytes();
+                block[SECTOR_SUM_AT..SECTOR].copy_from_slice(&sum);
                 let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
                 block[SUM_AT..].copy_from_slice(&sum);
             }
             for place in Place::BOTH {
-                if let Found::Whole(label) = Label::decode(&block, place) {
+                if let Found::Whole(label) | Found::Torn(label) = Label::decode(&block, place) {
                     prop_assert!(label.makes_sense());
                 }
             }

@@ -54,6 +54,7 @@ mod label;
 mod map;
 mod open;
 mod queue;
+mod session;
 mod stripe;
 pub mod survey;
 
@@ -61,7 +62,7 @@ pub use census::{Candidate, Census, Fault, Flaw, called, census};
 pub use create::{Mended, NewVolume, create, create_on, destroy, destroy_on, repair, repair_on};
 pub use error::VolumeError;
 pub use handle::Volume;
-pub use label::{Found, Label, Place, State, VERSION};
+pub use label::{Epoch, Found, Label, Place, State, VERSION};
 pub use open::open;
 pub use queue::{Completion, PartFailures, Queue, QueueError, QueueOptions, Ticket};
 pub use storage::device::{Access, Device, DeviceSpec, OpenOptions};

@@ -24,6 +24,7 @@ use crate::device::Assembled;
 use crate::error::VolumeError;
 use crate::label::{Label, Place};
 use crate::map::{Arrangement, Map};
+use crate::session::Session;
 use crate::stripe::Stripe;
 
 /// Opens what `spec` names: one device, or several as one.
@@ -119,7 +120,8 @@ pub(crate) fn fit_labelled(
     let stripe = stripe(&spec, label.chunk, &members)?;
     let spread = Arc::new(Map::new(Arrangement::Striped(stripe), label.data_start, &members));
     let (kind, size) = (DeviceKind::Volume, label.volume_bytes());
-    Ok((Assembled { spec, kind, members, spread, size, geometry }, label))
+    let session = Some(Session::default());
+    Ok((Assembled { spec, kind, members, spread, size, geometry, session }, label))
 }
 
 /// Both copies of a member's label.
@@ -133,13 +135,16 @@ pub(crate) fn still_whole(
     candidate: &Candidate,
     label: &Label,
 ) -> Result<(), VolumeError> {
-    let damaged = |place: &Place| candidate.fault(*place).is_some_and(|fault| fault.is_damage());
-    if let Some(place) = Place::BOTH.into_iter().find(damaged) {
-        let fault = candidate.fault(place).map(|fault| fault.to_string()).unwrap_or_default();
-        let (member, place) = (member.spec().to_owned(), place.word());
-        return Err(VolumeError::OneCopy { member, place, fault });
-    }
+    no_damage(member, candidate)?;
     no_other_signature(member, label)
+}
+
+/// Refuses to write to a member of which somebody else broke a copy of the label.
+pub(crate) fn no_damage(member: &dyn Device, candidate: &Candidate) -> Result<(), VolumeError> {
+    let damaged = |place: &Place| candidate.fault(*place).is_some_and(|fault| fault.is_damage());
+    let Some(place) = Place::BOTH.into_iter().find(damaged) else { return Ok(()) };
+    let fault = candidate.fault(place).map(|fault| fault.to_string()).unwrap_or_default();
+    Err(VolumeError::OneCopy { member: member.spec().to_owned(), place: place.word(), fault })
 }
 
 /// Refuses a member on which something else was made since. What lies in the volume is none of a member's concern.
@@ -171,7 +176,7 @@ fn fit_striped(spec: String, chunk: u64, members: Vec<Arc<dyn Device>>) -> Resul
     let used = smallest - smallest % chunk;
     let size = offset_of(&spec, used.checked_mul(members.len() as u64))?;
     let spread = Arc::new(Map::new(Arrangement::Striped(stripe), 0, &members));
-    Ok(Assembled { spec, kind: DeviceKind::Stripe, members, spread, size, geometry })
+    Ok(Assembled { spec, kind: DeviceKind::Stripe, members, spread, size, geometry, session: None })
 }
 
 /// Members one after the other.
@@ -180,7 +185,7 @@ fn fit_joined(spec: String, members: Vec<Arc<dyn Device>>) -> Result<Assembled, 
     let starts = joined(&spec, &members, u64::from(geometry.logical_block))?;
     let size = starts.last().copied().unwrap_or(0);
     let spread = Arc::new(Map::new(Arrangement::Joined(starts), 0, &members));
-    Ok(Assembled { spec, kind: DeviceKind::Separate, members, spread, size, geometry })
+    Ok(Assembled { spec, kind: DeviceKind::Separate, members, spread, size, geometry, session: None })
 }
 
 /// What all members take. Where direct requests are made, a piece of a request begins anywhere in its buffer

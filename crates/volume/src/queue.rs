@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use storage::device::{Device, Spread};
+use storage::device::{Device, Spread, piece_of};
 use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig, EngineError, Op, RequestFailure};
 use storage::kernel::{Kernel, Linux};
 
@@ -469,13 +469,11 @@ impl<K: Kernel + Send + Sync> Queue<K> {
     }
 }
 
-/// Which member a range begins on, and how much of it lies there without a break.
+/// Which member a range begins on, and how much of it lies there without a break. Of what cannot be the engine makes an
+/// error of the request's.
 fn lane_of(spread: Option<&Arc<dyn Spread>>, offset: u64, length: u64) -> (usize, u64) {
-    match spread {
-        None => (0, length),
-        Some(spread) => {
-            let piece = spread.piece(offset, length);
-            (piece.member as usize, piece.length)
-        }
-    }
+    let first = (0, length);
+    let Some(spread) = spread else { return first };
+    let piece = piece_of(&**spread, spread.members().len() as u32, offset, length);
+    piece.map_or(first, |piece| (piece.member as usize, piece.length))
 }

@@ -48,6 +48,8 @@ pub struct VolumeFound {
     pub hint: Option<String>,
     /// The device spec by which it is opened; null where it cannot be.
     pub spec: Option<String>,
+    /// Whether whoever wrote it last has closed it; if not, it is being written, or they were stopped.
+    pub clean: bool,
     /// How many members it has.
     pub width: u32,
     /// Bytes that one member holds before the next.
@@ -77,7 +79,10 @@ pub struct MemberFound {
     pub uuid: String,
     /// How often its label was written.
     pub generation: u64,
-    /// `ready`, or `creating` where the volume was never completed.
+    /// The last epoch whose writes may be on it.
+    pub epoch: u64,
+    /// `ready`; `open` while it is being written, and where whoever wrote it was stopped; `creating` where the volume was
+    /// never completed.
     pub state: String,
     /// What is wrong with the copy of the label at the beginning; null where nothing is.
     pub head_fault: Option<String>,
@@ -126,6 +131,7 @@ impl VolumeFound {
             spec: flaw.is_none().then(|| spec.to_string()),
             hint: flaw.as_ref().map(Flaw::hint),
             problem: flaw.map(|flaw| flaw.to_string()),
+            clean: members.iter().all(|(_, label)| label.state == State::Ready),
             width: label.width,
             chunk_bytes: label.chunk,
             size_bytes: label.volume_bytes(),
@@ -146,9 +152,11 @@ impl MemberFound {
             position: label.position + 1,
             uuid: label.member.to_string(),
             generation: label.generation,
+            epoch: label.epoch.number,
             state: match label.state {
                 State::Creating => "creating".to_owned(),
                 State::Ready => "ready".to_owned(),
+                State::Open => "open".to_owned(),
             },
             head_fault: fault(Place::Head),
             tail_fault: fault(Place::Tail),

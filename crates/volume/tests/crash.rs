@@ -6,155 +6,25 @@
 
 mod rig;
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use rig::disk::{Clock, Disk, SECTOR};
+use rig::random::Random;
 use rig::{KIB, MIB, seed};
-use storage::device::{Device, DeviceKind, Geometry};
+use storage::device::Device;
 use volume::{Flaw, NewVolume, Volume, VolumeError};
 
 const SIZE: usize = (MIB + 64 * KIB) as usize;
 const WIDTH: usize = 3;
-const SECTOR: usize = 512;
-
-/// Steps that are still made; none are counted where it is absent.
-#[derive(Debug, Default)]
-struct Clock {
-    made: u32,
-    stop_at: Option<u32>,
-}
-
-/// What a disk holds: what would survive a loss of power, and what was written since.
-#[derive(Debug, Clone)]
-struct Media {
-    durable: Vec<u8>,
-    /// With all that was written since.
-    current: Vec<u8>,
-    since: Vec<(usize, Vec<u8>)>,
-}
-
-#[derive(Debug)]
-struct Disk {
-    name: String,
-    media: Mutex<Media>,
-    clock: Arc<Mutex<Clock>>,
-    descriptor: File,
-}
-
-impl Disk {
-    fn of(number: usize, bytes: Vec<u8>, clock: &Arc<Mutex<Clock>>) -> Arc<Self> {
-        let media = Mutex::new(Media { current: bytes.clone(), durable: bytes, since: Vec::new() });
-        let descriptor = File::open("/dev/null").expect("there is one");
-        Arc::new(Self { name: format!("disk{number}"), media, clock: Arc::clone(clock), descriptor })
-    }
-
-    /// Whether this step is still made. The one at which it stops may be made in part.
-    fn step(&self) -> bool {
-        let mut clock = self.clock.lock().unwrap();
-        let goes_on = clock.stop_at.is_none_or(|stop| clock.made < stop);
-        clock.made += u32::from(goes_on);
-        goes_on
-    }
-
-    /// What is found after the power came back.
-    fn after_the_crash(&self, random: &mut impl FnMut() -> u64) -> Vec<u8> {
-        let media = self.media.lock().unwrap();
-        let mut bytes = media.durable.clone();
-        for (at, written) in &media.since {
-            let fate = random() % 4;
-            for (number, sector) in written.chunks(SECTOR).enumerate() {
-                let kept = match fate {
-                    0 => false,
-                    1 => true,
-                    // A prefix, or here and there.
-                    2 => !random().is_multiple_of(8),
-                    _ => random().is_multiple_of(2),
-                };
-                if kept {
-                    let at = at + number * SECTOR;
-                    bytes[at..at + sector.len()].copy_from_slice(sector);
-                }
-            }
-        }
-        bytes
-    }
-}
-
-fn stopped() -> io::Error {
-    io::Error::other("the power went")
-}
-
-impl Device for Disk {
-    fn spec(&self) -> &str {
-        &self.name
-    }
-
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Block
-    }
-
-    fn path(&self) -> Option<&Path> {
-        None
-    }
-
-    fn size(&self) -> u64 {
-        SIZE as u64
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry { logical_block: 512, physical_block: 512, memory_alignment: 512 }
-    }
-
-    fn is_direct(&self) -> bool {
-        true
-    }
-
-    fn is_writable(&self) -> bool {
-        true
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let media = self.media.lock().unwrap();
-        buffer.copy_from_slice(&media.current[offset as usize..offset as usize + buffer.len()]);
-        Ok(())
-    }
-
-    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        let goes_on = self.step();
-        let (mut media, at) = (self.media.lock().unwrap(), offset as usize);
-        media.since.push((at, buffer.to_vec()));
-        media.current[at..at + buffer.len()].copy_from_slice(buffer);
-        if goes_on { Ok(()) } else { Err(stopped()) }
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        if !self.step() {
-            return Err(stopped());
-        }
-        let mut media = self.media.lock().unwrap();
-        let Media { durable, since, .. } = &mut *media;
-        for (at, written) in since.drain(..) {
-            durable[at..at + written.len()].copy_from_slice(&written);
-        }
-        Ok(())
-    }
-
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
 
 type Images = Vec<Vec<u8>>;
 
-fn disks(images: &Images, clock: &Arc<Mutex<Clock>>) -> Vec<Arc<Disk>> {
+fn disks(images: &Images, clock: &Arc<Clock>) -> Vec<Arc<Disk>> {
     images.iter().enumerate().map(|(number, bytes)| Disk::of(number, bytes.clone(), clock)).collect()
+}
+
+fn images_of(disks: &[Arc<Disk>]) -> Images {
+    disks.iter().map(|disk| disk.image()).collect()
 }
 
 fn devices(disks: &[Arc<Disk>]) -> Vec<Arc<dyn Device>> {
@@ -165,20 +35,28 @@ fn named(name: &str) -> NewVolume {
     NewVolume { name: name.to_owned(), chunk: 16 * KIB }
 }
 
-/// The name of the volume that the disks are; why they are none. A volume of which one copy of a label was torn is
-/// whole, and written again when that is repaired.
-fn volume_on(images: &Images) -> Result<String, Flaw> {
-    let mut devices = devices(&disks(images, &Arc::default()));
+/// The volume that the disks are, its name, and the disks; why they are none. A volume of which one copy of a label was
+/// torn is whole, and written again when that is repaired.
+fn opened(images: &Images) -> Result<(Volume, String, Vec<Arc<Disk>>), Flaw> {
+    let disks = disks(images, &Arc::default());
+    let mut devices = devices(&disks);
     devices.reverse();
-    match Volume::of_members(devices.clone()) {
-        Ok((_, label)) => Ok(label.name),
-        Err(VolumeError::Flaw(flaw)) => Err(flaw),
+    let opened = match Volume::of_members(devices.clone()) {
         Err(VolumeError::OneCopy { .. }) => {
             assert!(!volume::repair_on(&devices).expect("the other copy is whole").is_empty());
-            Ok(Volume::of_members(devices).expect("repaired").1.name)
+            Volume::of_members(devices)
         }
+        opened => opened,
+    };
+    match opened {
+        Ok((volume, label)) => Ok((volume, label.name, disks)),
+        Err(VolumeError::Flaw(flaw)) => Err(flaw),
         Err(other) => panic!("{other:?}"),
     }
+}
+
+fn volume_on(images: &Images) -> Result<String, Flaw> {
+    opened(images).map(|(_, name, _)| name)
 }
 
 /// The disks after `work` was stopped at each of its steps, several times each; the last ones after all of it.
@@ -187,24 +65,28 @@ fn stopped_everywhere(
     work: impl Fn(&[Arc<dyn Device>]) -> Result<(), VolumeError>,
     mut check: impl FnMut(u32, Images),
 ) {
-    let mut state = seed() | 1;
-    let mut random = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state >> 11
-    };
-    let clock: Arc<Mutex<Clock>> = Arc::default();
+    let mut random = Random::of(seed());
+    let clock = Arc::new(Clock::default());
     work(&devices(&disks(before, &clock))).expect("nothing stops it");
-    let steps = clock.lock().unwrap().made;
+    let steps = clock.made();
     assert!(steps > 0, "there is something to stop at");
     for stop_at in 0..=steps {
         for _ in 0..3 {
-            let clock = Arc::new(Mutex::new(Clock { made: 0, stop_at: Some(stop_at) }));
+            let clock = Arc::new(Clock::default());
+            clock.stop_after(stop_at);
             let disks = disks(before, &clock);
             let ended = work(&devices(&disks));
-            assert_eq!(ended.is_ok(), stop_at == steps, "step {stop_at} of {steps}: {ended:?}");
-            check(stop_at, disks.iter().map(|disk| disk.after_the_crash(&mut random)).collect());
+            // What ends with the volume cannot say that it failed.
+            assert_eq!(
+                ended.is_ok() && !clock.is_stopped(),
+                stop_at == steps,
+                "step {stop_at} of {steps}: {ended:?}"
+            );
+            let after = |disk: &Arc<Disk>| {
+                disk.lose_power(&mut random);
+                disk.image()
+            };
+            check(stop_at, disks.iter().map(after).collect());
         }
     }
 }
@@ -216,7 +98,7 @@ fn blank() -> Images {
 fn made(before: &Images, name: &str) -> Images {
     let disks = disks(before, &Arc::default());
     volume::create_on(&devices(&disks), &named(name)).expect("nothing stops it");
-    disks.iter().map(|disk| disk.media.lock().unwrap().durable.clone()).collect()
+    images_of(&disks)
 }
 
 fn create(devices: &[Arc<dyn Device>]) -> Result<(), VolumeError> {
@@ -282,7 +164,36 @@ fn a_destruction_that_was_stopped_can_be_made_again() {
         }
         let disks = disks(&images, &Arc::default());
         volume::destroy_on(&devices(&disks)).expect("nothing stops it");
-        let images = disks.iter().map(|disk| disk.media.lock().unwrap().durable.clone()).collect();
+        let images = images_of(&disks);
         assert!(matches!(volume_on(&images), Err(Flaw::Unlabelled { .. })));
     });
+}
+
+/// At each write and sync of labels and data, from the first to the end: it is a volume, with nothing that was synced lost.
+#[test]
+fn a_session_that_was_stopped_leaves_a_volume_that_opens() {
+    let text = [7; 2 * SECTOR];
+    let write = |devices: &[Arc<dyn Device>]| {
+        let (volume, _) = Volume::of_members(devices.to_vec())?;
+        let ended = volume.write_at(&text, 0).and_then(|()| volume.sync());
+        ended.map_err(|source| VolumeError::System { operation: "write", source })
+    };
+    let mut before = made(&blank(), "used");
+    let mut found = std::collections::BTreeSet::new();
+    // Of a volume at rest, and of one whose last session was stopped.
+    for _ in 0..2 {
+        let mut stopped = before.clone();
+        stopped_everywhere(&before, write, |step, images| {
+            let (volume, _, disks) = opened(&images).unwrap_or_else(|flaw| panic!("step {step}: {flaw}"));
+            let mut bytes = [0; 2 * SECTOR];
+            volume.read_at(&mut bytes, 0).expect("reads");
+            let sectors = bytes.chunks(SECTOR).map(|sector| (sector[0], sector[SECTOR - 1]));
+            found.extend(sectors);
+            if step % 3 == 1 {
+                stopped = images_of(&disks);
+            }
+        });
+        before = stopped;
+    }
+    assert!(found.contains(&(0, 0)) && found.contains(&(7, 7)), "{found:?}");
 }

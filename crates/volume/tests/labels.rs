@@ -161,27 +161,117 @@ fn a_member_that_grew_or_shrank_is_refused() {
 }
 
 #[test]
-fn an_old_image_brought_back_is_older() {
+fn an_old_image_brought_back_is_refused_and_named_by_whoever_opens_checks_or_repairs() {
+    let lab = Lab::with(3);
+    let names = ["m0", "m1", "m2"];
+    // As it was made, and after one more session: as old as can be, and as young.
+    let mut images = vec![fs::read(lab.path("m1")).unwrap()];
+    for text in [b"first", b"later"] {
+        images.push(fs::read(lab.path("m1")).unwrap());
+        lab.open(&names).unwrap().write_at(text, 0).unwrap();
+    }
+    let current = fs::read(lab.path("m1")).unwrap();
+    for image in images {
+        fs::write(lab.path("m1"), image).unwrap();
+        let flaw = lab.flaw(&names);
+        assert!(matches!(&flaw, Flaw::Older { member, newest: 5, .. } if member.ends_with("m1")), "{flaw:?}");
+        assert_eq!(flaw.class(), OpenErrorClass::Refused);
+        assert!(matches!(lab.open(&names), Err(VolumeError::Flaw(Flaw::Older { .. }))));
+        let members = lab.spec(&names);
+        assert!(matches!(
+            volume::survey::check(members.members(), &[]),
+            Err(VolumeError::Flaw(Flaw::Older { .. }))
+        ));
+        assert!(matches!(volume::repair(&members), Err(VolumeError::Flaw(Flaw::Older { .. }))));
+        let shown = volume::survey::look(members.members()).unwrap();
+        assert!(
+            !shown.volumes[0].whole && shown.volumes[0].problem.as_ref().unwrap().contains("m1"),
+            "{shown:?}"
+        );
+    }
+    // One copy of an old label beside a lost one of the present is no way in either.
+    fs::write(lab.path("m1"), &current).unwrap();
+    lab.put("m1", COPIES[0], &[0; 4096]);
+    lab.read(&names).expect("the other copy is whole and of the present");
+    fs::write(lab.path("m1"), current).unwrap();
+    lab.open(&names).expect("and so is the image of the present");
+}
+
+#[test]
+fn copies_of_a_volume_that_were_each_written_do_not_mix() {
     let lab = Lab::with(2);
-    // What a later flashwright that changes labels of a living volume would leave: one generation more.
+    for name in ["m0", "m1"] {
+        fs::copy(lab.path(name), lab.path(&format!("copy of {name}"))).unwrap();
+    }
+    lab.open(&["m0", "m1"]).unwrap().write_at(b"here", 0).unwrap();
+    lab.open(&["copy of m0", "copy of m1"]).unwrap().write_at(b"and there", 0).unwrap();
+    let flaw = lab.flaw(&["m0", "copy of m1"]);
+    assert!(matches!(&flaw, Flaw::Apart { .. }), "{flaw:?}");
+    assert_eq!(flaw.class(), OpenErrorClass::Refused);
+    lab.read(&["copy of m1", "copy of m0"]).expect("each copy is a volume");
+}
+
+#[test]
+fn a_volume_that_is_written_is_said_to_be_open_until_it_is_closed_and_a_reader_says_nothing() {
+    let lab = Lab::with(2);
+    let names = ["m0", "m1"];
+    let epochs = || {
+        let shown = volume::survey::look(lab.spec(&names).members()).unwrap();
+        let volume = &shown.volumes[0];
+        (volume.members[0].epoch, volume.members[1].epoch, volume.clean)
+    };
+    let volume = lab.open(&names).unwrap();
+    let mut bytes = [0; 5];
+    volume.read_at(&mut bytes, 0).unwrap();
+    volume.sync().unwrap();
+    drop(volume);
+    assert_eq!(epochs(), (1, 1, true), "what was opened and not written stays what it was");
+    let volume = lab.open(&names).unwrap();
+    volume.write_at(b"first", 0).unwrap();
+    assert_eq!(epochs(), (2, 2, false));
+    let reader = lab.read(&names).expect("not closed is no reason to refuse it");
+    reader.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"first");
+    drop(reader);
+    assert_eq!(epochs(), (2, 2, false));
+    drop(volume);
+    assert_eq!(epochs(), (3, 3, true));
+    let volume = lab.open(&names).unwrap();
+    let mut queue = volume.queue(&volume::QueueOptions::default()).unwrap();
+    queue.write(0, vec![7; 100_000]).unwrap();
+    queue.wait().unwrap().unwrap().result.unwrap();
+    assert_eq!(epochs(), (4, 4, false), "engines write past the volume, and not before it is open");
+    drop((queue, volume));
+    assert_eq!(epochs(), (5, 5, true));
+}
+
+/// What the version before wrote: no epochs, and a generation that never went on.
+#[test]
+fn labels_of_the_version_before_are_opened_and_written_as_this_one_does() {
+    let lab = Lab::with(2);
     for name in ["m0", "m1"] {
         for at in COPIES {
             let mut block = lab.bytes(name, at, 4096);
-            block[24] += u8::from(name == "m1");
+            block[16] = 1;
+            block[120..128].fill(0);
+            block[192..4092].fill(0);
             let sum = crc32c::crc32c(&block[..4092]).to_le_bytes();
             block[4092..].copy_from_slice(&sum);
             lab.put(name, at, &block);
         }
     }
+    let old = fs::read(lab.path("m0")).unwrap();
+    lab.read(&["m0", "m1"]).expect("it is read as it is");
+    assert_eq!(fs::read(lab.path("m0")).unwrap(), old);
+    lab.open(&["m0", "m1"]).unwrap().write_at(b"new", 0).unwrap();
+    lab.open(&["m0", "m1"]).expect("and is one of this version");
+    fs::write(lab.path("m0"), old).unwrap();
     let flaw = lab.flaw(&["m0", "m1"]);
-    assert!(
-        matches!(&flaw, Flaw::Older { member, generation: 2, newest: 3, .. } if member.ends_with("m0")),
-        "{flaw:?}"
-    );
+    assert!(matches!(&flaw, Flaw::Older { member, epoch: 2, .. } if member.ends_with("m0")), "{flaw:?}");
 }
 
-/// Bits all over both copies (each single one is flipped where labels are read). What is flipped is told, the volume stays readable by the other copy, and is not written
-/// until it is repaired.
+/// Bits all over both copies (each single one is flipped where labels are read). What is flipped is told, the volume stays
+/// readable by the other copy, and is not written until it is repaired.
 #[test]
 fn a_flipped_bit_in_one_copy_is_told_survived_and_repaired() {
     let lab = Lab::with(1);

@@ -31,6 +31,9 @@ fn of_volume(volume: &VolumeFound) -> String {
     if let Some(hint) = &volume.hint {
         row("hint", hint);
     }
+    if volume.whole && !volume.clean {
+        row("closed", "no: it is being written, or whoever wrote it was stopped");
+    }
     row("uuid", &volume.uuid);
     row("size", &units::bytes(volume.size_bytes));
     let members = if volume.width == 1 { "member" } else { "members" };

@@ -36,7 +36,7 @@ pub use open::{check_written, open};
 pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions};
 pub use scratch::ScratchFile;
-pub use spread::{Piece, Spread, leaves};
+pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of};
 pub use sys::space;
 pub use zeroes::ZeroOptions;
 
@@ -125,6 +125,17 @@ pub trait Device: Send + Sync + Debug {
     fn members(&self) -> &[Arc<dyn Device>] {
         &[]
     }
+    /// What the device must do before it is written for the first time; nothing, any later time. Its own calls see to
+    /// it themselves, and engines, which go past it to the members, ask for it with each write and discard until it
+    /// was done.
+    ///
+    /// # Errors
+    /// The device's; nothing may be written then.
+    fn begin_writing(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Tells that an engine's write, discard or sync failed on the way past the device to its members.
+    fn writing_failed(&self) {}
     /// Reads exactly `buffer.len()` bytes at `offset`.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub struct Piece {
 }
 
 /// Where the bytes of a device lie that is made of others.
+///
+/// What an implementation answers is not believed: [`piece_of`] checks each piece before anything is made of it.
 pub trait Spread: Send + Sync + Debug {
     /// The devices at the bottom, each with a descriptor of its own, none of them spread any further.
     fn members(&self) -> &[Arc<dyn Device>];
@@ -41,6 +43,41 @@ pub trait Spread: Send + Sync + Debug {
     /// What `range` touches of each member, by the member's number; those that it does not touch are left
     /// out. On every member that is one run.
     fn extents(&self, range: Range<u64>) -> Vec<(u32, Range<u64>)>;
+}
+
+/// A piece that cannot be: whoever says where the bytes of a device lie is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{length} bytes at {offset} were said to begin with {} bytes at {} of member {} of {members}",
+    piece.length,
+    piece.offset,
+    piece.member
+)]
+pub struct WrongPiece {
+    /// What was said.
+    pub piece: Piece,
+    /// Where the range begins, bytes.
+    pub offset: u64,
+    /// How long it is, bytes.
+    pub length: u64,
+    /// How many members there are.
+    pub members: u32,
+}
+
+/// Where a range of a device begins of which `spread` says where it lies over `members` members: the one place where
+/// that becomes a request.
+///
+/// # Errors
+/// [`WrongPiece`], where it names no member, no byte, more bytes than there are, or some beyond what an offset can say.
+#[inline]
+pub fn piece_of(spread: &dyn Spread, members: u32, offset: u64, length: u64) -> Result<Piece, WrongPiece> {
+    let piece = spread.piece(offset, length);
+    let ends = piece.offset.checked_add(piece.length).is_some_and(|end| end <= i64::MAX as u64);
+    if piece.member < members && (1..=length).contains(&piece.length) && ends {
+        Ok(piece)
+    } else {
+        Err(WrongPiece { piece, offset, length, members })
+    }
 }
 
 /// The devices at the bottom of `device`: itself, where it is not made of others.

@@ -5,7 +5,8 @@
 //! those asked for, and an `EINTR` or `EAGAIN` makes it, and it alone, once more. The request is over
 //! when the last of its parts is; of several that failed, the one with the lowest offset is told. What
 //! lies beyond the device's end is not asked of any member, since members may be longer than what of
-//! them is used; the request is then short by as much.
+//! them is used; the request is then short by as much. A request of which a piece cannot be is refused as a
+//! whole, before any part of it is made.
 //!
 //! Slot n has the ids from n × `per_slot` on. Entries are written when a request begins and not moved.
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use super::slots::{MAX_RETRIES, is_transient};
 use super::{MemberFailure, Op, RequestError};
-use crate::device::{Device, Piece, Spread};
+use crate::device::{Device, Piece, Spread, WrongPiece, piece_of};
 
 /// What goes to one descriptor: a request, or a part of one.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +59,8 @@ pub(super) enum PartOutcome {
 #[derive(Debug)]
 pub(super) struct Parts {
     spread: Arc<dyn Spread>,
+    /// How many members there are.
+    width: u32,
     /// Bytes of the whole device.
     size: u64,
     per_slot: u32,
@@ -81,12 +84,13 @@ impl Parts {
     /// Room for the parts of `depth` requests of up to `slot_bytes`. None where they cannot be numbered.
     pub fn new(device: &dyn Device, spread: &Arc<dyn Spread>, depth: u32, slot_bytes: usize) -> Option<Self> {
         // A flush has a part for each member, whatever a transfer comes to.
-        let members = spread.members().len() as u64;
-        let per_slot = u32::try_from(spread.most_pieces(slot_bytes as u64).max(members)).ok()?;
+        let width = u16::try_from(spread.members().len()).ok()?;
+        let per_slot = u32::try_from(spread.most_pieces(slot_bytes as u64).max(u64::from(width))).ok()?;
         let entries = per_slot.checked_mul(depth)?;
         let idle = Entry { offset: 0, length: 0, start: 0, slot: 0, member: 0, retries: 0, op: Op::Read };
         Some(Self {
             spread: Arc::clone(spread),
+            width: u32::from(width),
             size: device.size(),
             per_slot,
             entries: vec![idle; entries as usize].into_boxed_slice(),
@@ -125,43 +129,45 @@ impl Parts {
     }
 
     /// Cuts a request into its parts. None of them where it lies beyond the end.
-    pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Range<u32> {
+    ///
+    /// # Errors
+    /// The first piece that cannot be. The request then has no part but the one by which it is [refused](Self::refuse).
+    pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Result<Range<u32>, WrongPiece> {
         let first = slot * self.per_slot;
         let end = offset.saturating_add(u64::from(length));
         if matches!(op, Op::Read | Op::Write) && length > 0 && end <= self.size {
             // Nearly all requests lie on one member.
-            let Piece { member, offset, length: run } = self.spread.piece(offset, u64::from(length));
+            let Piece { member, offset, length: run } =
+                piece_of(&*self.spread, self.width, offset, u64::from(length))?;
             if run == u64::from(length) {
                 let member = member as u16;
                 self.entries[first as usize] =
                     Entry { offset, length, start: 0, slot, member, retries: 0, op };
                 self.requests[slot as usize] = Request { remaining: 1, covered: length, failed: None };
                 self.outstanding += 1;
-                return first..first + 1;
+                return Ok(first..first + 1);
             }
         }
         let (mut count, mut covered) = (0, 0);
         // The slot's own entries, so that nothing can run into the next one's.
         let entries = &mut self.entries[first as usize..(first + self.per_slot) as usize];
-        let mut put = |member: u32, offset: u64, length: u64, start: u64| {
-            entries[count as usize] = Entry {
-                offset,
-                length: length as u32,
-                start: start as u32,
-                slot,
-                member: member as u16,
-                retries: 0,
-                op,
-            };
+        // What does not fit was not foreseen by `most_pieces`.
+        let wrong = |piece| WrongPiece { piece, offset, length: u64::from(length), members: self.width };
+        let mut put = |piece: Piece, start: u64| {
+            let Piece { member, offset, length } = piece;
+            let entry = entries.get_mut(count as usize).ok_or(wrong(piece))?;
+            let (length, start, member) = (length as u32, start as u32, member as u16);
+            *entry = Entry { offset, length, start, slot, member, retries: 0, op };
             count += 1;
+            Ok(())
         };
         match op {
             Op::Read | Op::Write => {
                 let inside = end.min(self.size);
                 let mut at = offset;
                 while at < inside {
-                    let piece = self.spread.piece(at, inside - at);
-                    put(piece.member, piece.offset, piece.length, at - offset);
+                    let piece = piece_of(&*self.spread, self.width, at, inside - at)?;
+                    put(piece, at - offset)?;
                     at += piece.length;
                 }
                 covered = inside.saturating_sub(offset) as u32;
@@ -169,24 +175,43 @@ impl Parts {
             // A discard beyond the end is refused as a whole, as a single device refuses it.
             Op::Trim if end <= self.size => {
                 for (member, part) in self.spread.extents(offset..end) {
-                    put(member, part.start, part.end - part.start, 0);
+                    let run = part.end.saturating_sub(part.start);
+                    let piece = Piece { member, offset: part.start, length: run };
+                    if member >= self.width || !(1..=u64::from(length)).contains(&run) {
+                        return Err(wrong(piece));
+                    }
+                    put(piece, 0)?;
                 }
                 covered = length;
             }
             Op::Trim => {}
             Op::SyncData => {
-                for member in 0..self.spread.members().len() {
-                    put(member as u32, 0, 0, 0);
+                for member in 0..self.width {
+                    put(Piece { member, offset: 0, length: 0 }, 0)?;
                 }
             }
         }
         if count == 0 {
-            self.entries[first as usize] =
-                Entry { offset, length: 0, start: 0, slot, member: 0, retries: 0, op };
+            self.lone(slot, op, offset, covered);
+            return Ok(first..first);
         }
-        self.requests[slot as usize] = Request { remaining: count.max(1), covered, failed: None };
-        self.outstanding += count.max(1);
-        first..first + count
+        self.requests[slot as usize] = Request { remaining: count, covered, failed: None };
+        self.outstanding += count;
+        Ok(first..first + count)
+    }
+
+    /// Gives a request one part that goes to no member.
+    fn lone(&mut self, slot: u32, op: Op, offset: u64, covered: u32) {
+        let first = slot * self.per_slot;
+        self.entries[first as usize] = Entry { offset, length: 0, start: 0, slot, member: 0, retries: 0, op };
+        self.requests[slot as usize] = Request { remaining: 1, covered, failed: None };
+        self.outstanding += 1;
+    }
+
+    /// The id under which a request is answered that is not made at all.
+    pub fn refuse(&mut self, slot: u32, op: Op, offset: u64) -> u32 {
+        self.lone(slot, op, offset, 0);
+        slot * self.per_slot
     }
 
     /// The id under which a request without parts is answered, and the answer: nothing transferred, or

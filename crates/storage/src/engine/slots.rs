@@ -1,5 +1,6 @@
 //! The slots of an engine: whose turn it is with each buffer, and what a completion's claim is worth.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,6 +102,10 @@ pub(super) struct Slots {
     pages: PageChoice,
     /// Some where the device is made of others.
     parts: Option<Box<Parts>>,
+    /// Whether the device is ready to be written past it.
+    may_write: bool,
+    /// Requests that were not made, by their slots, and why; until they are told.
+    refused: BTreeMap<u32, io::Error>,
     pub device: Arc<dyn Device>,
 }
 
@@ -125,7 +130,16 @@ impl Slots {
             )),
             None => None,
         };
-        Ok(Self { arena: Some(arena), slots, in_flight: 0, pages: config.pages, parts, device })
+        Ok(Self {
+            arena: Some(arena),
+            slots,
+            in_flight: 0,
+            pages: config.pages,
+            parts,
+            may_write: false,
+            refused: BTreeMap::new(),
+            device,
+        })
     }
 
     /// The devices that requests go to: the device itself, or those that it is made of.
@@ -255,7 +269,16 @@ impl Slots {
     fn begin_parts(&mut self, slot: u32) -> Begun {
         let Slot { op, offset, length, .. } = self.slots[slot as usize];
         let parts = self.parts.as_mut().expect("only called where there are parts");
-        let ids = parts.begin(slot, op, offset, length);
+        if matches!(op, Op::Write | Op::Trim) && !self.may_write {
+            match self.device.begin_writing() {
+                Ok(()) => self.may_write = true,
+                Err(error) => return self.refuse(slot, error),
+            }
+        }
+        let ids = match parts.begin(slot, op, offset, length) {
+            Ok(ids) => ids,
+            Err(wrong) => return self.refuse(slot, io::Error::new(io::ErrorKind::InvalidData, wrong)),
+        };
         match ids.len() {
             0 => {
                 let (id, result) = parts.nowhere(slot);
@@ -264,6 +287,15 @@ impl Slots {
             1 => Begun::One(parts.part(ids.start)),
             _ => Begun::Several(ids),
         }
+    }
+
+    #[cold]
+    fn refuse(&mut self, slot: u32, error: io::Error) -> Begun {
+        let Slot { op, offset, .. } = self.slots[slot as usize];
+        self.refused.insert(slot, error);
+        let parts = self.parts.as_mut().expect("only called where there are parts");
+        // Whatever the error is: not one for which the request would be made again.
+        Begun::Nowhere(parts.refuse(slot, op, offset), -i64::from(libc::EIO))
     }
 
     /// A part of a request in flight.
@@ -348,6 +380,13 @@ impl Slots {
         match ended {
             Ok(()) => Outcome::Done(slot),
             Err((member, cause)) => {
+                let (member, cause) = match self.refused.remove(&slot) {
+                    Some(error) => (None, RequestError::Os(error)),
+                    None => (member, cause),
+                };
+                if matches!(op, Op::Write | Op::SyncData) {
+                    self.device.writing_failed();
+                }
                 let device = self.device.spec().to_owned();
                 Outcome::Failed(slot, RequestFailure { op, device, offset, length, member, cause })
             }

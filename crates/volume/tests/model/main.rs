@@ -6,7 +6,6 @@
 //! After fsx, with which Apple and NeXT tested their file systems. `FLASHWRIGHT_TEST_SEED=… cargo test …` has another run, and
 //! `OPERATIONS=…` makes it shorter or longer; `--nocapture` shows what was done to what.
 
-mod random;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod served;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use storage::device::{Device, DeviceSpec, OpenError, OpenOptions, ZeroOptions};
 use volume::{NewVolume, Queue, QueueOptions, Ticket, Volume, VolumeError};
 
-use crate::random::Random;
+use crate::rig::random::Random;
 use crate::rig::{KIB, writing};
 
 /// The longest request, bytes.

@@ -1,6 +1,9 @@
 //! Volumes of every kind, and an independent idea of where their bytes lie.
 #![allow(dead_code)] // each test binary uses a part of it
 
+pub mod disk;
+pub mod random;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;

@@ -1,0 +1,182 @@
+//! Who a labelled volume is open for: how its members are kept of one time.
+//!
+//! Each label has the [`Epoch`] whose writes may be on its member. The first write after opening begins a new epoch
+//! on all members, and the end of whoever wrote begins the one at rest; a member that was not there, be it an old
+//! image brought back or memory that lost what it held, is then of another, and [`crate::census`] refuses it. Between
+//! the two nothing is asked of labels: a request costs what it costs without them.
+//!
+//! A new epoch begins in three steps, each on all members and durable on all of them before the next:
+//!
+//! 1. tails that are of the epoch before, and announce the new one;
+//! 2. heads that are of the new one;
+//! 3. tails that are of the new one.
+//!
+//! Whoever is stopped on the way leaves members of which some are of the new epoch and all others had it announced:
+//! they belong together, for nothing was written yet (or, at the end, nothing any more). A copy that is not what the other
+//! says, because somebody was stopped before, is written again first, so that the copy that holds is never the one
+//! that is overwritten.
+//!
+//! What no label can tell is a member that was put back, while an epoch lasts, to an earlier moment of the same epoch.
+//! It is told as soon as the next has begun.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use storage::device::Device;
+
+use crate::census::{Candidate, census};
+use crate::error::VolumeError;
+use crate::label::{self, Epoch, Label, Place, State};
+use crate::open::{no_damage, read_labels};
+
+/// See the module's argument.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    /// Whether [`Stage::Open`] was reached: what each write looks at.
+    is_open: AtomicBool,
+    /// Whether a write or a sync failed, so that what is on the members is not what was meant.
+    is_spoilt: AtomicBool,
+    stage: Mutex<Stage>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// Nothing was written.
+    #[default]
+    Idle,
+    /// The epoch in which it is written.
+    Open(Epoch),
+    /// It could not be begun; nor is that tried again, for a sync that failed says nothing when it is repeated.
+    Failed(io::ErrorKind, String),
+}
+
+impl Session {
+    /// Begins the epoch of this session, if that was not done yet: from now on `members` may be written.
+    ///
+    /// # Errors
+    /// What kept it from that, now or the first time.
+    #[inline]
+    pub fn begin(&self, members: &[Arc<dyn Device>]) -> io::Result<()> {
+        if self.is_open.load(Ordering::Acquire) { Ok(()) } else { self.begin_first(members) }
+    }
+
+    #[cold]
+    fn begin_first(&self, members: &[Arc<dyn Device>]) -> io::Result<()> {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*stage {
+            Stage::Open(_) => return Ok(()),
+            Stage::Failed(kind, why) => return Err(io::Error::new(*kind, why.clone())),
+            Stage::Idle => {}
+        }
+        match Labels::read(members).and_then(|labels| labels.turn(members, State::Open)) {
+            Ok(epoch) => {
+                *stage = Stage::Open(epoch);
+                self.is_open.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                let (kind, why) = (kind_of(&error), chain(&error));
+                *stage = Stage::Failed(kind, why.clone());
+                Err(io::Error::new(kind, why))
+            }
+        }
+    }
+
+    /// Notes that something which was to be written may not be.
+    pub fn spoil(&self) {
+        self.is_spoilt.store(true, Ordering::Relaxed);
+    }
+
+    /// Says in the labels that nothing more will be written. Where that cannot be had, or would not be true, the volume
+    /// stays as one that was not closed cleanly, which whoever opens it next is told.
+    pub fn end(&self, members: &[Arc<dyn Device>]) {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let Stage::Open(epoch) = *stage else { return };
+        // A thread that unwinds writes nothing more.
+        if std::thread::panicking() || self.is_spoilt.load(Ordering::Relaxed) {
+            return;
+        }
+        if members.iter().any(|member| member.sync_data().is_err()) {
+            return;
+        }
+        let Ok(labels) = Labels::read(members) else { return };
+        // Somebody else's by now: the rest is theirs to say.
+        if labels.0.iter().any(|(label, _)| label.epoch != epoch) {
+            return;
+        }
+        let _ = labels.turn(members, State::Ready);
+    }
+}
+
+/// What holds of each member, and what was found there.
+struct Labels(Vec<(Label, Candidate)>);
+
+impl Labels {
+    /// Those of `members`, which are the volume in its order.
+    fn read(members: &[Arc<dyn Device>]) -> Result<Self, VolumeError> {
+        let candidates = members.iter().map(read_labels).collect::<Result<Vec<_>, _>>()?;
+        census(&candidates)?;
+        for (member, candidate) in members.iter().zip(&candidates) {
+            no_damage(&**member, candidate)?;
+        }
+        let label = |candidate: Candidate| Some((candidate.label()?.clone(), candidate));
+        Ok(Self(candidates.into_iter().filter_map(label).collect()))
+    }
+
+    /// Begins an epoch that is `state`, and returns it.
+    fn turn(mut self, members: &[Arc<dyn Device>], state: State) -> Result<Epoch, VolumeError> {
+        let labels = || self.0.iter().map(|(label, _)| label);
+        let current = labels().map(|label| label.epoch).max_by_key(|epoch| epoch.number);
+        let highest = labels().map(|label| label.epoch.number.max(label.next.number)).max().unwrap_or(0);
+        let next = Epoch::after(highest)
+            .map_err(|source| VolumeError::System { operation: "draw a UUID", source })?;
+        for ((label, candidate), member) in self.0.iter().zip(members) {
+            for place in Place::BOTH.into_iter().filter(|place| candidate.fault(*place).is_some()) {
+                write(&**member, place, label)?;
+                sync(&**member)?;
+            }
+        }
+        for (label, _) in &mut self.0 {
+            label.generation += 1;
+            (label.epoch, label.next) = (current.unwrap_or(label.epoch), next);
+        }
+        self.write_all(members, Place::Tail)?;
+        for (label, _) in &mut self.0 {
+            label.generation += 1;
+            (label.epoch, label.state) = (next, state);
+        }
+        self.write_all(members, Place::Head)?;
+        self.write_all(members, Place::Tail)?;
+        Ok(next)
+    }
+
+    /// Writes one copy on all members, and makes all of them durable.
+    fn write_all(&self, members: &[Arc<dyn Device>], place: Place) -> Result<(), VolumeError> {
+        for ((label, _), member) in self.0.iter().zip(members) {
+            write(&**member, place, label)?;
+        }
+        members.iter().try_for_each(|member| sync(&**member))
+    }
+}
+
+fn write(member: &dyn Device, place: Place, label: &Label) -> Result<(), VolumeError> {
+    label::write(member, place, label).map_err(|source| VolumeError::label("write", member, source))
+}
+
+fn sync(member: &dyn Device) -> Result<(), VolumeError> {
+    member.sync_data().map_err(|source| VolumeError::label("sync", member, source))
+}
+
+fn kind_of(error: &VolumeError) -> io::ErrorKind {
+    match error {
+        VolumeError::Label { source, .. } | VolumeError::System { source, .. } => source.kind(),
+        _ => io::ErrorKind::InvalidData,
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,52 @@
+//! A labelled volume in a world in which anything happens to its members, beside a plain model of what it must hold.
+//!
+//! Members are disks in memory ([`rig::disk`]). At each step chance writes, reads, syncs, closes the volume and opens it
+//! again, keeps an image of a member, or puts one back; and the power goes after any write or sync of any of it, those of
+//! labels among them, so that what was not synced is there, lost or torn, sector by sector. What must hold, always:
+//!
+//! - what was synced is read back, and of what was not, in each sector, one of the values that were written since;
+//! - a volume none of whose members was put back opens, whatever the moment at which the power went;
+//! - one of which some members were put back is what it was, or is refused with a word that names one of them, and is
+//!   as it was when what belongs there is brought again.
+//!
+//! A member that is put back to a moment of the epoch that was under way when the power went is the one case that labels
+//! do not tell ([`volume::Epoch`]); it is counted, and asked for nothing.
+//!
+//! `FLASHWRIGHT_TEST_SEED=…` has another run, `STEPS=…` a shorter or longer one.
+
+#[path = "../rig/mod.rs"]
+mod rig;
+mod world;
+
+use world::World;
+
+/// Steps of all widths together.
+const STEPS: u64 = 1_000_000;
+
+fn steps() -> u64 {
+    std::env::var("STEPS").ok().map_or(STEPS, |text| text.parse().expect("STEPS is a number"))
+}
+
+fn run(width: usize, share: u64) {
+    let mut world = World::new(width, rig::seed().wrapping_mul(width as u64));
+    for _ in 0..steps() * share / 10 {
+        world.step();
+    }
+    println!("{width} members: {:?}", world.tally);
+    world.tally.is_of_use(width);
+}
+
+#[test]
+fn a_volume_of_one_member_in_a_world_of_faults_holds_what_the_model_holds() {
+    run(1, 2);
+}
+
+#[test]
+fn a_volume_of_two_members_in_a_world_of_faults_holds_what_the_model_holds() {
+    run(2, 4);
+}
+
+#[test]
+fn a_volume_of_four_members_in_a_world_of_faults_holds_what_the_model_holds() {
+    run(4, 4);
+}
