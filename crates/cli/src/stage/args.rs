@@ -363,6 +363,7 @@ pub struct DoctorArgs {
 
 /// `flashwright stage pools`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 A pool is a directory of a fast tier with a quota. A program that will write a set reserves its bytes first, and is \
 given a directory for it, or is refused before the first byte. The server is asked if it keeps pools; if it does not, or \
@@ -374,7 +375,10 @@ Examples:
   dir=$(flashwright stage pools reserve scratch ckpt-7 --size 20g --wait 10m) && cd \"$dir\"
   flashwright stage pools release 3")]
 pub struct PoolsArgs {
-    /// What to do; list where nothing is said.
+    /// Where no verb is given: of `list`.
+    #[command(flatten)]
+    pub list: PoolsListArgs,
+    /// What to do.
     #[command(subcommand)]
     pub command: Option<PoolsCommand>,
 }

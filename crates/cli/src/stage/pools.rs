@@ -30,7 +30,7 @@ pub fn pools(args: &PoolsArgs) -> Result<(), Failure> {
         Some(PoolsCommand::Reserve(args)) => reserve(args),
         Some(PoolsCommand::Release(args)) => release(args),
         Some(PoolsCommand::Renew(args)) => renew(args),
-        None => list(&PoolsListArgs::default()),
+        None => list(&args.list),
     }
 }
 
