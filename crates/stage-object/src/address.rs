@@ -27,7 +27,7 @@ const RETRY_S: u64 = 180;
 
 /// The variables from which a store's credentials and endpoint are taken.
 ///
-/// They are a value so that a process that works for somebody else can hand on that person's, and never its own.
+/// They are a value so that a process that works for another user can hand on that user's, and never its own.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 

@@ -59,7 +59,7 @@ impl Drain<'_> {
         let (set, stop) = (self.set, self.run.stop);
         let halt = Halt::new(stop);
         self.count();
-        // In this order: whoever commits gives its claim back only afterwards.
+        // In this order: a drain that commits gives its claim back only afterwards.
         if set.claim(self.ledger, &halt)?.is_none() {
             set.unclaim();
         }

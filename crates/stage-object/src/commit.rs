@@ -2,7 +2,7 @@
 //! is none.
 //!
 //! A claim is an object, `.flashwright-claim`, put only where there is none, with a number that the drain's notes hold.
-//! Whoever finds another's leaves the name alone: its objects would be overwritten, file by file, by those of a set
+//! A drain that finds another's leaves the name alone: its objects would be overwritten, file by file, by those of a set
 //! that is refused in the end. It goes after the commit; one that a drain which never came back has left goes with
 //! [`ObjectSet::delete`].
 
@@ -60,14 +60,14 @@ impl ObjectSet {
         self.below(keys::CLAIM)
     }
 
-    /// The claim of whoever has these notes; a new one where they have none.
+    /// The claim of the drain with these notes; a new one if they have none.
     fn own_claim(&self, ledger: Ledger<'_>) -> Result<Claim, StageError> {
         let noted = ledger.load(CLAIM_NOTE)?;
         if let Some(claim) = noted.and_then(|noted| serde_json::from_slice(&noted).ok()) {
             return Ok(claim);
         }
         let id = storage::uuid::Uuid::random().map_err(|source| StageError::Io {
-            operation: "get a number that nobody has".to_owned(),
+            operation: "get a random number".to_owned(),
             path: self.shown(&self.prefix),
             offset: None,
             source,
@@ -130,7 +130,7 @@ impl ObjectSet {
         Ok(self.claim_there(&self.claim_key(), halt)?.is_some())
     }
 
-    /// Has somebody begun to delete what is under this name?
+    /// Was a deletion of what is under this name begun?
     pub(super) fn is_half_gone(&self, halt: &Halt<'_>) -> Result<bool, StageError> {
         Ok(self.claim_there(&self.claim_key(), halt)?.is_some_and(|claim| claim.deletion))
     }
@@ -158,7 +158,7 @@ impl ObjectSet {
         }
     }
 
-    /// Gives the name back. A claim that stays is in nobody's way once the set is there.
+    /// Gives the name back. A claim that stays does no harm once the set is there.
     pub(super) fn unclaim(&self) {
         let stop = Stop::new();
         let key = self.claim_key();
@@ -216,7 +216,7 @@ impl Drain<'_> {
         note(digest)?;
         let text = Bytes::from(text);
         halt.check()?;
-        // From here on nobody stops it: the answer to the one request that matters is waited for.
+        // From here on a stop is not heeded: the answer to this one request is waited for.
         let stop = Stop::new();
         let halt = &Halt::new(&stop);
         let body = PutPayload::from(text.clone());
@@ -294,7 +294,7 @@ impl Drain<'_> {
         })
     }
 
-    /// Compares a listing of the store with what was stored: whoever deleted or replaced an object since it was read
+    /// Compares a listing of the store with what was stored: an object that was deleted or replaced since it was read
     /// back is found out before the set is committed. Returns how many objects are there that are none of the set's.
     pub(super) fn check_listing(&self, halt: &Halt<'_>) -> Result<u64, StageError> {
         let tag = |e_tag: &str| digest_of(bare(e_tag).as_bytes());

@@ -35,7 +35,7 @@ use stage::tier::{Part, Run};
 use stage::uncached::Uncached;
 use stage::verify::Reader;
 
-/// Whoever could write to the store would otherwise make programs that run with the caller's rights.
+/// Otherwise all who may write to the store could make programs that run with the caller's rights.
 const SETUID_SETGID: u32 = 0o6000;
 
 /// Chunks are noted when there are this many, or when the first has waited for [`NOTED_EVERY`]; files of no more are

@@ -11,7 +11,7 @@ use std::time::Duration;
 use stage::error::StageError;
 use stage::pace::Stop;
 
-/// How long somebody who waits goes without looking whether he should stop.
+/// A waiting thread checks for a stop this often.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// Bytes in memory.
@@ -34,7 +34,7 @@ impl Budget {
         Arc::new(Self { most, used: Mutex::new(0), freed: Condvar::new() })
     }
 
-    /// Waits for `bytes`. More than there are in all is given once nobody else has any.
+    /// Waits for `bytes`. A request for more than there are in all is granted once all others are given back.
     pub fn take(self: &Arc<Self>, bytes: u64, halt: &Halt<'_>) -> Result<Share, StageError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used != 0 && *used + bytes > self.most {
@@ -45,7 +45,7 @@ impl Budget {
         Ok(Share { budget: Arc::clone(self), bytes })
     }
 
-    /// [`Self::take`] for those who have some already, and who must give it back rather than wait.
+    /// [`Self::take`] for a caller that has some already: it gives that back rather than wait.
     pub fn try_take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if *used != 0 && *used + bytes > self.most {
@@ -75,7 +75,7 @@ impl<'a> Halt<'a> {
         Self { stop, failed: Arc::default() }
     }
 
-    /// An error if somebody asked to stop, or another lane has failed.
+    /// An error if a stop was requested, or another lane has failed.
     pub fn check(&self) -> Result<(), StageError> {
         self.stop.check()?;
         if self.failed.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@
 //! is a set of one, whose object is `PREFIX/NAME/NAME`.
 //!
 //! **The manifest is the commit point.** A store has no rename and no directories, so that objects appear one by one;
-//! a set without a manifest does not exist for whoever reads through this module. It is put last, when
+//! a set without a manifest does not exist for readers through this module. It is put last, when
 //!
 //! 1. every file was put, with a checksum that the server compares (SHA-256 of each request's body), and is complete;
 //! 2. every object was read back and its bytes compared, chunk by chunk, with what was read at the source;
@@ -188,7 +188,7 @@ impl ObjectSet {
         stage::names::shown(format!("{}/{key}", self.address.bucket()).as_bytes())
     }
 
-    /// Waits for a request, and for whoever wants it stopped.
+    /// Waits for a request, or for a stop.
     fn ask<T>(
         &self,
         key: &Key,
@@ -199,7 +199,7 @@ impl ObjectSet {
         self.wait(halt, request)?.map_err(|error| self.failed(key, operation, &error))
     }
 
-    /// [`Self::ask`] for those who look at the store's error themselves.
+    /// [`Self::ask`], with the store's own error.
     fn wait<T>(&self, halt: &Halt<'_>, request: impl Future<Output = T>) -> Result<T, StageError> {
         self.runtime().block_on(async {
             let mut request = std::pin::pin!(request);
@@ -212,16 +212,16 @@ impl ObjectSet {
         })
     }
 
-    /// What a request that failed for good is to those who asked for the set.
+    /// A request that failed for good, as an error of the set.
     fn failed(&self, key: &Key, operation: &str, error: &object_store::Error) -> StageError {
         let mut text = error.to_string();
         // Texts of this library have most of their causes in them; "timed out" is one that they leave out.
         let mut cause = std::error::Error::source(error);
         while let Some(below) = cause {
-            let told = below.to_string();
-            if !text.contains(&told) {
+            let reason = below.to_string();
+            if !text.contains(&reason) {
                 text.push_str(": ");
-                text.push_str(&told);
+                text.push_str(&reason);
             }
             cause = below.source();
         }

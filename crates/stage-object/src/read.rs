@@ -55,7 +55,7 @@ struct Piece {
     _share: Option<Share>,
 }
 
-/// Tasks that are ended when nobody waits for them any more.
+/// Tasks that are ended when this is dropped.
 pub(super) struct Tasks(Vec<tokio::task::AbortHandle>);
 
 impl Tasks {
@@ -168,7 +168,7 @@ impl ObjectSet {
                 halt.check()?;
                 let range = wanted.range(next as u64);
                 let bytes = range.end - range.start;
-                // Whoever holds pieces that are in memory must not wait for more room without taking them.
+                // A reader that holds pieces in memory takes them before it waits for more room.
                 let share = match keep {
                     false => Some(None),
                     true if under_way == 0 => Some(Some(self.budget.take(bytes, halt)?)),
@@ -215,7 +215,7 @@ impl ObjectSet {
         let send = send.clone();
         let task = self.runtime().spawn(async move {
             let piece = fetch(&*store, key, range, algorithm, share).await;
-            // Nobody is there to take it when the read has failed elsewhere.
+            // The receiver is gone if the read has failed elsewhere.
             let _ = send.send((number, piece));
         });
         task.abort_handle()

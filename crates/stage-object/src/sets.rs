@@ -239,7 +239,7 @@ impl ObjectSet {
     }
 
     /// Deletes the set: its manifest first, so that what is left when it is cut short is no set, then its objects. A
-    /// mark that is put before that tells whoever comes next that a deletion was begun.
+    /// mark that is put before that tells the next drain that a deletion was begun.
     /// Objects beneath its prefix that are none of its stay. Where there is no manifest (any more), everything beneath
     /// the prefix goes but what belongs to sets further down. Returns how many objects went.
     pub fn delete(&self, stop: &Stop) -> Result<u64, StageError> {
@@ -261,7 +261,7 @@ impl ObjectSet {
             let what = format!("{}: it is not the set that was fetched, and stays", self.shown(&self.prefix));
             return Err(StageError::Refused { what, hint: None });
         }
-        // Without a manifest, what is there may be the half of a set that somebody stores now.
+        // Without a manifest, what is there may be half of a set that is being stored now.
         if there.is_none() && self.is_claimed(&halt)? && !self.is_half_gone(&halt)? {
             return Ok(0);
         }

@@ -1,6 +1,6 @@
 //! The few requests that a set needs of a store, so that a store that fails on demand can stand in for a real one.
 //!
-//! Errors are `object_store`'s; whoever asked knows which key and what for, and says it.
+//! Errors are `object_store`'s; the caller adds the key and the operation.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -38,7 +38,7 @@ use stage::{set, spec};
 const LATEST_FORMAT: &str = "flashwright.latest/1";
 /// Bytes of such an object that are read.
 const LATEST_BYTES: u64 = 4096;
-/// How often somebody else may move `latest` in between.
+/// Attempts to move `latest`, which another process may move in between.
 const TRIES: u32 = 8;
 
 /// What `latest` holds.
@@ -76,7 +76,7 @@ impl ObjectTier {
         Ok(Self::of(ObjectSet::open(url, &Environment::of_process())?))
     }
 
-    /// The same, which somebody may want stopped.
+    /// The same, with a request to stop.
     #[must_use]
     pub fn until(self, stop: &Stop) -> Self {
         Self { stop: stop.clone(), ..self }
@@ -177,7 +177,7 @@ impl ObjectTier {
         }
     }
 
-    /// Puts `latest` in place of what was read; false if somebody else was first.
+    /// Puts `latest` in place of what was read. False if another process was first.
     fn point(&self, name: &str, instead_of: Option<Option<String>>) -> Result<bool, StageError> {
         let (root, key) = (&self.root, self.root.below(LATEST));
         let latest = Latest { format: LATEST_FORMAT.to_owned(), name: name.to_owned() };
@@ -310,9 +310,9 @@ impl Tier for ObjectTier {
             Some((found, manifest)) if set.lacks(&found, &self.stop)?.is_none() => Some(manifest),
             _ => None,
         };
-        let told = manifest.as_ref().map(set::Manifest::try_clone).transpose()?;
+        let kept = manifest.as_ref().map(set::Manifest::try_clone).transpose()?;
         self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), manifest);
-        Ok(told)
+        Ok(kept)
     }
 
     fn reads_back(&self, name: &OsStr, _: &set::Manifest) -> Result<bool, StageError> {
@@ -364,7 +364,7 @@ impl Tier for ObjectTier {
     }
 }
 
-/// Prefixes that somebody in this process works on.
+/// Prefixes that this process works on.
 static BUSY: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static FREED: Condvar = Condvar::new();
 

@@ -222,8 +222,8 @@ impl Drain<'_> {
     }
 
     fn judge(&self, key: &Key, operation: &str, error: &Error) -> Failure {
-        let told = self.set.failed(key, operation, error);
-        if is_gone(error) { Failure::Gone(told) } else { Failure::Other(told) }
+        let failed = self.set.failed(key, operation, error);
+        if is_gone(error) { Failure::Gone(failed) } else { Failure::Other(failed) }
     }
 
     #[allow(clippy::too_many_arguments, reason = "what an upload consists of")]
@@ -315,7 +315,7 @@ impl Drain<'_> {
         let task = self.set.runtime().spawn(async move {
             let answer = store.part(key, id, number, body).await;
             drop(share);
-            // Nobody is there to take it when the upload has failed elsewhere.
+            // The receiver is gone if the upload has failed elsewhere.
             let _ = send.send((part, bytes, answer));
         });
         Ok(task.abort_handle())

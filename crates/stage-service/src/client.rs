@@ -322,8 +322,8 @@ fn pieces(mut files: &[Expected]) -> impl Iterator<Item = &[Expected]> {
     })
 }
 
-/// A job's answer is believed, so it must come from this user's server or from root's: anybody may listen at a path in a
-/// directory of theirs. Of a socket the kernel says who began to listen (SO_PEERCRED).
+/// A job's answer is believed, so it must come from this user's server or from root's: any user may listen at a path in a
+/// directory of their own. The kernel tells which process began to listen on a socket (SO_PEERCRED).
 fn check_server(path: &Path, stream: &UnixStream) -> Result<(), StageError> {
     let credentials = rustix::net::sockopt::socket_peercred(stream)
         .map_err(|error| StageError::io("ask whose it is", path, error))?;

@@ -49,12 +49,12 @@ fn finding(pool: &PoolStatus, jobs: &[JobStatus], user: u32) -> Finding {
     if pool.waiting > 0 {
         what += &format!(", and {} wait for {}", requests(pool.waiting), units::bytes(pool.waiting_bytes));
     }
-    let mut mine = pool.clone();
-    mine.sets.retain(|set| set.owner == user);
-    let unjudged = mine.sets.len().saturating_sub(JUDGED);
-    mine.sets.truncate(JUDGED);
+    let mut own = pool.clone();
+    own.sets.retain(|set| set.owner == user);
+    let unjudged = own.sets.len().saturating_sub(JUDGED);
+    own.sets.truncate(JUDGED);
     let wanted = held.saturating_sub(pool.low).max(pool.waiting_bytes).max(1);
-    let eviction = mine.eviction(wanted, &|set| Copies(jobs).why_not(set));
+    let eviction = own.eviction(wanted, &|set| Copies(jobs).why_not(set));
     let go = named(eviction.go.iter().map(|set| shown(&set.path.0)));
     let mut why = vec![held_by(pool)];
     if !eviction.go.is_empty() {

@@ -1,7 +1,7 @@
-//! Lines over a socket, from somebody who may mean harm: bounded in bytes, bounded in time.
+//! Lines over a socket, from a peer that is not trusted: bounded in bytes, bounded in time.
 //!
 //! A line has a bound, and once its first byte is there the rest must follow within a time; before
-//! that, whoever is silent is waited for as long as the caller allows. Nothing is allocated but for bytes that have arrived.
+//! that, a silent peer is waited for as long as the caller allows. Nothing is allocated but for bytes that have arrived.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -107,7 +107,7 @@ impl Lines {
         (&self.socket).write_all(&text)
     }
 
-    /// Closes both ways, so that the other end sees it at once, whoever else holds the socket.
+    /// Closes both ways, so that the other end sees it at once, even if another process holds the socket.
     pub fn hang_up(&self) {
         // One that is closed already cannot be shut down, and need not be.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);

@@ -1,6 +1,6 @@
 //! The socket in the file system: made, handed over by systemd, taken away.
 //!
-//! - A socket that nobody answers on is what a killed server left, and goes; one that somebody answers on stays, and so
+//! - A socket without a server is what a killed one left, and goes; a socket with a server stays, and so
 //!   does everything that is no socket. Two servers that start at once are kept apart by a lock beside the socket.
 //! - Between bind(2) and listen(2) its mode is set, so that there is no moment at which more may connect than should.
 //! - It is not made in a directory in which others could replace it.
@@ -24,7 +24,7 @@ const BACKLOG: i32 = 128;
 pub enum Access {
     /// The server's user: a socket 0600, in a directory 0700 where it is made here.
     Own,
-    /// Its group as well: for those who collect metrics.
+    /// Its group as well: for collectors of metrics.
     Group,
 }
 
@@ -49,7 +49,7 @@ impl Listening {
     /// Makes a socket.
     ///
     /// # Errors
-    /// Somebody listens there; something else is there; the directory is not safe.
+    /// A server listens there; something else is there; the directory is not safe.
     pub fn bind(path: &Path, access: Access) -> Result<Self, StageError> {
         let address = SocketAddrUnix::new(path).map_err(|_| {
             StageError::invalid(
@@ -208,7 +208,7 @@ fn clear(path: &Path) -> Result<(), StageError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|error| StageError::io("remove", path, error))
         }
-        // Its queue is full (EAGAIN), it may not be asked (EACCES), or it answers: somebody's.
+        // Its queue is full (EAGAIN), it may not be asked (EACCES), or it answers: it belongs to a server.
         _ => Err(taken(path)),
     }
 }
@@ -239,7 +239,7 @@ mod tests {
         UnixStream::connect(&path).unwrap();
         drop(first);
 
-        // Somebody's who knows nothing of our lock.
+        // Of a server that does not take our lock.
         let other = UnixListener::bind(&path).unwrap();
         assert!(matches!(Listening::bind(&path, Access::Own), Err(StageError::Refused { .. })));
         assert!(path.exists());

@@ -1,6 +1,6 @@
 //! What systemd is told: ready, how it goes, still alive, stopping (sd_notify(3)).
 //!
-//! Outside of systemd nobody listens, and nothing is said. That nobody takes a message is no reason to fail: the
+//! Outside of systemd nothing is sent. A message that is not taken is no failure: the
 //! mover's work does not depend on being watched.
 
 use std::time::Duration;
@@ -34,6 +34,6 @@ pub(super) fn interval() -> Option<Duration> {
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!(%error, "nobody takes a notice at NOTIFY_SOCKET");
+        tracing::debug!(%error, "a notice was not taken at NOTIFY_SOCKET");
     }
 }

@@ -41,7 +41,7 @@ pub fn serve(
 ) -> Result<(), StageError> {
     let mover = Mover::open(config)?;
     let facts = facts(&config.state);
-    // Root may ask as well; what is reserved then is this server's user's all the same, who makes the directories.
+    // Root may ask as well; the reservation is this server's user's all the same, because the server makes the directories.
     let pools = pools.map(|pools| Arc::new(Kept::new(Arc::new(pools), facts.uid)) as Arc<dyn PoolDesk>);
     let house = House::new(Arc::new(mover.clone()), facts, limits, stop.clone());
     let house = Arc::new(house.governed_by(&config.qos).with_pools(pools));

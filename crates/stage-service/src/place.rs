@@ -1,4 +1,4 @@
-//! Where the socket and the state directory are, where nobody says so.
+//! Where the socket and the state directory are by default.
 //!
 //! State: `$STATE_DIRECTORY` (systemd sets it), `$XDG_STATE_HOME/flashwright/stage`, `~/.local/state/flashwright/stage`.
 //! Socket: `$XDG_RUNTIME_DIR/flashwright/stage.sock`, else `stage.sock` in the state directory; of the unit

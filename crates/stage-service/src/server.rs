@@ -95,7 +95,7 @@ pub(super) fn each_round(listener: &UnixListener, each: &mut dyn FnMut(UnixStrea
     match listener.accept() {
         Ok((socket, _)) => each(socket),
         Err(error) => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            // Whoever connected has gone again, or a signal came.
+            // The client has gone again, or a signal came.
             Some(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
             // Out of descriptors or memory: that passes when others close. Without a pause this would spin.
             Some(

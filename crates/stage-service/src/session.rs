@@ -1,7 +1,7 @@
 //! One connection: questions in, answers out, until the client goes, misbehaves or the server stops.
 //!
 //! A connection has a thread, and nothing that a client does or leaves undone keeps it for ever: lines have a bound and a
-//! time, writes have a time, and a wait looks up several times a second whether anybody is left to be told.
+//! time, writes have a time, and a wait checks several times a second whether the client is still connected.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,14 +20,14 @@ use stage::spec::{Expected, JobSpec, Level};
 
 /// `follow` answers at most so often.
 const FOLLOW_AT_MOST: Duration = Duration::from_millis(100);
-/// And at least so often, so that whoever follows learns that the server is there.
+/// And at least so often, so that a client that follows learns that the server is there.
 const FOLLOW_AT_LEAST: Duration = Duration::from_secs(60);
 
 /// What follows a question.
 enum Next {
     /// This answer, and then the next question.
     Say(Answer),
-    /// Nothing: nobody is left, or the server stops and the client is to ask its successor.
+    /// Nothing: the client is gone, or the server stops and the client is to ask its successor.
     End,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Session<'a> {
         }
         let mut session =
             Self { house, lines: Lines::new(socket, LINE_BYTES), expected: Vec::new(), expected_bytes: 0 };
-        // An error of the socket is the client's end; there is nobody to tell.
+        // An error of the socket is the end of the client, which cannot be answered.
         let _ = session.converse();
     }
 
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
         self.house.pools.as_deref().ok_or_else(pool_desk::none_here)
     }
 
-    /// Reserves room, as long as anybody is left to be told. What is granted while the client goes is given back.
+    /// Reserves room, as long as the client is connected. What is granted while it leaves is given back.
     fn reserve(&self, wish: &Wish) -> Next {
         let left = || self.lines.has_gone() || self.house.stop.asked();
         let pools = match self.pools() {
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         match pools.reserve(wish, &|| !left()) {
             Ok(reservation) if self.lines.has_gone() => {
                 if let Err(error) = pools.release(reservation.id) {
-                    tracing::warn!(%error, id = reservation.id, "a reservation that nobody waited for stays");
+                    tracing::warn!(%error, id = reservation.id, "a reservation whose client is gone stays");
                 }
                 Next::End
             }

@@ -353,7 +353,7 @@ impl Mover {
         self.0.stop();
     }
 
-    /// The journal, for those who look into it beside the mover.
+    /// The journal, which others may read beside the mover.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.inner().journal

@@ -1,9 +1,9 @@
 //! What really lies in a pool: blocks, not lengths, of all files below its directory. Directories themselves do not
-//! count, so that who writes what he has reserved need not know how many blocks of names come with it.
+//! count, so that a writer who fills a reservation need not know how many blocks of names come with it.
 //!
 //! Reached through descriptors and no symbolic link, and within its file system. A file with several names counts once. What
 //! cannot be looked into (another user's directory where this process is not root, a tree deeper than a path may be long)
-//! is counted as `unseen`, and does not make the whole fail: whoever can write to a pool could otherwise lock everybody
+//! is counted as `unseen`, and does not make the whole fail: all who can write to a pool could otherwise lock everybody
 //! out of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,7 @@ impl Walk<'_> {
         calls::open_beneath(self.pool, path, flags, Mode::empty())
     }
 
-    /// A user's directory: each entry is a set, and all of it is the user's, whoever owns the files.
+    /// A user's directory: each entry is a set, and all of it counts for the user, whatever user owns the files.
     fn user(&mut self, owner: u32, path: &Path) {
         let Ok((directory, names)) =
             self.open(path).and_then(|fd| names(fd.as_fd()).map(|names| (fd, names)))

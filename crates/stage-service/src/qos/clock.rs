@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Time that passes only where somebody waits, or is told to.
+/// A clock that advances only while a thread waits, or by hand.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct VirtualClock(std::sync::Mutex<Now>);

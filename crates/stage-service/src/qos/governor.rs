@@ -211,7 +211,7 @@ impl Governor {
     }
 
     /// A probe was answered after `latency_ns`; `moved` is all that the drain has moved from or to the tier so far, and
-    /// `binding` says whether the limit has held anybody back since the probe before.
+    /// `binding` says whether the limit has delayed a request since the probe before.
     pub(super) fn observe(&mut self, latency_ns: u64, moved: u64, binding: bool, now: Duration) {
         self.probes += 1;
         self.binding |= binding;
@@ -302,7 +302,7 @@ impl Governor {
         let floor = self.floor();
         let from = match self.limit {
             Some(limit) if binding => limit,
-            // A limit far above what is moved would take many steps down before anybody felt it.
+            // A limit far above what is moved would take many steps down before it took effect.
             Some(limit) => limit.min(self.throughput * 1.5),
             None => self.throughput,
         };

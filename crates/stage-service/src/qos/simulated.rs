@@ -42,7 +42,7 @@ struct World {
     now: Duration,
     /// What the application asks of the tier.
     app: f64,
-    /// What the drain would move if nobody held it: as fast as the slow tier takes it.
+    /// What the drain would move without a limit: as fast as the slow tier takes it.
     demand: f64,
     moved: f64,
     resting_since: Option<Duration>,

@@ -89,8 +89,8 @@ fn make_durably(which: &str, parent: &Path, name: &OsStr, mode: u32) -> Result<(
 }
 
 /// Takes the right to write to a store. The lock lies in the fast directory itself, wherever the journal is: it is the
-/// directory's unfinished checkpoints that the next who opens it removes. It is its owner's alone to open, so that others
-/// who may read the tier cannot hold it.
+/// directory's unfinished checkpoints that the next store to open it removes. Only its owner may open it, so that other
+/// users who may read the tier cannot hold it.
 pub(super) fn take_lock(fast: &Path, state: &Path) -> Result<File, StageError> {
     let within = fast.join(super::STATE);
     for directory in [&*within, state] {

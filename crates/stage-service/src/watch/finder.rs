@@ -5,7 +5,7 @@
 //! hints that are acted on at once, and a scan at the start, at each interval, and after an overflow is the truth. A
 //! directory is watched first and listed then, so that no name falls between the two.
 //!
-//! A semaphore counts when whoever writes it has closed it or has renamed it into its place (`IN_CLOSE_WRITE`,
+//! A semaphore counts when its writer has closed it or has renamed it into its place (`IN_CLOSE_WRITE`,
 //! `IN_MOVED_TO`). One that only a scan has found counts when it has stayed the same for [`Timing::settle`], unless it
 //! was seen being opened here and has not been closed. It is handed out once; again only after it has changed.
 
@@ -124,7 +124,7 @@ impl Finder {
     }
 
     /// Hands a semaphore out again, at the next call.
-    pub fn again(&mut self, path: &Path) {
+    pub fn requeue(&mut self, path: &Path) {
         self.given.remove(path);
         self.scanned = None;
     }
@@ -160,7 +160,7 @@ impl Finder {
             .collect();
         for path in due {
             let seen = self.settling.get(&path).map(|(identity, _)| *identity);
-            match self.look(&path) {
+            match self.identify(&path) {
                 Some(identity) if Some(identity) == seen => {
                     self.settling.remove(&path);
                     self.give(path, identity, found);
@@ -184,7 +184,7 @@ impl Finder {
     }
 
     /// The state of a semaphore, if it is there and a regular file.
-    fn look(&self, path: &Path) -> Option<Identity> {
+    fn identify(&self, path: &Path) -> Option<Identity> {
         let way = OFlags::PATH;
         let file = calls::open_beneath(self.root_fd.as_fd(), path, way, Mode::empty()).ok()?;
         let facts = calls::stat(file.as_fd()).ok()?;
@@ -269,12 +269,13 @@ impl Finder {
         if mask.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
             self.open.remove(&path);
             self.settling.remove(&path);
-            if let Some(identity) = self.look(&path) {
+            if let Some(identity) = self.identify(&path) {
                 self.give(path, identity, found);
             }
         } else if mask.intersects(ReadFlags::CREATE | ReadFlags::MODIFY) {
             // A hard link is created and never closed; the next scan finds it, and it settles.
-            let written = mask.contains(ReadFlags::MODIFY) || self.look(&path).is_some_and(|at| at.size == 0);
+            let written =
+                mask.contains(ReadFlags::MODIFY) || self.identify(&path).is_some_and(|at| at.size == 0);
             if written {
                 self.open.insert(path);
             }
@@ -286,8 +287,13 @@ impl Finder {
         self.scanned = Some(Instant::now());
         self.scan_directory(Path::new(""))?;
         // Those that went away may come back in the very state that they had.
-        let gone: Vec<PathBuf> =
-            self.given.keys().chain(&self.open).filter(|path| self.look(path).is_none()).cloned().collect();
+        let gone: Vec<PathBuf> = self
+            .given
+            .keys()
+            .chain(&self.open)
+            .filter(|path| self.identify(path).is_none())
+            .cloned()
+            .collect();
         for path in gone {
             self.given.remove(&path);
             self.open.remove(&path);
@@ -332,7 +338,7 @@ impl Finder {
 
     /// A semaphore that a scan has found.
     fn note(&mut self, path: PathBuf) {
-        let Some(identity) = self.look(&path) else { return };
+        let Some(identity) = self.identify(&path) else { return };
         if self.open.contains(&path) || self.given.get(&path) == Some(&identity) {
             return;
         }

@@ -50,7 +50,7 @@ pub struct Orders {
     pub lists: bool,
 }
 
-/// What happened, for those who watch.
+/// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
     /// A set was handed in.
@@ -105,7 +105,7 @@ pub struct Watch<'a> {
     /// By semaphore. One that was replaced has an entry for each state that was read.
     under_way: BTreeMap<PathBuf, Vec<UnderWay>>,
     failures: u64,
-    /// Happened before an error, and not told yet.
+    /// Happened before an error, and not returned yet.
     early: Vec<Happened>,
 }
 
@@ -113,7 +113,7 @@ pub struct Watch<'a> {
 struct UnderWay {
     identity: Identity,
     jobs: Vec<JobId>,
-    told: Vec<JobId>,
+    reported: Vec<JobId>,
 }
 
 impl<'a> Watch<'a> {
@@ -146,7 +146,7 @@ impl<'a> Watch<'a> {
     /// How many sets are under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.under_way.values().flatten().filter(|set| set.told.len() < set.jobs.len()).count()
+        self.under_way.values().flatten().filter(|set| set.reported.len() < set.jobs.len()).count()
     }
 
     /// How often something was refused or failed.
@@ -164,8 +164,8 @@ impl<'a> Watch<'a> {
     /// Looks for semaphores for as long as `most`, hands in what they ask for, and tells what has become of earlier ones.
     ///
     /// # Errors
-    /// The directory cannot be read any more; whoever takes the jobs is not there ([`is_gone`]), and may be asked again:
-    /// nothing is lost by it.
+    /// The directory cannot be read any more; the server is not there ([`is_gone`]): call again later, nothing is
+    /// lost.
     pub fn step(&mut self, most: Duration) -> Result<Vec<Happened>, StageError> {
         let mut happened = std::mem::take(&mut self.early);
         let mut found = self.finder.next(most)?.into_iter();
@@ -174,9 +174,9 @@ impl<'a> Watch<'a> {
             match self.obey(&one) {
                 Ok(obeyed) => happened.push(obeyed),
                 Err(error) if is_gone(&error) => {
-                    // Whoever takes the jobs is gone: semaphores wait where they are.
+                    // The server is gone: semaphores wait where they are.
                     for waiting in std::iter::once(one).chain(found) {
-                        self.finder.again(&waiting.path);
+                        self.finder.requeue(&waiting.path);
                     }
                     self.early.append(&mut happened);
                     return Err(error);
@@ -215,7 +215,7 @@ impl<'a> Watch<'a> {
         for spec in specs {
             jobs.push(submit_or_retry(self.desk, spec)?);
         }
-        let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), told: Vec::new() };
+        let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new() };
         let sets = self.under_way.entry(trigger.clone()).or_default();
         // The same jobs again, after the desk was gone for a time.
         sets.retain(|set| set.jobs != jobs);
@@ -293,14 +293,14 @@ impl<'a> Watch<'a> {
         for (trigger, set) in sets {
             let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
             for job in &jobs {
-                match (job.state, set.told.contains(&job.id)) {
+                match (job.state, set.reported.contains(&job.id)) {
                     (State::Failed | State::Cancelled, false) => {
-                        set.told.push(job.id);
+                        set.reported.push(job.id);
                         self.failures += 1;
                         happened.push(failed(trigger, job));
                     }
-                    // Somebody has begun it again.
-                    (State::Queued | State::Running, true) => set.told.retain(|told| *told != job.id),
+                    // It was begun again.
+                    (State::Queued | State::Running, true) => set.reported.retain(|id| *id != job.id),
                     _ => {}
                 }
             }
@@ -355,7 +355,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Is it whoever takes the jobs that is missing, and not something that is wrong with a job?
+/// Is the server missing, as opposed to a fault of a job?
 #[must_use]
 pub fn is_gone(error: &StageError) -> bool {
     ServiceError::is_no_answer(error) || matches!(error, StageError::Journal { .. })
