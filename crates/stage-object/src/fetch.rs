@@ -27,7 +27,7 @@ use super::{LANES, Manifest, ObjectSet};
 use stage::calls;
 use stage::digest::Digest;
 use stage::error::StageError;
-use stage::fault::{Barrier, Check, enforced};
+use stage::fault::{Barrier, Check, Moment, comes_to, enforced};
 use stage::journal::{Done, Identity, PART_IN_DOUBT};
 use stage::manifest::{Entry, Kind};
 use stage::spec::Preserve;
@@ -371,6 +371,7 @@ impl Fetch<'_> {
                     self.distrust(entry, &mut notes)?;
                     return Err(StageError::sync("fdatasync", &self.local(entry), error));
                 }
+                comes_to(Moment::Recorded, || vec![entry.path.0.clone()]);
                 notes.add(std::mem::take(&mut waiting))?;
             }
             Ok(())

@@ -55,6 +55,7 @@ pub use tier::ObjectTier;
 
 use stage::address::{Address, Scheme};
 use stage::error::StageError;
+use stage::fault::Barrier;
 use stage::keys;
 use stage::pace::Stop;
 
@@ -128,10 +129,12 @@ impl ObjectSet {
 
     /// Makes what is stored durable in a directory that stands in for a store: a program that is not this one may have put
     /// it there. What a server has answered is durable by its promise.
-    fn make_durable(&self, stop: &Stop) -> Result<(), StageError> {
+    fn make_durable(&self, purpose: Barrier, stop: &Stop) -> Result<(), StageError> {
         match self.address.scheme() {
             Scheme::S3 { .. } => Ok(()),
-            Scheme::File => stage::make_durable(&Path::new("/").join(self.prefix.as_ref()), stop),
+            Scheme::File => {
+                stage::make_durable(&Path::new("/").join(self.prefix.as_ref()), Some(purpose), stop)
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use stage::calls;
 use stage::digest::Digest;
 use stage::error::StageError;
-use stage::fault::{Barrier, Check, enforced};
+use stage::fault::{Barrier, Check, Moment, comes_to, enforced};
 use stage::fingerprint::Fingerprint;
 use stage::journal::{JobRow, Journal, PART_IN_DOUBT};
 use stage::manifest;
@@ -174,7 +174,8 @@ impl Destination for SetToBe {
         _: &mut Notes,
     ) -> Result<(), StageError> {
         source.make_durable(run)?;
-        self.set.make_durable(run.stop)?;
+        self.set.make_durable(Barrier::AdoptedObjects, run.stop)?;
+        comes_to(Moment::Compared, Vec::new);
         self.walk(run, source)?;
         let digest = self.step(run, |drain| drain.adopt())?;
         run.journal.keep_note(run.id, STORED, &digest.0)?;
@@ -211,7 +212,7 @@ impl Destination for SetToBe {
     fn settle(&mut self, run: &Run<'_>) -> Result<(), StageError> {
         // What the store has answered is durable, and was noted before it was put. In a directory, a run that was killed
         // may have made directories that it did not sync.
-        self.set.make_durable(run.stop)
+        self.set.make_durable(Barrier::StoredObjects, run.stop)
     }
 
     fn is_as_committed(&mut self, run: &Run<'_>, _: &JobRow) -> Result<bool, StageError> {
@@ -340,7 +341,7 @@ impl tier::Source for SetThatIs {
             }
         }
         if self.adopt_metadata(run, root.as_fd(), &path)? {
-            stage::existing::make_durable(&path, run.stop)?;
+            stage::existing::make_durable(&path, Some(Barrier::FetchedMetadata), run.stop)?;
         }
         let (files, bytes) =
             self.manifest().files().fold((0, 0), |(files, bytes), file| (files + 1, bytes + file.size));
@@ -414,6 +415,6 @@ fn keep_manifest(root: &OwnedFd, shown: &Path, found: &Manifest, times: bool) ->
         calls::set_times(root.as_fd(), modified, modified)
             .map_err(|error| StageError::io("set the times", directory, error))?;
     }
-    calls::sync(root.as_fd(), Barrier::FetchedDirectory)
+    calls::sync(root.as_fd(), Barrier::FetchedRoot)
         .map_err(|error| StageError::sync("fsync", directory, error))
 }

@@ -28,6 +28,7 @@ use super::{Environment, LANES, Manifest, ObjectSet, StoreError, short};
 use stage::address::{Address, Scheme};
 use stage::error::StageError;
 use stage::existing;
+use stage::fault::Barrier;
 use stage::pace::{Progress, Stop, Unlimited};
 use stage::series::{LATEST, Place, place};
 use stage::tier::directory::Directory;
@@ -281,9 +282,11 @@ impl Tier for ObjectTier {
         }
     }
 
-    fn make_durable(&self, name: &OsStr) -> Result<(), StageError> {
+    fn make_durable(&self, name: &OsStr, purpose: Barrier) -> Result<(), StageError> {
         match self.directory().map(|directory| directory.join(name)) {
-            Some(set) if set.symlink_metadata().is_ok() => existing::make_durable(&set, &self.stop),
+            Some(set) if set.symlink_metadata().is_ok() => {
+                existing::make_durable(&set, Some(purpose), &self.stop)
+            }
             _ => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fault::{Barrier, Call, Safeguard, before, changed, durable, leaves_out};
+use crate::fault::{Barrier, Call, Moment, before, changed, comes_to, durable, leaves_out_sync, path_at};
 
 /// What [`stat`] asks for: everything that tells one state of a file from another, and its mount.
 const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
@@ -35,13 +35,13 @@ macro_rules! planned {
 
 /// [`planned`] for a call that makes data durable, which a plan may leave out.
 macro_rules! planned_sync {
-    ($call:ident, $barrier:expr, $made:expr, $durable:expr) => {{
+    ($call:ident, $barrier:expr, $made:expr, $file:expr, $all:expr) => {{
         let verdict = before(Call::$call)?;
-        let left_out = $barrier.is_some_and(|barrier| leaves_out(Safeguard::Barrier(barrier)));
+        let left_out = $barrier.is_some_and(|barrier| leaves_out_sync(barrier, $file, $all));
         let made = if verdict.skip || left_out {
             Ok(())
         } else {
-            $made.map_err(io::Error::from).inspect(|()| $durable)
+            $made.map_err(io::Error::from).inspect(|()| durable($file, $all))
         };
         verdict.made();
         made
@@ -270,10 +270,7 @@ pub fn write_at(file: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<
 /// Makes a file's data durable, and what is needed to read it. An error here is final for this file: the kernel
 /// has dropped what it could not write, and the next call would say that all is well.
 pub fn sync_data(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
-    let made =
-        counted((|| planned_sync!(Fdatasync, Some(barrier), fs::fdatasync(file), durable(file, false)))());
-    crate::fault::synced(file, made.is_err());
-    made
+    noted(file, (|| planned_sync!(Fdatasync, Some(barrier), fs::fdatasync(file), file, false))())
 }
 
 /// Makes a file or a directory durable. An error here is final, as with [`sync_data`].
@@ -287,9 +284,7 @@ pub fn sync_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 pub(crate) fn fsync(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
-    let made = counted((|| planned_sync!(Fsync, barrier, fs::fsync(file), durable(file, false)))());
-    crate::fault::synced(file, made.is_err());
-    made
+    noted(file, (|| planned_sync!(Fsync, barrier, fs::fsync(file), file, false))())
 }
 
 /// Makes a whole file system durable, and tells whether anything written to it since `file` was opened was lost
@@ -304,7 +299,7 @@ pub fn sync_file_system_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 fn file_system(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
-    counted((|| planned_sync!(Syncfs, barrier, fs::syncfs(file), durable(file, true)))())
+    counted((|| planned_sync!(Syncfs, barrier, fs::syncfs(file), file, true))())
 }
 
 static FAILED_SYNCS: AtomicU64 = AtomicU64::new(0);
@@ -313,6 +308,12 @@ static FAILED_SYNCS: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn failed_syncs() -> u64 {
     FAILED_SYNCS.load(Ordering::Relaxed)
+}
+
+/// Notes a sync of one file in the plan.
+fn noted(file: BorrowedFd<'_>, made: io::Result<()>) -> io::Result<()> {
+    crate::fault::synced(file, made.is_err());
+    counted(made)
 }
 
 fn counted(made: io::Result<()>) -> io::Result<()> {
@@ -352,6 +353,7 @@ pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 /// another user can give to another file.
 pub fn set_mode_of_path(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
+    changed(file);
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     planned!(Fchmod, Ok(fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?))
 }
@@ -388,6 +390,7 @@ pub fn replace(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Res
 
 /// Removes a name that is not a directory.
 pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    comes_to(Moment::Removed, || vec![path_at(directory, name)]);
     planned!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?)).inspect(|()| changed(directory))
 }
 
@@ -396,6 +399,7 @@ pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
 /// # Errors
 /// `ENOTEMPTY`, and what else the kernel has.
 pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    comes_to(Moment::Removed, || vec![path_at(directory, name)]);
     planned!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?))
         .inspect(|()| changed(directory))
 }

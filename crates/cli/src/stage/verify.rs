@@ -463,7 +463,7 @@ pub fn is_there(
             return Ok(false);
         }
         // Another program may have put it there, and not have synced it.
-        stage::make_durable(destination, &stop)?;
+        stage::make_durable(destination, None, &stop)?;
         by_manifest(destination, None, &stop)?
     } else {
         let Some((made, state)) = known()?.filter(|(made, _)| made.state == State::Done) else {
@@ -473,7 +473,7 @@ pub fn is_there(
             // Nothing tells whether it is still the file that was copied; the job, asked for again, does.
             return Ok(false);
         }
-        stage::make_durable(destination, &stop)?;
+        stage::make_durable(destination, None, &stop)?;
         by_journal(&state, &made, destination, None, &stop)?
     };
     verdict(destination, &found)
@@ -491,7 +491,7 @@ fn without_manifest(
     if made.state != State::Done || !made.spec.options.no_manifest || source.symlink_metadata().is_ok() {
         return Ok(false);
     }
-    stage::make_durable(destination, stop)?;
+    stage::make_durable(destination, None, stop)?;
     verdict(destination, &by_journal(&state, &made, destination, None, stop)?)
 }
 

@@ -103,7 +103,7 @@ impl Store {
             // It only hastens: each file's own fsync vouches for it.
             let _ = calls::sync_file_system_outside_move(directory.as_fd());
         }
-        stage::existing::sync_tree(directory.as_fd(), &path, None, &Stop::new())?;
+        stage::existing::sync_tree(directory.as_fd(), &path, false, &Stop::new())?;
         calls::publish(self.fast.as_fd(), part, &name).map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
                 StageError::refused(

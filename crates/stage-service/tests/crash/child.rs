@@ -1,18 +1,23 @@
 //! The process that is struck: this binary, run again with an order in its environment.
 
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stage::fault::{self, Call, Effect, Fault, Meanwhile, Plan};
+use stage::fault::{self, Call, Effect, Fault, Meanwhile, Plan, Safeguard};
 use stage::{JobSpec, JobStatus, Level, State};
 use stage_service::{Mover, MoverConfig};
+
+#[path = "child/change.rs"]
+mod change;
+
+pub use change::Change;
 
 const VARIABLE: &str = "FLASHWRIGHT_CRASH_ORDER";
 
@@ -94,137 +99,6 @@ impl Strike {
     }
 }
 
-/// What somebody else does to the files between two calls.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Change {
-    /// Bytes are written over what is there; time of modification is set back to what it was where asked.
-    Write { path: stage::names::PathText, offset: u64, bytes: Vec<u8>, keep_times: bool },
-    /// The length is set.
-    Truncate { path: stage::names::PathText, bytes: u64 },
-    /// A file goes.
-    Remove { path: stage::names::PathText },
-    /// A directory goes with all in it.
-    RemoveAll { path: stage::names::PathText },
-    /// A name is given to something else.
-    Rename { from: stage::names::PathText, to: stage::names::PathText },
-    /// A symbolic link is made.
-    Symlink { path: stage::names::PathText, target: stage::names::PathText },
-    /// A new file is made.
-    Create { path: stage::names::PathText, bytes: Vec<u8> },
-    /// There is nothing of this name, or the changes end here.
-    Absent { path: stage::names::PathText },
-    /// Parts in a directory are renamed away, and a directory with a file of these bytes has the name of each. Where there
-    /// is none, the changes end here.
-    SwapPart { directory: stage::names::PathText, bytes: Vec<u8> },
-    /// A directory with a file of these bytes is made and then renamed to a name.
-    Plant { made: stage::names::PathText, to: stage::names::PathText, bytes: Vec<u8> },
-    /// A file is made and synced by itself.
-    Sync { path: stage::names::PathText },
-    /// A bit changes in the file of this name below, or in the only file where the name is empty; a link leads elsewhere.
-    Rot { below: stage::names::PathText, name: String },
-    /// Every file below that is copied with others in a batch is held open, and its inode is told in the report.
-    Hold { path: stage::names::PathText },
-}
-
-impl Change {
-    pub fn make(&self) -> std::io::Result<()> {
-        use std::os::unix::fs::FileExt;
-        match self {
-            Self::Write { path, offset, bytes, keep_times } => {
-                let file = File::options().write(true).open(&path.0)?;
-                let before = file.metadata()?;
-                file.write_all_at(bytes, *offset)?;
-                if *keep_times {
-                    file.set_modified(before.modified()?)?;
-                }
-                Ok(())
-            }
-            Self::Truncate { path, bytes } => File::options().write(true).open(&path.0)?.set_len(*bytes),
-            Self::Remove { path } => fs::remove_file(&path.0),
-            Self::RemoveAll { path } => fs::remove_dir_all(&path.0),
-            Self::Rename { from, to } => fs::rename(&from.0, &to.0),
-            Self::Symlink { path, target } => std::os::unix::fs::symlink(&target.0, &path.0),
-            Self::Create { path, bytes } => fs::write(&path.0, bytes),
-            Self::Absent { path } if fs::symlink_metadata(&path.0).is_ok() => {
-                Err(std::io::ErrorKind::AlreadyExists.into())
-            }
-            Self::Absent { .. } => Ok(()),
-            Self::SwapPart { directory, bytes } => swap_part(&directory.0, bytes),
-            Self::Plant { made, to, bytes } => {
-                fs::create_dir(&made.0)?;
-                fs::write(made.0.join("planted"), bytes)?;
-                fs::rename(&made.0, &to.0).or_else(|_| {
-                    // Another file system.
-                    fs::create_dir(&to.0)?;
-                    fs::write(to.0.join("planted"), bytes)
-                })
-            }
-            Self::Sync { path } => {
-                fs::write(&path.0, b"sentinel")?;
-                File::open(&path.0)?.sync_all()
-            }
-            Self::Rot { below, name } => {
-                if rot(&below.0, name)? {
-                    Ok(())
-                } else {
-                    Err(std::io::ErrorKind::NotFound.into())
-                }
-            }
-            Self::Hold { path } => hold(&path.0),
-        }
-    }
-}
-
-fn swap_part(directory: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let part = fs::read_dir(directory)?
-        .flatten()
-        .find(|one| stage::names::is_part(&one.file_name()) && !one.path().join("planted").exists())
-        .ok_or(std::io::ErrorKind::NotFound)?;
-    fs::rename(part.path(), directory.join(format!("taken-{}", part.file_name().len())))?;
-    fs::create_dir(part.path())?;
-    fs::write(part.path().join("planted"), bytes)
-}
-
-fn rot(below: &Path, name: &str) -> std::io::Result<bool> {
-    use std::os::unix::fs::FileExt;
-    for one in fs::read_dir(below)? {
-        let path = one?.path();
-        let kind = fs::symlink_metadata(&path)?.file_type();
-        let wanted = path.file_name().is_some_and(|its| name.is_empty() || its == name);
-        if kind.is_dir() {
-            // The checkpoint before is nobody's copy.
-            if !path.ends_with("ckpt-6") && rot(&path, name)? {
-                return Ok(true);
-            }
-        } else if wanted && kind.is_symlink() {
-            fs::remove_file(&path)?;
-            std::os::unix::fs::symlink("elsewhere", &path)?;
-            return Ok(true);
-        } else if wanted && kind.is_file() {
-            let file = File::options().read(true).write(true).open(&path)?;
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, 5)?;
-            file.write_all_at(&[byte[0] ^ 4], 5)?;
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
-
-fn hold(path: &Path) -> std::io::Result<()> {
-    let metadata = fs::symlink_metadata(path)?;
-    if metadata.is_dir() {
-        for one in fs::read_dir(path)? {
-            hold(&one?.path())?;
-        }
-    } else if metadata.is_file() && metadata.len() < 4 << 20 {
-        HELD.lock().unwrap_or_else(PoisonError::into_inner).push(File::open(path)?);
-    }
-    Ok(())
-}
-
 /// What a child is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
@@ -246,16 +120,24 @@ pub struct Order {
     pub quiet: bool,
     /// The barrier or check that is left out, by its word.
     pub left_out: Option<String>,
+    /// What is left out is made after the step that it has to come before.
+    pub late: bool,
+    /// Gets a byte each time that something is left out.
+    pub mark: Option<PathBuf>,
     /// No file system's syncfs is trusted.
     pub distrust: bool,
+    /// Every file system's syncfs is trusted.
+    pub trust: bool,
     /// renameat2(2) does not know RENAME_NOREPLACE.
     pub lacks_noreplace: bool,
     /// Data that was not synced is reported as a hole.
     pub hide: bool,
     /// The barrier at which the child dies.
     pub kill_at: Option<String>,
-    /// What was changed and not synced is listed.
+    /// What was changed and not synced is listed, at each step that rests on syncs.
     pub strict: bool,
+    /// Files and directories that others have changed and not synced.
+    pub dirty: Vec<stage::names::PathText>,
     /// This fast copy is evicted for the copy of its name in that directory, and nothing else is done.
     pub evict: Option<(PathBuf, PathBuf)>,
     report: PathBuf,
@@ -281,11 +163,15 @@ impl Order {
             say: None,
             quiet: false,
             left_out: None,
+            late: false,
+            mark: None,
             distrust: false,
+            trust: false,
             lacks_noreplace: false,
             hide: false,
             kill_at: None,
             strict: false,
+            dirty: Vec::new(),
             evict: None,
             report: state.with_extension("report"),
         }
@@ -321,6 +207,15 @@ impl Order {
     }
 }
 
+/// [`fault::Unsynced`], as a report says it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Step {
+    /// [`fault::Moment::word`].
+    pub before: String,
+    pub about: Vec<stage::names::PathText>,
+    pub unsynced: Vec<stage::names::PathText>,
+}
+
 /// What a child that lived to its end has to tell.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Report {
@@ -328,10 +223,8 @@ pub struct Report {
     pub calls: Vec<String>,
     /// Faults that struck.
     pub fired: u64,
-    /// Files and directories that were changed and not synced, and have a name still.
-    pub unsynced: Vec<String>,
-    /// How often the barrier or check was left out.
-    pub times_left_out: u64,
+    /// What was changed and not synced at each step that rests on syncs.
+    pub steps: Vec<Step>,
     /// The job that the request became, or was already.
     pub submitted: Option<stage::JobId>,
     /// The same of the request after the changes.
@@ -444,19 +337,7 @@ fn does_as_it_is_told() {
     let Some(written) = std::env::var_os(VARIABLE) else { return };
     let order = fs::read(written).expect("the order that was written");
     let order: Order = serde_json::from_slice(&order).expect("an order is a document");
-    let mut plan = Plan::new(order.strikes.iter().map(Strike::fault));
-    plan.calls = Some(Vec::new());
-    plan.lacks_noreplace = order.lacks_noreplace || crate::LIKE_NFS;
-    plan.syncs = Some(Vec::new());
-    plan.distrust_syncfs = order.distrust || crate::LIKE_NFS;
-    plan.hide_unsynced_data = order.hide;
-    plan.kill_at = order.kill_at.as_deref().map(|word| fault::Barrier::parse(word).expect("a barrier"));
-    plan.unsynced = order.strict.then(Vec::new);
-    plan.left_out = order.left_out.as_deref().map(|word| {
-        let barrier = fault::Barrier::parse(word).map(fault::Safeguard::Barrier);
-        let check = || fault::Check::parse(word).map(fault::Safeguard::Check);
-        barrier.or_else(check).unwrap_or_else(|| panic!("no barrier or check {word}"))
-    });
+    let mut plan = plan_of(&order);
     let failure = std::sync::Arc::new(Mutex::new(None));
     let (changes, failed) = (order.changes.clone(), failure.clone());
     plan.meanwhile = Some(Meanwhile(Box::new(move || {
@@ -477,21 +358,46 @@ fn does_as_it_is_told() {
     }
     report.fired = fault::fired();
     let plan = fault::install(None).unwrap_or_default();
-    report.times_left_out = plan.times_left_out;
-    report.unsynced = plan.unsynced.iter().flatten().filter_map(name_of).collect();
+    let texts = |paths: Vec<PathBuf>| paths.into_iter().map(stage::names::PathText).collect();
+    let dirty = plan.steps.into_iter().filter(|step| !step.paths.is_empty());
+    let steps = dirty.map(|step| Step {
+        before: step.before.word().to_owned(),
+        about: texts(step.about),
+        unsynced: texts(step.paths),
+    });
+    report.steps = steps.collect();
     report.calls = plan.calls.iter().flatten().map(|call| format!("{call:?}")).collect();
     tell_syncs(&mut report, plan.syncs.unwrap_or_default(), &order);
-    report.held = HELD
-        .lock()
-        .unwrap()
-        .iter()
-        .filter_map(|file| file.metadata().ok())
-        .map(|metadata| (metadata.dev(), metadata.ino()))
-        .collect();
+    report.held = change::held();
     report.change_failed = failure.lock().unwrap().take();
     report.most_resident = most_resident();
     fs::write(&order.report, serde_json::to_vec(&report).expect("a report is a document"))
         .expect("room for it");
+}
+
+/// The plan of an order, but for what happens meanwhile.
+fn plan_of(order: &Order) -> Plan {
+    let mut plan = Plan::new(order.strikes.iter().map(Strike::fault));
+    plan.calls = Some(Vec::new());
+    plan.lacks_noreplace = order.lacks_noreplace || crate::LIKE_NFS;
+    plan.syncs = Some(Vec::new());
+    plan.syncfs_vouches = (order.distrust || order.trust || crate::LIKE_NFS).then_some(order.trust);
+    plan.hide_unsynced_data = order.hide;
+    plan.kill_at = order.kill_at.as_deref().map(|word| fault::Barrier::parse(word).expect("a barrier"));
+    plan.unsynced = order.strict.then(|| {
+        let open = |path: &stage::names::PathText| File::open(&path.0).ok().map(OwnedFd::from);
+        order.dirty.iter().filter_map(open).collect()
+    });
+    plan.late = order.late;
+    plan.mark = order.mark.as_ref().map(|path| {
+        File::options().append(true).create(true).open(path).expect("there is room for a mark").into()
+    });
+    plan.left_out = order.left_out.as_deref().map(|word| {
+        let barrier = fault::Barrier::parse(word).map(Safeguard::Barrier);
+        let check = || fault::Check::parse(word).map(Safeguard::Check);
+        barrier.or_else(check).unwrap_or_else(|| panic!("no barrier or check {word}"))
+    });
+    plan
 }
 
 static CHANGED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -568,12 +474,6 @@ fn carry_out(
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// The path of what is open, unless it has been removed.
-fn name_of(file: &OwnedFd) -> Option<String> {
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?.display().to_string();
-    (!path.ends_with(" (deleted)")).then_some(path)
 }
 
 fn tell_syncs(report: &mut Report, syncs: Vec<fault::Synced>, order: &Order) {

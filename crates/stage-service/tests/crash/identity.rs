@@ -101,16 +101,15 @@ fn a_source_that_is_seen_through_an_overlay_is_not_its_own_copy() {
 }
 
 /// A set with a manifest is evicted for itself, as an overlay shows it. None where there are no overlays.
-pub fn evicted_through_overlay(word: Option<&str>, is_upper: bool) -> Option<Vec<String>> {
+pub fn evicted_through_overlay(change: impl FnOnce(Order) -> Order, is_upper: bool) -> Option<Vec<String>> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Move);
     world.spec.options.latest = false;
     assert_eq!(run(&Order::to(&world.state, &world.spec)).told().job().state, State::Done);
     let before = crate::world::names(world.slow());
     let overlay = Overlay::of(world.slow(), is_upper)?;
     let mut order = Order::go_on(&world.fast().join("other-state"));
-    order.left_out = word.map(str::to_owned);
     order.evict = Some((world.destination.clone(), overlay.merged.clone()));
-    let report = run(&order).told();
+    let report = run(&change(order)).told();
     drop(overlay);
     if !world.destination.join("rank-0").exists() {
         return Some(vec!["the only copy was evicted".to_owned()]);
@@ -124,7 +123,7 @@ pub fn evicted_through_overlay(word: Option<&str>, is_upper: bool) -> Option<Vec
 #[test]
 fn a_fast_copy_is_not_evicted_for_itself_as_an_overlay_shows_it() {
     for is_upper in [true, false] {
-        let Some(wrong) = evicted_through_overlay(None, is_upper) else { return };
+        let Some(wrong) = evicted_through_overlay(|order| order, is_upper) else { return };
         assert_eq!(wrong, Vec::<String>::new(), "is_upper: {is_upper}");
     }
 }

@@ -1,192 +1,356 @@
 //! Each sync and each check of identity earns its place: left out alone, something is lost.
 //!
-//! A case is carried out twice, with nothing left out, which must be right, and with its barrier or check left out, which
-//! must not. Barriers are shown in one of two ways. *Power cuts* are those of [`crate::power`], on drives that keep only
-//! what was flushed. Journalled file systems make more durable than they were asked to; what they hide is shown on the
-//! *strictest file system that POSIX allows*: `stage::fault` keeps a list of all files and directories that were changed
-//! and not synced since, of which none may be left when the job is done.
+//! A case is carried out with nothing left out, which must be right, and with its sync or check left out, which must
+//! come to it and lose what the case names. A sync is left out on the strictest file system that POSIX allows
+//! ([`strict`]), and then made there *late*, after the step that rests on it: either must be found. What a power cut
+//! takes without it shows on drives that keep only what was flushed ([`power_cuts`]), for those syncs whose absence a
+//! journalled file system does not make good by itself.
 //!
 //! `make left-out` carries all cases out and prints the table that docs/faults.md holds.
 
 mod checks;
-mod syncs;
+mod power_cuts;
+mod sources;
+mod strict;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stage::fault::{Barrier, Call, Check};
 
 use self::checks::*;
-use self::syncs::*;
 use crate::child::Order;
 use crate::device::lacking;
 use crate::identity::evicted_through_overlay;
 use crate::world::{Scenario, World};
 
-/// What does not hold, with the barrier or check of this word left out, or nothing.
-type Case = (&'static str, fn(Option<&str>) -> Vec<String>);
+/// What is left out of a mover, if anything is.
+#[derive(Debug)]
+pub struct Mutant {
+    word: Option<&'static str>,
+    late: bool,
+    /// A byte for each time that it was left out.
+    mark: PathBuf,
+}
 
-fn of_barrier(barrier: Barrier) -> Case {
-    match barrier {
-        Barrier::JournalName => ("strict: a small file moves", |w| strict(w, Scenario::Small, usual)),
-        Barrier::SourceFileSystem => ("power: a source is local and the mover dies", |w| local(w, false)),
-        Barrier::SourceFile => ("power: a source file is local and the mover dies", |w| local(w, true)),
-        Barrier::NewParent => {
-            ("strict: to a directory that is made", |w| strict(w, Scenario::Small, to_new_parent))
-        }
-        Barrier::ExistingFileSystem => ("power: an equal destination is adopted", |w| adopted(w, false)),
-        Barrier::Existing => ("power: an equal destination is adopted, file by file", |w| adopted(w, true)),
-        Barrier::SmallFile => {
-            ("strict: a checkpoint moves, file by file", |w| strict(w, Scenario::Checkpoint, distrusted))
-        }
-        Barrier::SingleFile => ("strict: a small file moves", |w| strict(w, Scenario::Small, usual)),
-        Barrier::SmallGroup => ("power: a checkpoint goes on after the mover died", small_group),
-        Barrier::ChunkGroup => ("power: a large file goes on after the mover died", chunk_group),
-        Barrier::SharedBlocks => {
-            ("power: a large file that shares blocks goes on after the mover died", shared_blocks)
-        }
-        Barrier::LargeFile => ("strict: a file of chunks moves", |w| strict(w, Scenario::Chunked, usual)),
-        Barrier::Directory => {
-            ("strict: a tree moves, file by file", |w| strict(w, Scenario::Tree, distrusted))
-        }
-        Barrier::Manifest => {
-            ("strict: a checkpoint moves, file by file", |w| strict(w, Scenario::Checkpoint, distrusted))
-        }
-        Barrier::SetFileSystem => ("strict: a tree moves", |w| strict(w, Scenario::Tree, usual)),
-        Barrier::Name => ("power: a small file moves", moved),
-        Barrier::SourceRemoved => ("strict: a tree moves", |w| strict(w, Scenario::Tree, usual)),
-        Barrier::SemaphoreRemoved => {
-            ("strict: a semaphore goes", |w| strict(w, Scenario::Small, with_semaphore))
-        }
-        Barrier::Latest => ("strict: `latest` moves", |w| strict(w, Scenario::Checkpoint, usual)),
-        Barrier::Doomed => ("strict: a fast copy is evicted", |w| strict(w, Scenario::Checkpoint, evicting)),
-        Barrier::FetchedChunks => ("power: a fetch goes on after the mover died", fetched_chunks),
-        Barrier::FetchedFile | Barrier::FetchedDirectory | Barrier::FetchedManifest => {
-            ("strict: a set is fetched", fetched)
-        }
+impl Mutant {
+    /// Nothing is left out.
+    pub fn none() -> Self {
+        Self { word: None, late: false, mark: PathBuf::new() }
     }
+
+    /// Has an order leave it out.
+    pub fn apply(&self, mut order: Order) -> Order {
+        if let Some(word) = self.word {
+            order.left_out = Some(word.to_owned());
+            order.late = self.late;
+            order.mark = Some(self.mark.clone());
+        }
+        order
+    }
+}
+
+/// What does not hold with something left out, a line each.
+type Carry = dyn Fn(&Mutant) -> Vec<String> + std::panic::RefUnwindSafe;
+
+/// The case in words, the case, what a line says is lost.
+type Case = (&'static str, fn(&Mutant) -> Vec<String>, &'static str);
+
+/// What power cuts show of a barrier.
+fn cut_of(barrier: Barrier) -> Option<Case> {
+    use power_cuts::*;
+    Some(match barrier {
+        Barrier::JournalCommit => ("a job is accepted", accepted, "is forgotten"),
+        Barrier::SourceFileSystem => {
+            ("a source is local and the mover dies", |left| local(left, false), "source: ")
+        }
+        Barrier::SourceFile => {
+            ("a source file is local and the mover dies", |left| local(left, true), "source")
+        }
+        Barrier::ExistingFileSystem => {
+            ("an equal destination is adopted", |left| adopted(left, false), "is gone and")
+        }
+        Barrier::ExistingFile => {
+            ("an equal destination is adopted, file by file", |left| adopted(left, true), "is gone and")
+        }
+        Barrier::SmallGroup => ("a checkpoint goes on after the mover died", small_group, "not whole"),
+        Barrier::ChunkGroup => ("a large file goes on after the mover died", chunk_group, "not whole"),
+        Barrier::SharedBlocks => {
+            ("a large file that shares blocks goes on after the mover died", shared_blocks, "not whole")
+        }
+        Barrier::Name => ("a small file moves", moved, "is gone and"),
+        Barrier::FetchedChunks => ("a fetch goes on after the mover died", fetched_chunks, "attempts"),
+        _ => return None,
+    })
 }
 
 fn of_check(check: Check) -> Case {
     match check {
-        Check::SourceIsNotDestination => ("a move to the source, by a symbolic link", onto_itself),
-        Check::InnerMounts => ("something is mounted in a source that moves", mounted_in_source),
-        Check::DestinationOutsideSource => ("a copy into its own source", into_itself),
-        Check::Distinct => ("a move to its own source, mounted as an overlay", through_overlay),
-        Check::AdoptedNames => ("a destination with one name more", |w| taken(w, true)),
-        Check::AdoptedBytes => ("a destination with other bytes", |w| taken(w, false)),
-        Check::Mount => ("the slow tier is not mounted when the mover goes on", unmounted),
-        Check::PartOnResume => ("another directory has the part's name", part_replaced),
-        Check::DiscardedPart => {
-            ("another directory has the name of a part that is given up", part_replaced_and_cancelled)
+        Check::SourceIsNotDestination => {
+            ("a move to the source, by a symbolic link", onto_itself, "its own copy")
         }
-        Check::PartBeforeRename => {
-            ("another directory has the part's name before the rename", part_replaced_at_rename)
+        Check::InnerMounts => {
+            ("something is mounted in a source that moves", mounted_in_source, "what was mounted is empty")
         }
-        Check::PartAfterRename => {
-            ("another directory has the destination's name after the rename", replaced_after_rename)
+        Check::DestinationOutsideSource => ("a copy into its own source", into_itself, "without an end"),
+        Check::Distinct => {
+            ("a move to its own source, mounted as an overlay", through_overlay, "source and copy are gone")
         }
-        Check::Claim => ("another program makes an empty directory before the rename", unclaimed),
-        Check::NameAfterError => {
-            ("another program makes a file before the link, where there is no RENAME_NOREPLACE", name_taken)
+        Check::AdoptedNames => {
+            ("a destination with one name more", |left| taken(left, true), "not refused: Done")
         }
-        Check::RenamedPartBytes => ("a bit changes between the rename and COMMITTED", renamed_rotten),
-        Check::SourceOnResume => {
-            ("a small file changes before the mover goes on", |w| changed_before_resume(w, false))
+        Check::AdoptedBytes => {
+            ("a destination with other bytes", |left| taken(left, false), "not refused: Done")
         }
-        Check::ChunksOnResume => {
-            ("a large file changes before the mover goes on", |w| changed_before_resume(w, true))
+        Check::Mount => {
+            ("the slow tier is not mounted when the mover goes on", unmounted, "under the mount point")
         }
-        Check::SourceAfterRead => ("a file changes after it was copied", changed_after_copy),
-        Check::SmallReadBack => {
-            ("a bit of a small copy changes", |w| rotten(w, Scenario::Checkpoint, "rank-1", Call::Syncfs, 0))
+        Check::PartOnResume => {
+            ("another directory has the part's name", part_replaced, "what another program made was emptied")
         }
-        Check::ChunkReadBack => {
-            ("a bit of a chunk changes", |w| rotten(w, Scenario::Chunked, "", Call::Fdatasync, 0))
+        Check::DiscardedPart => (
+            "another directory has the name of a part that is given up",
+            part_replaced_and_cancelled,
+            "a directory of another program was removed",
+        ),
+        Check::PartBeforeRename => (
+            "another directory has the part's name before the rename",
+            part_replaced_at_rename,
+            "visible and not whole",
+        ),
+        Check::PartAfterRename => (
+            "another directory has the destination's name after the rename",
+            replaced_after_rename,
+            "done, and another directory",
+        ),
+        Check::Claim => (
+            "another program makes an empty directory before the rename",
+            unclaimed,
+            "a directory of another program was replaced",
+        ),
+        Check::NameAfterError => (
+            "another program makes a file before the link, where there is no RENAME_NOREPLACE",
+            name_taken,
+            "the copy was removed",
+        ),
+        Check::RenamedPartBytes => {
+            ("a bit changes between the rename and COMMITTED", renamed_rotten, "not refused: Done")
         }
-        Check::LinkReadBack => {
-            ("a copied link leads elsewhere", |w| rotten(w, Scenario::Tree, "to a", Call::Syncfs, 0))
+        Check::SourceOnResume => (
+            "a small file changes before the mover goes on",
+            |left| changed_before_resume(left, false),
+            "the destination is not there at the end",
+        ),
+        Check::ChunksOnResume => (
+            "a large file changes before the mover goes on",
+            |left| changed_before_resume(left, true),
+            "visible and not whole",
+        ),
+        Check::SourceAfterRead => {
+            ("a file changes after it was copied", changed_after_copy, "visible and not whole")
         }
-        Check::ManifestReadBack => ("a bit of the manifest changes", |w| {
-            rotten(w, Scenario::Checkpoint, crate::world::MANIFEST, Call::Syncfs, 1)
-        }),
-        Check::SourceManifest => ("a set that has rotted moves", rotten_source),
-        Check::CommittedDestination => ("the copy goes before the source", copy_gone),
-        Check::SourceBeforeRemoval => ("a file changes after it was published", changed_after_rename),
-        Check::SemaphoreBeforeRemoval => {
-            ("a semaphore is replaced while its job is at work", semaphore_replaced)
+        Check::SmallReadBack => (
+            "a bit of a small copy changes",
+            |left| rotten(left, Scenario::Checkpoint, "rank-1", Call::Syncfs, 0),
+            "visible and not whole",
+        ),
+        Check::ChunkReadBack => (
+            "a bit of a chunk changes",
+            |left| rotten(left, Scenario::Chunked, "", Call::Fdatasync, 0),
+            "visible and not whole",
+        ),
+        Check::LinkReadBack => (
+            "a copied link leads elsewhere",
+            |left| rotten(left, Scenario::Tree, "to a", Call::Syncfs, 0),
+            "visible and not whole",
+        ),
+        Check::ManifestReadBack => (
+            "a bit of the manifest changes",
+            |left| rotten(left, Scenario::Checkpoint, crate::world::MANIFEST, Call::Syncfs, 1),
+            "visible and not whole",
+        ),
+        Check::SourceManifest => ("a set that has rotted moves", rotten_source, "not refused: Done"),
+        Check::CommittedDestination => {
+            ("the copy goes before the source", copy_gone, "removed without its copy")
         }
-        Check::EvictedItself => ("a fast copy is evicted for itself, mounted as an overlay", |w| {
-            evicted_through_overlay(w, true).expect("root may mount an overlay")
-        }),
-        Check::EvictedNames => ("a fast copy changes before it is evicted", evicted_changed),
-        Check::FetchedOnResume => ("a fetched file is replaced before the mover goes on", fetched_replaced),
-        Check::FetchedReadBack => ("a bit of a fetched file changes", fetched_rotten),
+        Check::SourceBeforeRemoval => (
+            "a file changes after it was published",
+            changed_after_rename,
+            "what was written to the source is lost",
+        ),
+        Check::SemaphoreBeforeRemoval => (
+            "a semaphore is replaced while its job is at work",
+            semaphore_replaced,
+            "another semaphore than the one that was read is gone",
+        ),
+        Check::EvictedItself => (
+            "a fast copy is evicted for itself, mounted as an overlay",
+            |left| {
+                evicted_through_overlay(|order| left.apply(order), true).expect("root may mount an overlay")
+            },
+            "the only copy was evicted",
+        ),
+        Check::EvictedNames => {
+            ("a fast copy changes before it is evicted", evicted_changed, "a new file was evicted")
+        }
+        Check::FetchedOnResume => {
+            ("a fetched file is replaced before the mover goes on", fetched_replaced, "has other bytes")
+        }
+        Check::FetchedReadBack => {
+            ("a bit of a fetched file changes", fetched_rotten, "other bytes were published")
+        }
     }
 }
 
-fn without(mut order: Order, word: Option<&str>) -> Order {
-    order.left_out = word.map(str::to_owned);
-    order
-}
-
-fn order(world: &World, word: Option<&str>) -> Order {
-    without(Order::to(&world.state, &world.spec), word)
-}
-
-/// All barriers and checks: word, place, loss, case.
-fn all() -> Vec<(&'static str, &'static str, &'static str, Case)> {
-    let barriers = Barrier::ALL.iter().map(|it| (it.word(), it.place(), it.loss(), of_barrier(*it)));
-    let checks = Check::ALL.iter().map(|it| (it.word(), it.place(), it.loss(), of_check(*it)));
-    barriers.chain(checks).collect()
+fn order(world: &World, left: &Mutant) -> Order {
+    left.apply(Order::to(&world.state, &world.spec))
 }
 
 fn table() -> String {
-    let mut table =
-        String::from("| | which call or comparison | without it | shown by |\n|---|---|---|---|\n");
-    for (word, place, loss, (case, _)) in all() {
-        table.push_str(&format!("| `{word}` | {place} | {loss} | {case} |\n"));
+    let mut table = String::from(
+        "| | which call | it must come before | without it | shown by |\n|---|---|---|---|---|\n",
+    );
+    for barrier in Barrier::ALL {
+        let strict = strict::world_of(*barrier).map(|(name, ..)| format!("strict, and late: {name}"));
+        let cut = cut_of(*barrier).map(|(name, ..)| format!("power: {name}"));
+        let shown: Vec<String> = strict.into_iter().chain(cut).collect();
+        let (word, place, before) = (barrier.word(), barrier.place(), barrier.before().word());
+        table += &format!("| `{word}` | {place} | {before} | {} | {} |\n", barrier.loss(), shown.join("; "));
+    }
+    table += "\n| | which comparison | without it | shown by |\n|---|---|---|---|\n";
+    for check in Check::ALL {
+        let (name, ..) = of_check(*check);
+        table += &format!("| `{}` | {} | {} | {name} |\n", check.word(), check.place(), check.loss());
     }
     table
 }
 
-/// Every case; FLASHWRIGHT_LEFT_OUT has those of some words alone.
+/// The findings of a test of many cases.
+struct Findings {
+    only: String,
+    marks: tempfile::TempDir,
+    done: u32,
+    wrong: Vec<String>,
+}
+
+impl Findings {
+    /// Of every case; FLASHWRIGHT_LEFT_OUT has those of some words alone.
+    fn new() -> Self {
+        let only = std::env::var("FLASHWRIGHT_LEFT_OUT").unwrap_or_default();
+        Self { only, marks: tempfile::tempdir().unwrap(), done: 0, wrong: Vec::new() }
+    }
+
+    fn is_wanted(&self, word: &str) -> bool {
+        ["", "1", "write"].contains(&&*self.only) || self.only.split(',').any(|one| one == word)
+    }
+
+    /// With nothing left out nothing may be lost.
+    fn right(&mut self, name: &str, case: &Carry) {
+        match caught(case, &Mutant::none()) {
+            Ok(lines) if lines.is_empty() => {}
+            other => self.wrong.push(format!("{name}: wrong with nothing left out: {other:?}")),
+        }
+    }
+
+    /// With it left out, or late, a line must have what is lost, after it was come to.
+    fn lost(&mut self, word: &'static str, late: bool, name: &str, case: &Carry, lost: &str) {
+        self.done += 1;
+        let mark = self.marks.path().join(self.done.to_string());
+        let mutant = Mutant { word: Some(word), late, mark };
+        let how = if late { "late" } else { "left out" };
+        let found = caught(case, &mutant);
+        let reached = std::fs::metadata(&mutant.mark).is_ok_and(|mark| mark.len() > 0);
+        let wrong = match &found {
+            _ if !reached => "was not reached".to_owned(),
+            Ok(lines) => match lines.iter().find(|line| format!("{line} ").contains(lost)) {
+                Some(line) => return println!("{word}, {how}: {name}: {line}"),
+                None => format!("is not missed; expected: {lost:?}; found: {lines:?}"),
+            },
+            // A case that breaks down shows nothing.
+            Err(panic) => format!("breaks down: {panic}"),
+        };
+        self.wrong.push(format!("{word}, {how}: {name}: {wrong}"));
+    }
+
+    fn end(self) {
+        assert!(self.done > 0 || !self.only.is_empty(), "no case was carried out");
+        assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
+    }
+}
+
+fn caught(case: &Carry, left: &Mutant) -> Result<Vec<String>, String> {
+    let left = std::panic::AssertUnwindSafe(left);
+    std::panic::catch_unwind(|| case(&left))
+        .map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned()))
+}
+
 #[test]
-fn each_sync_and_each_check_that_is_left_out_alone_is_missed() {
-    let only = std::env::var("FLASHWRIGHT_LEFT_OUT").unwrap_or_default();
-    let mut wrong = Vec::new();
-    let mut done = 0;
-    for (word, _, _, (name, case)) in all() {
-        let drives = name.starts_with("power");
-        if !(only.is_empty() || only == "1" || only.split(',').any(|one| one == word)) {
+fn each_sync_that_is_left_out_alone_or_comes_late_is_missed_on_the_strictest_file_system() {
+    let mut findings = Findings::new();
+    let mut right = Vec::new();
+    for barrier in Barrier::ALL {
+        let Some((name, make, path)) = strict::world_of(*barrier) else { continue };
+        if !findings.is_wanted(barrier.word()) {
             continue;
         }
-        if drives && let Some(why) = lacking() {
-            println!("SKIP {word}: {why}");
+        if *barrier == Barrier::SharedBlocks
+            && let Some(why) = lacking()
+        {
+            println!("SKIP {}: {why}", barrier.word());
+            continue;
+        }
+        let case = move |left: &Mutant| make().carried_out(left);
+        if !right.contains(&name) {
+            findings.right(name, &case);
+            right.push(name);
+        }
+        let lost = format!("before {}: {path} ", barrier.before().word());
+        findings.lost(barrier.word(), false, name, &case, &lost);
+        findings.lost(barrier.word(), true, name, &case, &lost);
+    }
+    findings.end();
+}
+
+#[test]
+fn each_sync_that_is_left_out_alone_costs_something_in_a_power_cut() {
+    if let Some(why) = lacking() {
+        println!("SKIP power cuts without a sync: {why}");
+        return;
+    }
+    let mut findings = Findings::new();
+    for barrier in
+        Barrier::ALL.iter().filter(|barrier| findings.is_wanted(barrier.word())).copied().collect::<Vec<_>>()
+    {
+        if let Some((name, case, lost)) = cut_of(barrier) {
+            findings.right(name, &case);
+            findings.lost(barrier.word(), false, name, &case, lost);
+        }
+    }
+    findings.end();
+}
+
+#[test]
+fn each_check_that_is_left_out_alone_is_missed() {
+    let mut findings = Findings::new();
+    for check in Check::ALL {
+        let (name, case, lost) = of_check(*check);
+        if !findings.is_wanted(check.word()) {
             continue;
         }
         if name.contains("mounted") && !rustix::process::geteuid().is_root() {
-            println!("SKIP {word}: it takes root to mount");
+            println!("SKIP {}: it takes root to mount", check.word());
             continue;
         }
-        done += 1;
-        let caught = |left_out| {
-            std::panic::catch_unwind(move || case(left_out)).map_err(|panic| {
-                panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned())
-            })
-        };
-        match caught(None) {
-            Ok(lines) if lines.is_empty() => {}
-            other => wrong.push(format!("{word}: wrong with nothing left out: {other:?}")),
-        }
-        match caught(Some(word)) {
-            Ok(lines) if lines.is_empty() => wrong.push(format!("{word}: not missed when it is left out")),
-            Ok(lines) => println!("{word}: {name}: {}", lines[0]),
-            // A case that breaks down shows nothing.
-            Err(panic) => wrong.push(format!("{word}: broke down when it is left out: {panic}")),
-        }
+        findings.right(name, &case);
+        findings.lost(check.word(), false, name, &case, lost);
     }
-    assert!(done > 0, "no case was carried out");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    findings.end();
+}
+
+#[test]
+fn each_sync_is_shown_by_something() {
+    let shown = |barrier: &Barrier| strict::world_of(*barrier).is_some() || cut_of(*barrier).is_some();
+    let not_shown: Vec<_> = Barrier::ALL.iter().filter(|barrier| !shown(barrier)).collect();
+    assert!(not_shown.is_empty(), "{not_shown:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rustix::fs::{self, FileType, Mode, RenameFlags, Statx};
 use rustix::io::Errno;
 
 use super::{link, make_directory, remove_directory, remove_file, stat_at};
-use crate::fault::{Call, Check, before, changed, enforced};
+use crate::fault::{Call, Check, Moment, before, changed, comes_to, enforced, path_at};
 
 /// Gives a file or directory its name within one directory, over nothing; see [`publish_into`].
 ///
@@ -33,6 +33,7 @@ pub fn publish_into(
     directory: BorrowedFd<'_>,
     name: &OsStr,
 ) -> io::Result<()> {
+    comes_to(Moment::Renamed, || vec![path_at(from, part)]);
     changed(from);
     changed(directory);
     match rename_no_replace(from, part, directory, name) {

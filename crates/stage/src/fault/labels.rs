@@ -43,27 +43,133 @@ macro_rules! labels {
     };
 }
 
+/// A step of a move that rests on syncs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// The request is told that it is a job.
+    Accepted,
+    /// The job is called local.
+    Local,
+    /// Holes are looked for in a source file.
+    Sought,
+    /// An equal copy of another program is compared.
+    Compared,
+    /// Copies are recorded, which a resumed move trusts.
+    Recorded,
+    /// The part gets its name.
+    Renamed,
+    /// COMMITTED is written, with which the job is called durable.
+    Committed,
+    /// A name is removed.
+    Removed,
+    /// The job is called done.
+    Done,
+}
+
+impl Moment {
+    /// What comes next.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Accepted => "the request is accepted",
+            Self::Local => "the job is called local",
+            Self::Sought => "holes are looked for",
+            Self::Compared => "the copy is compared",
+            Self::Recorded => "the copy is recorded",
+            Self::Renamed => "the rename",
+            Self::Committed => "COMMITTED",
+            Self::Removed => "the first removal",
+            Self::Done => "the job is called done",
+        }
+    }
+}
+
+impl Barrier {
+    /// The step that it has to come before.
+    #[must_use]
+    pub const fn before(self) -> Moment {
+        match self {
+            Self::JournalName | Self::JournalCommit => Moment::Accepted,
+            Self::SourceFileSystem | Self::SourceFile => Moment::Local,
+            Self::SourceHoles => Moment::Sought,
+            Self::Adopted
+            | Self::AdoptedObjects
+            | Self::ExistingFileSystem
+            | Self::ExistingFile
+            | Self::ExistingDirectory
+            | Self::ExistingName => Moment::Compared,
+            Self::SmallFile
+            | Self::SingleFile
+            | Self::SmallGroup
+            | Self::LinkedGroup
+            | Self::ChunkGroup
+            | Self::SharedBlocks
+            | Self::LargeFile
+            | Self::FetchedChunks
+            | Self::FetchedFile => Moment::Recorded,
+            Self::Directory
+            | Self::Manifest
+            | Self::SetFileSystem
+            | Self::FetchedDirectory
+            | Self::FetchedManifest
+            | Self::FetchedRoot => Moment::Renamed,
+            Self::NewParent
+            | Self::AdoptedMetadata
+            | Self::FetchedMetadata
+            | Self::StoredObjects
+            | Self::Name => Moment::Committed,
+            Self::Doomed | Self::SlowCopy | Self::NewerSet => Moment::Removed,
+            Self::SourceRemoved
+            | Self::SemaphoreRemoved
+            | Self::TakenApart
+            | Self::Latest
+            | Self::LatestAgain => Moment::Done,
+        }
+    }
+}
+
 labels! {
     /// A call that makes something durable.
     Barrier {
         JournalName = "journal-name",
             "fsync of the state directory and its parent, when the journal is opened",
             "a new journal has no name after a power cut, and a move that was accepted is forgotten";
+        JournalCommit = "journal-commit",
+            "fsync of the write-ahead log at each commit, by SQLite (synchronous=FULL)",
+            "a job that was accepted is forgotten after a power cut";
         SourceFileSystem = "source-file-system",
             "syncfs of the source's file system, before anything is read",
             "a source that was said to be local is gone after a power cut";
         SourceFile = "source-file",
-            "fsync of a source file, where syncfs does not vouch",
+            "fsync of a source that is one file, where syncfs does not vouch",
             "a source that was said to be local is gone after a power cut";
+        SourceHoles = "source-holes",
+            "fsync of a large file of a source, where syncfs does not vouch",
+            "data that is on its way to the medium is taken for a hole, and left out of the copy";
         NewParent = "new-parent",
             "fsync of the directory in which a parent of the destination was made",
             "the destination's directory is gone after a power cut, and with it the copy";
         ExistingFileSystem = "existing-file-system",
             "syncfs of a file system that holds a copy already, before it is compared",
             "a copy that another program made is believed, and is gone after a power cut";
-        Existing = "existing",
-            "fsync of each file and directory of a copy that is there already, where syncfs does not vouch",
+        ExistingFile = "existing-file",
+            "fsync of each file of a copy that is there already, where syncfs does not vouch",
+            "a copy that another program made is believed, and is empty after a power cut";
+        ExistingDirectory = "existing-directory",
+            "fsync of each directory of a copy that is there already, where syncfs does not vouch",
+            "names in a copy that another program made are gone after a power cut";
+        ExistingName = "existing-name",
+            "fsync of the directory that a copy is in that is there already, where syncfs does not vouch",
+            "a copy that another program made has no name after a power cut";
+        Adopted = "adopted",
+            "all of these, for a destination that exists, before it is compared",
             "a copy that another program made is believed, and is gone after a power cut";
+        AdoptedMetadata = "adopted-metadata",
+            "all of these, for a destination that exists, after the metadata that was asked for was set",
+            "the copy has another mode or time after a power cut";
+        AdoptedObjects = "adopted-objects",
+            "all of these, for a set of an object store in a directory that exists, before it is compared",
+            "a set that another program stored is believed, and is gone after a power cut";
         SmallFile = "small-file",
             "fsync of a small copy, where syncfs does not vouch",
             "the copy is empty or short after a power cut";
@@ -72,6 +178,9 @@ labels! {
             "the copy is empty or short after a power cut";
         SmallGroup = "small-group",
             "syncfs after a group of small copies was written",
+            "a resumed move trusts recorded copies that are not durable";
+        LinkedGroup = "linked-group",
+            "syncfs after copies of files of several names were written",
             "a resumed move trusts recorded copies that are not durable";
         ChunkGroup = "chunk-group",
             "fdatasync after a group of chunks was written",
@@ -94,6 +203,9 @@ labels! {
         Name = "name",
             "fsync of the destination's directory, after the rename",
             "the copy has no name after a power cut, and its source is gone";
+        StoredObjects = "stored-objects",
+            "all of these, for a set that was stored in an object store in a directory",
+            "directories that an attempt made that was killed are gone after a power cut, and with them the set";
         SourceRemoved = "source-removed",
             "fsync of the source's directory, after the source was removed",
             "a source that is said to be gone comes back after a power cut";
@@ -103,9 +215,21 @@ labels! {
         Latest = "latest",
             "fsync of the tier's directory, after `latest` was replaced",
             "`latest` leads to an older set after a power cut";
+        LatestAgain = "latest-again",
+            "fsync of the tier's directory, where `latest` is right already",
+            "`latest` leads to an older set after a power cut, if another mover replaced it and died";
+        SlowCopy = "slow-copy",
+            "all of these, for the slow copy of a set that is evicted",
+            "the fast copy is removed, and the slow one is gone after a power cut";
+        NewerSet = "newer-set",
+            "all of these, for the newer set because of which an older one is removed",
+            "the older set is removed, and the newer one is gone after a power cut";
         Doomed = "doomed",
             "fsync of the tier's directory, after a set lost its name",
             "half of a removed set is under the set's name after a power cut";
+        TakenApart = "taken-apart",
+            "fsync of the tier's directory, after a set that had lost its name was removed",
+            "what was removed comes back after a power cut, under a name that no journal knows";
         FetchedChunks = "fetched-chunks",
             "fdatasync before fetched chunks are noted",
             "a resumed fetch trusts chunks that were lost, and begins anew when it reads them back";
@@ -115,6 +239,12 @@ labels! {
         FetchedDirectory = "fetched-directory",
             "fsync of a fetched directory",
             "names in it are gone after a power cut";
+        FetchedRoot = "fetched-root",
+            "fsync of a fetched set's own directory, after its manifest was written",
+            "the manifest's name is gone after a power cut";
+        FetchedMetadata = "fetched-metadata",
+            "all of these, for a destination that equals a fetched set, after its metadata was set",
+            "the copy has another mode or time after a power cut";
         FetchedManifest = "fetched-manifest",
             "fsync of a fetched set's manifest",
             "the manifest is empty after a power cut";
@@ -168,7 +298,7 @@ labels! {
             "a copy that changed between the rename and COMMITTED is trusted";
         SourceOnResume = "source-on-resume",
             "identity of a source file and the journal's, when a small copy is kept by a resumed move",
-            "a resumed move publishes an old copy of a file that has changed";
+            "a resumed move keeps the old copy of a file that has changed, and fails when the source is walked again";
         ChunksOnResume = "chunks-on-resume",
             "identity of a source file and inode of its copy, when chunks are kept by a resumed move",
             "a resumed move mixes chunks of two states of a file";

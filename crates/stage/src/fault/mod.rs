@@ -9,13 +9,14 @@
 mod labels;
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-pub use labels::{Barrier, Check};
+pub use labels::{Barrier, Check, Moment};
 
 /// What is struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,6 +99,17 @@ pub struct Synced {
     pub failed: bool,
 }
 
+/// What was changed and not synced when a job came to a step that rests on syncs: [`Plan::unsynced`].
+#[derive(Debug, Clone)]
+pub struct Unsynced {
+    /// The step.
+    pub before: Moment,
+    /// What the step is about: absolute paths, or paths beneath the part.
+    pub about: Vec<PathBuf>,
+    /// Files and directories that have a name still.
+    pub paths: Vec<PathBuf>,
+}
+
 /// One safeguard that a plan leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Safeguard {
@@ -112,17 +124,26 @@ pub enum Safeguard {
 pub struct Plan {
     /// What is left out.
     pub left_out: Option<Safeguard>,
-    /// How often it was left out so far.
-    pub times_left_out: u64,
+    /// A sync that is left out is made after all, but only when the step is behind that it has to come before
+    /// ([`Barrier::before`]).
+    pub late: bool,
+    /// Gets a byte each time that something is left out, so that a process that dies leaves the count.
+    pub mark: Option<OwnedFd>,
+    /// Syncs that are late, each with whether it is of the whole file system.
+    deferred: Vec<(OwnedFd, bool)>,
+    /// How many calls ago the step was that late syncs wait for.
+    since_step: Option<u32>,
     /// The process dies when it comes to this sync, before it is made.
     pub kill_at: Option<Barrier>,
     /// Every file and directory that was changed and not synced since, where it is some: what may be lost on the
     /// strictest file system that POSIX allows.
     pub unsynced: Option<Vec<OwnedFd>>,
+    /// What of it was left at each step before which something has to be durable.
+    pub steps: Vec<Unsynced>,
     /// Data of a file that was not synced by itself is reported as a hole (openzfs/zfs#15526). Needs [`Plan::syncs`].
     pub hide_unsynced_data: bool,
-    /// No file system's syncfs is trusted, so every file is synced by itself, as on NFS.
-    pub distrust_syncfs: bool,
+    /// Every file system's syncfs is trusted, or none, so that every file is synced by itself, as on NFS.
+    pub syncfs_vouches: Option<bool>,
     /// The faults.
     pub faults: Vec<Fault>,
     seen: Vec<u64>,
@@ -232,6 +253,7 @@ pub fn before(call: Call) -> Result<Verdict, Errno> {
 
 #[cold]
 fn planned(call: Call) -> Result<Verdict, Errno> {
+    make_late_syncs();
     let (due, struck) = asked(|plan| plan.strike(call));
     if due {
         // Not under the lock: it may make calls itself, while other threads make theirs.
@@ -266,15 +288,82 @@ pub fn leaves_out(safeguard: Safeguard) -> bool {
             die();
         }
         let left_out = plan.left_out == Some(safeguard);
-        plan.times_left_out += u64::from(left_out);
+        if let (true, Some(mark)) = (left_out, &plan.mark) {
+            let _ = rustix::io::write(mark, b".");
+        }
         left_out
     })
 }
 
-/// May syncfs(2) be trusted, as far as the plan is concerned?
+/// Does the plan leave this sync out, of a file or with `all` of its file system? A late one is made after the step.
+#[inline]
 #[must_use]
-pub fn distrusts_syncfs() -> bool {
-    asked(|plan| plan.distrust_syncfs)
+pub fn leaves_out_sync(barrier: Barrier, file: BorrowedFd<'_>, all: bool) -> bool {
+    let left_out = leaves_out(Safeguard::Barrier(barrier));
+    if left_out {
+        asked(|plan| {
+            if let (true, Ok(file)) = (plan.late, file.try_clone_to_owned()) {
+                plan.deferred.push((file, all));
+            }
+        });
+    }
+    left_out
+}
+
+/// Says that a step comes next that rests on syncs, and what it is about.
+#[inline]
+pub fn comes_to(before: Moment, about: impl FnOnce() -> Vec<PathBuf>) {
+    asked(|plan| {
+        if let Some(unsynced) = &plan.unsynced {
+            let paths = unsynced.iter().filter_map(path_of).collect();
+            plan.steps.push(Unsynced { before, about: about(), paths });
+        }
+        let awaited =
+            matches!(plan.left_out, Some(Safeguard::Barrier(barrier)) if barrier.before() == before);
+        if awaited && plan.late {
+            plan.since_step = Some(0);
+        }
+    });
+}
+
+/// The path of what a name in an open directory is.
+#[must_use]
+pub fn path_at(directory: BorrowedFd<'_>, name: &std::ffi::OsStr) -> PathBuf {
+    std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).unwrap_or_default().join(name)
+}
+
+/// The path of what is open, unless it has been removed.
+fn path_of(file: &OwnedFd) -> Option<PathBuf> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    (!path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)")).then_some(path)
+}
+
+/// Makes the syncs that are late, once the step's own call has been made.
+fn make_late_syncs() {
+    let due = asked(|plan| match &mut plan.since_step {
+        Some(0) => {
+            plan.since_step = Some(1);
+            Vec::new()
+        }
+        Some(_) => {
+            plan.since_step = None;
+            std::mem::take(&mut plan.deferred)
+        }
+        None => Vec::new(),
+    });
+    for (file, all) in due {
+        let made = if all { rustix::fs::syncfs(&file) } else { rustix::fs::fsync(&file) };
+        if made.is_ok() {
+            durable(file.as_fd(), all);
+            synced(file.as_fd(), false);
+        }
+    }
+}
+
+/// Whether syncfs(2) is trusted, as far as the plan is concerned.
+#[must_use]
+pub fn syncfs_vouches() -> Option<bool> {
+    asked(|plan| plan.syncfs_vouches)
 }
 
 /// Does the plan report this file's data as a hole?

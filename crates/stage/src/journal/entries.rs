@@ -10,7 +10,7 @@ use super::rows::{done_of, identity_text, kind_number, page_after};
 use super::{Done, Identity, Journal, PAGE};
 use crate::digest::Digest;
 use crate::error::StageError;
-use crate::fault;
+use crate::fault::{self, Moment, comes_to};
 use crate::job::JobId;
 
 impl Journal {
@@ -19,6 +19,11 @@ impl Journal {
         if done.is_empty() {
             return Ok(());
         }
+        comes_to(Moment::Recorded, || {
+            // What a directory needs is set last.
+            let files = done.iter().filter(|done| done.entry.kind == crate::manifest::Kind::File);
+            files.map(|done| done.entry.path.0.clone()).collect()
+        });
         self.step("files are durable", |step| {
             let mut insert = step.prepare_cached(
                 "INSERT OR REPLACE INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
@@ -194,6 +199,7 @@ impl Journal {
 
     /// Chunks of a large file that are durable and verified.
     pub fn seal(&self, id: JobId, path: &Path, chunks: &[(u64, Digest)]) -> Result<(), StageError> {
+        comes_to(Moment::Recorded, || vec![path.to_owned()]);
         self.step("chunks are durable", |step| {
             let mut insert = step.prepare_cached("INSERT OR REPLACE INTO chunks VALUES (?1, ?2, ?3, ?4)")?;
             for (chunk, digest) in chunks {

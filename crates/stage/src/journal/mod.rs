@@ -26,7 +26,7 @@ use open::{check_owner, connect, connect_to_read, lock};
 use rows::{job_of, page_after, rows, text};
 
 use crate::error::StageError;
-use crate::fault::{self, Call};
+use crate::fault::{self, Call, Moment, comes_to};
 use crate::fingerprint::Fingerprint;
 use crate::job::{JobId, State, Why};
 use crate::mounts;
@@ -211,6 +211,7 @@ impl Journal {
         let document = text(spec);
         let mounts = [mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true)];
         let [source, destination] = mounts.map(|mount| mount.as_ref().map(text));
+        comes_to(Moment::Accepted, Vec::new);
         self.step("a job is accepted", |step| {
             // What failed after it was durable has work left that belongs to it.
             let mut under_way = step.prepare_cached(
@@ -349,6 +350,7 @@ impl Journal {
 
     /// The source is durable where it is.
     pub fn level(&self, id: JobId, level: Level) -> Result<(), StageError> {
+        comes_to(Moment::Local, Vec::new);
         self.step("a level is reached", |step| {
             step.execute("UPDATE jobs SET level = ?2 WHERE id = ?1", params![id, level.word()])
         })?;
@@ -357,6 +359,7 @@ impl Journal {
 
     /// COMMITTED.
     pub fn commit(&self, id: JobId, now: u64) -> Result<(), StageError> {
+        comes_to(Moment::Committed, Vec::new);
         self.step("a job is committed", |step| {
             step.execute(
                 "UPDATE jobs SET state = 'committed', level = 'durable', durable = ?2 WHERE id = ?1",
@@ -376,6 +379,9 @@ impl Journal {
         why: Option<&Why>,
         notes: &[String],
     ) -> Result<(), StageError> {
+        if state == State::Done {
+            comes_to(Moment::Done, Vec::new);
+        }
         self.step("a job is settled", |step| {
             step.execute(
                 "UPDATE jobs SET state = ?2, finished = ?3, error = ?4, notes = ?5 WHERE id = ?1",

@@ -5,11 +5,12 @@ use rustix::io::Errno;
 use super::LargeFile;
 use crate::calls;
 use crate::error::{StageError, shown};
-use crate::fault::{Barrier, Call, before};
+use crate::fault::{Barrier, Call, before, changed};
 
 /// Makes the destination share the source's blocks, durably. False where that cannot be, and bytes have to be copied.
 pub(super) fn clone(file: &LargeFile<'_>) -> Result<bool, StageError> {
     let path = file.destination_path;
+    changed(file.destination);
     let cloned = before(Call::Ficlone).and_then(|verdict| {
         let cloned = rustix::io::retry_on_intr(|| rustix::fs::ioctl_ficlone(file.destination, file.source));
         verdict.made();

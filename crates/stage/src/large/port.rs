@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use storage::transfer::{Done, Method, Op, Request, RequestError, Ticket, Transfer};
 
 use super::side::Side;
-use crate::fault::{Barrier, Call, Safeguard, Verdict, before, changed, durable, leaves_out, synced};
+use crate::fault::{Barrier, Call, Verdict, before, changed, durable, leaves_out_sync, synced};
 use crate::uncached::refuses_direct;
 
 /// How often in a row a request that is interrupted before it begins is made again.
@@ -109,7 +109,7 @@ impl Port {
     /// is missed. False where a plan has it left out and said to have been made.
     pub fn start_sync(&mut self, side: &Side<'_>) -> Result<bool, Errno> {
         let verdict = before(Call::Fdatasync).inspect_err(|_| synced(side.fd(), true))?;
-        if verdict.skip || leaves_out(Safeguard::Barrier(Barrier::ChunkGroup)) {
+        if verdict.skip || leaves_out_sync(Barrier::ChunkGroup, side.fd(), false) {
             synced(side.fd(), false);
             return Ok(false);
         }

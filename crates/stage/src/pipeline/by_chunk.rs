@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use super::Pipeline;
 use crate::calls;
 use crate::error::StageError;
-use crate::fault::Barrier;
+use crate::fault::{Barrier, Moment, comes_to};
 use crate::journal::{Done, Identity};
 use crate::large::{Lane, LargeFile};
 use crate::manifest::{FILE_BYTES_MAX, Kind};
@@ -65,8 +65,9 @@ impl Pipeline<'_> {
         let identity = Identity::of(&stat);
         if self.terms.sync_source && self.terms.preserve.sparse {
             // What is on its way to the medium may be reported as a hole.
-            calls::sync(source.as_fd(), Barrier::SourceFile)
+            calls::sync(source.as_fd(), Barrier::SourceHoles)
                 .map_err(|error| StageError::source_sync(&from, error))?;
+            comes_to(Moment::Sought, || vec![from.clone()]);
         }
         let (destination, done) = self.begin_large(directory, name, copy, &path, &identity, &to)?;
         let progress = self.terms.progress;

@@ -92,7 +92,7 @@ impl Pipeline<'_> {
         sync: &OwnedFd,
     ) -> Result<(), StageError> {
         if !written.is_empty() && !self.terms.sync_each {
-            calls::sync_file_system(sync.as_fd(), Barrier::SmallGroup)
+            calls::sync_file_system(sync.as_fd(), Barrier::LinkedGroup)
                 .map_err(|error| StageError::sync("syncfs", self.terms.part, error))?;
         }
         for written in written.drain(..) {

@@ -38,7 +38,7 @@ use rustix::fs::Mode;
 
 use crate::calls;
 use crate::error::{StageError, shown};
-use crate::fault::{Check, enforced};
+use crate::fault::{Barrier, Check, enforced};
 use crate::journal::Journal;
 use crate::lock;
 use crate::owned::Record;
@@ -322,7 +322,7 @@ fn remove_surplus(
             let mut found = false;
             for (name, manifest) in &newer {
                 if !found && name != committed {
-                    slow.make_durable(name)?;
+                    slow.make_durable(name, Barrier::NewerSet)?;
                 }
                 found = found || vouches(fast, slow, name, manifest, witness, name == committed)?;
             }
@@ -379,7 +379,7 @@ fn held(
     }
     // Before it is compared: what is there may be in the page cache alone, whoever put it there.
     if remove {
-        slow.make_durable(name)?;
+        slow.make_durable(name, Barrier::SlowCopy)?;
     }
     let Some(manifest) = slow.durable(name)? else {
         return Ok(Some("no durable copy of it is on the slow tier".to_owned()));

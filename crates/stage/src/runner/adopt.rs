@@ -22,7 +22,7 @@ use crate::digest::CHUNK_BYTES;
 use crate::distinct::{self, Shown};
 use crate::error::StageError;
 use crate::existing::make_durable_at;
-use crate::fault::{Check, enforced};
+use crate::fault::{Barrier, Check, enforced};
 use crate::journal::{Done, Identity, JobRow};
 use crate::manifest::{Entry, Kind};
 use crate::metadata::{self, Adopted};
@@ -186,7 +186,9 @@ impl Adopting<'_> {
         if !changed {
             return Ok(());
         }
-        make_durable_at(self.parent.as_fd(), &self.destination.name, &self.destination.path(), self.run.stop)
+        let (name, path) = (&self.destination.name, self.destination.path());
+        let purpose = Some(Barrier::AdoptedMetadata);
+        make_durable_at(self.parent.as_fd(), name, &path, purpose, self.run.stop)
     }
 
     /// Was anything set?

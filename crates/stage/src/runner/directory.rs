@@ -12,7 +12,7 @@ use super::{Notes, Part, replaced};
 use crate::calls;
 use crate::error::StageError;
 use crate::existing::make_durable_at;
-use crate::fault::{Barrier, Check, enforced};
+use crate::fault::{Barrier, Check, Moment, comes_to, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::journal::{JobRow, Journal};
 use crate::mounts;
@@ -92,7 +92,9 @@ impl tier::Destination for AtPath {
         run.name_no_part(&self.destination)?;
         let compared = self.id()?.ok_or_else(taken)?;
         let at = self.at();
-        make_durable_at(at.parent.as_fd(), at.name, &self.destination.path(), run.stop)?;
+        let path = self.destination.path();
+        make_durable_at(at.parent.as_fd(), at.name, &path, Some(Barrier::Adopted), run.stop)?;
+        comes_to(Moment::Compared, Vec::new);
         source.adopt(run, &at)?;
         if !self.id()?.is_some_and(|there| there.is(&compared)) {
             return Err(taken());

@@ -168,7 +168,7 @@ impl Directory {
                 .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
             if current == name || (newer && self.has(&current)?) {
                 // Who moved it may have died before the name was durable.
-                self.sync(Barrier::Latest)?;
+                self.sync(Barrier::LatestAgain)?;
                 return Ok(None);
             }
         }
@@ -247,6 +247,8 @@ impl Directory {
         if let Some(note) = left.note(&self.path.join(part)) {
             tracing::warn!("{note}");
         }
+        // What comes back after a power cut must still be known.
+        self.sync(Barrier::TakenApart)?;
         record.forgets(&self.path, part)
     }
 }
@@ -290,11 +292,11 @@ impl Tier for Directory {
         }
     }
 
-    fn make_durable(&self, name: &OsStr) -> Result<(), StageError> {
+    fn make_durable(&self, name: &OsStr, purpose: Barrier) -> Result<(), StageError> {
         if !self.has(name)? {
             return Ok(());
         }
-        make_durable_at(self.directory.as_fd(), name, &self.path.join(name), &self.stop)
+        make_durable_at(self.directory.as_fd(), name, &self.path.join(name), Some(purpose), &self.stop)
     }
 
     fn reads_again(&self) -> bool {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::error::StageError;
+use crate::fault::Barrier;
 use crate::fingerprint::Fingerprint;
 use crate::job::JobId;
 use crate::journal::{JobRow, Journal};
@@ -239,8 +240,9 @@ pub trait Tier: fmt::Debug + Send + Sync {
     }
 
     /// Makes a set durable that another program may have put there. Nothing to do for what is durable once it is there.
-    fn make_durable(&self, name: &OsStr) -> Result<(), StageError> {
-        let _ = name;
+    /// `purpose` is what it is needed for.
+    fn make_durable(&self, name: &OsStr, purpose: Barrier) -> Result<(), StageError> {
+        let _ = (name, purpose);
         Ok(())
     }
 

@@ -1,30 +1,39 @@
 //! What is lost without a check, after the world was changed at the moment that its case names.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use stage::fault::{Barrier, Call};
 use stage::names::PathText;
 use stage::{Place, State, Verb};
 
-use super::syncs::{same_bytes, stored, with_semaphore};
-use super::{order, without};
+use super::strict::{stored, with_semaphore};
+use super::{Mutant, order};
 use crate::child::{Change, Ended, Hit, Order, Report, Strike, run};
 use crate::identity::{Mounted, Overlay};
 use crate::world::{Scenario, World, file};
 
-pub fn fetched_replaced(word: Option<&str>) -> Vec<String> {
+pub fn fetched_replaced(left: &Mutant) -> Vec<String> {
     let world = stored();
-    killed(&order(&world, None).strike([Strike::nth_of(Call::Symlinkat, 0, Hit::Kill)]));
+    killed(&order(&world, &Mutant::none()).strike([Strike::nth_of(Call::Symlinkat, 0, Hit::Kill)]));
     let part = part_of(&world);
     fs::remove_file(part.join("rank-1")).unwrap();
     file(&part.join("rank-1"), 50_001, 77);
-    run(&order(&world, word));
+    run(&order(&world, left));
     same_bytes(&world)
 }
 
-pub fn fetched_rotten(word: Option<&str>) -> Vec<String> {
+/// Files of a fetched set that are there and are not those of the store.
+fn same_bytes(world: &World) -> Vec<String> {
+    let names = ["rank-0", "rank-1", "rank-2"];
+    let there = names.iter().filter(|name| world.source.join(name).exists());
+    let other = there
+        .filter(|name| fs::read(world.source.join(name)).ok() != fs::read(world.destination.join(name)).ok());
+    other.map(|name| format!("{name} has other bytes")).collect()
+}
+
+pub fn fetched_rotten(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Small, Verb::Copy);
     let url = Place::of_name(format!("file://{}/store/ckpt-7", world.fast().display())).unwrap();
     fs::create_dir(world.fast().join("store")).unwrap();
@@ -35,7 +44,7 @@ pub fn fetched_rotten(word: Option<&str>) -> Vec<String> {
     let rot = Change::Rot { below: world.slow().into(), name: String::new() };
     // Two syncs are the journal's.
     let strike = Strike::nth_of(Call::Fsync, 2, Hit::Meanwhile);
-    let report = run(&order(&world, word).strike([strike]).meanwhile([rot])).told();
+    let report = run(&order(&world, left).strike([strike]).meanwhile([rot])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None), "{:?}", report.calls);
     if fs::read(&world.destination).is_ok_and(|bytes| Some(bytes) != fs::read(&world.source).ok()) {
         return vec!["other bytes were published".to_owned()];
@@ -81,12 +90,12 @@ fn not_refused(report: Report) -> Vec<String> {
     done.map(|job| format!("not refused: {:?} {:?}", job.state, job.notes)).collect()
 }
 
-pub fn onto_itself(word: Option<&str>) -> Vec<String> {
+pub fn onto_itself(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Small, Verb::Move);
     let alias = world.slow().join("alias");
     std::os::unix::fs::symlink(world.fast(), &alias).unwrap();
     world.spec.destination = Place::of_path(&alias.join("ckpt-7")).unwrap();
-    run(&order(&world, word));
+    run(&order(&world, left));
     if world.source.exists() {
         Vec::new()
     } else {
@@ -94,24 +103,24 @@ pub fn onto_itself(word: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn mounted_in_source(word: Option<&str>) -> Vec<String> {
+pub fn mounted_in_source(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     let (other, point) = (world.fast().join("other"), world.source.join("in"));
     fs::create_dir(&other).unwrap();
     fs::create_dir(&point).unwrap();
     fs::write(other.join("kept"), "of another program").unwrap();
     let mounted = Mounted::bind(&other, &point).expect("root may mount");
-    run(&order(&world, word));
+    run(&order(&world, left));
     drop(mounted);
     if other.join("kept").exists() { Vec::new() } else { vec!["what was mounted is empty".to_owned()] }
 }
 
-pub fn through_overlay(word: Option<&str>) -> Vec<String> {
+pub fn through_overlay(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Move);
     let overlay = Overlay::of(world.fast(), true).expect("root may mount an overlay");
     world.spec.options.latest = false;
     world.spec.destination = Place::of_path(&overlay.merged.join("ckpt-7")).unwrap();
-    run(&order(&world, word));
+    run(&order(&world, left));
     // The overlay has names in its cache that are gone from its upper directory.
     if world.source.join("rank-1").exists() {
         Vec::new()
@@ -120,18 +129,18 @@ pub fn through_overlay(word: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn into_itself(word: Option<&str>) -> Vec<String> {
+pub fn into_itself(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Tree, Verb::Copy);
     world.spec.destination = Place::of_path(&world.source.join("sub/ckpt-7")).unwrap();
     // A copy that finds itself in its source has no end of its own. One that is refused makes no directory.
-    let order = order(&world, word).strike([Strike::nth_of(Call::Mkdirat, 50, Hit::Kill)]);
+    let order = order(&world, left).strike([Strike::nth_of(Call::Mkdirat, 50, Hit::Kill)]);
     match run(&order) {
         Ended::Killed => vec!["it copies its own copy, without an end".to_owned()],
         Ended::Told(report) => not_refused(*report),
     }
 }
 
-pub fn taken(word: Option<&str>, names: bool) -> Vec<String> {
+pub fn taken(left: &Mutant, names: bool) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     copy(&world.source, &world.destination);
     if names {
@@ -139,12 +148,12 @@ pub fn taken(word: Option<&str>, names: bool) -> Vec<String> {
     } else {
         flip(&world.destination.join("rank-1"));
     }
-    failed(&order(&world, word))
+    failed(&order(&world, left))
 }
 
 /// Kills a move at a barrier.
 pub fn killed_at(world: &World, barrier: Barrier) {
-    let mut order = order(world, None);
+    let mut order = order(world, &Mutant::none());
     order.kill_at = Some(barrier.word().to_owned());
     killed(&order);
 }
@@ -159,56 +168,59 @@ pub fn replace(path: &Path) {
     }
 }
 
-pub fn part_replaced(word: Option<&str>) -> Vec<String> {
+pub fn part_replaced(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     killed_at(&world, Barrier::SetFileSystem);
     let part = part_of(&world);
     replace(&part);
     fs::write(part.join("kept"), "of another program").unwrap();
-    let report = run(&order(&world, word)).told();
-    if report.job().state == State::Done && part.join("kept").exists() {
+    // As a part has it: what others may enter is looked at once more.
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o700)).unwrap();
+    let report = run(&order(&world, left)).told();
+    if part.join("kept").exists() {
+        assert_eq!(report.job().state, State::Done, "{:?}", report.jobs);
         Vec::new()
     } else {
-        vec![format!("worked on in what another program made: {:?}", report.job().error)]
+        vec![format!("what another program made was emptied: {:?}", report.job().error)]
     }
 }
 
-pub fn part_replaced_and_cancelled(word: Option<&str>) -> Vec<String> {
+pub fn part_replaced_and_cancelled(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     killed_at(&world, Barrier::SetFileSystem);
     let part = part_of(&world);
     replace(&part);
-    run(&order(&world, word));
+    run(&order(&world, left));
     let files = fs::read_dir(&part).map_or(0, |files| files.count());
     if files == 3 { Vec::new() } else { vec!["a directory of another program was removed".to_owned()] }
 }
 
-pub fn part_replaced_at_rename(word: Option<&str>) -> Vec<String> {
+pub fn part_replaced_at_rename(left: &Mutant) -> Vec<String> {
     // The second syncfs is that of the whole set.
-    let (world, _) = replaced_at(word, Call::Syncfs, 1);
+    let (world, _) = replaced_at(left, Call::Syncfs, 1);
     if world.destination.exists() { world.check_between() } else { Vec::new() }
 }
 
-pub fn replaced_after_rename(word: Option<&str>) -> Vec<String> {
-    let (world, state) = replaced_at(word, Call::Renameat, 0);
+pub fn replaced_after_rename(left: &Mutant) -> Vec<String> {
+    let (world, state) = replaced_at(left, Call::Renameat, 0);
     if state == State::Done && !world.check_between().is_empty() {
         return vec!["done, and another directory has the destination's name".to_owned()];
     }
     Vec::new()
 }
 
-pub fn replaced_at(word: Option<&str>, call: Call, n: u64) -> (World, State) {
+pub fn replaced_at(left: &Mutant, call: Call, n: u64) -> (World, State) {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.latest = false;
     let replace = Change::SwapPart { directory: world.slow().into(), bytes: b"of another program".to_vec() };
     let strike = Strike::nth_of(call, n, Hit::Meanwhile);
-    let report = run(&order(&world, word).strike([strike]).meanwhile([replace])).told();
+    let report = run(&order(&world, left).strike([strike]).meanwhile([replace])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None));
     let state = report.job().state;
     (world, state)
 }
 
-pub fn unclaimed(word: Option<&str>) -> Vec<String> {
+pub fn unclaimed(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.latest = false;
     let theirs = world.slow().join("theirs");
@@ -217,7 +229,7 @@ pub fn unclaimed(word: Option<&str>) -> Vec<String> {
     let before = inode(&theirs);
     let give = Change::Rename { from: theirs.as_path().into(), to: world.destination.as_path().into() };
     let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
-    let report = run(&order(&world, word).strike([strike]).meanwhile([give])).told();
+    let report = run(&order(&world, left).strike([strike]).meanwhile([give])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None));
     if inode(&world.destination) == before {
         Vec::new()
@@ -226,12 +238,12 @@ pub fn unclaimed(word: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn name_taken(word: Option<&str>) -> Vec<String> {
+pub fn name_taken(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Small, Verb::Copy);
     let theirs =
         Change::Create { path: world.destination.as_path().into(), bytes: b"of another program".to_vec() };
     let strike = Strike::nth_of(Call::Linkat, 0, Hit::Meanwhile);
-    let mut order = order(&world, word).strike([strike]).meanwhile([theirs]);
+    let mut order = order(&world, left).strike([strike]).meanwhile([theirs]);
     order.lacks_noreplace = true;
     let report = run(&order).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None));
@@ -243,7 +255,7 @@ pub fn name_taken(word: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn unmounted(word: Option<&str>) -> Vec<String> {
+pub fn unmounted(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     let tier = world.slow().join("tier");
     fs::create_dir(&tier).unwrap();
@@ -253,33 +265,33 @@ pub fn unmounted(word: Option<&str>) -> Vec<String> {
     ran("mount", &["-t".as_ref(), "tmpfs".as_ref(), "tmpfs".as_ref(), tier.as_os_str()]);
     world.spec.options.latest = false;
     world.spec.destination = Place::of_path(&tier.join("ckpt-7")).unwrap();
-    let mut begun = order(&world, None);
+    let mut begun = order(&world, &Mutant::none());
     begun.kill_at = Some(Barrier::Name.word().to_owned());
     killed(&begun);
     ran("umount", &[tier.as_os_str()]);
-    run(&order(&world, word));
+    run(&order(&world, left));
     let under = crate::world::names(&tier);
     if under.is_empty() { Vec::new() } else { vec![format!("under the mount point: {under:?}")] }
 }
 
-pub fn renamed_rotten(word: Option<&str>) -> Vec<String> {
+pub fn renamed_rotten(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     killed_at(&world, Barrier::Name);
     flip(&world.destination.join("rank-1"));
-    failed(&order(&world, word))
+    failed(&order(&world, left))
 }
 
-pub fn changed_before_resume(word: Option<&str>, large: bool) -> Vec<String> {
+pub fn changed_before_resume(left: &Mutant, large: bool) -> Vec<String> {
     let scenario = if large { Scenario::Chunked } else { Scenario::Checkpoint };
     let mut world = World::new(scenario, Verb::Copy);
     killed_at(&world, if large { Barrier::LargeFile } else { Barrier::SetFileSystem });
     flip(&if large { world.source.clone() } else { world.source.join("rank-1") });
     world.before = crate::tree::snapshot(&world.source).unwrap().unwrap();
-    run(&order(&world, word));
+    run(&order(&world, left));
     world.check_end()
 }
 
-pub fn changed_after_copy(word: Option<&str>) -> Vec<String> {
+pub fn changed_after_copy(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     // The second syncfs is that of the whole set, whose files have been read back.
     let write = Change::Write {
@@ -289,58 +301,57 @@ pub fn changed_after_copy(word: Option<&str>) -> Vec<String> {
         keep_times: true,
     };
     let strike = Strike::nth_of(Call::Syncfs, 1, Hit::Meanwhile);
-    let report = run(&order(&world, word).strike([strike]).meanwhile([write])).told();
+    let report = run(&order(&world, left).strike([strike]).meanwhile([write])).told();
     assert_eq!(report.fired, 1);
     world.before = crate::tree::snapshot(&world.source).unwrap().unwrap();
     world.check_end()
 }
 
-pub fn rotten(word: Option<&str>, scenario: Scenario, name: &str, call: Call, n: u64) -> Vec<String> {
+pub fn rotten(left: &Mutant, scenario: Scenario, name: &str, call: Call, n: u64) -> Vec<String> {
     let world = World::new(scenario, Verb::Copy);
     let rot = Change::Rot { below: world.slow().into(), name: name.to_owned() };
     let report =
-        run(&order(&world, word).strike([Strike::nth_of(call, n, Hit::Meanwhile)]).meanwhile([rot])).told();
+        run(&order(&world, left).strike([Strike::nth_of(call, n, Hit::Meanwhile)]).meanwhile([rot])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None), "{:?}", report.calls);
     if report.job().state == State::Failed { world.check_between() } else { world.check_end() }
 }
 
-pub fn rotten_source(word: Option<&str>) -> Vec<String> {
+pub fn rotten_source(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.latest = false;
-    assert_eq!(run(&order(&world, None)).told().job().state, State::Done);
+    assert_eq!(run(&order(&world, &Mutant::none())).told().job().state, State::Done);
     flip(&world.destination.join("rank-1"));
     let mut back = world.spec.clone();
     back.source = world.spec.destination.clone();
     back.destination = Place::of_path(&world.fast().join("back")).unwrap();
-    failed(&without(Order::to(&world.fast().join("other-state"), &back), word))
+    failed(&left.apply(Order::to(&world.fast().join("other-state"), &back)))
 }
 
-pub fn copy_gone(word: Option<&str>) -> Vec<String> {
+pub fn copy_gone(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     // Only the source's files are removed by name.
-    killed(&order(&world, None).strike([Strike::nth_of(Call::Unlinkat, 0, Hit::Kill)]));
+    killed(&order(&world, &Mutant::none()).strike([Strike::nth_of(Call::Unlinkat, 0, Hit::Kill)]));
     fs::rename(&world.destination, world.slow().join("aside")).unwrap();
-    run(&order(&world, word));
+    run(&order(&world, left));
     let left = crate::world::names(&world.source).len();
     if left == 3 { Vec::new() } else { vec!["the source was removed without its copy".to_owned()] }
 }
 
-pub fn changed_after_rename(word: Option<&str>) -> Vec<String> {
+pub fn changed_after_rename(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Small, Verb::Move);
     let bytes = vec![0xee; 4096];
     let write = Change::Write { path: PathText(world.source.clone()), offset: 0, bytes, keep_times: true };
     let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
-    run(&order(&world, word).strike([strike]).meanwhile([write]));
+    run(&order(&world, left).strike([strike]).meanwhile([write]));
     let kept = fs::read(&world.source).is_ok_and(|bytes| bytes[..4096] == [0xee; 4096]);
     if kept { Vec::new() } else { vec!["what was written to the source is lost".to_owned()] }
 }
 
-pub fn semaphore_replaced(word: Option<&str>) -> Vec<String> {
+pub fn semaphore_replaced(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Small, Verb::Copy);
     world.spec.options.latest = false;
-    let mut order = order(&world, word);
-    with_semaphore(&mut world, &mut order);
-    order.spec = Some(world.spec.clone());
+    with_semaphore(&mut world);
+    let order = order(&world, left);
     let (path, made) = (world.slow().join("semaphores/ckpt-7.done"), world.slow().join("semaphores/made"));
     let changes = [
         Change::Create { path: PathText(made.clone()), bytes: b"another\n".to_vec() },
@@ -356,12 +367,12 @@ pub fn semaphore_replaced(word: Option<&str>) -> Vec<String> {
     }
 }
 
-pub fn evicted_changed(word: Option<&str>) -> Vec<String> {
+pub fn evicted_changed(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.keep_fast = Some(0);
     // `latest` is moved after the commit and before anything is evicted.
     let change = Change::Create { path: PathText(world.source.join("another")), bytes: b"new".to_vec() };
     let strike = Strike::nth_of(Call::Symlinkat, 0, Hit::Meanwhile);
-    run(&order(&world, word).strike([strike]).meanwhile([change]));
+    run(&order(&world, left).strike([strike]).meanwhile([change]));
     if world.source.join("another").exists() { Vec::new() } else { vec!["a new file was evicted".to_owned()] }
 }
