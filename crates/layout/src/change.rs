@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use storage::sysfs::Sysfs;
-
+use crate::drive::Held;
 use crate::error::{LayoutError, ProgramError};
 use crate::knobs;
 use crate::label::{self, Label};
@@ -23,66 +22,7 @@ use crate::spec::Filesystem;
 use crate::system::System;
 use crate::volumes;
 
-/// A drive, so that it is found again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct DriveId {
-    /// Its kernel name when it was seen: `nvme0n1`.
-    pub name: String,
-    /// Its serial number, where it has one.
-    pub serial: Option<String>,
-    /// Bytes.
-    pub size_bytes: u64,
-}
-
-impl DriveId {
-    /// The drive that `path` leads to.
-    pub(crate) fn of(system: &Sysfs, path: &Path) -> Result<Self, LayoutError> {
-        let none = || {
-            let source = io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such block device");
-            LayoutError::io(path, "find the drive", source)
-        };
-        let name = system.device_at(path).ok_or_else(none)?;
-        let device = system.block_node(&name).ok_or_else(none)?;
-        Ok(Self { name, serial: serial(system, &device), size_bytes: device.size_bytes })
-    }
-
-    /// The kernel name that it has now; none where it is not there.
-    pub(crate) fn name_now(&self, system: &Sysfs) -> Option<String> {
-        let is_this = |name: &str| {
-            system.block_node(name).is_some_and(|device| {
-                device.size_bytes == self.size_bytes && serial(system, &device) == self.serial
-            })
-        };
-        if is_this(&self.name) {
-            return Some(self.name.clone());
-        }
-        self.serial.as_ref()?;
-        let all = system.block_devices();
-        let renamed: Vec<_> =
-            all.into_iter().map(|device| device.name).filter(|name| is_this(name)).collect();
-        // Of two that cannot be told apart neither is taken.
-        let [only] = renamed.as_slice() else { return None };
-        Some(only.clone())
-    }
-
-    fn gone(&self) -> String {
-        match &self.serial {
-            Some(serial) => format!("{} (serial {serial}) is not there", node(&self.name).display()),
-            None => format!("{} is not there, or is another drive now", node(&self.name).display()),
-        }
-    }
-}
-
-/// The serial number of a drive, or that of the disk of a partition.
-fn serial(system: &Sysfs, device: &storage::sysfs::BlockDevice) -> Option<String> {
-    let of_disk = || device.disk.as_ref().and_then(|disk| system.block_node(disk)?.serial);
-    device.serial.clone().or_else(of_disk)
-}
-
-/// The node of a kernel name. Names with `!` stand for directories (`cciss!c0d0`).
-pub(crate) fn node(name: &str) -> PathBuf {
-    Path::new("/dev").join(name.replace('!', "/"))
-}
+pub use crate::drive::DriveId;
 
 /// What a file system lies on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -105,13 +45,14 @@ pub enum Place {
 }
 
 impl Place {
-    /// The kernel name of the device that it is now; none where it is not there.
-    pub(crate) fn name_now(&self, system: &dyn System) -> Option<String> {
-        match self {
-            Self::Drive(drive) => drive.name_now(&system.sysfs()),
-            Self::Array { uuid, members } => volumes::arrays_of(system, uuid, members).into_iter().next(),
+    /// The device that it is now, held; none where it is not there.
+    pub(crate) fn hold(&self, system: &dyn System) -> Result<Option<Held>, LayoutError> {
+        let layer = match self {
+            Self::Drive(drive) => return drive.hold(system),
+            Self::Array { uuid, members } => volumes::arrays_of(system, uuid, members)?.into_iter().next(),
             Self::Volume { group } => volumes::mappings_of(&system.sysfs(), group).into_iter().next(),
-        }
+        };
+        layer.map(|name| Held::open(system, &name)).transpose()
     }
 }
 
@@ -234,16 +175,19 @@ fn undo_settings(
     old: &[(PathBuf, String)],
     same_boot: bool,
 ) -> Result<(), Obstruction> {
-    let directory = match of {
-        // A drive that is gone has its settings from its driver when it comes back.
-        Owner::Drive(drive) => match drive.name_now(&system.sysfs()) {
-            Some(name) => PathBuf::from("/sys/class/block").join(name),
+    let held = match of {
+        Owner::Drive(drive) => match drive.hold(system).map_err(|error| chain(&error))? {
+            Some(held) => Some(held),
+            // A drive that is gone has its settings from its driver when it comes back.
             None => return Ok(()),
         },
         // A boot has set them back, and numbers interrupts and arrays anew.
         Owner::ThisBoot { .. } if !same_boot => return Ok(()),
-        Owner::ThisBoot { .. } => PathBuf::new(),
+        Owner::ThisBoot { .. } => None,
     };
+    // While it is held its name is no other's.
+    let directory =
+        held.as_ref().map_or_else(PathBuf::new, |held| Path::new("/sys/class/block").join(&held.drive.name));
     let files: Vec<_> = old.iter().map(|(file, value)| (directory.join(file), value.clone())).collect();
     settle(system, &files)
         .map_err(|(path, source)| format!("{} cannot be set back: {source}", path.display()))
@@ -299,15 +243,14 @@ fn undo_filesystem(
 ) -> Result<(), Obstruction> {
     let mut left = Vec::new();
     for place in on {
-        let Some(name) = place.name_now(system) else {
-            // What lay on an array or volume that is gone is nowhere; a drive may come back with it.
-            if let Place::Drive(drive) = place {
-                left.push(drive.gone());
+        match (place.hold(system), place) {
+            (Ok(Some(held)), _) => {
+                left.extend(label::wipe(system, &held, Label::Filesystem(kind), uuid).err());
             }
-            continue;
-        };
-        if let Err(reason) = label::wipe(system, &node(&name), Label::Filesystem(kind), uuid) {
-            left.push(reason);
+            (Ok(None), Place::Drive(drive)) => left.push(drive.gone()),
+            // What lay on an array or volume that is gone is nowhere; a drive may come back with it.
+            (Ok(None), _) => {}
+            (Err(error), _) => left.push(chain(&error)),
         }
     }
     if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
@@ -335,9 +278,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         Some(source) => format!("{error}: {}", chain(source)),
         None => error.to_string(),
     }
-}
-
-/// A drive that is gone, as an obstruction.
-pub(crate) fn gone(drive: &DriveId) -> Obstruction {
-    drive.gone()
 }

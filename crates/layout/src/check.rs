@@ -8,7 +8,8 @@ use serde::Serialize;
 use storage::safety::Obstacle;
 use storage::sysfs::Sysfs;
 
-use crate::change::{Change, DriveId};
+use crate::change::Change;
+use crate::drive::DriveId;
 use crate::error::LayoutError;
 use crate::layouts::Built;
 use crate::parts::{Made, Part};

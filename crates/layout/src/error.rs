@@ -78,6 +78,22 @@ pub enum LayoutError {
         /// The other.
         second: PathBuf,
     },
+    /// Another device has the name of one that was checked.
+    #[error("{}: is not the drive any more that was checked{}", drive.display(), serial.as_ref().map(|serial| format!(" (serial {serial})")).unwrap_or_default())]
+    Replaced {
+        /// The name.
+        drive: PathBuf,
+        /// The serial number of the one that was checked.
+        serial: Option<String>,
+    },
+    /// Something was put on a drive after it was checked.
+    #[error("{}: was checked, and since then somebody has put something on it: {signature}", drive.display())]
+    Appeared {
+        /// The drive.
+        drive: PathBuf,
+        /// What.
+        signature: String,
+    },
     /// A layout stands already, or the remains of one.
     #[error("{}: {}", journal.display(), describe(standing))]
     Stands {
@@ -196,7 +212,9 @@ impl LayoutError {
                 OpenErrorClass::Refused => LayoutErrorClass::Refused,
                 OpenErrorClass::Failed => LayoutErrorClass::Failed,
             },
-            Self::Stands { .. } | Self::Locked { .. } => LayoutErrorClass::Refused,
+            Self::Stands { .. } | Self::Locked { .. } | Self::Replaced { .. } | Self::Appeared { .. } => {
+                LayoutErrorClass::Refused
+            }
             Self::Interrupted { .. } => LayoutErrorClass::Interrupted,
             _ => LayoutErrorClass::Failed,
         }
@@ -214,6 +232,9 @@ impl LayoutError {
             Self::Stands { .. } => "`flashwright layout undo` restores what it changed".to_owned(),
             Self::Locked { .. } => "wait until it has ended, or end it".to_owned(),
             Self::Unavailable { .. } => "`flashwright layout survey DRIVE…` tells what is to be had".to_owned(),
+            Self::Replaced { .. } | Self::Appeared { .. } => {
+                "nothing was written to it; look at what it is, and name the drives again".to_owned()
+            }
             Self::Left { .. } => {
                 "remove what stands in the way and run `flashwright layout undo` again; --abandon forgets what \
                  can never be undone"

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use storage::sysfs::Sysfs;
 
-use crate::change::{DriveId, node};
+use crate::drive::{DriveId, node};
 use crate::interrupts;
 use crate::knobs::{self, KNOBS};
 use crate::layouts::Built;

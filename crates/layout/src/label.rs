@@ -8,9 +8,10 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 
 use crate::change::TRIES;
+use crate::drive::Held;
 use crate::spec::Filesystem;
 use crate::system::System;
 
@@ -75,16 +76,14 @@ impl Label {
 }
 
 /// The parts of the device that hold the mark with that UUID; none where it is not there.
-pub(crate) fn find(
-    system: &dyn System,
-    device: &Path,
-    label: Label,
-    uuid: &str,
-) -> io::Result<Vec<Range<u64>>> {
+pub(crate) fn find(device: &Held, label: Label, uuid: &str) -> io::Result<Vec<Range<u64>>> {
     let own = label.uuid_bytes(uuid);
     let mut found = Vec::new();
     for (index, spot) in label.spots().into_iter().enumerate() {
-        let read = |at, length| system.read_device(device, at, length);
+        let read = |at, length| {
+            let mut bytes = vec![0; length];
+            device.file().read_exact_at(&mut bytes, at).map(|()| bytes)
+        };
         let matches = || -> io::Result<bool> {
             let uuid = read(spot.uuid_at, own.len())?;
             Ok(read(spot.magic_at, spot.magic.len())? == spot.magic && uuid == own)
@@ -104,10 +103,10 @@ pub(crate) fn find(
 ///
 /// # Errors
 /// For people: why it is still there.
-pub(crate) fn wipe(system: &mut dyn System, device: &Path, label: Label, uuid: &str) -> Result<(), String> {
-    let shown = device.display();
+pub(crate) fn wipe(system: &mut dyn System, device: &Held, label: Label, uuid: &str) -> Result<(), String> {
+    let shown = device.node().display().to_string();
     for attempt in 0..TRIES {
-        let found = find(system, device, label, uuid).map_err(|e| format!("{shown} cannot be read: {e}"))?;
+        let found = find(device, label, uuid).map_err(|e| format!("{shown} cannot be read: {e}"))?;
         if found.is_empty() {
             return Ok(());
         }
@@ -127,9 +126,9 @@ pub(crate) fn wipe(system: &mut dyn System, device: &Path, label: Label, uuid: &
 ///
 /// # Errors
 /// The kernel's; and where one comes back however often it is wiped.
-pub(crate) fn clear(system: &mut dyn System, device: &Path) -> io::Result<()> {
+pub(crate) fn clear(system: &mut dyn System, device: &Held) -> io::Result<()> {
     for attempt in 0..TRIES {
-        let found = system.signatures(device)?;
+        let found = device.signatures()?;
         if found.is_empty() {
             return Ok(());
         }
@@ -142,6 +141,6 @@ pub(crate) fn clear(system: &mut dyn System, device: &Path) -> io::Result<()> {
             result => result?,
         }
     }
-    let what = system.signatures(device)?.first().map(ToString::to_string).unwrap_or_default();
+    let what = device.signatures()?.first().map(ToString::to_string).unwrap_or_default();
     Err(io::Error::other(format!("{what} cannot be wiped")))
 }

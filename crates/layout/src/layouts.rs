@@ -25,8 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use crate::change::{Change, DriveId, node};
+use crate::change::Change;
 use crate::check::{self, Drift};
+use crate::drive::{DriveId, Held, node};
 use crate::error::LayoutError;
 use crate::facts;
 use crate::interrupts;
@@ -78,6 +79,8 @@ pub struct Layouts {
     recorded: Vec<Recorded>,
     /// The drives that the layout before uses; they were checked.
     ours: Vec<DriveId>,
+    /// The drives of the layout, each from before its check to the end.
+    held: Vec<Held>,
     standing: Option<(LayoutSpec, Built)>,
     file_bytes: Option<u64>,
     stop: Option<Arc<AtomicBool>>,
@@ -126,6 +129,7 @@ impl Layouts {
             made: Vec::new(),
             recorded: Vec::new(),
             ours: Vec::new(),
+            held: Vec::new(),
             standing: None,
             file_bytes: None,
             stop: None,
@@ -161,19 +165,29 @@ impl Layouts {
     /// [`LayoutError`]: what the machine cannot do, a drive that is refused, a step that failed. The step is
     /// undone; what was made before stands until [`Layouts::down`].
     pub fn switch(&mut self, spec: &LayoutSpec) -> Result<Built, LayoutError> {
+        let built = self.go_to(spec);
+        // Whoever measures claims the drives.
+        self.held.iter_mut().for_each(Held::release);
+        built
+    }
+
+    fn go_to(&mut self, spec: &LayoutSpec) -> Result<Built, LayoutError> {
         let drives = self.find(spec)?;
         Availability::at_a_glance(self.system.as_ref(), &spec.drives).check_spec(spec)?;
         let parts = parts::plan(spec, &drives);
         let shared = self.made.iter().zip(&parts).take_while(|(made, part)| made.part == **part).count();
         let purpose = if parts.is_empty() { Purpose::Settings } else { Purpose::Contents };
         let foreign: Vec<_> = drives.iter().filter(|drive| !self.ours.contains(drive)).cloned().collect();
-        self.check_free(&foreign, purpose)?;
         self.check_queues(spec, &foreign)?;
+        self.hold(&drives)?;
+        self.check_free(&foreign, purpose)?;
         self.standing = None;
         self.take_down_to(shared)?;
         self.restore_others(&drives)?;
-        let held: Vec<_> = self.made.iter().flat_map(|made| made.part.drives().to_vec()).collect();
-        let free: Vec<_> = drives.iter().filter(|drive| !held.contains(drive)).cloned().collect();
+        self.held.retain(|held| drives.contains(&held.drive));
+        let built: Vec<_> = self.made.iter().flat_map(|made| made.part.drives().to_vec()).collect();
+        let is_free = |drive: &&DriveId| !built.contains(drive) && !foreign.contains(drive);
+        let free: Vec<_> = drives.iter().filter(is_free).cloned().collect();
         self.check_free(&free, purpose)?;
         self.ours = drives.clone();
         for part in parts.into_iter().skip(shared) {
@@ -219,6 +233,7 @@ impl Layouts {
         self.made.retain(|made| pending.contains(&made.number));
         self.recorded.retain(|record| record.numbers.iter().any(|number| pending.contains(number)));
         self.ours.clear();
+        self.held.clear();
         undone
     }
 
@@ -249,11 +264,22 @@ impl Layouts {
         Ok(drives)
     }
 
-    fn check_free(&self, drives: &[DriveId], purpose: Purpose) -> Result<(), LayoutError> {
+    /// Holds drives that are not held yet. One that is has to be what it was.
+    fn hold(&mut self, drives: &[DriveId]) -> Result<(), LayoutError> {
         for drive in drives {
-            self.system.check_free(&node(&drive.name), purpose, &self.permits.destroy)?;
+            match self.held.iter().find(|held| held.drive == *drive) {
+                Some(held) => held.check(self.system.as_ref())?,
+                None => self.held.push(drive.hold_named(self.system.as_ref())?),
+            }
         }
         Ok(())
+    }
+
+    /// Claims drives, if nobody uses them and nothing lies on them that was not given up.
+    fn check_free(&mut self, drives: &[DriveId], purpose: Purpose) -> Result<(), LayoutError> {
+        let (system, destroy) = (self.system.as_ref(), &self.permits.destroy);
+        let mut held = self.held.iter_mut().filter(|held| drives.contains(&held.drive));
+        held.try_for_each(|held| held.claim_for(system, purpose, destroy))
     }
 
     /// A partition's queue is its disk's: the settings of it are nobody's who shares it.
@@ -275,14 +301,16 @@ impl Layouts {
         if let Some(teller) = &mut self.teller {
             teller(&words);
         }
-        for drive in part.drives() {
-            let device = node(&drive.name);
-            label::clear(self.system.as_mut(), &device)
-                .map_err(|source| LayoutError::io(&device, "wipe signatures that were given up", source))?;
+        for held in self.held.iter().filter(|held| part.drives().contains(&held.drive)) {
+            held.check(self.system.as_ref())?;
+            held.check_signatures()?;
+            label::clear(self.system.as_mut(), held).map_err(|source| {
+                LayoutError::io(held.node(), "wipe signatures that were given up", source)
+            })?;
         }
         let change = part.change(self.system.as_ref(), &self.made, &self.state)?;
         let number = self.journal.announce(self.system.as_mut(), change.clone())?;
-        match part.make(self.system.as_mut(), &change, &self.made) {
+        match self.make_part(&part, &change) {
             Ok(device) => {
                 self.made.push(Made { part, number, change, device });
                 Ok(())
@@ -295,6 +323,20 @@ impl Layouts {
                 Err(self.go_on(&words).err().unwrap_or(error))
             }
         }
+    }
+
+    /// Makes a part of its drives, whose claims end with the program's start, and looks before and after that whether
+    /// they are what was checked.
+    fn make_part(&mut self, part: &Part, change: &Change) -> Result<Option<String>, LayoutError> {
+        for held in self.held.iter_mut().filter(|held| part.drives().contains(&held.drive)) {
+            held.release();
+        }
+        let of = |drive: &DriveId| self.held.iter().find(|held| held.drive == *drive);
+        let held: Vec<_> = part.drives().iter().filter_map(of).collect();
+        held.iter().try_for_each(|held| held.check(self.system.as_ref()))?;
+        let made = part.make(self.system.as_mut(), change, &self.made, &held);
+        held.iter().try_for_each(|held| held.check(self.system.as_ref()))?;
+        made
     }
 
     /// Whether nobody asked to stop.

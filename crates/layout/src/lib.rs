@@ -16,6 +16,7 @@
 pub mod change;
 mod check;
 mod cpus;
+pub mod drive;
 pub mod error;
 mod facts;
 mod interrupts;

@@ -11,8 +11,9 @@
 
 use std::path::Path;
 
-use crate::change::{Change, DriveId, Place, TRIES, node};
+use crate::change::{Change, Place, TRIES};
 use crate::check;
+use crate::drive::{DriveId, Held};
 use crate::error::{LayoutError, ProgramError};
 use crate::label;
 use crate::spec::{Filesystem, LayoutKind, LayoutSpec};
@@ -133,19 +134,20 @@ impl Part {
         })
     }
 
-    /// Makes it. Returns the kernel name of the device that came of it.
+    /// Makes it, of the drives that it is made of, in their order. Returns the kernel name of the device that came of it.
     pub fn make(
         &self,
         system: &mut dyn System,
         change: &Change,
         before: &[Made],
+        held: &[&Held],
     ) -> Result<Option<String>, LayoutError> {
         match (self, change) {
-            (Self::Array { members, chunk_bytes }, Change::Array { uuid, .. }) => {
-                make_array(system, uuid, members, *chunk_bytes).map(Some)
+            (Self::Array { chunk_bytes, .. }, Change::Array { uuid, .. }) => {
+                make_array(system, uuid, held, *chunk_bytes).map(Some)
             }
-            (Self::Volume { members, chunk_bytes }, Change::Volume { group, uuids, .. }) => {
-                let created = volumes::create_volume(system, group, uuids, members, *chunk_bytes);
+            (Self::Volume { chunk_bytes, .. }, Change::Volume { group, uuids, .. }) => {
+                let created = volumes::create_volume(system, group, uuids, held, *chunk_bytes);
                 created.map_err(|source| program("make the LVM volume", source))?;
                 let name = volumes::mappings_of(&system.sysfs(), group).into_iter().next();
                 let name = name.ok_or_else(|| made("LVM volume", "a mapping", "none"))?;
@@ -153,25 +155,34 @@ impl Part {
                 Ok(Some(name))
             }
             (Self::Filesystem { kind, stripe, .. }, Change::Filesystem { uuid, on, .. }) => {
-                let names: Vec<_> = on.iter().filter_map(|place| place.name_now(system)).collect();
-                let arguments = mkfs(*kind, uuid, *stripe, &names);
-                let created = system.run(&format!("mkfs.{}", kind.word()), &arguments);
+                let layers = if held.is_empty() { devices(system, on)? } else { Vec::new() };
+                let below = || layers.iter().chain(held.iter().copied());
+                let paths: Vec<_> = below().map(Held::path).collect();
+                let created =
+                    system.run(&format!("mkfs.{}", kind.word()), &mkfs(*kind, uuid, *stripe, &paths));
+                below().try_for_each(|device| device.check(system))?;
                 created.map_err(|source| program(&format!("make {}", kind.word()), source))?;
-                Ok(names.into_iter().next())
+                Ok(below().next().map(|device| device.drive.name.clone()))
             }
             (Self::Mount { kind, options, .. }, Change::Mount { point }) => {
                 let on = before.iter().rev().find_map(|made| match &made.change {
                     Change::Filesystem { on, .. } => Some(on.clone()),
                     _ => None,
                 });
-                let names: Vec<_> =
-                    on.unwrap_or_default().iter().filter_map(|place| place.name_now(system)).collect();
-                make_mount(system, *kind, options.as_deref(), &names, point)?;
+                let devices = devices(system, &on.unwrap_or_default())?;
+                make_mount(system, *kind, options.as_deref(), &devices, point)?;
+                devices.iter().try_for_each(|device| device.check(system))?;
                 Ok(None)
             }
             _ => Err(made("layout", "a change of the same kind as its part", "another")),
         }
     }
+}
+
+/// What a file system lies on, held.
+fn devices(system: &dyn System, on: &[Place]) -> Result<Vec<Held>, LayoutError> {
+    let held = on.iter().map(|place| place.hold(system)?.ok_or_else(|| made("device", "there", "gone")));
+    held.collect()
 }
 
 /// The layer that a change makes.
@@ -196,14 +207,15 @@ fn program(what: &str, source: ProgramError) -> LayoutError {
 fn make_array(
     system: &mut dyn System,
     uuid: &str,
-    members: &[DriveId],
+    held: &[&Held],
     chunk_bytes: u64,
 ) -> Result<String, LayoutError> {
+    let members: Vec<_> = held.iter().map(|member| member.drive.clone()).collect();
     let array = volumes::free_array_node(&system.sysfs());
     let array = array.ok_or_else(|| made("md array", "a free name", "128 arrays"))?;
-    let created = volumes::create_array(system, &array, uuid, members, chunk_bytes);
+    let created = volumes::create_array(system, &array, uuid, held, chunk_bytes);
     created.map_err(|source| program("make the md array", source))?;
-    let name = volumes::arrays_of(system, uuid, members).into_iter().next();
+    let name = volumes::arrays_of(system, uuid, &members)?.into_iter().next();
     let name = name.ok_or_else(|| made("md array", "an array of the members", "none"))?;
     let facts = system.sysfs().block_node(&name).and_then(|device| device.raid).unwrap_or_default();
     if facts.chunk_bytes != Some(chunk_bytes) {
@@ -220,12 +232,13 @@ fn make_array(
 
 /// An array made anew shows what an earlier one of the same geometry held, superblocks included.
 fn clear_new(system: &mut dyn System, name: &str) -> Result<(), LayoutError> {
-    let device = node(name);
-    label::clear(system, &device).map_err(|source| LayoutError::io(&device, "wipe old signatures", source))
+    let device = Held::open(system, name)?;
+    label::clear(system, &device)
+        .map_err(|source| LayoutError::io(device.node(), "wipe old signatures", source))
 }
 
 /// Arguments of mkfs: the UUID that was chosen, no discard, all tables written at once, and the stripe below.
-fn mkfs(kind: Filesystem, uuid: &str, stripe: Option<(u64, usize)>, names: &[String]) -> Vec<String> {
+fn mkfs(kind: Filesystem, uuid: &str, stripe: Option<(u64, usize)>, devices: &[String]) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(ToString::to_string));
     match kind {
@@ -246,13 +259,13 @@ fn mkfs(kind: Filesystem, uuid: &str, stripe: Option<(u64, usize)>, names: &[Str
         }
         Filesystem::Btrfs => {
             add(&["-f", "-q", "-K", "-U", uuid]);
-            if names.len() > 1 {
+            if devices.len() > 1 {
                 add(&["-d", "raid0", "-m", "raid0"]);
             }
         }
         Filesystem::F2fs => add(&["-f", "-q", "-t", "0", "-U", uuid]),
     }
-    arguments.extend(names.iter().map(|name| node(name).display().to_string()));
+    arguments.extend_from_slice(devices);
     arguments
 }
 
@@ -260,21 +273,23 @@ fn make_mount(
     system: &mut dyn System,
     kind: Filesystem,
     options: Option<&str>,
-    names: &[String],
+    devices: &[Held],
     point: &Path,
 ) -> Result<(), LayoutError> {
+    // The kernel shows the name by which a device was mounted to everybody, so this has to be its own.
+    let names: Vec<_> = devices.iter().map(|device| device.node().display().to_string()).collect();
     let made = system.make_directory(point);
     made.map_err(|source| LayoutError::io(point, "make the directory", source))?;
     let mut options: Vec<String> = options.map(str::to_owned).into_iter().collect();
     // Without udev the kernel has to be told of the other members (btrfs(5), device=).
     if names.len() > 1 {
-        options.extend(names.iter().map(|name| format!("device={}", node(name).display())));
+        options.extend(names.iter().map(|name| format!("device={name}")));
     }
     let mut arguments: Vec<String> = vec!["-t".into(), kind.word().into()];
     if !options.is_empty() {
         arguments.extend(["-o".into(), options.join(",")]);
     }
-    arguments.extend(names.first().map(|name| node(name).display().to_string()));
+    arguments.extend(names.first().cloned());
     arguments.push(point.display().to_string());
     let mounted = system.run("mount", &arguments);
     mounted.map_err(|source| program(&format!("mount {}", kind.word()), source))?;
@@ -294,7 +309,7 @@ mod tests {
     use super::*;
 
     fn drives(names: &[&str]) -> Vec<DriveId> {
-        let drive = |name: &&str| DriveId { name: (*name).into(), serial: None, size_bytes: 1 << 30 };
+        let drive = |name: &&str| DriveId { name: (*name).into(), ..DriveId::default() };
         names.iter().map(drive).collect()
     }
 
@@ -321,14 +336,14 @@ mod tests {
 
     #[test]
     fn file_systems_are_made_with_the_geometry_below_and_discard_nothing() {
-        let arguments = |kind| mkfs(kind, "u", Some((64 << 10, 8)), &["md127".into()]).join(" ");
+        let arguments = |kind| mkfs(kind, "u", Some((64 << 10, 8)), &["/dev/md127".into()]).join(" ");
         assert_eq!(arguments(Filesystem::Xfs), "-f -q -K -m uuid=u -d su=65536,sw=8 /dev/md127");
         assert_eq!(
             arguments(Filesystem::Ext4),
             "-F -q -b 4096 -U u -E lazy_itable_init=0,lazy_journal_init=0,nodiscard,stride=16,stripe_width=128 /dev/md127"
         );
         assert_eq!(arguments(Filesystem::F2fs), "-f -q -t 0 -U u /dev/md127");
-        let two = mkfs(Filesystem::Btrfs, "u", None, &["a".into(), "b".into()]).join(" ");
+        let two = mkfs(Filesystem::Btrfs, "u", None, &["/dev/a".into(), "/dev/b".into()]).join(" ");
         assert_eq!(two, "-f -q -K -U u -d raid0 -m raid0 /dev/a /dev/b");
     }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use storage::sysfs::Sysfs;
 
-use crate::change::{Change, DriveId, Owner, settle};
+use crate::change::{Change, Owner, settle};
+use crate::drive::DriveId;
 use crate::error::LayoutError;
 use crate::interrupts;
 use crate::journal::Journal;

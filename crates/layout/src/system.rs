@@ -12,14 +12,16 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use storage::device::{self, DeviceSpec, OpenError};
-use storage::safety::{self, Obstacle, Refusal, Signature};
+use storage::device::{self, Device, DeviceSpec, OpenError};
+use storage::safety::{self, Obstacle, Refusal};
 use storage::sysfs::{DeviceNumber, Sysfs};
 
+use crate::drive::{Held, Identity};
 use crate::error::ProgramError;
 use crate::interrupts;
 
@@ -40,11 +42,29 @@ pub trait System: fmt::Debug + Send {
     /// Where a program is.
     fn find_program(&self, name: &str) -> Option<PathBuf>;
 
-    /// Refuses a drive that is in use, or whose contents were not given up.
+    /// Refuses a drive that is in use, or whose contents were not given up. What is returned claims it exclusively as long
+    /// as it lives.
     ///
     /// # Errors
     /// [`OpenError`] with the reason.
-    fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError>;
+    fn check_free(
+        &self,
+        drive: &Path,
+        purpose: Purpose,
+        destroy: &[PathBuf],
+    ) -> Result<Option<Arc<dyn Device>>, OpenError>;
+
+    /// Opens a drive to look at it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn open_drive(&self, node: &Path) -> io::Result<File>;
+
+    /// What a descriptor is open on.
+    ///
+    /// # Errors
+    /// ENODEV where it has gone.
+    fn identity(&self, drive: &File) -> io::Result<Identity>;
 
     /// Who uses each of the devices now, in their order.
     ///
@@ -54,18 +74,6 @@ pub trait System: fmt::Debug + Send {
 
     /// Whether the kernel alone says which CPU takes an interrupt, so that writing its affinity fails.
     fn is_managed(&self, interrupt: u32) -> bool;
-
-    /// Bytes of a device. Beyond its end is an error.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>>;
-
-    /// The signatures on a device.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn signatures(&self, device: &Path) -> io::Result<Vec<Signature>>;
 
     /// Bytes that a file in the directory can have.
     ///
@@ -109,11 +117,11 @@ pub trait System: fmt::Debug + Send {
     /// The kernel's.
     fn write_setting(&mut self, path: &Path, value: &str) -> io::Result<()>;
 
-    /// Writes zeros to parts of a device that nobody holds, and returns when they are durable.
+    /// Writes zeros to parts of a device that nobody else holds, and returns when they are durable.
     ///
     /// # Errors
     /// The kernel's: EBUSY where somebody holds it.
-    fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()>;
+    fn zero(&mut self, device: &Held, ranges: &[Range<u64>]) -> io::Result<()>;
 
     /// Runs a program to its end; what it printed.
     ///
@@ -155,15 +163,33 @@ impl System for Host {
         Self::path().split(':').map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
     }
 
-    fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError> {
+    fn check_free(
+        &self,
+        drive: &Path,
+        purpose: Purpose,
+        destroy: &[PathBuf],
+    ) -> Result<Option<Arc<dyn Device>>, OpenError> {
         // Opening for writing is the check, and leaves no trace: the claim ends with the descriptor.
         let all = vec![drive.to_owned()];
         let destroy = match purpose {
             Purpose::Contents => destroy.to_vec(),
             Purpose::Settings => all,
         };
-        let options = device::OpenOptions { destroy, ..device::OpenOptions::writing() };
-        device::open(&DeviceSpec::from(drive), &options).map(drop)
+        let options = device::OpenOptions { destroy, ..device::OpenOptions::writing().buffered() };
+        device::open(&DeviceSpec::from(drive), &options).map(Some)
+    }
+
+    fn open_drive(&self, node: &Path) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(node)
+    }
+
+    fn identity(&self, drive: &File) -> io::Result<Identity> {
+        let facts = drive.metadata()?;
+        if !facts.file_type().is_block_device() {
+            return Err(io::Error::from_raw_os_error(libc::ENOTBLK));
+        }
+        let number = (libc::major(facts.rdev()), libc::minor(facts.rdev()));
+        Identity::of(&self.sysfs(), DeviceNumber::from(number))
     }
 
     fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>> {
@@ -175,19 +201,6 @@ impl System for Host {
         let path = interrupts::affinity(interrupt);
         let written = fs::read_to_string(&path).and_then(|now| fs::write(&path, now.trim()));
         written.is_err_and(|error| interrupts::is_refusal(&error))
-    }
-
-    fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        File::open(device)?.read_exact_at(&mut bytes, offset)?;
-        Ok(bytes)
-    }
-
-    fn signatures(&self, device: &Path) -> io::Result<Vec<Signature>> {
-        use std::io::{Seek, SeekFrom};
-        let mut file = File::open(device)?;
-        let size = file.seek(SeekFrom::End(0))?;
-        safety::signatures(&file, size)
     }
 
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
@@ -230,8 +243,13 @@ impl System for Host {
         OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
     }
 
-    fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()> {
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device)?;
+    fn zero(&mut self, device: &Held, ranges: &[Range<u64>]) -> io::Result<()> {
+        let file = match device.claim() {
+            Some(claim) => File::from(claim.fd().try_clone_to_owned()?),
+            None => {
+                OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device.path())?
+            }
+        };
         for range in ranges {
             let length = usize::try_from(range.end - range.start).unwrap_or(0);
             file.write_all_at(&vec![0; length], range.start)?;

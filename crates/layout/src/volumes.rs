@@ -11,28 +11,31 @@ use std::path::{Path, PathBuf};
 
 use storage::sysfs::Sysfs;
 
-use crate::change::{DriveId, TRIES, chain, gone, node};
-use crate::error::ProgramError;
+use crate::change::{TRIES, chain};
+use crate::drive::{DriveId, Held, node};
+use crate::error::{LayoutError, ProgramError};
 use crate::label::{self, Label};
 use crate::system::System;
 
 /// The kernel names of md devices that hold members with that UUID: none where it is stopped, one where it is
 /// whole, more only while udev is at work.
-pub(crate) fn arrays_of(system: &dyn System, uuid: &str, members: &[DriveId]) -> Vec<String> {
+pub(crate) fn arrays_of(
+    system: &dyn System,
+    uuid: &str,
+    members: &[DriveId],
+) -> Result<Vec<String>, LayoutError> {
     let sysfs = system.sysfs();
-    let mut found: Vec<String> = members
-        .iter()
-        .filter_map(|member| member.name_now(&sysfs))
-        .filter(|name| {
-            label::find(system, &node(name), Label::Member, uuid).is_ok_and(|parts| !parts.is_empty())
-        })
-        .filter_map(|name| sysfs.block_node(&name))
-        .flat_map(|device| device.holders)
-        .filter(|holder| holder.starts_with("md"))
-        .collect();
+    let mut found = Vec::new();
+    for member in members {
+        let Some(held) = member.hold(system)? else { continue };
+        if label::find(&held, Label::Member, uuid).is_ok_and(|parts| !parts.is_empty()) {
+            let holders = sysfs.block_node(&held.drive.name).map(|device| device.holders);
+            found.extend(holders.into_iter().flatten().filter(|holder| holder.starts_with("md")));
+        }
+    }
     found.sort();
     found.dedup();
-    found
+    Ok(found)
 }
 
 /// The kernel names of the mappings of a volume group that has no dash in its name.
@@ -58,7 +61,7 @@ pub(crate) fn create_array(
     system: &mut dyn System,
     array: &Path,
     uuid: &str,
-    members: &[DriveId],
+    members: &[&Held],
     chunk_bytes: u64,
 ) -> Result<(), ProgramError> {
     let digits: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
@@ -76,7 +79,7 @@ pub(crate) fn create_array(
         format!("--chunk={}K", chunk_bytes >> 10),
         format!("--raid-devices={}", members.len()),
     ];
-    arguments.extend(members.iter().map(|member| node(&member.name).display().to_string()));
+    arguments.extend(members.iter().map(|member| member.path()));
     system.run("mdadm", &arguments).map(drop)
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn undo_array(system: &mut dyn System, uuid: &str, members: &[DriveId
             system.pause();
         }
         left.clear();
-        for array in arrays_of(system, uuid, members) {
+        for array in arrays_of(system, uuid, members).map_err(|error| chain(&error))? {
             let stopped = system.run("mdadm", &["--stop".into(), node(&array).display().to_string()]);
             left.extend(stopped.err().map(|error| chain(&error)));
         }
@@ -96,9 +99,10 @@ pub(crate) fn undo_array(system: &mut dyn System, uuid: &str, members: &[DriveId
             continue;
         }
         for member in members {
-            match member.name_now(&system.sysfs()) {
-                None => left.push(gone(member)),
-                Some(name) => left.extend(wipe_member(system, &name, uuid)),
+            match member.hold(system) {
+                Err(error) => left.push(chain(&error)),
+                Ok(None) => left.push(member.gone()),
+                Ok(Some(held)) => left.extend(wipe_member(system, &held, uuid)),
             }
         }
         if left.is_empty() || members.iter().any(|member| member.name_now(&system.sysfs()).is_none()) {
@@ -109,14 +113,14 @@ pub(crate) fn undo_array(system: &mut dyn System, uuid: &str, members: &[DriveId
 }
 
 /// Wipes one member, once: where udev has it in an array again, that is stopped first.
-fn wipe_member(system: &mut dyn System, name: &str, uuid: &str) -> Option<String> {
-    let device = node(name);
-    let failed =
-        |what: &str, error: std::io::Error| Some(format!("{} cannot be {what}: {error}", device.display()));
-    match label::find(system, &device, Label::Member, uuid) {
+fn wipe_member(system: &mut dyn System, device: &Held, uuid: &str) -> Option<String> {
+    let failed = |what: &str, error: std::io::Error| {
+        Some(format!("{} cannot be {what}: {error}", device.node().display()))
+    };
+    match label::find(device, Label::Member, uuid) {
         Err(error) => failed("read", error),
         Ok(parts) if parts.is_empty() => None,
-        Ok(parts) => system.zero(&device, &parts).err().and_then(|error| failed("wiped", error)),
+        Ok(parts) => system.zero(device, &parts).err().and_then(|error| failed("wiped", error)),
     }
 }
 
@@ -126,19 +130,18 @@ pub(crate) fn lvm_uuid(digits: &str) -> String {
     ends.windows(2).filter_map(|pair| digits.get(pair[0]..pair[1])).collect::<Vec<_>>().join("-")
 }
 
-/// Configuration that confines LVM to the drives of the layout.
-fn confined(system: &dyn System, members: &[DriveId]) -> Vec<String> {
-    let sysfs = system.sysfs();
-    let names = members.iter().map(|member| member.name_now(&sysfs).unwrap_or_else(|| member.name.clone()));
-    let accepted: Vec<String> = names
-        .map(|name| format!("\"a|^{}$|\"", node(&name).display().to_string().replace('.', "\\.")))
-        .collect();
-    let filter = format!("[ {}, \"r|.*|\" ]", accepted.join(", "));
+/// Configuration that confines LVM to the drives of the layout. It looks for them among the descriptors of this process,
+/// not in `/dev`, so that it finds what is held and nothing else.
+fn confined(system: &dyn System, members: &[&Held]) -> Vec<String> {
+    let accepted: Vec<String> = members.iter().map(|member| format!("\"a|^{}$|\"", member.path())).collect();
+    let filter = [accepted, vec!["\"r|.*|\"".to_owned()]].concat().join(", ");
     // Without udev nobody answers when LVM waits for a node to appear; it then makes it itself.
-    let udev = u8::from(sysfs.at_root("/run/udev/control").exists());
+    let udev = u8::from(system.sysfs().at_root("/run/udev/control").exists());
     let config = format!(
-        "devices {{ use_devicesfile=0 filter={filter} global_filter={filter} }} backup {{ backup=0 archive=0 }} \
-         activation {{ monitoring=0 udev_sync={udev} udev_rules={udev} }}"
+        "devices {{ use_devicesfile=0 scan=[ \"/proc/{}/fd\" ] obtain_device_list_from_udev=0 \
+         filter=[ {filter} ] global_filter=[ {filter} ] }} backup {{ backup=0 archive=0 }} \
+         activation {{ monitoring=0 udev_sync={udev} udev_rules={udev} }}",
+        std::process::id()
     );
     vec!["--config".into(), config]
 }
@@ -148,7 +151,7 @@ pub(crate) fn create_volume(
     system: &mut dyn System,
     group: &str,
     uuids: &[String],
-    members: &[DriveId],
+    members: &[&Held],
     chunk_bytes: u64,
 ) -> Result<(), ProgramError> {
     let confined = confined(system, members);
@@ -157,7 +160,7 @@ pub(crate) fn create_volume(
             [command.to_owned()].into_iter().chain(confined.iter().cloned()).chain(arguments).collect();
         system.run("lvm", &all).map(drop)
     };
-    let nodes: Vec<String> = members.iter().map(|member| node(&member.name).display().to_string()).collect();
+    let nodes: Vec<String> = members.iter().map(|member| member.path()).collect();
     for (node, uuid) in nodes.iter().zip(uuids) {
         let uuid = lvm_uuid(uuid);
         lvm("pvcreate", words(&["--yes", "-ff", "--norestorefile", "--uuid", &uuid, node]))?;
@@ -186,7 +189,9 @@ pub(crate) fn undo_volume(
     uuids: &[String],
     members: &[DriveId],
 ) -> Result<(), String> {
-    let confined = confined(system, members);
+    let held: Vec<_> = members.iter().map(|member| member.hold(system)).collect();
+    let found: Vec<&Held> = held.iter().flatten().flatten().collect();
+    let confined = confined(system, &found);
     let is_there = |system: &dyn System| !mappings_of(&system.sysfs(), group).is_empty();
     let remove = ["vgremove".to_owned()].into_iter().chain(confined);
     let remove: Vec<String> = remove.chain(words(&["--yes", "-ff", group])).collect();
@@ -209,12 +214,11 @@ pub(crate) fn undo_volume(
         return Err(removed.err().map_or_else(|| format!("{group} is in use"), |error| chain(&error)));
     }
     let mut left = Vec::new();
-    for (member, uuid) in members.iter().zip(uuids) {
-        match member.name_now(&system.sysfs()) {
-            None => left.push(gone(member)),
-            Some(name) => {
-                left.extend(label::wipe(system, &node(&name), Label::PhysicalVolume, uuid).err());
-            }
+    for ((member, uuid), held) in members.iter().zip(uuids).zip(&held) {
+        match held {
+            Err(error) => left.push(chain(error)),
+            Ok(None) => left.push(member.gone()),
+            Ok(Some(held)) => left.extend(label::wipe(system, held, Label::PhysicalVolume, uuid).err()),
         }
     }
     if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }

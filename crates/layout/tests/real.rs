@@ -2,14 +2,17 @@
 //! each of its changes. What this machine or user cannot do is said aloud and left out.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use layout::drive::{Held, Identity};
 use layout::system::{Host, Purpose, System};
 use layout::{LayoutSpec, Layouts, Permits, error::ProgramError, undo};
-use storage::device::OpenError;
+use storage::device::{Device, OpenError};
 use storage::safety::{Obstacle, Signature};
 use storage::sysfs::{DeviceNumber, Sysfs};
 
@@ -80,7 +83,7 @@ impl Loops {
     fn assert_bare(&self, before: &BTreeMap<PathBuf, String>, when: &str) {
         assert_eq!(&self.settings(), before, "{when}");
         for path in &self.paths {
-            let found: Vec<Signature> = Host::default().signatures(path).expect("readable");
+            let found: Vec<Signature> = signatures(path);
             assert_eq!(found, [], "{when}: {}", path.display());
             let number = Sysfs::host().number(path.file_name().and_then(|n| n.to_str()).expect("a name"));
             let users = storage::safety::users(&Sysfs::host(), number.expect("a number")).expect("users");
@@ -104,6 +107,11 @@ impl Drop for Loops {
             }
         }
     }
+}
+
+fn signatures(path: &Path) -> Vec<Signature> {
+    let file = File::open(path).expect("opens");
+    storage::safety::signatures(&file, 400 * MIB).expect("readable")
 }
 
 /// This machine, under a process that kills itself before or after one of its changes.
@@ -143,20 +151,25 @@ impl System for Mortal {
     fn find_program(&self, name: &str) -> Option<PathBuf> {
         self.host.find_program(name)
     }
-    fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError> {
+    fn check_free(
+        &self,
+        drive: &Path,
+        purpose: Purpose,
+        destroy: &[PathBuf],
+    ) -> Result<Option<Arc<dyn Device>>, OpenError> {
         self.host.check_free(drive, purpose, destroy)
+    }
+    fn open_drive(&self, node: &Path) -> io::Result<File> {
+        self.host.open_drive(node)
+    }
+    fn identity(&self, drive: &File) -> io::Result<Identity> {
+        self.host.identity(drive)
     }
     fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>> {
         self.host.users(numbers)
     }
     fn is_managed(&self, interrupt: u32) -> bool {
         self.host.is_managed(interrupt)
-    }
-    fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        self.host.read_device(device, offset, length)
-    }
-    fn signatures(&self, device: &Path) -> io::Result<Vec<Signature>> {
-        self.host.signatures(device)
     }
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
         self.host.free_bytes(directory)
@@ -179,7 +192,7 @@ impl System for Mortal {
     fn write_setting(&mut self, path: &Path, value: &str) -> io::Result<()> {
         self.change(|host| host.write_setting(path, value))
     }
-    fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()> {
+    fn zero(&mut self, device: &Held, ranges: &[Range<u64>]) -> io::Result<()> {
         self.change(|host| host.zero(device, ranges))
     }
     fn run(&mut self, program: &str, arguments: &[String]) -> Result<String, ProgramError> {
@@ -390,8 +403,60 @@ fn a_drive_in_use_is_refused_with_its_reason_and_left_alone() {
     let said = std::panic::catch_unwind(|| attempt(&[&loops.paths[0], &loops.paths[1]]));
     run("umount", &[point.to_str().expect("text")]).expect("unmounts");
     assert!(said.expect("no panic").contains("is mounted on"), "--destroy does not lift that");
-    let mark = Host::default().signatures(&loops.paths[1]).expect("readable");
+    let mark = signatures(&loops.paths[1]);
     assert_eq!(mark[0].label.as_deref(), Some("thesis"), "and it was left alone");
     assert_eq!(loops.settings(), before);
-    assert_eq!(Host::default().signatures(&loops.paths[0]).expect("readable"), []);
+    assert_eq!(signatures(&loops.paths[0]), []);
+}
+
+#[test]
+fn a_loop_device_that_is_replaced_while_another_is_made_is_not_written() {
+    let Some(loops) = Loops::new(2) else { return };
+    let text = loops.spec("separate(filesystem=xfs)");
+    if !is_to_be_had(&text) {
+        return;
+    }
+    let intruder = loops.directory.path().join("intruder");
+    std::fs::File::create(&intruder).and_then(|file| file.set_len(400 * MIB)).expect("an image");
+    let intruder = intruder.to_str().expect("text").to_owned();
+    run("mkfs.ext4", &["-q", "-F", "-L", "thesis", &intruder]).expect("a file system of somebody");
+    let second = loops.paths[1].to_str().expect("text").to_owned();
+    let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
+    let (image, device) = (intruder.clone(), second.clone());
+    layouts.tell(move |words| {
+        if words.starts_with("mount") {
+            // The first drive has its file system; the second is next.
+            let _ = run("losetup", &["--detach", &device]);
+            let _ = run("losetup", &[&device, &image]);
+        }
+    });
+    let before = std::fs::read(&intruder).expect("reads");
+    let made = layouts.switch(&LayoutSpec::parse(&text).expect("a layout"));
+    drop(layouts);
+    let _ = run("losetup", &["--detach", &second]);
+    assert!(std::fs::read(&intruder).expect("reads") == before, "{made:?}");
+}
+
+#[test]
+fn what_comes_onto_a_drive_after_its_check_is_not_wiped() {
+    let Some(loops) = Loops::new(2) else { return };
+    let text = loops.spec("separate(filesystem=xfs)");
+    if !is_to_be_had(&text) {
+        return;
+    }
+    let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
+    let second = loops.paths[1].clone();
+    layouts.tell(move |words| {
+        if words.starts_with("mount") {
+            // As dd does it, which asks nobody.
+            use std::os::unix::fs::FileExt;
+            let drive = File::options().write(true).open(&second).expect("opens");
+            drive.write_all_at(b"XFSB", 0).and_then(|()| drive.sync_all()).expect("writes");
+        }
+    });
+    let error = layouts.switch(&LayoutSpec::parse(&text).expect("a layout")).expect_err("refused");
+    assert!(matches!(error, layout::LayoutError::Appeared { .. }), "{error}");
+    drop(layouts);
+    let found = signatures(&loops.paths[1]);
+    assert!(found[0].kind.to_lowercase().contains("xfs"), "{found:?}");
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::change::DriveId;
+use crate::drive::DriveId;
 use crate::error::LayoutError;
 use crate::settings::{self, Wanted};
 use crate::spec::{LayoutKind, LayoutSpec};
@@ -36,6 +36,7 @@ impl Layouts {
         let cache = bare.queue.remove("write_cache");
         let drives = self.find(&bare)?;
         Availability::of(self.system.as_ref(), &bare.drives).check_spec(&bare)?;
+        self.hold(&drives)?;
         self.standing = None;
         self.ours = drives.clone();
         let mut notes = self.apply(&bare, &drives)?;

@@ -10,18 +10,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use layout::drive::{Held, Identity};
 use layout::error::ProgramError;
 use layout::system::{Purpose, System, refusal};
-use storage::device::OpenError;
-use storage::safety::{self, Obstacle, Signature};
+use storage::device::{Device, OpenError};
+use storage::safety::{self, Obstacle};
 use storage::sysfs::{DeviceNumber, Sysfs};
 
 /// Bytes of a drive: more than the offset of btrfs' superblock.
 const DRIVE: u64 = 72 << 10;
+const QUEUE: [(&str, &str); 10] = [
+    ("queue/scheduler", "[none] mq-deadline kyber bfq"),
+    ("queue/nr_requests", "1023"),
+    ("queue/wbt_lat_usec", "2000"),
+    ("queue/write_cache", "write back"),
+    ("queue/read_ahead_kb", "128"),
+    ("queue/nomerges", "0"),
+    ("queue/rq_affinity", "1"),
+    ("queue/iostats", "1"),
+    ("queue/io_poll", "0"),
+    ("queue/logical_block_size", "512"),
+];
 const DRIVES: [&str; 4] = ["nvme0n1", "nvme1n1", "nvme2n1", "nvme3n1"];
 
 /// When the power fails.
@@ -48,7 +62,25 @@ struct Fate {
     end: Option<(u64, Moment)>,
     is_dead: bool,
     uuids: u64,
+    /// Changes, and looks at drives.
+    calls: u64,
+    swap: Option<(u64, Swap)>,
+    swapped: Option<u64>,
+    /// Whether the drive was opened yet: until then what lies at its node is what was named.
+    opened: bool,
 }
+
+/// How a drive's name comes to lead to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swap {
+    /// The node in `/dev` is replaced by that of another drive.
+    Node,
+    /// The drive is taken out, and the next one gets its name: as long as one has it open, the kernel gives it to none.
+    Disk,
+}
+
+/// The drive that is swapped.
+pub const SWAPPED: &str = "nvme1n1";
 
 /// A process's view of the machine.
 #[derive(Debug)]
@@ -93,6 +125,60 @@ impl World {
         Box::new(Process(self.clone()))
     }
 
+    /// A process below which a drive is swapped right before its `at`th call, or as soon after that as it can be.
+    pub fn swapping(&self, at: u64, swap: Swap) -> Box<Process> {
+        let process = self.process(None);
+        self.fate.lock().expect("no panic").swap = Some((at, swap));
+        process
+    }
+
+    /// Before which call the drive was swapped.
+    pub fn swapped(&self) -> Option<u64> {
+        self.fate.lock().expect("no panic").swapped
+    }
+
+    /// What is on the drive that nobody named: a file system of somebody.
+    pub fn intruder() -> Vec<u8> {
+        let mut bytes = vec![0xa5; DRIVE as usize];
+        bytes[..4].copy_from_slice(b"XFSB");
+        bytes
+    }
+
+    fn call(&self) {
+        let mut fate = self.fate.lock().expect("no panic");
+        fate.calls += 1;
+        let Some((_, swap)) = fate.swap.filter(|(at, _)| *at <= fate.calls) else { return };
+        let node = self.at(format!("dev/{SWAPPED}"));
+        let open = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+        let is_held = open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|path| path == node);
+        let may_be = match swap {
+            Swap::Node => fate.opened,
+            Swap::Disk => !is_held,
+        };
+        if !may_be {
+            return;
+        }
+        fate.swapped = Some(fate.calls);
+        fate.swap = None;
+        let spare = self.at("dev/spare");
+        fs::write(&spare, Self::intruder()).expect("a drive");
+        fs::rename(&spare, &node).expect("takes its place");
+        if swap == Swap::Disk {
+            let directory = fs::canonicalize(self.at(format!("sys/block/{SWAPPED}"))).expect("a drive");
+            fs::write(directory.join("diskseq"), "99\n").expect("writes");
+            fs::write(directory.join("serial"), "INTRUDER\n").expect("writes");
+            for (file, text) in QUEUE {
+                fs::write(directory.join(file), format!("{text}\n")).expect("writes");
+            }
+            let _ = fs::remove_dir_all(directory.join("queue/iosched"));
+        }
+    }
+
+    /// The settings of a drive's queue.
+    pub fn queue(&self, name: &str) -> Vec<String> {
+        QUEUE.map(|(file, _)| self.text(&format!("sys/block/{name}/{file}"))).to_vec()
+    }
+
     /// The changes that can be half made.
     pub fn halves(&self) -> BTreeSet<u64> {
         self.fate.lock().expect("no panic").halves.clone()
@@ -120,20 +206,9 @@ impl World {
     }
 
     fn disk(&self, directory: &str, name: &str, number: &str) {
-        for (file, text) in [
-            ("dev", number),
-            ("size", "144"),
-            ("queue/scheduler", "[none] mq-deadline kyber bfq"),
-            ("queue/nr_requests", "1023"),
-            ("queue/wbt_lat_usec", "2000"),
-            ("queue/write_cache", "write back"),
-            ("queue/read_ahead_kb", "128"),
-            ("queue/nomerges", "0"),
-            ("queue/rq_affinity", "1"),
-            ("queue/iostats", "1"),
-            ("queue/io_poll", "0"),
-            ("queue/logical_block_size", "512"),
-        ] {
+        let sequence = number.split(':').next_back().expect("a minor");
+        for (file, text) in [("dev", number), ("size", "144"), ("diskseq", sequence)].into_iter().chain(QUEUE)
+        {
             self.file(&format!("{directory}/{file}"), &format!("{text}\n"));
         }
         for empty in ["holders", "slaves"] {
@@ -278,13 +353,15 @@ impl World {
     }
 
     fn write_at(&self, device: &str, offset: u64, bytes: &[u8]) {
-        let path = self.at(device);
+        // A descriptor of the process means the same to its children, in this world and in ours.
+        let path = if device.starts_with("/proc/") { device.into() } else { self.at(device) };
         File::options().write(true).open(path).expect("opens").write_all_at(bytes, offset).expect("writes");
     }
 
     /// What a program does, or half of it.
     fn execute(&self, program: &str, arguments: &[String], half: bool) -> Result<(), String> {
-        let devices: Vec<String> = arguments.iter().filter(|a| a.starts_with("/dev/")).cloned().collect();
+        let is_device = |a: &&String| a.starts_with("/dev/") || a.starts_with("/proc/");
+        let devices: Vec<String> = arguments.iter().filter(is_device).cloned().collect();
         let value = |prefix: &str| arguments.iter().find_map(|a| Some(a.strip_prefix(prefix)?.to_owned()));
         let after = |flag: &str| {
             let at = arguments.iter().position(|a| a == flag);
@@ -305,7 +382,7 @@ impl World {
                     }
                 }
                 let names: Vec<_> =
-                    members.iter().map(|m| m.trim_start_matches("/dev/").to_owned()).collect();
+                    members.iter().map(|m| fs::read_link(m).expect("a descriptor")).map(name_of).collect();
                 let chunk =
                     value("--chunk=").expect("a chunk").trim_end_matches('K').parse::<u64>().expect("KiB")
                         << 10;
@@ -410,6 +487,12 @@ impl World {
     }
 }
 
+/// The name of a node, also of one that was replaced since it was opened.
+fn name_of(path: PathBuf) -> String {
+    let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+    name.trim_end_matches(" (deleted)").to_owned()
+}
+
 fn bytes(uuid: &str) -> Vec<u8> {
     let digits: Vec<u8> = uuid.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits
@@ -423,6 +506,7 @@ impl Process {
     /// is dead by then.
     fn change<T>(&self, half: Option<impl FnOnce()>, whole: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let dead = || io::Error::other("the power has failed");
+        self.0.call();
         let mut fate = self.0.fate.lock().expect("no panic");
         if fate.is_dead {
             return Err(dead());
@@ -461,15 +545,39 @@ impl System for Process {
         Some(Path::new("/bin").join(name))
     }
 
-    fn check_free(&self, drive: &Path, purpose: Purpose, destroy: &[PathBuf]) -> Result<(), OpenError> {
+    fn check_free(
+        &self,
+        drive: &Path,
+        purpose: Purpose,
+        destroy: &[PathBuf],
+    ) -> Result<Option<Arc<dyn Device>>, OpenError> {
         let name = self.sysfs().device_at(drive).ok_or(OpenError::Missing { path: drive.to_owned() })?;
         let users = self.users(&[self.sysfs().number(&name).expect("a number")]).expect("users").concat();
-        let signatures = self.signatures(drive).expect("signatures").into_iter().map(Obstacle::Signature);
+        let file = self.open_drive(drive).expect("a drive");
+        let signatures = safety::signatures(&file, DRIVE).expect("signatures");
+        let signatures = signatures.into_iter().map(Obstacle::Signature);
         let given_up = purpose == Purpose::Settings || destroy.iter().any(|path| path == drive);
         match users.into_iter().chain(signatures.filter(|_| !given_up)).next() {
             Some(obstacle) => Err(refusal(drive, obstacle)),
-            None => Ok(()),
+            None => Ok(None),
         }
+    }
+
+    fn open_drive(&self, node: &Path) -> io::Result<File> {
+        self.0.call();
+        self.0.fate.lock().expect("no panic").opened |= node.ends_with(SWAPPED);
+        File::open(self.0.at(node))
+    }
+
+    fn identity(&self, drive: &File) -> io::Result<Identity> {
+        self.0.call();
+        let inode = drive.metadata()?.ino();
+        let is_this =
+            |name: &String| fs::metadata(self.0.at(format!("dev/{name}"))).is_ok_and(|f| f.ino() == inode);
+        let sysfs = Sysfs::at(self.0.root.path());
+        let name = sysfs.disks().into_iter().find(is_this);
+        let number = name.and_then(|name| sysfs.number(&name));
+        Identity::of(&sysfs, number.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?)
     }
 
     fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>> {
@@ -478,18 +586,6 @@ impl System for Process {
 
     fn is_managed(&self, interrupt: u32) -> bool {
         interrupt == 11
-    }
-
-    fn read_device(&self, device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        File::open(self.0.at(device))?.read_exact_at(&mut bytes, offset)?;
-        Ok(bytes)
-    }
-
-    fn signatures(&self, device: &Path) -> io::Result<Vec<Signature>> {
-        let file = File::open(self.0.at(device))?;
-        let size = file.metadata()?.len();
-        safety::signatures(&file, size)
     }
 
     fn free_bytes(&self, _: &Path) -> io::Result<u64> {
@@ -535,15 +631,16 @@ impl System for Process {
         self.change(None::<fn()>, || self.0.set(path, value))
     }
 
-    fn zero(&mut self, device: &Path, ranges: &[Range<u64>]) -> io::Result<()> {
-        let name = self.sysfs().device_at(device).unwrap_or_default();
+    fn zero(&mut self, device: &Held, ranges: &[Range<u64>]) -> io::Result<()> {
+        let name = name_of(device.node());
         let holders = self.sysfs().block_device(&name).map(|device| device.holders).unwrap_or_default();
         if !holders.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
         let zero = |range: &Range<u64>| {
             let length = (range.end.min(DRIVE) - range.start) as usize;
-            self.0.write_at(device.to_str().expect("text"), range.start, &vec![0; length]);
+            let path = format!("/proc/self/fd/{}", device.file().as_raw_fd());
+            self.0.write_at(&path, range.start, &vec![0; length]);
         };
         self.change(Some(|| zero(&ranges[0])), || {
             ranges.iter().for_each(zero);

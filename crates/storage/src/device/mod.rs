@@ -37,7 +37,7 @@ pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions};
 pub use scratch::ScratchFile;
 pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of};
-pub use sys::space;
+pub use sys::{LoopBacking, loop_backing, space};
 pub use zeroes::ZeroOptions;
 
 /// What kind of thing a device is.

@@ -123,6 +123,33 @@ pub(crate) fn is_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
     ioctl_int(fd, BLKROGET).map(|value| value != 0)
 }
 
+/// What is behind a loop device, as the kernel knows it (loop(4)): its path may lead to another file by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopBacking {
+    /// The device of the file's file system, as the kernel encodes it.
+    pub device: u64,
+    /// The inode of the file.
+    pub inode: u64,
+    /// Where in the file the device begins, bytes.
+    pub offset_bytes: u64,
+}
+
+/// LOOP_GET_STATUS64 of an open loop device.
+///
+/// # Errors
+/// ENXIO where nothing is behind it, ENOTTY or EINVAL where it is no loop device.
+pub fn loop_backing(fd: BorrowedFd<'_>) -> io::Result<LoopBacking> {
+    // linux/loop.h.
+    const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+    // `struct loop_info64` has 232 bytes, and begins with device, inode, the loop's own number and the offset.
+    let mut info = [0_u64; 29];
+    // SAFETY: the request writes one `struct loop_info64` of 232 bytes, which is the size of `info`, and any bits are u64s.
+    // Other drivers that know a request of this number do not exist (Documentation/userspace-api/ioctl/ioctl-number.rst).
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) })?;
+    let [device, inode, _, offset_bytes, ..] = info;
+    Ok(LoopBacking { device, inode, offset_bytes })
+}
+
 /// BLKDISCARD.
 pub(crate) fn discard_blocks(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
     let range = [offset, length];

@@ -1,0 +1,312 @@
+//! Drives: what they are known by, and how they are held.
+//!
+//! A name is looked up once. What it leads to is then held open, and stays held while it is worked on:
+//!
+//! - The kernel gives the number and the name of an open disk to no other: a loop device detaches when it is closed for
+//!   the last time, and drivers give a disk's number back then.
+//! - Programs are told the descriptor (`/proc/PID/fd/N`), not the name, wherever they take it: what lies at the name in
+//!   `/dev` does not matter to them. Our own reads and writes go through it as well.
+//! - Programs open drives with `O_EXCL` themselves, so the descriptor that stays is not exclusive. Beside it is a claim
+//!   that is, from the first look at what lies on the drive until the program is started. In between nobody mounts
+//!   it, builds on it, or makes a file system on it.
+//! - What a drive is, is compared again before and after each program: its number, the kernel's count of disks
+//!   (`diskseq`, Linux 5.15), and all that it is known by.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use storage::device::{self, Device};
+use storage::safety::{self, Signature};
+use storage::sysfs::{BlockDevice, DeviceNumber, Sysfs};
+
+use crate::error::LayoutError;
+use crate::system::{Purpose, System};
+
+/// A drive, so that it is found again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct DriveId {
+    /// Its kernel name when it was seen: `nvme0n1`.
+    pub name: String,
+    /// Its serial number, where it has one.
+    pub serial: Option<String>,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Its worldwide name, where it has one: of NVMe namespaces of one drive it is all that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wwid: Option<String>,
+    /// Where a partition begins on its disk, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_bytes: Option<u64>,
+    /// What is behind a loop device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<BackingFile>,
+    /// Which of the disks that this boot has seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskSequence>,
+}
+
+/// The file behind a loop device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct BackingFile {
+    /// The device of its file system; another boot may number it otherwise.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// Where in it the loop device begins, bytes.
+    pub offset_bytes: u64,
+}
+
+/// The kernel's count of disks (`/sys/block/*/diskseq`): no two disks of a boot have the same, whatever their names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct DiskSequence {
+    /// The boot that counted (`/proc/sys/kernel/random/boot_id`).
+    pub boot: String,
+    /// The number.
+    pub number: u64,
+}
+
+impl DriveId {
+    /// The drive that `path` leads to.
+    pub(crate) fn of(system: &Sysfs, path: &Path) -> Result<Self, LayoutError> {
+        let none = || {
+            let source = io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such block device");
+            LayoutError::io(path, "find the drive", source)
+        };
+        let name = system.device_at(path).ok_or_else(none)?;
+        Self::named(system, &name).ok_or_else(none)
+    }
+
+    /// The drive of a kernel name.
+    fn named(system: &Sysfs, name: &str) -> Option<Self> {
+        let device = system.block_node(name)?;
+        let whole = device.disk.clone().unwrap_or_else(|| device.name.clone());
+        let text = |file: &str| system.text(format!("/sys/class/block/{whole}/{file}"));
+        let boot = system.text("/proc/sys/kernel/random/boot_id");
+        let sequence = sequence(system, &whole);
+        Some(Self {
+            serial: serial(system, &device),
+            size_bytes: device.size_bytes,
+            wwid: text("wwid").or_else(|| text("device/wwid")),
+            start_bytes: device.partition_start_bytes,
+            backing: device.loop_device.as_ref().and_then(|_| backing(system, &whole)),
+            disk: boot.zip(sequence).map(|(boot, number)| DiskSequence { boot, number }),
+            name: device.name,
+        })
+    }
+
+    /// Whether `now` is this drive, under whatever name. What was not known when it was recorded does not count.
+    fn is(&self, now: &Self) -> bool {
+        let disks = self.disk.as_ref().zip(now.disk.as_ref()).filter(|(then, now)| then.boot == now.boot);
+        let same_disk = disks.is_none_or(|(then, now)| then.number == now.number);
+        // Only the inode outlasts a boot: file systems are numbered anew.
+        let is_file = |then: &BackingFile, now: &BackingFile| {
+            (then.inode, then.offset_bytes) == (now.inode, now.offset_bytes)
+                && (disks.is_none() || then.device == now.device)
+        };
+        let same_file = match (&self.backing, &now.backing) {
+            (Some(then), Some(now)) => is_file(then, now),
+            (then, _) => then.is_none(),
+        };
+        // Without a lasting name of its own a drive that was taken out and put in again is taken for another.
+        let has_name = self.serial.is_some() || self.wwid.is_some() || self.backing.is_some();
+        self.size_bytes == now.size_bytes
+            && self.serial == now.serial
+            && (self.wwid.is_none() || self.wwid == now.wwid)
+            && (self.start_bytes.is_none() || self.start_bytes == now.start_bytes)
+            && same_file
+            && (has_name || same_disk)
+    }
+
+    /// The kernel name that it has now; none where it is not there.
+    pub(crate) fn name_now(&self, system: &Sysfs) -> Option<String> {
+        let is_this = |name: &str| Self::named(system, name).is_some_and(|now| self.is(&now));
+        if is_this(&self.name) {
+            return Some(self.name.clone());
+        }
+        if self.serial.is_none() && self.wwid.is_none() && self.backing.is_none() {
+            return None;
+        }
+        let all = system.block_devices();
+        let renamed: Vec<_> =
+            all.into_iter().map(|device| device.name).filter(|name| is_this(name)).collect();
+        // Of two that cannot be told apart neither is taken.
+        let [only] = renamed.as_slice() else { return None };
+        Some(only.clone())
+    }
+
+    /// Holds it, under whatever name it has now; none where it is not there.
+    pub(crate) fn hold(&self, system: &dyn System) -> Result<Option<Held>, LayoutError> {
+        let Some(name) = self.name_now(&system.sysfs()) else { return Ok(None) };
+        let held = Held::open(system, &name)?;
+        if self.is(&held.drive) { Ok(Some(held)) } else { Err(held.replaced()) }
+    }
+
+    /// Holds it under the name that it was just found by.
+    pub(crate) fn hold_named(&self, system: &dyn System) -> Result<Held, LayoutError> {
+        let held = Held::open(system, &self.name)?;
+        if held.drive == *self { Ok(held) } else { Err(held.replaced()) }
+    }
+
+    /// That it is not there, as an obstruction.
+    pub(crate) fn gone(&self) -> String {
+        match &self.serial {
+            Some(serial) => format!("{} (serial {serial}) is not there", node(&self.name).display()),
+            None => format!("{} is not there, or is another drive now", node(&self.name).display()),
+        }
+    }
+}
+
+/// The serial number of a drive, or that of the disk of a partition.
+fn serial(system: &Sysfs, device: &BlockDevice) -> Option<String> {
+    let of_disk = || device.disk.as_ref().and_then(|disk| system.block_node(disk)?.serial);
+    device.serial.clone().or_else(of_disk)
+}
+
+fn sequence(system: &Sysfs, disk: &str) -> Option<u64> {
+    system.text(format!("/sys/class/block/{disk}/diskseq"))?.parse().ok()
+}
+
+fn backing(system: &Sysfs, name: &str) -> Option<BackingFile> {
+    let file = File::open(system.at_root(node(name))).ok()?;
+    let found = device::loop_backing(file.as_fd()).ok()?;
+    Some(BackingFile { device: found.device, inode: found.inode, offset_bytes: found.offset_bytes })
+}
+
+/// The node of a kernel name. Names with `!` stand for directories (`cciss!c0d0`).
+pub(crate) fn node(name: &str) -> PathBuf {
+    Path::new("/dev").join(name.replace('!', "/"))
+}
+
+/// What a descriptor is open on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number, which is its own while it is open.
+    pub number: DeviceNumber,
+    /// Which of the disks that this boot has seen, where the kernel counts them.
+    pub sequence: Option<u64>,
+}
+
+impl Identity {
+    /// What the kernel says of the device with that number.
+    ///
+    /// # Errors
+    /// ENODEV where it has gone.
+    pub fn of(system: &Sysfs, number: DeviceNumber) -> io::Result<Self> {
+        let disk = system.name(number).and_then(|name| system.disk_of(&name));
+        let disk = disk.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+        Ok(Self { number, sequence: sequence(system, &disk) })
+    }
+}
+
+/// A block device that is held open.
+#[derive(Debug)]
+pub struct Held {
+    pub(crate) drive: DriveId,
+    identity: Identity,
+    /// Not for writing: closing it makes no event for udev.
+    file: File,
+    claim: Option<Arc<dyn Device>>,
+    /// What lay on it when it was claimed.
+    seen: Vec<Signature>,
+}
+
+impl Held {
+    /// Holds what has that kernel name now.
+    pub(crate) fn open(system: &dyn System, name: &str) -> Result<Self, LayoutError> {
+        let path = node(name);
+        let failed = |source| LayoutError::io(&path, "open", source);
+        let file = system.open_drive(&path).map_err(failed)?;
+        let identity = system.identity(&file).map_err(failed)?;
+        // From here on the name is this disk's, if it is its.
+        let drive = DriveId::of(&system.sysfs(), &path)?;
+        let held = Self { drive, identity, file, claim: None, seen: Vec::new() };
+        held.check(system)?;
+        Ok(held)
+    }
+
+    /// The descriptor.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The exclusive claim, while there is one.
+    #[must_use]
+    pub fn claim(&self) -> Option<&dyn Device> {
+        self.claim.as_deref()
+    }
+
+    /// Its name, for people.
+    #[must_use]
+    pub fn node(&self) -> PathBuf {
+        node(&self.drive.name)
+    }
+
+    /// The descriptor as a path, for programs: it lasts as long as this process and this.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// Whether it still is what it was, and what lies at its name still is it.
+    pub(crate) fn check(&self, system: &dyn System) -> Result<(), LayoutError> {
+        let now = || -> io::Result<_> {
+            let held = system.identity(&self.file)?;
+            Ok((held, system.identity(&system.open_drive(&self.node())?)?))
+        };
+        let is_same = now().is_ok_and(|(held, named)| held == self.identity && named == self.identity)
+            && DriveId::of(&system.sysfs(), &self.node()).is_ok_and(|now| now == self.drive);
+        if is_same { Ok(()) } else { Err(self.replaced()) }
+    }
+
+    fn replaced(&self) -> LayoutError {
+        LayoutError::Replaced { drive: self.node(), serial: self.drive.serial.clone() }
+    }
+
+    /// Claims it exclusively: nobody may use it, and nothing known may lie on it that was not given up.
+    pub(crate) fn claim_for(
+        &mut self,
+        system: &dyn System,
+        purpose: Purpose,
+        destroy: &[PathBuf],
+    ) -> Result<(), LayoutError> {
+        self.claim = None;
+        self.claim = system.check_free(&self.node(), purpose, destroy)?;
+        if let Some(claim) = &self.claim {
+            let claimed = claim.fd().try_clone_to_owned().and_then(|fd| system.identity(&File::from(fd)));
+            if claimed.ok() != Some(self.identity) {
+                return Err(self.replaced());
+            }
+        }
+        self.check(system)?;
+        let seen = self.signatures();
+        self.seen = seen.map_err(|source| LayoutError::io(self.node(), "read signatures", source))?;
+        Ok(())
+    }
+
+    /// Gives the claim up, to a program that needs it.
+    pub(crate) fn release(&mut self) {
+        self.claim = None;
+    }
+
+    /// The signatures on it.
+    pub(crate) fn signatures(&self) -> io::Result<Vec<Signature>> {
+        use std::io::{Seek, SeekFrom};
+        let size = (&self.file).seek(SeekFrom::End(0))?;
+        safety::signatures(&self.file, size)
+    }
+
+    /// Refuses a signature that came after it was claimed: its bytes are somebody's, and nobody gave them up.
+    pub(crate) fn check_signatures(&self) -> Result<(), LayoutError> {
+        let failed = |source| LayoutError::io(self.node(), "read signatures", source);
+        let found = self.signatures().map_err(failed)?;
+        match found.into_iter().find(|signature| !self.seen.contains(signature)) {
+            Some(new) => Err(LayoutError::Appeared { drive: self.node(), signature: new.to_string() }),
+            None => Ok(()),
+        }
+    }
+}

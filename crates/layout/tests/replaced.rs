@@ -1,0 +1,78 @@
+//! Another drive takes the name of one that was named, before any single call: nothing is written to it.
+
+mod world;
+
+use layout::{LayoutSpec, Layouts, Permits, undo_on};
+use world::{SWAPPED, Swap, World};
+
+/// A layout of each kind, from one to the next, so that taking down is gone through as well.
+const WAYS: [[&str; 2]; 4] = [
+    [
+        "separate(filesystem=xfs,scheduler=kyber):/dev/nvme0n1,/dev/nvme1n1",
+        "separate(filesystem=f2fs,nr_requests=64):/dev/nvme1n1,/dev/nvme0n1",
+    ],
+    [
+        "btrfs-raid0(scheduler=mq-deadline,nr_requests=64):/dev/nvme0n1,/dev/nvme1n1",
+        "separate(filesystem=ext4):/dev/nvme1n1",
+    ],
+    [
+        "md-raid0(chunk=64k,filesystem=xfs,read_ahead_kb=512):/dev/nvme0n1,/dev/nvme1n1",
+        "single(scheduler=bfq):/dev/nvme1n1",
+    ],
+    [
+        "lvm-stripe(chunk=64k,filesystem=ext4):/dev/nvme0n1,/dev/nvme1n1",
+        "single(read_ahead_kb=0):/dev/nvme1n1",
+    ],
+];
+
+/// Goes the way with the contents of both drives given up, takes it down, and undoes what is left.
+fn go(world: &World, way: [&str; 2], at: u64, swap: Swap) {
+    let destroy = vec!["/dev/nvme0n1".into(), "/dev/nvme1n1".into()];
+    let mut layouts =
+        Layouts::open_on(world.swapping(at, swap), &world.state, Permits { destroy }).expect("opens");
+    let made = way.iter().try_for_each(|text| {
+        let spec = LayoutSpec::parse(text).expect(text);
+        layouts.switch(&spec).map(drop)
+    });
+    let _ = made.and_then(|()| layouts.down().map(drop));
+    drop(layouts);
+}
+
+fn check(way: [&str; 2]) {
+    for swap in [Swap::Node, Swap::Disk] {
+        let (mut at, mut tried) = (0, 0);
+        loop {
+            let world = World::new();
+            // An old file system, which was given up: it is wiped before anything is made.
+            let mut old = std::fs::read(world.at("dev/nvme1n1")).unwrap();
+            old[..4].copy_from_slice(b"XFSB");
+            std::fs::write(world.at("dev/nvme1n1"), old).unwrap();
+            let queue = world.queue(SWAPPED);
+            go(&world, way, at + 1, swap);
+            let Some(swapped) = world.swapped() else { break };
+            (at, tried) = (swapped, tried + 1);
+            let _ = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, true);
+            let when = format!("{way:?}, {swap:?} before call {at}");
+            assert!(std::fs::read(world.at("dev/nvme1n1")).unwrap() == World::intruder(), "{when}");
+            assert!(swap == Swap::Node || world.queue(SWAPPED) == queue, "{when}");
+        }
+        let least = if swap == Swap::Node { 40 } else { 2 };
+        assert!(tried >= least, "{way:?}, {swap:?}: only {tried} were tried");
+    }
+}
+
+#[test]
+fn a_drive_that_takes_the_name_of_another_below_file_systems_is_not_written() {
+    check(WAYS[0]);
+    check(WAYS[1]);
+}
+
+#[test]
+fn a_drive_that_takes_the_name_of_another_below_an_array_is_not_written() {
+    check(WAYS[2]);
+}
+
+#[test]
+fn a_drive_that_takes_the_name_of_another_below_a_volume_is_not_written() {
+    check(WAYS[3]);
+}
