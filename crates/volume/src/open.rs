@@ -115,13 +115,14 @@ pub(crate) fn fit_labelled(
             still_whole(&**member, candidate, &label)?;
         }
     }
+    let session = Session::default();
+    session.watch(&members, &candidates);
     let members: Vec<_> = order.into_iter().map(|at| Arc::clone(&members[at])).collect();
     let geometry = geometry(&members);
     let stripe = stripe(&spec, label.chunk, &members)?;
     let spread = Arc::new(Map::new(Arrangement::Striped(stripe), label.data_start, &members));
     let (kind, size) = (DeviceKind::Volume, label.volume_bytes());
-    let session = Some(Session::default());
-    Ok((Assembled { spec, kind, members, spread, size, geometry, session }, label))
+    Ok((Assembled { spec, kind, members, spread, size, geometry, session: Some(session) }, label))
 }
 
 /// Both copies of a member's label.

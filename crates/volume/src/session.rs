@@ -20,14 +20,15 @@
 //! It is told as soon as the next has begun.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use storage::device::Device;
+use storage::remote::Witness;
 
 use crate::census::{Candidate, census};
 use crate::error::VolumeError;
-use crate::label::{self, Epoch, Label, Place, State};
+use crate::label::{self, Epoch, Found, Label, Place, State};
 use crate::open::{no_damage, read_labels};
 
 /// See the module's argument.
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     /// Whether a write or a sync failed, so that what is on the members is not what was meant.
     is_spoilt: AtomicBool,
     stage: Mutex<Stage>,
+    /// The epoch of which each member is at least.
+    reached: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,34 @@ enum Stage {
 }
 
 impl Session {
+    /// Has members that are exports of other hosts show their label whenever they are connected to anew: a host that was
+    /// started again, and may say that it is what it was, is not taken for what it was.
+    pub fn watch(&self, members: &[Arc<dyn Device>], candidates: &[Candidate]) {
+        let labels = || candidates.iter().filter_map(|candidate| Some((candidate, candidate.label()?)));
+        let reached = labels().map(|(_, label)| label.epoch.number).min();
+        self.reached.store(reached.unwrap_or(0), Ordering::Release);
+        for (member, (candidate, label)) in members.iter().zip(labels()) {
+            let Some(remote) = member.remote() else { continue };
+            let holds = |place: &Place| candidate.fault(*place).is_none();
+            let Some(place) = Place::BOTH.into_iter().find(holds) else { continue };
+            let Some(at) = place.offset(member.size()) else { continue };
+            let (reached, volume, position) = (Arc::clone(&self.reached), label.volume, label.position);
+            let judge = move |block: &[u8]| match Label::decode(block, place) {
+                Found::Whole(found) | Found::Torn(found)
+                    if (found.volume, found.position) == (volume, position) =>
+                {
+                    let (epoch, reached) = (found.epoch.number, reached.load(Ordering::Acquire));
+                    match epoch >= reached {
+                        true => Ok(()),
+                        false => Err(format!("it was of epoch {reached} of its volume and is of {epoch}")),
+                    }
+                }
+                _ => Err("it bears the label of its volume no more".to_owned()),
+            };
+            remote.watch(Some(Witness::new(at, label::BYTES as u32, judge)));
+        }
+    }
+
     /// Begins the epoch of this session, if that was not done yet: from now on `members` may be written.
     ///
     /// # Errors
@@ -72,6 +103,7 @@ impl Session {
         match Labels::read(members).and_then(|labels| labels.turn(members, State::Open)) {
             Ok(epoch) => {
                 *stage = Stage::Open(epoch);
+                self.reached.store(epoch.number, Ordering::Release);
                 self.is_open.store(true, Ordering::Release);
                 Ok(())
             }
@@ -91,6 +123,11 @@ impl Session {
     /// Says in the labels that nothing more will be written. Where that cannot be had, or would not be true, the volume
     /// stays as one that was not closed cleanly, which whoever opens it next is told.
     pub fn end(&self, members: &[Arc<dyn Device>]) {
+        self.close(members);
+        members.iter().filter_map(|member| member.remote()).for_each(|remote| remote.watch(None));
+    }
+
+    fn close(&self, members: &[Arc<dyn Device>]) {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let Stage::Open(epoch) = *stage else { return };
         // A thread that unwinds writes nothing more.

@@ -6,13 +6,14 @@ mod rig;
 mod server;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rig::{KIB, MIB, seed, written};
 use server::{Reply, Server, Style, contents, info};
 use storage::conformance::{check_device, check_engine};
 use storage::device::{DeviceSpec, OpenOptions};
 use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig, Nbd, Op, Psync};
+use volume::{Flaw, NewVolume, Volume, VolumeError};
 
 /// Three servers, of unequal size and with replies of every style, and the specs of their exports.
 fn servers(folder: &Path) -> (Vec<Server>, String) {
@@ -105,4 +106,72 @@ fn a_failure_names_the_member_its_place_and_the_cause() {
         assert_eq!((&*member.device, member.offset, member.length), (&*bad.spec(""), 64 << 10, 64 << 10));
         assert!(failure.cause.to_string().contains("as the test has it"), "{}", failure.cause);
     }
+}
+
+/// A server that says of its export what it always says, as most do.
+fn host(folder: &Path, number: usize, style: Style, contents: &server::Contents) -> Server {
+    Server::honest(&folder.join(format!("host{number}")), style, contents)
+}
+
+/// In the midst of its use, and when it is opened again: memory that is empty, and memory that is of an earlier time.
+#[test]
+fn a_host_that_comes_back_with_less_than_it_had_is_refused_by_who_is_there_and_by_who_comes() {
+    for (is_empty, style) in
+        [(true, Style::Simple), (false, Style::Simple), (true, Style::Pieces), (false, Style::Pieces)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let contents: Vec<server::Contents> =
+            (0..2).map(|_| Arc::new(Mutex::new(vec![0; (2 * MIB) as usize]))).collect();
+        let mut hosts: Vec<Server> =
+            contents.iter().zip(0..).map(|(contents, n)| host(folder.path(), n, style, contents)).collect();
+        let specs: Vec<String> = hosts.iter().map(|host| host.spec("&timeout=20")).collect();
+        let spec = DeviceSpec::parse(&format!("volume:{}", specs.join(","))).unwrap();
+        volume::create(&spec, &NewVolume { name: "of hosts".to_owned(), chunk: 16 * KIB }, &[]).unwrap();
+        let before = match is_empty {
+            true => vec![0; (2 * MIB) as usize],
+            false => contents[1].lock().unwrap().clone(),
+        };
+        let volume = Volume::open(&spec, &OpenOptions::writing()).unwrap();
+        volume.write_at(&[7; 64 << 10], 0).unwrap();
+        volume.sync().unwrap();
+        // A connection that is lost and nothing else is no reason to refuse it.
+        drop(hosts.remove(1));
+        hosts.push(host(folder.path(), 1, style, &contents[1]));
+        let mut found = vec![0; 64 << 10];
+        volume.read_at(&mut found, 0).unwrap();
+        assert_eq!(found, [7; 64 << 10]);
+
+        drop(hosts.remove(1));
+        *contents[1].lock().unwrap() = before;
+        hosts.push(host(folder.path(), 1, style, &contents[1]));
+        let error = volume.read_at(&mut found, 0).expect_err("it is not what it was");
+        let said = said(&error);
+        let why = if is_empty {
+            "bears the label of its volume no more"
+        } else {
+            "of epoch 2 of its volume and is of 1"
+        };
+        assert!(said.contains("host1") && said.contains(why), "{said}");
+        volume.write_at(&[8; 64 << 10], 0).expect_err("nor is it written");
+        drop(volume);
+        let member = &specs[1];
+        for error in [
+            Volume::open(&spec, &OpenOptions::writing()).unwrap_err(),
+            Volume::open(&spec, &OpenOptions::reading()).unwrap_err(),
+            volume::survey::check(spec.members(), &[]).unwrap_err(),
+            volume::repair(&spec).unwrap_err(),
+        ] {
+            let is_told = match &error {
+                VolumeError::Flaw(Flaw::Unlabelled { member: named }) => is_empty && named == member,
+                VolumeError::Flaw(Flaw::Older { member: named, .. }) => !is_empty && named == member,
+                _ => false,
+            };
+            assert!(is_told, "{error:?}");
+        }
+    }
+}
+
+fn said(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

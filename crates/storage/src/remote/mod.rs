@@ -10,7 +10,8 @@
 //! 3. `fleet` has the connections of one user to one or several exports. It sends, waits for any of them,
 //!    replaces those that are lost, sends again what was under way on them, and puts an end to waiting.
 //! 4. `durability` keeps the promise of a flush when connections were lost in between.
-//! 5. `device` is the plain path; the engine `nbd` ([`crate::engine`]) is the fast one. Both are users of a fleet.
+//! 5. `witness` sees that a host that comes back holds what it held, where whoever uses it has said how to tell.
+//! 6. `device` is the plain path; the engine `nbd` ([`crate::engine`]) is the fast one. Both are users of a fleet.
 //!
 //! Requests may be sent again because each of them has the same effect twice as once: reads, writes of the same
 //! bytes, discards. (As with the kernel's own client, a server that loses a connection and goes on working off what
@@ -24,12 +25,13 @@ mod link;
 mod replies;
 mod table;
 mod waiter;
+mod witness;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nbd::ExportInfo;
-use nbd::client::{ConnectError, ConnectOptions, Session, connect};
+use nbd::client::{ConnectError, ConnectOptions, HandshakeError, Session, connect};
 use nbd::uri::Uri;
 
 pub use device::NbdDevice;
@@ -38,6 +40,7 @@ pub use error::{RemoteError, told_by};
 pub(crate) use error::{errno_of, io_error};
 pub(crate) use fleet::Fleet;
 pub(crate) use table::{Call, Command};
+pub use witness::Witness;
 
 use self::durability::Durability;
 
@@ -59,6 +62,8 @@ pub struct Remote {
     durability: Arc<Durability>,
     /// Connections with nothing under way, for the next user.
     spare: Mutex<Vec<Session>>,
+    /// What each new connection must show.
+    witness: Mutex<Option<Arc<Witness>>>,
 }
 
 impl Remote {
@@ -89,6 +94,7 @@ impl Remote {
             connections,
             durability: Arc::default(),
             spare: Mutex::new(vec![session]),
+            witness: Mutex::default(),
         };
         let needed = u64::from(remote.minimum());
         if remote.export.size < needed {
@@ -139,6 +145,27 @@ impl Remote {
         (maximum - maximum % self.minimum()).max(self.minimum())
     }
 
+    /// Has each new connection show what `witness` wants to see, or, without one, nothing any more.
+    pub fn watch(&self, witness: Option<Witness>) {
+        let fits = |witness: &Witness| witness.fits(self.minimum());
+        *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = witness.filter(fits).map(Arc::new);
+    }
+
+    /// Refuses an export whose bytes are not what they must be.
+    fn is_witnessed(&self, session: &mut Session, within: Duration) -> Result<(), Again> {
+        let witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(witness) = witness else { return Ok(()) };
+        let host = || self.host.clone();
+        match witness.question(session, Instant::now() + within) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(what)) => Err(Again::Changed(RemoteError::Changed { host: host(), what })),
+            Err(source) => {
+                let source = HandshakeError::Io(source);
+                Err(Again::Failed(Box::new(ConnectError::Handshake { host: host(), source })))
+            }
+        }
+    }
+
     fn spare(&self) -> MutexGuard<'_, Vec<Session>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,11 +175,10 @@ impl Remote {
         if let Some(session) = self.spare().pop() {
             return Ok(session);
         }
-        let connected = connect(&self.uri, &options(self.timeout));
-        let session = connected
-            .map_err(|source| RemoteError::Connect { host: self.host.clone(), source: source.into() })?;
-        self.is_the_same(&session.export)?;
-        Ok(session)
+        self.again(self.timeout).map_err(|failed| match failed {
+            Again::Failed(source) => RemoteError::Connect { host: self.host.clone(), source },
+            Again::Changed(error) => error,
+        })
     }
 
     /// Keeps a connection for the next user, unless enough are kept; then it is handed back.
@@ -167,8 +193,10 @@ impl Remote {
 
     /// A connection in the place of one that was lost; `within` bounds the attempt.
     fn again(&self, within: Duration) -> Result<Session, Again> {
-        let session = connect(&self.uri, &options(within)).map_err(|error| Again::Failed(error.into()))?;
+        let mut session =
+            connect(&self.uri, &options(within)).map_err(|error| Again::Failed(error.into()))?;
         self.is_the_same(&session.export).map_err(Again::Changed)?;
+        self.is_witnessed(&mut session, within)?;
         Ok(session)
     }
 
