@@ -48,16 +48,20 @@ impl Export {
     /// What clients may ask of it ("Transmission flags").
     ///
     /// A flush covers the writes of all connections: memory has nothing to flush, and each connection's engine writes
-    /// through the same files. What is reached over NBD has its own servers for that, so there their word counts.
+    /// through the same files. What is reached over NBD has its own servers for that, so there their word counts; where
+    /// one of them knows no flush, none could end well here, and a client that was promised it takes that for lost data.
     pub(crate) fn flags(&self) -> TransmissionFlags {
         use TransmissionFlags as Flag;
-        let mut flags = Flag::FLUSH | Flag::FUA | Flag::DF;
+        let mut flags = Flag::DF;
+        if self.every_server(TransmissionFlags::flush) {
+            flags |= Flag::FLUSH | Flag::FUA;
+        }
         if self.is_writable() {
             flags |= Flag::TRIM | Flag::WRITE_ZEROES | Flag::FAST_ZERO;
         } else {
             flags |= Flag::READ_ONLY;
         }
-        if self.is_coherent() {
+        if self.every_server(TransmissionFlags::multi_conn) {
             flags |= Flag::MULTI_CONN;
         }
         // Fetching into a cache makes sense where there is one, and costs nothing where all is memory.
@@ -67,11 +71,10 @@ impl Export {
         Flag::of(flags)
     }
 
-    /// Whether a flush on one connection covers what was answered on others.
-    fn is_coherent(&self) -> bool {
-        let word =
-            |leaf: &Arc<dyn Device>| leaf.remote().is_none_or(|remote| remote.export().flags.multi_conn());
-        storage::device::leaves(&self.device).iter().all(word)
+    /// Whether all that are reached over NBD say this of theirs.
+    fn every_server(&self, says: fn(TransmissionFlags) -> bool) -> bool {
+        let says = |leaf: &Arc<dyn Device>| leaf.remote().is_none_or(|remote| says(remote.export().flags));
+        storage::device::leaves(&self.device).iter().all(says)
     }
 
     /// What a client that was promised this may ask.

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod peer;
+mod proxy;
 mod random;
 mod rules;
 mod slow;
