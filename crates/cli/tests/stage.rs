@@ -474,6 +474,46 @@ fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
 }
 
 #[test]
+fn a_copy_in_memory_is_not_called_durable_and_nothing_goes_for_it() {
+    let disk = place();
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        println!("SKIP a copy in memory: there is no /dev/shm");
+        return;
+    };
+    let kind = |path: &Path| {
+        let found = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().expect("stat runs");
+        String::from_utf8_lossy(&found.stdout).trim().to_owned()
+    };
+    if kind(disk.path()) == "tmpfs" || kind(memory.path()) != "tmpfs" {
+        println!("SKIP a copy in memory: the scratch directory is in memory, or /dev/shm is not");
+        return;
+    }
+    let to = |name: &str| memory.path().join(name).display().to_string();
+    checkpoint(disk.path(), "ckpt-7");
+    for destination in [to("ckpt-7"), format!("file://{}", to("ckpt-7")), to("new/ckpt-7")] {
+        let came = run(disk.path(), &["mv", "--foreground", "--parents", "-T", "ckpt-7", &destination]);
+        assert_eq!(came.code, 3, "{destination}: {came:?}");
+        assert!(
+            came.err.contains("is in memory (tmpfs at /dev/shm)") && came.err.contains("hint: "),
+            "{came:?}"
+        );
+        assert_eq!(fs::read_dir(memory.path()).expect("lists").count(), 0);
+    }
+    is_the_checkpoint(&disk.path().join("ckpt-7"));
+    let came = run(disk.path(), &["cp", "--foreground", "ckpt-7", &to("")]);
+    assert_eq!(came.code, 0, "{came:?}");
+    let copied = format!("{}: copied to memory, not durable, ", to("ckpt-7"));
+    assert!(came.out.starts_with(&copied), "{came:?}");
+    let came = run(disk.path(), &["evict", "ckpt-7", "--copy", &to("ckpt-7")]);
+    assert_eq!(came.code, 3, "{came:?}");
+    assert!(came.err.contains("its slow copy is in memory (tmpfs at /dev/shm), and it is not"), "{came:?}");
+    is_the_checkpoint(&disk.path().join("ckpt-7"));
+    // What is in memory already may go on to be.
+    let came = run(memory.path(), &["mv", "--foreground", "-T", "ckpt-7", &to("ckpt-8")]);
+    assert_eq!(came.code, 0, "{came:?}");
+}
+
+#[test]
 fn a_fast_copy_is_not_evicted_for_itself_by_another_path() {
     let folder = place();
     checkpoint(folder.path(), "made/ckpt-7");

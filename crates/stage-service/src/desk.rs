@@ -66,7 +66,7 @@ impl Desk for Mover {
 /// copied so far.
 ///
 /// # Errors
-/// Those of [`Desk::submit`] and [`Desk::retry`]; those of [`stage::runner::check_request`] for a job that is new.
+/// Those of [`Desk::submit`] and [`Desk::retry`].
 pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageError> {
     let spec = spec.sealed();
     let failed = desk.status(None)?.into_iter().rev().find(|job| {
@@ -95,11 +95,7 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageErr
             desk.cancel(job.id)?;
             desk.submit(spec)
         }
-        Some(_) => desk.submit(spec),
-        None => {
-            stage::runner::check_request(&spec)?;
-            desk.submit(spec)
-        }
+        _ => desk.submit(spec),
     }
 }
 

@@ -283,7 +283,7 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             }
             let what = match job.level {
                 Level::Durable => {
-                    format!("{} is durable and verified, but failed after that: {}", name(), error.message)
+                    format!("{} is {}, but failed after that: {}", name(), job.promise(), error.message)
                 }
                 _ => format!("{} failed: {}", name(), error.message),
             };

@@ -40,6 +40,7 @@ pub fn job(id: JobId, state: State) -> JobStatus {
         walked: true,
         bytes_per_s: None,
         held_back_by: None,
+        in_memory: false,
         source: None,
     }
 }

@@ -114,8 +114,20 @@ pub struct JobStatus {
     /// What holds it back now, in a person's words: `bwlimit 2 GB/s`, `the fast tier answers 3.1x slower than at rest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<String>,
+    /// The destination is in memory (tmpfs, ramfs): what is at the level `durable` there lasts until it is unmounted, or the
+    /// host stops.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_memory: bool,
     /// The state of the source that the copy is of, as [`crate::runner::fingerprint_of`] tells it: names, inodes, sizes and
     /// times. There from right before the copy is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Fingerprint>,
+}
+
+impl JobStatus {
+    /// What is promised of a copy that is at the level `durable`.
+    #[must_use]
+    pub fn promise(&self) -> &'static str {
+        if self.in_memory { "copied to memory, not durable" } else { "durable and verified" }
+    }
 }

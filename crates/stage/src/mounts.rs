@@ -6,8 +6,9 @@
 //!
 //! The number of a device (`st_dev`) may be another after a restart, and of a network file system it is another after each
 //! mount. What stays is the file system's own UUID, where it can be had without privileges (ext4 and btrfs give it in
-//! statfs(2), of others udev knows it), and else what was mounted: its source. The path within it, the mount point and
-//! the type have to be the same in any case.
+//! statfs(2), of others udev knows it), and else, as in a container without udev, when the mount's root was made (statx(2),
+//! `stx_btime`), and else what was mounted: its source. The path within it, the mount point and the type have to be the same
+//! in any case.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -17,13 +18,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RETRY, StageError, shown};
 use crate::fault::{Check, enforced};
 use crate::names::PathText;
+use crate::spec::{JobSpec, Place, Verb};
 
 /// What is mounted, and where: a line of `/proc/self/mountinfo`, proc(5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +41,19 @@ pub struct Mount {
     /// The file system's own UUID, or what it makes of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
+    /// When the mount's root was made, nanoseconds since 1970, where the file system keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<i64>,
 }
 
 impl Mount {
+    /// Is it in memory? What is there lasts until it is unmounted, or the host stops. Memory behind another file system is
+    /// not seen: the upper directory of an overlay, the export of another host, a block device of RAM.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        matches!(&*self.kind, "tmpfs" | "ramfs" | "devtmpfs" | "rootfs")
+    }
+
     /// Of a path, or of the nearest directory above it that is there. None where `/proc` does not say.
     #[must_use]
     pub fn nearest(path: &Path) -> Option<Self> {
@@ -64,14 +76,18 @@ impl Mount {
             .find(|line| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes()))?;
         let (mut mount, device) = parse(line)?;
         mount.uuid = uuid(file, &mount, &device);
+        // Others make the root's time up when they are mounted (exfat), or have none (vfat).
+        let keeps_birth = matches!(&*mount.kind, "xfs" | "f2fs" | "bcachefs" | "tmpfs");
+        mount.born = if keeps_birth { born(file, &mount.point.0) } else { None };
         Some(mount)
     }
 
     /// Is it the same?
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
-        let same = match (&self.uuid, &other.uuid) {
-            (Some(one), Some(other)) => one == other,
+        let same = match (&self.uuid, &other.uuid, self.born, other.born) {
+            (Some(one), Some(other), ..) => one == other,
+            (.., Some(one), Some(other)) => one == other,
             _ => self.source == other.source,
         };
         same && (&self.point, &self.kind, &self.root) == (&other.point, &other.kind, &other.root)
@@ -80,13 +96,42 @@ impl Mount {
 
 impl fmt::Display for Mount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { point, kind, source, root, uuid } = self;
+        let Self { point, kind, source, root, uuid, born } = self;
         write!(f, "{kind} of {}", shown(&source.0))?;
         if root.0 != Path::new("/") {
             write!(f, " ({})", shown(&root.0))?;
         }
         write!(f, " at {}", shown(&point.0))?;
-        uuid.as_ref().map_or(Ok(()), |uuid| write!(f, ", {uuid}"))
+        match (uuid, born) {
+            (Some(uuid), _) => write!(f, ", {uuid}"),
+            (None, Some(born)) => {
+                write!(f, ", made {}.{:09} s after 1970", born / 1_000_000_000, born % 1_000_000_000)
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Would what is on `from` be lost if a copy of it on `to` were the only one? If so, what `to` is, in words: it is in memory,
+/// and `from` is not.
+#[must_use]
+pub fn is_lost_with(from: Option<&Mount>, to: Option<&Mount>) -> Option<String> {
+    let to = to.filter(|to| to.is_in_memory() && enforced(Check::InMemory))?;
+    let lasts = !from.is_some_and(Mount::is_in_memory);
+    lasts.then(|| format!("is in memory ({} at {})", to.kind, shown(&to.point.0)))
+}
+
+/// Refuses a move after which the one copy would be in memory.
+///
+/// # Errors
+/// [`StageError::Refused`].
+pub fn check_lasting(spec: &JobSpec, [from, to]: [Option<&Mount>; 2]) -> Result<(), StageError> {
+    match is_lost_with(from, to).filter(|_| spec.verb == Verb::Move) {
+        Some(how) => Err(StageError::refused(
+            format!("{}: {how}, and its source is not: a restart would lose it", spec.destination.shown()),
+            "copy it instead: flashwright stage cp; or name a destination on a disk",
+        )),
+        None => Ok(()),
     }
 }
 
@@ -151,7 +196,7 @@ fn parse(line: &[u8]) -> Option<(Mount, String)> {
     let (root, point) = (path(fields.next()?), path(fields.next()?));
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
-    Some((Mount { point, kind, source: path(fields.next()?), root, uuid: None }, device))
+    Some((Mount { point, kind, source: path(fields.next()?), root, uuid: None, born: None }, device))
 }
 
 /// Spaces, tabs, newlines and backslashes are three octal digits there.
@@ -165,6 +210,19 @@ fn path(field: &[u8]) -> PathText {
         rest = if code.is_some() { &after[3..] } else { after };
     }
     PathText(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+/// When the root was made of the mount that `file` is on. None where that is not kept, where another mount hides its point,
+/// or where the caller may not look at it.
+fn born(file: BorrowedFd<'_>, point: &Path) -> Option<i64> {
+    let wanted = StatxFlags::BTIME | StatxFlags::MNT_ID;
+    let root = open(point, true).ok()?;
+    let of = |file: BorrowedFd<'_>| rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted).ok();
+    let (here, root) = (of(file)?, of(root.as_fd())?);
+    let told = StatxFlags::from_bits_retain(here.stx_mask & root.stx_mask);
+    let is_root = told.contains(wanted) && here.stx_mnt_id == root.stx_mnt_id;
+    let (s, ns) = (root.stx_btime.tv_sec, i64::from(root.stx_btime.tv_nsec));
+    is_root.then(|| s.saturating_mul(1_000_000_000).saturating_add(ns))
 }
 
 fn uuid(file: BorrowedFd<'_>, mount: &Mount, device: &str) -> Option<String> {
@@ -186,9 +244,9 @@ fn uuid(file: BorrowedFd<'_>, mount: &Mount, device: &str) -> Option<String> {
 
 /// [`Mount::nearest`] as INTENT has it.
 #[must_use]
-pub fn of_place(place: &crate::spec::Place, destination: bool) -> Option<Mount> {
-    let path = place.path()?;
-    Mount::nearest(if destination { path.parent()? } else { path })
+pub fn of_place(place: &Place, destination: bool) -> Option<Mount> {
+    let path = place.local_path()?;
+    Mount::nearest(if destination { path.parent()? } else { &path })
 }
 
 #[cfg(test)]
@@ -217,6 +275,7 @@ mod tests {
             source: PathText(source.into()),
             root: PathText("/".into()),
             uuid: uuid.map(str::to_owned),
+            born: None,
         };
         let one = mount("/slow", "/dev/sdb", Some("1"));
         assert!(one.is(&mount("/slow", "/dev/sdc", Some("1"))), "drives may be found in another order");
@@ -224,6 +283,10 @@ mod tests {
         assert!(one.is(&mount("/slow", "/dev/sdb", None)));
         assert!(!one.is(&mount("/slow", "/dev/sdc", None)));
         assert!(!one.is(&mount("/", "/dev/sdb", Some("1"))));
+        let born = |source, born| Mount { born: Some(born), ..mount("/slow", source, None) };
+        assert!(born("/dev/loop0", 7).is(&born("/dev/loop1", 7)));
+        assert!(!born("/dev/loop0", 7).is(&born("/dev/loop0", 8)), "another file system on the same device");
+        assert!(born("/dev/loop0", 7).is(&mount("/slow", "/dev/loop0", None)));
     }
 
     #[test]

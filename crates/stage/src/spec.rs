@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, without_secrets};
+use crate::address::{Address, Scheme, without_secrets};
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::StageError;
 use crate::names::PathText;
@@ -83,6 +83,15 @@ impl Place {
         match self {
             Self::Path(path) => Some(&path.0),
             Self::Object(_) => None,
+        }
+    }
+
+    /// Where it is in this host's file systems: a path, or what a URL of the scheme `file` names.
+    #[must_use]
+    pub fn local_path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Path(path) => Some(path.0.clone()),
+            Self::Object(url) => (*url.scheme() == Scheme::File).then(|| Path::new("/").join(url.prefix())),
         }
     }
 

@@ -139,7 +139,7 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
             let mut failure = failure_of(why.class, &why.message);
             if job.level >= Level::Durable {
                 let copy = job.spec.destination.shown();
-                failure = failure.about(format!("{copy} is durable and verified, but"));
+                failure = failure.about(format!("{copy} is {}, but", job.promise()));
             }
             if carrier == Carrier::Server {
                 failure = failure.about(format!("job {}", job.id));

@@ -162,7 +162,7 @@ impl Left {
         let told = ended.clone().map(|job| {
             let became = match &job.error {
                 Some(why) => format!("failed: {}", why.message),
-                None if job.state == stage::State::Done => "durable and verified".to_owned(),
+                None if job.state == stage::State::Done => job.promise().to_owned(),
                 None => "given up".to_owned(),
             };
             format!("of an earlier run: {became}, {} ({})", job.spec.destination.shown(), words::amount(job))
@@ -212,7 +212,8 @@ fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
             format!("{}: job {}", shown(trigger), jobs.join(", "))
         }
         Happened::Durable { trigger, jobs } => {
-            let mut text = format!("{}: durable and verified", shown(trigger));
+            let promise = jobs.iter().find(|job| job.in_memory).or(jobs.first()).map(JobStatus::promise);
+            let mut text = format!("{}: {}", shown(trigger), promise.unwrap_or("durable and verified"));
             for job in jobs {
                 text += &format!(", {} ({})", job.spec.destination.shown(), words::amount(job));
             }

@@ -301,7 +301,7 @@ pub fn ended(job: &JobStatus, level: Level) -> String {
         (_, Level::Local) if job.level < Level::Durable => {
             return format!("{}: durable where it is; job {} goes on", job.spec.source.shown(), job.id);
         }
-        _ => format!("{to}: durable and verified, {}", amount(job)),
+        _ => format!("{to}: {}, {}", job.promise(), amount(job)),
     };
     let took = job.durable.map(|at| at.saturating_sub(job.created)).filter(|seconds| *seconds > 0);
     match took {
@@ -343,6 +343,7 @@ pub mod tests {
             walked: true,
             bytes_per_s: Some(1e6),
             held_back_by: None,
+            in_memory: false,
             source: None,
         }
     }

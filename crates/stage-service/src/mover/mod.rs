@@ -196,15 +196,16 @@ impl Mover {
         if inner.stopping.asked() {
             return Err(StageError::Stopped { what: "the mover takes no more jobs".to_owned() });
         }
-        if let Err(missing) = spec.check_source() {
-            // The source of a move that is being finished is gone, and a second request for that move is not a mistake.
+        if let Err(refused) = spec.check_source().and_then(|()| runner::check_request(&spec)) {
+            // The source of a move that is being finished is gone, its destination is there, and a second request for that
+            // move is not a mistake.
             let finishing = |row: &JobRow| {
                 let is_open =
                     !row.state.is_final() || row.state == State::Failed && row.level == Level::Durable;
                 is_open && row.spec.is_same_request(&spec)
             };
             if !inner.journal.jobs()?.iter().any(finishing) {
-                return Err(missing);
+                return Err(refused);
             }
         }
         spec.check_parents()?;

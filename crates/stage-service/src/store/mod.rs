@@ -36,6 +36,7 @@ use std::time::Duration;
 use crate::mover::Mover;
 use stage::error::{StageError, shown};
 use stage::job::JobId;
+use stage::mounts::{self, Mount};
 use stage::names::PathText;
 use stage::owned::FileId;
 use stage::pace::Stop;
@@ -203,6 +204,14 @@ impl Store {
             return Err(StageError::invalid(
                 format!("fast and slow are one directory: {}", shown(&config.fast)),
                 "name two, on different devices",
+            ));
+        }
+        let on_fast = Mount::nearest(&config.fast);
+        let on_slow = mounts::of_place(&slow.place(&step_name(0)), true);
+        if let Some(how) = mounts::is_lost_with(on_fast.as_ref(), on_slow.as_ref()) {
+            return Err(StageError::refused(
+                format!("the slow tier {} {how}, and the fast one is not", slow_place.shown()),
+                "name a slow tier on a disk: a restart would lose all that is stored there",
             ));
         }
         let inner = Mutex::default();

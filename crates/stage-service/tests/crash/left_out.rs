@@ -92,6 +92,7 @@ fn of_check(check: Check) -> Case {
             ("something is mounted in a source that moves", mounted_in_source, "what was mounted is empty")
         }
         Check::DestinationOutsideSource => ("a copy into its own source", into_itself, "without an end"),
+        Check::InMemory => ("a move from a disk into memory", into_memory, "not refused: Done"),
         Check::Distinct => {
             ("a move to its own source, mounted as an overlay", through_overlay, "source and copy are gone")
         }

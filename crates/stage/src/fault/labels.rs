@@ -266,6 +266,9 @@ labels! {
         Mount = "mount",
             "mount of the source and of the destination's directory and the journal's",
             "a job that goes on while a tier is not mounted publishes under the mount point, or finds its source gone";
+        InMemory = "in-memory",
+            "kinds of the file systems of the source and of the destination",
+            "a source on a disk is removed for a copy that a restart loses";
         Distinct = "distinct",
             "whether a file made in the source appears in a destination that exists",
             "a source that is seen through an overlay is taken for its copy, and both are removed";

@@ -117,6 +117,7 @@ impl From<JobRow> for JobStatus {
             walked: matches!(row.state, State::Committed | State::Done),
             bytes_per_s: None,
             held_back_by: None,
+            in_memory: row.mounts[1].as_ref().is_some_and(Mount::is_in_memory),
             source: row.source,
         }
     }

@@ -41,6 +41,7 @@ use crate::error::{StageError, shown};
 use crate::fault::{Barrier, Check, enforced};
 use crate::journal::Journal;
 use crate::lock;
+use crate::mounts::{self, Mount};
 use crate::owned::Record;
 use crate::pace::{GoOn, Stop};
 pub use crate::series::{LATEST, Place, place};
@@ -376,6 +377,10 @@ fn held(
     if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
         let why = "a name that is made beside it appears beside its slow copy, so both may be one";
         return Ok(Some(why.to_owned()));
+    }
+    let (from, to) = (Mount::nearest(&fast.path), mounts::of_place(&slow.place(name), true));
+    if let Some(how) = mounts::is_lost_with(from.as_ref(), to.as_ref()) {
+        return Ok(Some(format!("its slow copy {how}, and it is not")));
     }
     // Before it is compared: what is there may be in the page cache alone, whoever put it there.
     if remove {

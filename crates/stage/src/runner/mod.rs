@@ -109,12 +109,13 @@ impl Run<'_> {
         let row = self.row()?;
         let mut notes = Notes::new();
         let [on, at] = &row.mounts;
-        if let Some(path) = self.spec.source.path() {
-            mounts::check(path, on.as_ref())?;
+        if let Some(path) = self.spec.source.local_path() {
+            mounts::check(&path, on.as_ref())?;
         }
-        if let Some(parent) = self.spec.destination.path().and_then(Path::parent) {
-            mounts::check(parent, at.as_ref())?;
+        if let Some(path) = self.spec.destination.local_path() {
+            mounts::check(path.parent().unwrap_or(&path), at.as_ref())?;
         }
+        mounts::check_lasting(self.spec, [on.as_ref(), at.as_ref()])?;
         let mut source: Box<dyn tier::Source> = match &self.spec.source {
             Place::Path(path) => Box::new(Tree::of(&path.0)),
             Place::Object(url) => self.tiers.objects()?.source(url.as_str())?,
@@ -124,6 +125,13 @@ impl Run<'_> {
             self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
             destination.settle(self)?;
             self.journal.commit(self.id, now())?;
+        }
+        if let Some(at) = at.as_ref().filter(|at| at.is_in_memory()) {
+            notes.push(format!(
+                "{}: is in memory ({}), and lasts no longer",
+                self.spec.destination.shown(),
+                at.kind
+            ));
         }
         self.clear_up(&mut *source, &mut *destination, &mut notes)?;
         Ok(notes)

@@ -129,6 +129,13 @@ pub fn through_overlay(left: &Mutant) -> Vec<String> {
     }
 }
 
+pub fn into_memory(left: &Mutant) -> Vec<String> {
+    let (disk, memory) = (std::env::temp_dir(), crate::world::memory());
+    let mut world = World::at(Scenario::Checkpoint, Verb::Move, &disk, &memory);
+    world.spec.options.latest = false;
+    not_refused(run(&order(&world, left)).told())
+}
+
 pub fn into_itself(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Tree, Verb::Copy);
     world.spec.destination = Place::of_path(&world.source.join("sub/ckpt-7")).unwrap();
