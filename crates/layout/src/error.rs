@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use storage::device::{OpenError, OpenErrorClass};
+use storage::trust::TrustError;
 
 use crate::journal::Standing;
 use crate::spec::SpecError;
@@ -94,6 +95,9 @@ pub enum LayoutError {
         /// What.
         signature: String,
     },
+    /// A journal, or its directory, that others can write.
+    #[error(transparent)]
+    Distrust(#[from] TrustError),
     /// A layout stands already, or the remains of one.
     #[error("{}: {}", journal.display(), describe(standing))]
     Stands {
@@ -215,6 +219,7 @@ impl LayoutError {
             Self::Stands { .. } | Self::Locked { .. } | Self::Replaced { .. } | Self::Appeared { .. } => {
                 LayoutErrorClass::Refused
             }
+            Self::Distrust(TrustError::Untrusted { .. }) => LayoutErrorClass::Refused,
             Self::Interrupted { .. } => LayoutErrorClass::Interrupted,
             _ => LayoutErrorClass::Failed,
         }
@@ -234,6 +239,11 @@ impl LayoutError {
             Self::Unavailable { .. } => "`flashwright layout survey DRIVE…` tells what is to be had".to_owned(),
             Self::Replaced { .. } | Self::Appeared { .. } => {
                 "nothing was written to it; look at what it is, and name the drives again".to_owned()
+            }
+            Self::Distrust(TrustError::Untrusted { .. }) => {
+                "who writes a journal has things undone with the rights of its reader: undo it as the user who made it, or \
+                 name a state directory of your own (FLASHWRIGHT_STATE)"
+                    .to_owned()
             }
             Self::Left { .. } => {
                 "remove what stands in the way and run `flashwright layout undo` again; --abandon forgets what \

@@ -12,10 +12,13 @@
 //! newline, and of one that is whole and wrong an entry says its number. Any other wrong line is damage: what the
 //! others say is undone, and it is told. When all is undone the file is removed.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use storage::trust;
 
 use crate::change::Change;
 use crate::error::LayoutError;
@@ -102,9 +105,10 @@ impl Journal {
 
     /// Reads a journal; none where there is none.
     pub fn read(path: &Path) -> Result<Option<Self>, LayoutError> {
-        let bytes = match std::fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|source| LayoutError::io(path, "read", source))?,
+        let mut bytes = Vec::new();
+        match trust::open(path, OpenOptions::new().read(true)) {
+            Err(error) if error.is_missing() => return Ok(None),
+            file => file?.read_to_end(&mut bytes).map_err(|source| LayoutError::io(path, "read", source))?,
         };
         let problem =
             |problem: &str| LayoutError::Journal { path: path.to_owned(), problem: problem.to_owned() };
@@ -200,6 +204,11 @@ impl Journal {
         self.pending.clear();
         self.standing = None;
         Ok(())
+    }
+
+    /// The directory that it is in.
+    pub fn state(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
     }
 
     /// The changes that are not undone, oldest first.

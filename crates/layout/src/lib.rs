@@ -29,6 +29,7 @@ mod settings;
 pub mod spec;
 pub mod survey;
 pub mod system;
+mod targets;
 mod undo;
 mod volumes;
 

@@ -2,9 +2,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use storage::trust;
 
 use crate::change::TRIES;
 use crate::error::LayoutError;
@@ -49,8 +52,7 @@ pub(crate) fn take_state(system: &mut dyn System, state: &Path) -> Result<PathBu
         state.canonicalize().map_err(|source| LayoutError::io(state, "resolve the directory", source))?;
     let path = state.join(LOCK);
     // Not for reading: programs have it as standard input, and shall find nothing there.
-    let open = OpenOptions::new().append(true).create(true).open(&path);
-    let mut lock = open.map_err(|source| LayoutError::io(&path, "open the lock", source))?;
+    let mut lock = trust::open(&path, OpenOptions::new().append(true).create(true).mode(0o600))?;
     wait_for(system, &lock, &path)?;
     // A courtesy: on a full disk the lock holds without it.
     let _ = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
@@ -100,7 +102,11 @@ pub(crate) fn undo_all(
     }
     for (number, change) in journal.pending().to_vec().into_iter().rev() {
         tell(&format!("undo: {change}"));
-        match change.undo(system, same_boot) {
+        let undone = match change.objection(&system.sysfs(), journal.state()) {
+            Some(why) => Err(format!("{why}, which no layout changes")),
+            None => change.undo(system, same_boot),
+        };
+        match undone {
             Ok(()) => outcome.undone.push(change.to_string()),
             Err(reason) if abandon => outcome.abandoned.push(format!("{change}: {reason}")),
             Err(reason) => {
@@ -156,5 +162,6 @@ pub fn undo_on(
 /// # Errors
 /// Where the journal cannot be read.
 pub fn standing(state: &Path) -> Result<Option<Standing>, LayoutError> {
+    let Ok(state) = state.canonicalize() else { return Ok(None) };
     Ok(Journal::read(&state.join(JOURNAL))?.map(|journal| journal.standing()))
 }

@@ -25,6 +25,7 @@ pub mod spec;
 pub mod survey;
 pub mod sysfs;
 pub mod transfer;
+pub mod trust;
 mod uring_abi;
 pub mod usage;
 pub mod uuid;

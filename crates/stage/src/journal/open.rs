@@ -1,45 +1,31 @@
 //! Opening the journal: the lock, the tables, the version.
 
-use std::fs::Metadata;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
+use storage::trust::{self, TrustError};
 
 use crate::error::{StageError, shown};
 use crate::fault::{Barrier, Safeguard, leaves_out};
 
-/// Who may write a journal decides what is moved with its user's rights. So the state directory and what is in it must
-/// belong to this user, and no other user may write them. The directory above may be open to others if it is sticky.
+/// Who may write a journal decides what is moved with its user's rights: see [`storage::trust`].
 pub(super) fn check_owner(state: &Path) -> Result<(), StageError> {
-    let me = rustix::process::geteuid().as_raw();
-    let check = |path: &Path, facts: &Metadata, may_be_reached: bool| {
-        let what = if facts.uid() != me {
-            format!("belongs to uid {}, and this is uid {me}", facts.uid())
-        } else if may_be_reached && !facts.is_symlink() && facts.mode() & 0o022 != 0 {
-            format!("others may write to it (mode {:o})", facts.mode() & 0o7777)
-        } else {
-            return Ok(());
-        };
-        let hint = "who writes a journal has jobs carried out with the rights of its reader: name a state directory \
-                    of your own (--state), or take that right from others (chmod go-w)";
-        Err(StageError::refused(format!("{}: {what}", shown(path)), hint))
-    };
     let failed = |path: &Path, error| StageError::io("stat", path, error);
-    let directory = std::fs::metadata(state).map_err(|error| failed(state, error))?;
-    check(state, &directory, true)?;
-    let may_be_reached = directory.mode() & 0o011 != 0;
-    for name in ["lock", "journal.db", "journal.db-wal", "journal.db-shm", "journal.db-journal"] {
-        let path = state.join(name);
-        match std::fs::symlink_metadata(&path) {
-            Ok(facts) => check(&path, &facts, may_be_reached)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(&path, error)),
-        }
-    }
-    Ok(())
+    let real = state.canonicalize().map_err(|error| failed(state, error))?;
+    let names = ["lock", "journal.db", "journal.db-wal", "journal.db-shm", "journal.db-journal"];
+    let checked = trust::check_directory(&real)
+        .and_then(|()| names.iter().try_for_each(|name| trust::check_file(&real.join(name))));
+    checked.map_err(|error| match error {
+        TrustError::Open { path, source } => failed(&path, source),
+        TrustError::Untrusted { path, what } => StageError::refused(
+            format!("{}: {what}", shown(&path)),
+            "who writes a journal has jobs carried out with the rights of its reader: name a state directory of your own \
+             (--state), or take that right from others (chmod go-w)",
+        ),
+    })
 }
 
 /// The version of the tables and of what is in them. A journal of another version is refused.

@@ -123,6 +123,12 @@ pub(crate) fn is_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
     ioctl_int(fd, BLKROGET).map(|value| value != 0)
 }
 
+/// The effective user.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: it takes nothing, cannot fail and touches no memory.
+    unsafe { libc::geteuid() }
+}
+
 /// What is behind a loop device, as the kernel knows it (loop(4)): its path may lead to another file by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopBacking {

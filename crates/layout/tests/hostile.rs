@@ -1,0 +1,115 @@
+//! Journals of somebody else, and entries that no layout writes: nothing is done that they say.
+
+mod world;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use layout::{LayoutErrorClass, undo_on};
+use world::World;
+
+/// A journal of these changes, in the boot of the world.
+fn write(path: &Path, changes: &[String]) {
+    let head = r#"{"head":{"format":"flashwright.layout-journal/1","process":1,"boot":"first"}}"#.to_owned();
+    let numbered =
+        |(at, change): (usize, &String)| format!(r#"{{"change":{{"number":{at},"change":{change}}}}}"#);
+    let lines = [head].into_iter().chain(changes.iter().enumerate().map(numbered));
+    let text: String =
+        lines.map(|json| format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()))).collect();
+    fs::write(path, text).expect("writes");
+}
+
+fn settings(file: &str) -> String {
+    format!(r#"{{"settings":{{"of":{{"this_boot":{{"what":"x"}}}},"old":[["{file}","evil"]]}}}}"#)
+}
+
+#[test]
+fn entries_that_name_what_no_layout_changes_are_not_carried_out() {
+    let world = World::new();
+    let victim = world.at("etc/shadow");
+    world.file("etc/shadow", "kept\n");
+    world.file("sys/kernel/core_pattern", "kept\n");
+    symlink(&victim, world.at("sys/block/nvme0n1/queue/link")).expect("a link");
+    let drive = |file: &str| {
+        let id = r#"{"name":"nvme0n1","serial":"SN0","size_bytes":73728}"#;
+        format!(r#"{{"settings":{{"of":{{"drive":{id}}},"old":[["{file}","evil"]]}}}}"#)
+    };
+    let filesystem = |uuid: &str| {
+        let id = r#"{"name":"nvme0n1","serial":"SN0","size_bytes":73728}"#;
+        format!(r#"{{"filesystem":{{"kind":"xfs","uuid":"{uuid}","on":[{{"drive":{id}}}]}}}}"#)
+    };
+    let members = r#"[{"name":"nvme0n1","serial":"SN0","size_bytes":73728}]"#;
+    let mut disk = fs::read(world.at("dev/nvme0n1")).expect("reads");
+    disk[..4].copy_from_slice(b"XFSB");
+    fs::write(world.at("dev/nvme0n1"), &disk).expect("writes");
+    let mounts = world.text("proc/self/mountinfo") + "9 1 8:1 / /home rw - ext4 /dev/sda rw\n";
+    world.file("proc/self/mountinfo", &mounts);
+    let before = world.everything();
+    for change in [
+        settings("/etc/shadow"),
+        settings("/sys/kernel/core_pattern"),
+        settings("/proc/irq/10/../../../etc/shadow"),
+        settings("/sys/block/nvme0n1/queue/../../../../../etc/shadow"),
+        settings("/sys/block/nvme0n1/queue/link"),
+        settings("etc/shadow"),
+        drive("/etc/shadow"),
+        drive("../../../../etc/shadow"),
+        drive("queue/../../../../../etc/shadow"),
+        drive("serial"),
+        filesystem(""),
+        filesystem("00"),
+        r#"{"mount":{"point":"/home"}}"#.to_owned(),
+        r#"{"mount":{"point":"STATE/mount-0/../../home"}}"#
+            .replace("STATE", world.state.to_str().expect("text")),
+        format!(r#"{{"volume":{{"group":"root_vg","uuids":["{}"],"members":{members}}}}}"#, "0".repeat(32)),
+        format!(r#"{{"array":{{"uuid":"","members":{members}}}}}"#),
+    ] {
+        let journal = world.state.join("layout.journal");
+        write(&journal, std::slice::from_ref(&change));
+        let error = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false);
+        let error = error.expect_err(&change).to_string();
+        assert!(error.contains("which no layout changes"), "{change}: {error}");
+        fs::remove_file(&journal).expect("removes");
+        assert_eq!(world::difference(&before, &world.everything()), [""; 0], "{change}");
+    }
+}
+
+#[test]
+fn a_journal_that_others_can_write_is_not_believed() {
+    let world = World::new();
+    let journal = world.state.join("layout.journal");
+    let nomerges = || settings("/sys/block/nvme0n1/queue/nomerges").replace("evil", "2");
+    let refused = |why: &str| {
+        let error = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, true).expect_err(why);
+        assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(world.text("sys/block/nvme0n1/queue/nomerges"), "0\n", "{why}");
+    };
+    let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).expect("sets");
+    mode(&world.state, 0o755);
+    write(&journal, &[nomerges()]);
+    mode(&journal, 0o666);
+    refused("layout.journal: others may write to it");
+    mode(&journal, 0o644);
+    mode(&world.state, 0o777);
+    refused("state: others may write to it");
+    mode(&world.state, 0o755);
+    let elsewhere = world.at("elsewhere");
+    fs::rename(&journal, &elsewhere).expect("renames");
+    symlink(&elsewhere, &journal).expect("a link");
+    refused("is a symbolic link");
+    fs::remove_file(&journal).expect("removes");
+    fs::rename(&elsewhere, &journal).expect("renames");
+    if chown(&journal, Some(65_534), None).is_ok() {
+        refused("belongs to uid 65534");
+        chown(&journal, Some(0), None).expect("gives back");
+        chown(&world.state, Some(65_534), None).expect("gives away");
+        refused("belongs to uid 65534");
+        chown(&world.state, Some(0), None).expect("gives back");
+    } else {
+        println!("SKIP a journal of another user: it takes root to make one");
+    }
+    undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false).expect("one's own");
+    assert_eq!(world.text("sys/block/nvme0n1/queue/nomerges"), "2\n");
+}

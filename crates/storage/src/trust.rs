@@ -1,0 +1,201 @@
+//! Files that are acted on with the rights of the one who reads them: journals of what is to be undone or moved.
+//!
+//! Whoever writes such a file decides what is done, so it is believed only where nobody but root and this user can have
+//! written it, as sudo and ssh (`StrictModes`) look at theirs. Each directory on the way belongs to one of the two and
+//! others may not write to it, unless it is sticky, as `/tmp` is: what lies in there has an owner that is checked next.
+//! The way is gone from descriptor to descriptor and follows no link, so that what was checked is what is used.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use crate::device::sys;
+
+/// Why a file or directory is not to be believed.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// Others can write it.
+    #[error("{}: {what}", path.display())]
+    Untrusted {
+        /// The file, or the directory on the way to it.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+    /// It cannot be looked at.
+    #[error("{}: cannot be opened", path.display())]
+    Open {
+        /// The file, or the directory on the way to it.
+        path: PathBuf,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl TrustError {
+    /// Whether it is only that nothing is there.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Checks who may write to a directory and to those above it. The path is absolute and leads through no links.
+///
+/// # Errors
+/// [`TrustError`] with the first that others can change.
+pub fn check_directory(path: &Path) -> Result<(), TrustError> {
+    walk(path).map(drop)
+}
+
+/// Opens a regular file in such a directory, with `options` and without following a link. What it has to be is checked
+/// of the open file.
+///
+/// # Errors
+/// [`TrustError`]: others can write it or something on the way to it; it is not a regular file; the kernel's.
+pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> {
+    // A FIFO is not waited for.
+    open_with(path, options, libc::O_NONBLOCK | libc::O_NOCTTY)
+}
+
+fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> Result<File, TrustError> {
+    let untrusted = |what: &str| TrustError::Untrusted { path: path.to_owned(), what: what.to_owned() };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(untrusted("is not a file"));
+    };
+    let directory = walk(parent)?;
+    let failed = |source| TrustError::Open { path: path.to_owned(), source };
+    let file = options.custom_flags(libc::O_NOFOLLOW | flags).open(within(&directory).join(name)).map_err(
+        |source| match source.raw_os_error() {
+            Some(libc::ELOOP) => untrusted("is a symbolic link"),
+            _ => failed(source),
+        },
+    )?;
+    let facts = file.metadata().map_err(failed)?;
+    if !facts.is_file() {
+        return Err(untrusted("is not a regular file"));
+    }
+    let reach = directory.metadata().map_err(failed)?.mode() & 0o011;
+    check(path, &facts, reach != 0)?;
+    Ok(file)
+}
+
+/// Checks who may write to a file in such a directory, if it is there, without opening it for anything else: to close a descriptor that
+/// reads or writes would give back the locks that this process has on the file (fcntl(2)).
+///
+/// # Errors
+/// As [`open`].
+pub fn check_file(path: &Path) -> Result<(), TrustError> {
+    match open_with(path, OpenOptions::new().read(true), libc::O_PATH) {
+        Err(error) if error.is_missing() => Ok(()),
+        checked => checked.map(drop),
+    }
+}
+
+/// The directory, open, after all on the way to it were checked.
+fn walk(path: &Path) -> Result<File, TrustError> {
+    let mut at = PathBuf::from("/");
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) => names.push(name),
+            _ => {
+                let what = "is not an absolute path without . and ..".to_owned();
+                return Err(TrustError::Untrusted { path: path.to_owned(), what });
+            }
+        }
+    }
+    let open = |name: &Path, at: &Path| -> Result<(File, Metadata), TrustError> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(name);
+        let facts = opened.and_then(|file| file.metadata().map(|facts| (file, facts)));
+        facts.map_err(|source| TrustError::Open { path: at.to_owned(), source })
+    };
+    let (mut directory, mut facts) = open(&at, &at)?;
+    check(&at, &facts, facts.mode() & 0o1000 == 0)?;
+    for name in names {
+        at.push(name);
+        (directory, facts) = open(&within(&directory).join(name), &at)?;
+        check(&at, &facts, at == path || facts.mode() & 0o1000 == 0)?;
+    }
+    Ok(directory)
+}
+
+/// What is below a descriptor: this is openat(2) in the words of the standard library.
+fn within(directory: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+/// Owner, and mode where it counts.
+fn check(path: &Path, facts: &Metadata, mode_counts: bool) -> Result<(), TrustError> {
+    let me = sys::effective_user();
+    let what = if facts.uid() != me && facts.uid() != 0 {
+        format!("belongs to uid {}, and this is uid {me}", facts.uid())
+    } else if mode_counts && facts.mode() & 0o022 != 0 {
+        format!("others may write to it (mode {:o})", facts.mode() & 0o7777)
+    } else {
+        return Ok(());
+    };
+    Err(TrustError::Untrusted { path: path.to_owned(), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_others_can_write_or_have_made_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let state = root.join("state");
+        let file = state.join("journal");
+        fs::create_dir(&state).unwrap();
+        fs::write(&file, "text").unwrap();
+        let attempt = |path: &Path| open(path, OpenOptions::new().read(true)).map(drop);
+        let refused = |path: &Path, why: &str| {
+            let error = attempt(path).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        mode(&state, 0o755);
+        mode(&file, 0o644);
+        attempt(&file).unwrap();
+        for bits in [0o775, 0o757, 0o1777] {
+            mode(&state, bits);
+            refused(&file, "state: others may write to it");
+        }
+        mode(&state, 0o755);
+        mode(&file, 0o664);
+        refused(&file, "journal: others may write to it");
+        mode(&file, 0o644);
+        mode(&root, 0o777);
+        refused(&file, "others may write to it");
+        // What lies in a sticky directory is replaced by its owner only.
+        mode(&root, 0o1777);
+        attempt(&file).unwrap();
+        symlink(&file, state.join("link")).unwrap();
+        refused(&state.join("link"), "is a symbolic link");
+        symlink(&state, root.join("other")).unwrap();
+        assert!(attempt(&root.join("other/journal")).is_err());
+        refused(&root.join("state/../state/journal"), "without . and ..");
+        mode(&root, 0o700);
+        refused(&state, "is not a regular file");
+        assert!(attempt(&state.join("none")).unwrap_err().is_missing());
+        if sys::effective_user() != 0 {
+            println!("SKIP a file of another user: it takes root to make one");
+            return;
+        }
+        for path in [&file, &state] {
+            chown(path, Some(65_534), None).unwrap();
+            refused(&file, "belongs to uid 65534");
+            chown(path, Some(0), None).unwrap();
+        }
+    }
+}
