@@ -82,9 +82,6 @@ pub(crate) fn appears(
 }
 
 /// Has a directory this name now, whatever a client of a network file system has cached?
-///
-/// # Errors
-/// It cannot be told.
 pub fn has(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, StageError> {
     match calls::stat_now(directory, name) {
         Ok(_) => Ok(true),

@@ -153,18 +153,12 @@ pub fn check(path: &Path, expected: Option<&Mount>) -> Result<(), StageError> {
 }
 
 /// A mount point at `name` in an open directory, or below it.
-///
-/// # Errors
-/// `/proc` is not there: it cannot be told.
 pub fn at_or_below(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<PathBuf>> {
     let top = path_of(directory)?.join(name);
     first(|point| point.starts_with(&top))
 }
 
 /// A mount point below an open directory.
-///
-/// # Errors
-/// `/proc` is not there: it cannot be told.
 pub fn below(directory: BorrowedFd<'_>) -> io::Result<Option<PathBuf>> {
     let top = path_of(directory)?;
     first(|point| point != top && point.starts_with(&top))

@@ -1,7 +1,7 @@
 //! The one walk of a source, through descriptors alone.
 //!
 //! Names are read as they come and handed on in batches, so that a directory of a million files takes no more memory
-//! than one of a thousand. A directory's descriptors live as long as somebody is at work in it.
+//! than one of a thousand. A directory's descriptors live as long as a thread works in it.
 //!
 //! A manifest in the root is not part of a source: what is copied gets its own. Every other name is, also one that looks like
 //! the part of a move, because a name alone does not say who made it. A name that is gone between its listing and its
@@ -95,8 +95,11 @@ struct MountOf {
 
 impl MountOf {
     fn stat(stat: &Statx) -> Self {
-        let told = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-        Self { id: if told { stat.stx_mnt_id } else { 0 }, device: (stat.stx_dev_major, stat.stx_dev_minor) }
+        let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        Self {
+            id: if has_id { stat.stx_mnt_id } else { 0 },
+            device: (stat.stx_dev_major, stat.stx_dev_minor),
+        }
     }
 }
 
@@ -145,9 +148,6 @@ type Waiting<C> = Vec<(Arc<Directory<C>>, OsString)>;
 
 impl Walk<'_> {
     /// Walks the directory `source` and hands `visitor` all that is there.
-    ///
-    /// # Errors
-    /// The kernel's, and those of `visitor`.
     pub fn run<V: Visitor>(&self, source: OwnedFd, visitor: &mut V) -> Result<(), StageError> {
         let stat = self.stat(source.as_fd(), Path::new(""))?;
         let mount = MountOf::stat(&stat);
@@ -174,33 +174,30 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at every entry of the directory `root`, or at its file of this name alone, as it is now: attributes that
+    /// Hands `visit` every entry of the directory `root`, or its file of this name alone, as it is now: attributes that
     /// the client of a network file system has cached do not count.
-    ///
-    /// # Errors
-    /// The kernel's, and those of `look`.
     pub fn each(
         &self,
         root: BorrowedFd<'_>,
         file: Option<&OsStr>,
-        look: &mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
+        visit: &mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
         if let Some(name) = file {
             let path = Path::new("");
             let stat =
                 calls::stat_now(root, name).map_err(|error| StageError::io("look at", self.source, error))?;
-            return look(&Seen { path, stat: &stat, place: Some((root, name)) });
+            return visit(&Seen { path, stat: &stat, place: Some((root, name)) });
         }
         let root =
             root.try_clone_to_owned().map_err(|error| StageError::io("duplicate", self.source, error))?;
-        self.run(root, &mut Looking { walk: self, look })
+        self.run(root, &mut Visiting { walk: self, visit })
     }
 
     fn stat(&self, source: BorrowedFd<'_>, path: &Path) -> Result<Statx, StageError> {
         calls::stat(source).map_err(|error| self.failed("look at", path, error))
     }
 
-    /// What is gone by the time that it is looked at has changed.
+    /// An entry that is gone by the time of its stat has changed.
     fn failed(&self, operation: &str, path: &Path, error: std::io::Error) -> StageError {
         let shown = self.source.join(path);
         match Errno::from_io_error(&error) {
@@ -253,12 +250,12 @@ impl Walk<'_> {
 }
 
 /// [`Walk::each`].
-struct Looking<'a> {
+struct Visiting<'a> {
     walk: &'a Walk<'a>,
-    look: &'a mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
+    visit: &'a mut dyn FnMut(&Seen<'_>) -> Result<(), StageError>,
 }
 
-impl Visitor for Looking<'_> {
+impl Visitor for Visiting<'_> {
     type Copy = ();
 
     fn directory(
@@ -268,7 +265,7 @@ impl Visitor for Looking<'_> {
         stat: &Statx,
     ) -> Result<(), StageError> {
         let place = above.map(|(above, name)| (above.source.as_fd(), name));
-        (self.look)(&Seen { path, stat, place })
+        (self.visit)(&Seen { path, stat, place })
     }
 
     fn names(&mut self, directory: &Arc<Directory<()>>, names: Vec<OsString>) -> Result<(), StageError> {
@@ -279,7 +276,7 @@ impl Visitor for Looking<'_> {
             if !self.walk.across && is_mount_root(&stat) && enforced(Check::InnerMounts) {
                 return Err(mounted(&self.walk.source.join(&path)));
             }
-            (self.look)(&Seen { path: &path, stat: &stat, place: Some((directory.source.as_fd(), &name)) })?;
+            (self.visit)(&Seen { path: &path, stat: &stat, place: Some((directory.source.as_fd(), &name)) })?;
         }
         Ok(())
     }

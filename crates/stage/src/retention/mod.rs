@@ -65,9 +65,6 @@ pub struct Keep {
 /// a directory is read once more all the same.
 pub trait Witness: Record {
     /// Has a job copied `fast` to `slow` and read it back? The journal's word.
-    ///
-    /// # Errors
-    /// The journal's.
     fn vouches(&self, fast: &Path, slow: &spec::Place) -> Result<bool, StageError>;
 
     /// May it be read now, where nobody vouches for it?
@@ -236,7 +233,7 @@ pub fn evictable(
 /// Removes one fast copy, if it may go.
 ///
 /// # Errors
-/// [`StageError::Refused`] if it may not, and why; the kernel's and the journal's.
+/// [`StageError::Refused`] if it may not, and why.
 pub fn evict(
     fast: &Path,
     slow: &dyn Tier,
