@@ -1,10 +1,13 @@
 //! `flashwright volume` as the command line takes it, and volumes wherever a device spec is taken.
 
 mod common;
+mod served;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use served::Served;
 
 use common::{fits_schema, is_root, json, names, place, refused, run, skipped, tool, works};
 
@@ -129,6 +132,41 @@ fn a_lost_copy_of_a_label_is_told_and_repaired() {
     let check = json(folder, &["volume", "check", "a,b,c", "--repair", "--json"]);
     assert_eq!((check["sound"].as_bool(), check["repaired"].as_array().map(Vec::len)), (Some(true), Some(1)));
     works(folder, &[&write[..], &GIVEN_UP].concat());
+}
+
+#[test]
+fn an_exported_volume_is_open_until_its_server_ends_and_a_member_of_an_earlier_time_is_refused() {
+    let folder = place();
+    let folder = folder.path();
+    made(folder);
+    let earlier = fs::read(folder.join("b")).expect("reads");
+    let export = ["volume", "export", "volume:a,b,c", "--direct=0"];
+    let is_clean = || json(folder, &["volume", "show", "a,b,c", "--json"])["volumes"][0]["clean"].as_bool();
+    let served = Served::start(folder, &export);
+    served.connect().read(0, 4096).expect("reads");
+    assert_eq!(is_clean(), Some(true), "nothing was written");
+    served.connect().write(20_000, &[7; 70_000]).expect("writes");
+    assert_eq!(is_clean(), Some(false));
+    served.kill();
+    let came = run(folder, &["volume", "check", "a,b,c"]);
+    assert!(came.code == 0 && came.out.contains("whoever wrote it was stopped"), "{came:?}");
+    let served = Served::start(folder, &export);
+    served.connect().write(0, &[8; 4096]).expect("writes");
+    let (code, err) = served.end();
+    assert_eq!((code, is_clean()), (0, Some(true)), "{err}");
+
+    let now = fs::read(folder.join("b")).expect("reads");
+    fs::write(folder.join("b"), earlier).expect("writes");
+    let bench =
+        ["bench", "--rw=randread", "--bs=4k", "--direct=0", "--runtime=1s", "--target", "volume:a,b,c"];
+    for arguments in
+        [&export[..], &["volume", "check", "a,b,c"], &["volume", "check", "--repair", "a,b,c"], &bench]
+    {
+        let came = run(folder, arguments);
+        assert!(came.code == 3 && came.err.contains("b is an old state"), "{came:?}");
+    }
+    fs::write(folder.join("b"), now).expect("writes");
+    works(folder, &["volume", "check", "a,b,c"]);
 }
 
 #[test]

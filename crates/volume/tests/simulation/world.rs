@@ -18,6 +18,8 @@ const DATA: u64 = 16 * KIB;
 const SIZE: usize = (MIB + DATA + 4 * KIB) as usize;
 /// Where a member holds anything: the head of its label; its data and the tail.
 const HELD: [Range<usize>; 2] = [0..8 * KIB as usize, MIB as usize..SIZE];
+/// Where the copies of a label are.
+const COPIES: [Range<usize>; 2] = [4096..8192, SIZE - 4096..SIZE];
 /// Images that are kept of each member.
 const KEPT: usize = 12;
 /// The longest request, sectors.
@@ -39,6 +41,10 @@ pub struct Tally {
     refused: u64,
     /// Images of the epoch under way, which nothing tells.
     untold: u64,
+    /// Copies of labels that rotted, were lost, or were written to another's place.
+    damaged: u64,
+    /// Of those, as many as nobody could write past, and everybody could read past.
+    withheld: u64,
 }
 
 impl Tally {
@@ -46,6 +52,7 @@ impl Tally {
     pub fn is_of_use(&self, width: usize) {
         assert!(self.writes > 0 && self.reads > 0 && self.syncs > 0 && self.closed > 0, "{self:?}");
         assert!(self.power_cuts > 0 && self.while_turning > 0, "{self:?}");
+        assert!(self.damaged > 0 && self.withheld > 0, "{self:?}");
         assert!(width == 1 || (self.put_back > 0 && self.refused > 0 && self.repaired > 0), "{self:?}");
     }
 }
@@ -217,6 +224,7 @@ impl World {
             self.unclosed = None;
         }
         self.put_some_back();
+        self.damage();
     }
 
     fn lose_power(&mut self) {
@@ -225,6 +233,7 @@ impl World {
         self.disks.iter().for_each(|disk| disk.lose_power(&mut self.random));
         self.clock.go_on();
         self.put_some_back();
+        self.damage();
     }
 
     /// Opens the volume as it is, which nothing may keep from it, and looks at all of it.
@@ -284,17 +293,10 @@ impl World {
         self.tally.put_back += 1;
         // A reader is told what a writer is.
         let writes = self.random.one_in(4);
-        self.disks.iter().for_each(|disk| disk.writable.store(writes, Ordering::Relaxed));
+        self.let_write(writes);
         match self.look() {
             Ok(_) if is_untold => self.tally.untold += 1,
-            Ok(found) => {
-                for ((sector, found), number) in self.model.iter().zip(found).zip(0..) {
-                    assert!(
-                        allows(sector, found),
-                        "sector {number}: {found:?} is none of {sector:?}, of stale {numbers:?}"
-                    );
-                }
-            }
+            Ok(found) => self.is_held(&found, &format!("stale {numbers:?}")),
             // What the power did to one copy of a label, of whichever member, is told first.
             Err(VolumeError::OneCopy { .. }) => {}
             Err(VolumeError::Flaw(Flaw::Older { member, .. } | Flaw::Apart { one: member, .. })) => {
@@ -305,9 +307,67 @@ impl World {
             Err(other) => panic!("{numbers:?} were put back: {other}"),
         }
         self.volume = None;
-        self.disks.iter().for_each(|disk| disk.writable.store(true, Ordering::Relaxed));
+        self.let_write(true);
         for (number, parts) in numbers.iter().zip(as_they_were) {
             self.disks[*number].put_back(&HELD, &parts);
+        }
+    }
+
+    /// Lets one copy of a label rot, get lost, or be overwritten by another label, sees what comes of it, and puts it right.
+    fn damage(&mut self) {
+        if !self.random.one_in(2) {
+            return;
+        }
+        let (victim, source) = (self.chosen(self.disks.len()), self.chosen(self.disks.len()));
+        let copy = COPIES[self.chosen(2)].clone();
+        let before = self.disks[victim].parts(std::slice::from_ref(&copy));
+        let mut block = before[0].clone();
+        match self.random.below(3) {
+            0 => block[self.chosen(4096)] ^= 1 << self.random.below(8),
+            1 => block.fill(0),
+            _ => {
+                let other = &COPIES[self.chosen(2)];
+                block = self.disks[source].parts(std::slice::from_ref(other)).remove(0);
+            }
+        }
+        self.tally.damaged += 1;
+        self.disks[victim].put_back(std::slice::from_ref(&copy), &[block]);
+        let mut ended = [false, false];
+        for writes in [false, true] {
+            self.let_write(writes);
+            match self.look() {
+                Ok(found) => {
+                    self.is_held(&found, &format!("a label of {victim} damaged"));
+                    ended[usize::from(writes)] = true;
+                }
+                // Or what the power did to the copy of another, which is told first.
+                Err(VolumeError::OneCopy { .. }) => {}
+                Err(error) => {
+                    let named = self.disks[victim].spec();
+                    assert!(error.to_string().contains(named), "{named} was damaged, of {source}: {error}");
+                }
+            }
+            self.volume = None;
+        }
+        self.tally.withheld += u64::from(ended == [true, false]);
+        self.disks[victim].put_back(std::slice::from_ref(&copy), &before);
+    }
+
+    fn chosen(&mut self, among: usize) -> usize {
+        self.random.below(among as u64) as usize
+    }
+
+    fn let_write(&self, writes: bool) {
+        self.disks.iter().for_each(|disk| disk.writable.store(writes, Ordering::Relaxed));
+    }
+
+    /// Fails where a sector holds what it cannot.
+    fn is_held(&self, found: &[Option<u64>], in_spite_of: &str) {
+        for ((sector, found), number) in self.model.iter().zip(found).zip(0..) {
+            assert!(
+                allows(sector, *found),
+                "sector {number}: {found:?} is none of {sector:?}, with {in_spite_of}"
+            );
         }
     }
 }
