@@ -45,6 +45,14 @@ pub enum Place {
 }
 
 impl Place {
+    fn drives(&self) -> &[DriveId] {
+        match self {
+            Self::Drive(drive) => std::slice::from_ref(drive),
+            Self::Array { members, .. } => members,
+            Self::Volume { .. } => &[],
+        }
+    }
+
     /// The device that it is now, held; none where it is not there.
     pub(crate) fn hold(&self, system: &dyn System) -> Result<Option<Held>, LayoutError> {
         let layer = match self {
@@ -154,6 +162,21 @@ pub(crate) type Obstruction = String;
 pub(crate) const TRIES: u32 = 40;
 
 impl Change {
+    /// The drives that it changes.
+    pub(crate) fn drives(&self) -> Vec<&DriveId> {
+        match self {
+            Self::Settings { of: Owner::Drive(drive), .. } => vec![drive],
+            Self::Array { members, .. } | Self::Volume { members, .. } => members.iter().collect(),
+            Self::Filesystem { on, .. } => on.iter().flat_map(Place::drives).collect(),
+            Self::Settings { .. } | Self::Mount { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether it changes which CPUs take interrupts.
+    pub(crate) fn is_of_interrupts(&self) -> bool {
+        matches!(self, Self::Settings { old, .. } if old.iter().any(|(file, _)| file.starts_with("/proc/irq")))
+    }
+
     /// Undoes it, as far as it was made. `same_boot` tells whether the machine was not booted since.
     ///
     /// # Errors

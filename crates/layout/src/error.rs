@@ -107,7 +107,7 @@ pub enum LayoutError {
         standing: Box<Standing>,
     },
     /// Another process works on layouts.
-    #[error("{}: process {holder} is at work on a layout", lock.display())]
+    #[error("{}: {holder} is at work on a layout", lock.display())]
     Locked {
         /// The lock.
         lock: PathBuf,

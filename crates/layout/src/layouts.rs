@@ -33,6 +33,7 @@ use crate::facts;
 use crate::interrupts;
 use crate::journal::Journal;
 use crate::label;
+use crate::locks::{GoOn, Locks};
 use crate::parts::{self, Made, Part};
 use crate::settings::{self, Recorded, Wanted};
 use crate::spec::LayoutSpec;
@@ -79,6 +80,7 @@ pub struct Layouts {
     recorded: Vec<Recorded>,
     /// The drives that the layout before uses; they were checked.
     ours: Vec<DriveId>,
+    locks: Locks,
     /// The drives of the layout, each from before its check to the end.
     held: Vec<Held>,
     standing: Option<(LayoutSpec, Built)>,
@@ -129,6 +131,7 @@ impl Layouts {
             made: Vec::new(),
             recorded: Vec::new(),
             ours: Vec::new(),
+            locks: Locks::default(),
             held: Vec::new(),
             standing: None,
             file_bytes: None,
@@ -178,6 +181,7 @@ impl Layouts {
         let shared = self.made.iter().zip(&parts).take_while(|(made, part)| made.part == **part).count();
         let purpose = if parts.is_empty() { Purpose::Settings } else { Purpose::Contents };
         let foreign: Vec<_> = drives.iter().filter(|drive| !self.ours.contains(drive)).cloned().collect();
+        self.lock(spec, &drives)?;
         self.check_queues(spec, &foreign)?;
         self.hold(&drives)?;
         self.check_free(&foreign, purpose)?;
@@ -234,6 +238,7 @@ impl Layouts {
         self.recorded.retain(|record| record.numbers.iter().any(|number| pending.contains(number)));
         self.ours.clear();
         self.held.clear();
+        self.locks = Locks::default();
         undone
     }
 
@@ -262,6 +267,19 @@ impl Layouts {
             drives.push(drive);
         }
         Ok(drives)
+    }
+
+    /// Locks what the layout changes against layouts of other state directories.
+    fn lock(&mut self, spec: &LayoutSpec, drives: &[DriveId]) -> Result<(), LayoutError> {
+        let mut locks = std::mem::take(&mut self.locks);
+        let go_on: GoOn<'_> = &|what| self.go_on(what);
+        let drives = locks.take(self.system.as_ref(), drives, go_on);
+        let all = drives.and_then(|()| match spec.irq_cpus {
+            Some(_) => locks.take_interrupts(self.system.as_ref(), go_on),
+            None => Ok(()),
+        });
+        self.locks = locks;
+        all
     }
 
     /// Holds drives that are not held yet. One that is has to be what it was.

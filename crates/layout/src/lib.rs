@@ -24,6 +24,7 @@ pub mod journal;
 mod knobs;
 mod label;
 mod layouts;
+mod locks;
 mod parts;
 mod settings;
 pub mod spec;

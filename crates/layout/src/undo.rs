@@ -12,6 +12,7 @@ use storage::trust;
 use crate::change::TRIES;
 use crate::error::LayoutError;
 use crate::journal::{Journal, Standing};
+use crate::locks::{GoOn, Locks};
 use crate::system::{Host, System};
 
 /// What was undone.
@@ -75,7 +76,7 @@ fn wait_for(system: &dyn System, lock: &File, path: &Path) -> Result<(), LayoutE
         let lives = holder.is_empty() || Path::new("/proc").join(&holder).exists();
         asked += u32::from(lives);
         if asked >= TRIES {
-            return Err(LayoutError::Locked { lock: path.to_owned(), holder });
+            return Err(LayoutError::Locked { lock: path.to_owned(), holder: format!("process {holder}") });
         }
         system.pause();
     }
@@ -154,6 +155,14 @@ pub fn undo_on(
     let path = state.join(JOURNAL);
     // It may have been removed while the lock was waited for.
     let Some(mut journal) = Journal::read(&path)? else { return Ok(Undone::default()) };
+    let changes: Vec<_> = journal.pending().iter().map(|(_, change)| change).collect();
+    let drives: Vec<_> = changes.iter().flat_map(|change| change.drives()).cloned().collect();
+    let mut locks = Locks::default();
+    let go_on: GoOn<'_> = &|_| Ok(());
+    locks.take(system, &drives, go_on)?;
+    if changes.iter().any(|change| change.is_of_interrupts()) {
+        locks.take_interrupts(system, go_on)?;
+    }
     undo_all(system, &mut journal, tell, abandon)
 }
 

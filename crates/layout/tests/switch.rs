@@ -234,3 +234,55 @@ fn the_survey_says_why_something_is_not_to_be_had() {
     world.file("lib/modules/6.1.0/modules.dep", "kernel/drivers/md/raid0.ko: kernel/drivers/md/md-mod.ko\n");
     assert_eq!(ask("layout", "md-raid0"), Ok(()), "it can be loaded");
 }
+
+#[test]
+fn two_state_directories_share_the_locks_of_drives_and_interrupts() {
+    let world = World::new();
+    let other = world.at("other");
+    std::fs::create_dir(&other).unwrap();
+    let attempt = |state: &std::path::Path, text: &str| {
+        let mut layouts = Layouts::open_on(world.process(None), state, Permits::default()).expect("opens");
+        layouts.switch(&spec(text)).map(drop).map_err(|error| (error.class(), error.to_string()))
+    };
+    let refused = |text: &str, what: &str| {
+        let (class, error) = attempt(&other, text).expect_err(text);
+        assert_eq!(class, LayoutErrorClass::Refused, "{error}");
+        let me = format!("process {} (", std::process::id());
+        assert!(error.contains(what) && error.contains(&me) && error.contains("is at work"), "{error}");
+    };
+    let mut layouts = open(&world);
+    layouts.switch(&spec("single(scheduler=kyber,irq_cpus=2):/dev/nvme0n1")).expect("made");
+    refused("single(scheduler=bfq):/dev/nvme0n1", "nvme0n1");
+    refused("separate:/dev/nvme1n1,/dev/nvme0n1", "nvme0n1");
+    refused("single(irq_cpus=1):/dev/nvme1n1", "layout.lock");
+    attempt(&other, "single(scheduler=bfq):/dev/nvme1n1").expect("another drive is free");
+    // What is left by a process that has ended is undone by one that has the locks.
+    layouts.leave().expect("left");
+    let mut holds = open_other(&world, &other);
+    holds.switch(&spec("single:/dev/nvme0n1")).expect("the lock went with its process");
+    let undo = || undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false);
+    let error = undo().expect_err("another is at work").to_string();
+    assert!(error.contains("nvme0n1") && error.contains("is at work"), "{error}");
+    assert!(world.text("sys/block/nvme0n1/queue/scheduler").contains("[kyber]"), "nothing was undone");
+    drop(holds);
+    undo().expect("undone");
+    assert!(world.text("sys/block/nvme0n1/queue/scheduler").contains("[none]"));
+}
+
+#[test]
+fn a_wait_for_a_lock_ends_when_it_is_asked_to_stop() {
+    use std::sync::{Arc, atomic::AtomicBool};
+    let world = World::new();
+    let other = world.at("other");
+    std::fs::create_dir(&other).unwrap();
+    let mut first = open(&world);
+    first.switch(&spec("single:/dev/nvme0n1")).expect("made");
+    let mut second = open_other(&world, &other);
+    second.stop_on(Arc::new(AtomicBool::new(true)));
+    let error = second.switch(&spec("single:/dev/nvme0n1")).expect_err("stopped");
+    assert_eq!(error.class(), LayoutErrorClass::Interrupted, "{error}");
+}
+
+fn open_other(world: &World, state: &std::path::Path) -> Layouts {
+    Layouts::open_on(world.process(None), state, Permits::default()).expect("opens")
+}

@@ -5,10 +5,9 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Statx};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::calls;
 use crate::error::{StageError, shown};
 use crate::pace::GoOn;
 
@@ -57,7 +56,7 @@ fn unknown() -> String {
 
 /// Who locks a file, as far as proc(5) tells.
 fn holder(file: BorrowedFd<'_>) -> Option<String> {
-    holder_of(&calls::stat(file).ok()?)
+    storage::locks::holder(file).ok()?
 }
 
 /// The error of a database that cannot be used; of one that another keeps locked, with its name.
@@ -79,55 +78,12 @@ fn database_holder(path: &Path) -> Option<String> {
     })
 }
 
-fn holder_of(found: &Statx) -> Option<String> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let device = format!("{:02x}:{:02x}", found.stx_dev_major, found.stx_dev_minor);
-    let pid = holders(&locks, &device, found.stx_ino)
-        .find(|pid| *pid != std::process::id())
-        // Its own lock on another descriptor: another store or mover of this process.
-        .or_else(|| holders(&locks, &device, found.stx_ino).next())?;
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = crate::names::shown(name.trim_end().as_bytes());
-    Some(if name.is_empty() { format!("process {pid}") } else { format!("process {pid} ({name})") })
-}
-
-/// The processes in the lines of `/proc/locks` that hold a lock on a file. The device is that of the file system's super
-/// block, which some file systems (btrfs) do not show to stat(2): there the inode's number has to do.
-fn holders(locks: &str, device: &str, inode: u64) -> impl Iterator<Item = u32> {
-    let held = locks.lines().filter_map(move |line| {
-        // `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`; one that waits has an arrow behind its number.
-        let mut words = line.split_ascii_whitespace().skip(1);
-        if words.next()? == "->" {
-            return None;
-        }
-        let pid = words.nth(2)?.parse().ok()?;
-        let (on, number) = words.next()?.rsplit_once(':')?;
-        (number.parse() == Ok(inode)).then_some((pid, on))
-    });
-    let held: Vec<(u32, &str)> = held.collect();
-    let exact = held.iter().any(|(_, on)| *on == device);
-    let held: Vec<u32> = held.iter().filter(|(_, on)| !exact || *on == device).map(|(pid, _)| *pid).collect();
-    held.into_iter()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls;
     use crate::pace::Stop;
     use std::os::fd::AsFd;
-
-    #[test]
-    fn the_holder_of_a_lock_is_read_from_proc() {
-        let locks = "1: POSIX  ADVISORY  WRITE 11 fd:01:5678 0 EOF\n\
-                     2: FLOCK  ADVISORY  WRITE 12 fd:01:99 0 EOF\n\
-                     2: -> FLOCK  ADVISORY  WRITE 13 fd:01:99 0 EOF\n\
-                     3: FLOCK  ADVISORY  READ  14 00:2a:99 0 EOF\n";
-        let of = |device, inode| holders(locks, device, inode).collect::<Vec<_>>();
-        assert_eq!(of("fd:01", 5678), [11]);
-        assert_eq!(of("fd:01", 99), [12]);
-        assert_eq!(of("00:33", 99), [12, 14], "btrfs shows another device");
-        assert_eq!(of("fd:01", 1), [0; 0]);
-    }
 
     #[test]
     fn a_database_that_another_keeps_locked_is_given_up_with_its_name() {

@@ -16,6 +16,7 @@ pub mod engine;
 pub mod extents;
 pub mod fault;
 pub mod kernel;
+pub mod locks;
 pub mod memory;
 pub mod pages;
 pub mod peer;

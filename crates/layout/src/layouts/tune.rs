@@ -36,6 +36,7 @@ impl Layouts {
         let cache = bare.queue.remove("write_cache");
         let drives = self.find(&bare)?;
         Availability::of(self.system.as_ref(), &bare.drives).check_spec(&bare)?;
+        self.lock(&bare, &drives)?;
         self.hold(&drives)?;
         self.standing = None;
         self.ours = drives.clone();

@@ -95,8 +95,15 @@ impl World {
         let state = root.path().join("state");
         fs::create_dir(&state).expect("a directory");
         let world = Self { root: Arc::new(root), state, fate: Arc::default() };
-        for directory in ["sys/block", "sys/class/block", "sys/dev/block", "sys/fs/btrfs", "proc/self", "dev"]
-        {
+        for directory in [
+            "sys/block",
+            "sys/class/block",
+            "sys/dev/block",
+            "sys/fs/btrfs",
+            "proc/self",
+            "dev",
+            "run/flashwright",
+        ] {
             fs::create_dir_all(world.at(directory)).expect("a directory");
         }
         world.file("proc/self/mountinfo", "1 0 0:1 / / rw - rootfs rootfs rw\n");
