@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rig::{any_file, memory};
 use storage::device::{Device, DeviceKind, Geometry, Piece, Spread};
@@ -77,6 +78,17 @@ impl Spread for Liar {
 #[derive(Debug)]
 struct Made {
     spread: Arc<dyn Spread>,
+    /// Whether it can be written, and how often it was asked that.
+    can_begin: bool,
+    asked: AtomicU32,
+    failed: AtomicU32,
+}
+
+impl Made {
+    fn of(members: Vec<Arc<dyn Device>>, lie: Lie, can_begin: bool) -> Arc<Self> {
+        let spread = Arc::new(Liar { members, lie });
+        Arc::new(Self { spread, can_begin, asked: AtomicU32::new(0), failed: AtomicU32::new(0) })
+    }
 }
 
 impl Device for Made {
@@ -114,6 +126,16 @@ impl Device for Made {
 
     fn spread(&self) -> Option<&Arc<dyn Spread>> {
         Some(&self.spread)
+    }
+
+    fn begin_writing(&self) -> io::Result<()> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        // An error that would have a request made again.
+        if self.can_begin { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
+
+    fn writing_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
@@ -195,13 +217,43 @@ fn what_a_spread_says_is_checked_before_it_becomes_a_request() {
     ];
     let config = EngineConfig { depth: 3, slot_bytes: SLOT as usize, ..EngineConfig::default() };
     for lie in lies {
-        let made = |members: Vec<Arc<dyn Device>>| -> Arc<dyn Device> {
-            Arc::new(Made { spread: Arc::new(Liar { members, lie }) })
-        };
+        let made = |members| -> Arc<dyn Device> { Made::of(members, lie, true) };
         let files = || made(vec![any_file(SIZE), any_file(SIZE)]);
         try_all(lie, IoUring::new(files(), &config).expect("a ring"));
         try_all(lie, Libaio::new(files(), &config).expect("a context"));
         try_all(lie, Psync::new(files(), &config).expect("threads"));
         try_all(lie, MemoryCopy::new(made(vec![memory(SIZE), memory(SIZE)]), &config).expect("memory"));
+    }
+}
+
+fn begin<E: Engine>(made: &Made, mut engine: E) {
+    let ends = [
+        one(&mut engine, Op::Read),
+        one(&mut engine, Op::Write),
+        one(&mut engine, Op::Read),
+        one(&mut engine, Op::Write),
+    ];
+    let asked = (made.asked.load(Ordering::Relaxed), made.failed.load(Ordering::Relaxed));
+    assert_eq!(ends.each_ref().map(Result::is_ok), [true, made.can_begin, true, made.can_begin], "{ends:?}");
+    assert_eq!(asked, if made.can_begin { (1, 0) } else { (2, 2) }, "{}", engine.name());
+    for failure in ends.into_iter().filter_map(Result::err) {
+        let RequestError::Os(cause) = &failure.cause else { panic!("{failure:?}") };
+        assert_eq!(cause.kind(), io::ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
+fn engines_have_a_device_begun_once_before_they_write_past_it_and_do_not_write_where_it_cannot_be() {
+    let config = EngineConfig { depth: 3, slot_bytes: SLOT as usize, ..EngineConfig::default() };
+    for can_begin in [true, false] {
+        let files = || Made::of(vec![any_file(SIZE), any_file(SIZE)], Lie::Truth, can_begin);
+        let made = files();
+        begin(&made, IoUring::new(made.clone(), &config).expect("a ring"));
+        let made = files();
+        begin(&made, Libaio::new(made.clone(), &config).expect("a context"));
+        let made = files();
+        begin(&made, Psync::new(made.clone(), &config).expect("threads"));
+        let made = Made::of(vec![memory(SIZE), memory(SIZE)], Lie::Truth, can_begin);
+        begin(&made, MemoryCopy::new(made.clone(), &config).expect("memory"));
     }
 }

@@ -165,7 +165,8 @@ fn an_old_image_brought_back_is_refused_and_named_by_whoever_opens_checks_or_rep
     let lab = Lab::with(3);
     let names = ["m0", "m1", "m2"];
     // As it was made, and after one more session: as old as can be, and as young.
-    let mut images = vec![fs::read(lab.path("m1")).unwrap()];
+    let earliest = fs::read(lab.path("m1")).unwrap();
+    let mut images = vec![earliest.clone()];
     for text in [b"first", b"later"] {
         images.push(fs::read(lab.path("m1")).unwrap());
         lab.open(&names).unwrap().write_at(text, 0).unwrap();
@@ -189,12 +190,25 @@ fn an_old_image_brought_back_is_refused_and_named_by_whoever_opens_checks_or_rep
             "{shown:?}"
         );
     }
-    // One copy of an old label beside a lost one of the present is no way in either.
     fs::write(lab.path("m1"), &current).unwrap();
-    lab.put("m1", COPIES[0], &[0; 4096]);
-    lab.read(&names).expect("the other copy is whole and of the present");
-    fs::write(lab.path("m1"), current).unwrap();
-    lab.open(&names).expect("and so is the image of the present");
+    lab.open(&names).expect("the image of the present");
+
+    // Of a label whose one copy is old the other holds, and the old one is what is repaired.
+    let of = |image: &[u8], at: u64| image[at as usize..][..4096].to_vec();
+    for at in COPIES {
+        lab.put("m1", at, &of(&earliest, at));
+        lab.read(&names).expect("the other copy is of the present");
+        assert_eq!(volume::repair(&lab.spec(&names)).unwrap().len(), 1);
+        assert_eq!(fs::read(lab.path("m1")).unwrap(), current);
+    }
+    // Where only the old one is left nothing is made of it.
+    for (at, other) in [(COPIES[0], COPIES[1]), (COPIES[1], COPIES[0])] {
+        lab.put("m1", at, &of(&earliest, at));
+        lab.put("m1", other, &[0; 4096]);
+        assert!(matches!(volume::repair(&lab.spec(&names)), Err(VolumeError::Flaw(Flaw::Older { .. }))));
+        assert!(matches!(lab.flaw(&names), Flaw::Older { .. }));
+        fs::write(lab.path("m1"), &current).unwrap();
+    }
 }
 
 #[test]
