@@ -8,7 +8,7 @@ use object_store::path::Path as Key;
 
 use super::commit::now;
 use super::drain::{Drain, STEP};
-use super::lanes::{Halt, over};
+use super::lanes::{Halt, for_each};
 use super::resume::{Ledger, UploadLog};
 use super::source::{Found, Source};
 use super::upload::is_gone;
@@ -90,7 +90,7 @@ impl Drain<'_> {
         let mut files: Vec<&Found> = self.files().collect();
         // The large ones first, so that the end is not one of them alone.
         files.sort_by_key(|found| std::cmp::Reverse(found.identity.size));
-        let stored = over(&files, LANES, self.run.stop, &|found, halt| self.store_file(found, halt));
+        let stored = for_each(&files, LANES, self.run.stop, &|found, halt| self.store_file(found, halt));
         // What was stored is recorded even if the rest failed.
         let recorded = self.recorder.flush();
         stored.and(recorded)?;

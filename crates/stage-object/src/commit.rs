@@ -18,7 +18,7 @@ use object_store::{Error, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::drain::Drain;
-use super::lanes::{Halt, over};
+use super::lanes::{Halt, for_each};
 use super::resume::Ledger;
 use super::source::Found;
 use super::{LANES, Manifest, ObjectSet, StoreError, digest_of, keys, short};
@@ -344,7 +344,7 @@ impl Drain<'_> {
     /// Digests the files that are not recorded: the name is taken by a set that may be this one.
     pub(super) fn digest_what_is_not_recorded(&self) -> Result<(), StageError> {
         let files: Vec<&Found> = self.files().collect();
-        over(&files, LANES, self.run.stop, &|found, halt| {
+        for_each(&files, LANES, self.run.stop, &|found, halt| {
             if self.recorded(found)?.is_some() {
                 return Ok(());
             }

@@ -19,7 +19,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use storage::uuid::Uuid;
 
 use super::drain::STEP;
-use super::lanes::{Halt, over};
+use super::lanes::{Halt, for_each};
 use super::read::Wanted;
 use super::resume::{ChunkLog, Ledger, Recorder};
 use super::sets::{chunks_of, split};
@@ -103,7 +103,7 @@ impl Fetch<'_> {
         }
         let mut files: Vec<&Entry> = self.manifest.files().collect();
         files.sort_by_key(|entry| std::cmp::Reverse(entry.size));
-        let got = over(&files, LANES, stop, &|entry, halt| self.one(root, entry, halt));
+        let got = for_each(&files, LANES, stop, &|entry, halt| self.one(root, entry, halt));
         // What was fetched is recorded even if the rest failed.
         let recorded = self.recorder.flush();
         got.and(recorded)?;

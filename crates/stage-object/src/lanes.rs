@@ -12,7 +12,7 @@ use stage::error::StageError;
 use stage::pace::Stop;
 
 /// A waiting thread checks for a stop this often.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Bytes in memory.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ impl Budget {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used != 0 && *used + bytes > self.most {
             halt.check()?;
-            used = self.freed.wait_timeout(used, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            used =
+                self.freed.wait_timeout(used, STOP_CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         *used += bytes;
         Ok(Share { budget: Arc::clone(self), bytes })
@@ -86,7 +87,7 @@ impl<'a> Halt<'a> {
 }
 
 /// Has `lanes` threads do `work` on all `items`, each of which is taken once, in their order.
-pub(super) fn over<T: Sync>(
+pub(super) fn for_each<T: Sync>(
     items: &[T],
     lanes: usize,
     stop: &Stop,
@@ -120,7 +121,7 @@ mod tests {
         for lanes in [1, 3, 16] {
             let items: Vec<usize> = (0..100).collect();
             let seen = Mutex::new(Vec::new());
-            over(&items, lanes, &Stop::new(), &|item, _| {
+            for_each(&items, lanes, &Stop::new(), &|item, _| {
                 seen.lock().unwrap().push(*item);
                 Ok(())
             })
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn the_first_error_is_the_one_that_is_told() {
         let items: Vec<usize> = (0..1000).collect();
-        let error = over(&items, 4, &Stop::new(), &|item, halt| {
+        let error = for_each(&items, 4, &Stop::new(), &|item, halt| {
             if *item == 17 {
                 return Err(StageError::Refused { what: "seventeen".to_owned(), hint: None });
             }
@@ -162,7 +163,7 @@ mod tests {
         let stop = Stop::new();
         let most = Mutex::new(0);
         let items = [30_u64; 64];
-        over(&items, 8, &stop, &|bytes, halt| {
+        for_each(&items, 8, &stop, &|bytes, halt| {
             let _share = budget.take(*bytes, halt)?;
             let used = *budget.used.lock().unwrap();
             let mut most = most.lock().unwrap();

@@ -59,7 +59,7 @@ use stage::fault::Barrier;
 use stage::keys;
 use stage::pace::Stop;
 
-use lanes::{Budget, Halt, LOOK};
+use lanes::{Budget, Halt, STOP_CHECK_INTERVAL};
 use store::Store;
 
 /// Files at once: enough small ones under way to hide a store's latency.
@@ -207,7 +207,7 @@ impl ObjectSet {
         self.runtime().block_on(async {
             let mut request = std::pin::pin!(request);
             loop {
-                match tokio::time::timeout(LOOK, request.as_mut()).await {
+                match tokio::time::timeout(STOP_CHECK_INTERVAL, request.as_mut()).await {
                     Ok(answer) => return Ok(answer),
                     Err(_) => halt.check()?,
                 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::path::Path as Key;
 
-use super::lanes::{Halt, LOOK, Share};
+use super::lanes::{Halt, STOP_CHECK_INTERVAL, Share};
 use super::store::Store;
 use super::{ObjectSet, StoreError, WINDOW};
 use stage::digest::{Algorithm, Digest, Hasher};
@@ -83,7 +83,7 @@ impl Drop for Tasks {
 /// The next message of a task, or an error if it is time to stop.
 pub(super) fn receive<T>(from: &Receiver<T>, halt: &Halt<'_>) -> Result<T, StageError> {
     loop {
-        match from.recv_timeout(LOOK) {
+        match from.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(message) => return Ok(message),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => halt.check()?,
             // Each task sends, or panics, which is told where it happens.

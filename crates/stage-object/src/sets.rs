@@ -9,7 +9,7 @@ use futures_util::TryStreamExt;
 use object_store::Error;
 use object_store::path::Path as Key;
 
-use super::lanes::{Halt, over};
+use super::lanes::{Halt, for_each};
 use super::read::Wanted;
 use super::{LANES, ObjectSet, keys, short};
 use stage::digest::Digest;
@@ -178,7 +178,7 @@ impl ObjectSet {
         progress.bytes_total.store(bytes, Relaxed);
         progress.walked.store(true, Relaxed);
         let faults = Mutex::new(Vec::new());
-        over(&files, LANES, stop, &|entry, halt| {
+        for_each(&files, LANES, stop, &|entry, halt| {
             let key = self.key(&entry.path.0)?;
             let seen = |bytes| {
                 progress.bytes_verified.fetch_add(bytes, Relaxed);

@@ -23,7 +23,7 @@ use object_store::path::Path as Key;
 use object_store::{Error, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::lanes::{Halt, over};
+use super::lanes::{Halt, for_each};
 use super::{Environment, LANES, Manifest, ObjectSet, StoreError, short};
 use stage::address::{Address, Scheme};
 use stage::error::StageError;
@@ -128,7 +128,7 @@ impl ObjectTier {
         let mut children = root.ask(&root.prefix, "list", &Halt::new(stop), listing)?;
         children.retain(|child| child.filename().is_some_and(wanted));
         let (sets, half_gone) = (Mutex::new(BTreeSet::new()), Mutex::new(Vec::new()));
-        over(&children, LANES, stop, &|child, halt| {
+        for_each(&children, LANES, stop, &|child, halt| {
             let name = child.filename().unwrap_or_default().to_owned();
             match root.elsewhere(child.clone()).state(halt)? {
                 State::Set => {
@@ -376,11 +376,11 @@ struct Alone(String);
 impl Alone {
     /// Only jobs of this process have it, whose requests all have an end.
     fn on(prefix: String, stop: &Stop) -> Result<Self, StageError> {
-        const LOOK: Duration = Duration::from_millis(100);
+        const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
         let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
         while !busy.insert(prefix.clone()) {
             stop.check()?;
-            busy = FREED.wait_timeout(busy, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            busy = FREED.wait_timeout(busy, STOP_CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(Self(prefix))
     }

@@ -1,6 +1,6 @@
 //! What is stuck, and why: a pure function of what can be seen from beside.
 //!
-//! [`look`] gathers a [`Scene`]: the jobs, the room where they are going, the file system of the journal, parts that lie
+//! [`scene_of`] gathers a [`Scene`]: the jobs, the room where they are going, the file system of the journal, parts that lie
 //! beside destinations. [`diagnose`] judges it and touches nothing, so that every verdict has a test. Both work with
 //! the rights of the process that asks: in a server, of the server's user.
 
@@ -124,7 +124,7 @@ pub fn of_command(jobs: Vec<JobStatus>) -> Vec<Finding> {
 
 /// Looks at all of it. What cannot be looked at is left out.
 #[must_use]
-pub fn look(state: &Path, jobs: Vec<JobStatus>) -> Scene {
+pub fn scene_of(state: &Path, jobs: Vec<JobStatus>) -> Scene {
     let mut rooms = BTreeMap::new();
     let mut directories = BTreeSet::new();
     for job in &jobs {
@@ -275,8 +275,8 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             let (why, remedy) = why_and_remedy(cause);
             let own = matches!(cause, Cause::Request | Cause::Other);
             let template = error.hint.as_deref().filter(|_| own).unwrap_or(remedy);
-            let again = if scene.of_command { Remedy::SameCommand } else { Remedy::Retry(job.id) };
-            let mut remedy = again.spell(template);
+            let retry = if scene.of_command { Remedy::SameCommand } else { Remedy::Retry(job.id) };
+            let mut remedy = retry.spell(template);
             // Until it is retried or cancelled, a failed job is kept with what it has copied.
             if !scene.of_command && !template.contains(RETRY) {
                 remedy += &format!("; then: flashwright stage cancel {}, which clears this", job.id);
@@ -563,7 +563,7 @@ mod tests {
         job.spec.destination = stage::Place::of_path(&directory.path().join("not/there/yet")).unwrap();
         let mut beside = job.clone();
         beside.spec.destination = stage::Place::of_path(&directory.path().join("y")).unwrap();
-        let scene = look(directory.path(), vec![job, beside]);
+        let scene = scene_of(directory.path(), vec![job, beside]);
         assert_eq!(scene.parts, [directory.path().join(&part)]);
         assert!(scene.rooms[&1].bytes > 0 && scene.state_room.is_some());
     }

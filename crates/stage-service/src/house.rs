@@ -100,7 +100,7 @@ impl House {
             },
             None => Vec::new(),
         };
-        let mut findings = doctor::diagnose(&doctor::look(&self.facts.state.0, jobs));
+        let mut findings = doctor::diagnose(&doctor::scene_of(&self.facts.state.0, jobs));
         findings.extend(full);
         findings.sort_by_key(|finding| !finding.stuck);
         Ok(findings)

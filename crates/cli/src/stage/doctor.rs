@@ -31,7 +31,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
                 Some(Err(failure)) => return Err(failure),
                 None => Vec::new(),
             };
-            let mut scene = doctor::look(&state, jobs);
+            let mut scene = doctor::scene_of(&state, jobs);
             scene.no_server = Some(tried.clone());
             let mut findings = doctor::diagnose(&scene);
             findings.extend(full);
