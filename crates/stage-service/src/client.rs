@@ -325,14 +325,14 @@ fn pieces(mut files: &[Expected]) -> impl Iterator<Item = &[Expected]> {
 /// A job's answer is believed, so it must come from this user's server or from root's: any user may listen at a path in a
 /// directory of their own. The kernel tells which process began to listen on a socket (SO_PEERCRED).
 fn check_server(path: &Path, stream: &UnixStream) -> Result<(), StageError> {
-    let credentials = rustix::net::sockopt::socket_peercred(stream)
+    let credentials = storage::peer::credentials(std::os::fd::AsFd::as_fd(stream))
         .map_err(|error| StageError::io("ask whose it is", path, error))?;
     let me = rustix::process::geteuid();
-    if me.is_root() || credentials.uid == me || credentials.uid.is_root() {
+    if me.is_root() || credentials.user == me.as_raw() || credentials.user == 0 {
         return Ok(());
     }
     Err(StageError::refused(
-        format!("{}: uid {} listens there", stage::error::shown(path), credentials.uid.as_raw()),
+        format!("{}: uid {} listens there", stage::error::shown(path), credentials.user),
         "name your own server's socket",
     ))
 }

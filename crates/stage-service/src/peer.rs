@@ -34,17 +34,23 @@ impl Peer {
             StageError::refused(format!("the kernel does not say who connected: {what}"), "connect again")
         };
         let credentials =
-            rustix::net::sockopt::socket_peercred(socket).map_err(|error| unknown(&error.to_string()))?;
-        let pid = credentials.pid;
+            storage::peer::credentials(socket.as_fd()).map_err(|error| unknown(&error.to_string()))?;
+        let Some(pid) = credentials.process else {
+            return Err(StageError::refused(
+                "the caller is a process of another PID namespace, so its paths cannot be told to be the server's"
+                    .to_owned(),
+                "outside of this container: use --foreground, or a server out there",
+            ));
+        };
         let process = match storage::peer::process(socket.as_fd()) {
             Ok(process) => Some(process),
             // ENOPROTOOPT: the kernel is older than 6.5.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOPROTOOPT.raw_os_error()) => {
-                pidfd_open(pid, PidfdFlags::empty()).ok()
+                by_number(pid)
             }
             Err(_) => None,
         };
-        Ok(Self { uid: credentials.uid.as_raw(), pid: pid_number(pid), process })
+        Ok(Self { uid: credentials.user, pid, process })
     }
 
     /// Refuses a caller in another mount namespace than this process's, or with another root directory.
@@ -98,8 +104,9 @@ fn lives(process: &OwnedFd) -> bool {
     matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
 }
 
-fn pid_number(pid: Pid) -> u32 {
-    u32::try_from(pid.as_raw_nonzero().get()).unwrap_or_default()
+fn by_number(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 #[cfg(test)]
@@ -113,6 +120,45 @@ mod tests {
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert_eq!(peer.pid, std::process::id());
         peer.check_mounts().unwrap();
+    }
+
+    #[test]
+    fn a_caller_outside_of_the_pid_namespace_is_answered_in_words() {
+        use std::io::{Read, Write};
+        const INSIDE: &str = "FLASHWRIGHT_TEST_PEER";
+        if let Some(path) = std::env::var_os(INSIDE) {
+            let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+            let (mut socket, _) = listener.accept().unwrap();
+            let said = Peer::of(&socket).map(|peer| peer.pid).map_err(|error| error.to_string());
+            socket.write_all(format!("{said:?}").as_bytes()).unwrap();
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let name = "peer::tests::a_caller_outside_of_the_pid_namespace_is_answered_in_words";
+        let mut server = std::process::Command::new("unshare")
+            .args(["--pid", "--fork"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(INSIDE, &path)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        loop {
+            if let Ok(mut client) = UnixStream::connect(&path) {
+                client.read_to_string(&mut said).unwrap();
+                break;
+            }
+            if server.try_wait().unwrap().is_some() {
+                println!("SKIP a PID namespace: it takes root to make one");
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        server.wait().unwrap();
+        assert!(said.contains("another PID namespace"), "{said}");
     }
 
     #[test]

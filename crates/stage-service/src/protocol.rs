@@ -18,9 +18,9 @@ use stage::spec::{Expected, JobSpec, Level};
 /// The protocol's name and version.
 pub const PROTOCOL: &str = "flashwright.stage/1";
 
-/// Bytes of a request's line at most: a job with three paths of the longest, escaped. All lines that a server's clients may
-/// have begun come to 16 MiB.
-pub const LINE_BYTES: usize = 128 << 10;
+/// Bytes of a request's line at most: a job with three paths of the longest, or one of them escaped. All lines that a server's
+/// clients may have begun come to 8 MiB.
+pub const LINE_BYTES: usize = 64 << 10;
 
 /// Bytes of `expect`'s files in memory, of all connections of a server together.
 pub const EXPECTED_BYTES: usize = 128 << 20;

@@ -5,13 +5,14 @@
 //! in time, connections have a number, and each is closed after its answer, so that a slow or silent scraper keeps no
 //! other waiting.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -115,22 +116,22 @@ impl Scraping {
 
     /// Answers until it is asked to stop, each scraper from a thread of its own.
     pub fn serve(self, stop: &Stop, figures: &Arc<Answering>) {
-        let seats = Arc::new(());
+        let seats = Arc::new(Seats::default());
         while !stop.asked() {
             let stream = match self.accept() {
-                Ok(Some(stream)) if Arc::strong_count(&seats) <= CONNECTIONS => stream,
-                Ok(_) => continue,
+                Ok(Some(stream)) => stream,
+                Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot take a scraper's connection");
                     std::thread::sleep(LOOK);
                     continue;
                 }
             };
-            let (seat, figures) = (Arc::clone(&seats), Arc::clone(figures));
+            let Some(seat) = Seats::take(&seats, &stream) else { continue };
+            let figures = Arc::clone(figures);
             let started = std::thread::Builder::new().name("stage-metrics".to_owned()).spawn(move || {
                 // An error of the socket is the scraper's end.
-                let _ = answer(&stream, &*figures);
-                drop(seat);
+                let _ = answer(&stream, &*figures, &seat);
             });
             if let Err(error) = started {
                 tracing::warn!(%error, "no thread for a scraper");
@@ -156,9 +157,71 @@ impl Scraping {
     }
 }
 
-fn answer(mut stream: &UnixStream, figures: &Answering) -> io::Result<()> {
+/// Who has a connection: of those that have not finished their request the one that has taken longest makes room when all
+/// seats are taken, so that silent scrapers keep no other waiting.
+#[derive(Debug, Default)]
+struct Seats(Mutex<BTreeMap<u64, Sitting>>);
+
+#[derive(Debug)]
+struct Sitting {
+    socket: UnixStream,
+    has_asked: bool,
+    leaves: bool,
+}
+
+/// A connection's seat, which it has until this is dropped.
+#[derive(Debug)]
+struct Seat {
+    seats: Arc<Seats>,
+    number: u64,
+}
+
+impl Seats {
+    fn sitting(&self) -> MutexGuard<'_, BTreeMap<u64, Sitting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A seat, if there is one, or one is given up; those that were told to go have theirs until they have gone.
+    fn take(seats: &Arc<Self>, stream: &UnixStream) -> Option<Seat> {
+        let socket = stream.try_clone().ok()?;
+        let mut sitting = seats.sitting();
+        if sitting.len() >= 2 * CONNECTIONS {
+            return None;
+        }
+        if sitting.values().filter(|one| !one.leaves).count() >= CONNECTIONS {
+            // Numbers are given in the order of arrival.
+            let silent = sitting.values_mut().find(|one| !one.has_asked && !one.leaves)?;
+            silent.leaves = true;
+            // One that its other end has closed is as good.
+            let _ = silent.socket.shutdown(std::net::Shutdown::Both);
+        }
+        let number = sitting.last_key_value().map_or(0, |(last, _)| last + 1);
+        sitting.insert(number, Sitting { socket, has_asked: false, leaves: false });
+        drop(sitting);
+        Some(Seat { seats: Arc::clone(seats), number })
+    }
+}
+
+impl Seat {
+    /// The request is there: from here on the time is ours.
+    fn has_asked(&self) {
+        if let Some(own) = self.seats.sitting().get_mut(&self.number) {
+            own.has_asked = true;
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.sitting().remove(&self.number);
+    }
+}
+
+fn answer(mut stream: &UnixStream, figures: &Answering, seat: &Seat) -> io::Result<()> {
     let plain = "text/plain; charset=utf-8";
-    let (status, kind, body) = match target(&read_head(stream)?) {
+    let head = read_head(stream)?;
+    seat.has_asked();
+    let (status, kind, body) = match target(&head) {
         None => ("400 Bad Request", plain, "GET /metrics is all that is answered\n".to_owned()),
         Some("/metrics") => match figures() {
             Ok(text) => ("200 OK", CONTENT_TYPE, text),
@@ -259,13 +322,16 @@ mod tests {
                 scraping.serve(&stop, &figures);
             })
         };
-        let _silent = TcpStream::connect(address).unwrap();
+        // More than there are seats, and in the queue before the one that asks.
+        let _silent: Vec<_> = (0..2 * CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut endless = TcpStream::connect(address).unwrap();
         let _ = endless.write_all(&vec![b'x'; 4 * REQUEST_BYTES]);
         let mut asks = TcpStream::connect(address).unwrap();
         asks.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut text = String::new();
+        let began = Instant::now();
         asks.read_to_string(&mut text).unwrap();
+        assert!(began.elapsed() < TIME, "it waited for those that were silent");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nfigure 1\n"), "{text}");
         assert!(text.contains("Content-Length: 9\r\n"));
         stop.ask();

@@ -362,3 +362,44 @@ fn requests_that_are_begun_on_all_connections_take_little_memory() {
     let grown = resident().saturating_sub(before);
     assert!(grown < 128 << 20, "{} MiB", grown >> 20);
 }
+
+/// What this process has had in memory at most, bytes.
+fn most_resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim_end_matches("kB").trim().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn a_hundred_connections_take_little_memory_whatever_they_send() {
+    const ALONE: &str = "FLASHWRIGHT_TEST_MEMORY";
+    if std::env::var_os(ALONE).is_none() {
+        // In a process of its own: others' tests take memory as well.
+        let name = "tests::a_hundred_connections_take_little_memory_whatever_they_send";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let server = Running::with(Limits::default());
+    let before = most_resident();
+    let clients: Vec<_> = (0..100).map(|_| server.raw()).collect();
+    for mut client in &clients {
+        // A request that is begun and not finished, and in the end is one: of as many small things as fit.
+        let files = vec!["{}"; (LINE_BYTES - 64) / 3].join(",");
+        client.write_all(format!("{{\"op\":\"expect\",\"files\":[{files}").as_bytes()).unwrap();
+    }
+    for mut client in &clients {
+        client.write_all(b"]}\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(client).read_line(&mut answer).unwrap();
+        assert!(answer.contains("error"), "{answer}");
+    }
+    let grown = most_resident() - before;
+    assert!(grown < 64 << 20, "{grown} bytes for a hundred connections");
+    println!("{} KiB for a hundred connections", grown >> 10);
+}
