@@ -78,7 +78,7 @@ impl Lines {
             if stop() {
                 return Ok(Line::Stopped);
             }
-            if !readable(&self.socket, LOOK)? {
+            if !readable(&self.socket, POLL_INTERVAL)? {
                 continue;
             }
             // What is read ahead belongs to the next lines; without a bound on it a client could fill memory by
@@ -123,7 +123,7 @@ impl Lines {
 }
 
 /// How often a wait looks up.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until there is something to read, or its end; not longer than `most`.
 pub(super) fn readable(fd: &impl AsFd, most: Duration) -> io::Result<bool> {

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::house::{House, Limits};
-use crate::lines::LOOK;
+use crate::lines::POLL_INTERVAL;
 use crate::listen::Listening;
 use crate::metrics::Figures;
 use crate::mover::{Mover, MoverConfig};
@@ -136,7 +136,7 @@ fn beat(house: &House) {
         let pause = PULSE.max(took * PULSE_SHARE);
         let pause = watched.map_or(pause, |watched| pause.min(watched));
         while !house.stop.asked() && began.elapsed() < pause {
-            std::thread::sleep(LOOK.min(pause));
+            std::thread::sleep(POLL_INTERVAL.min(pause));
         }
     }
     // What ended since, so that the log has it.

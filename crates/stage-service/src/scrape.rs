@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::lines::{LOOK, readable};
+use crate::lines::{POLL_INTERVAL, readable};
 use crate::listen::{Access, Listening};
 use crate::metrics::CONTENT_TYPE;
 use stage::error::StageError;
@@ -123,7 +123,7 @@ impl Scraping {
                 Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot take a scraper's connection");
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL_INTERVAL);
                     continue;
                 }
             };
@@ -142,7 +142,7 @@ impl Scraping {
     /// Waits a moment for a connection. Of a socket's family nothing is asked of it but to be read, written and closed, so one type
     /// stands for both.
     fn accept(&self) -> io::Result<Option<UnixStream>> {
-        if !readable(&self.0, LOOK)? {
+        if !readable(&self.0, POLL_INTERVAL)? {
             return Ok(None);
         }
         match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {

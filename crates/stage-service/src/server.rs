@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use stage::error::StageError;
 
 use crate::house::House;
-use crate::lines::{LOOK, readable};
+use crate::lines::{POLL_INTERVAL, readable};
 use crate::peer::Peer;
 use crate::protocol::Answer;
 use crate::session::Session;
@@ -89,7 +89,7 @@ fn turn_away(socket: &UnixStream, error: &StageError) {
 
 /// Waits a moment for a connection, and takes it.
 pub(super) fn each_round(listener: &UnixListener, each: &mut dyn FnMut(UnixStream)) -> io::Result<()> {
-    if !readable(listener, LOOK)? {
+    if !readable(listener, POLL_INTERVAL)? {
         return Ok(());
     }
     match listener.accept() {
@@ -105,7 +105,7 @@ pub(super) fn each_round(listener: &UnixListener, each: &mut dyn FnMut(UnixStrea
                 | rustix::io::Errno::NOMEM,
             ) => {
                 tracing::warn!(%error, "cannot take a connection");
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
             _ => return Err(error),
         },

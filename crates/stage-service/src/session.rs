@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::desk::has_reached;
 use crate::house::{House, LINE_TIME};
-use crate::lines::{LOOK, Line, Lines};
+use crate::lines::{Line, Lines, POLL_INTERVAL};
 use crate::pool_desk::{self, PoolDesk};
 use crate::pools::Wish;
 use crate::protocol::{Answer, JOBS, LINE_BYTES, PROTOCOL, Reply, Request};
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         let began = Instant::now();
         loop {
             let left = most.map(|most| most.saturating_sub(began.elapsed()));
-            let slice = left.map_or(LOOK, |left| left.min(LOOK));
+            let slice = left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL));
             match self.house.desk.wait(id, level, Some(slice)) {
                 Ok(status) => {
                     if has_reached(&status, level) || left.is_some_and(|left| left <= slice) {
@@ -247,7 +247,7 @@ impl<'a> Session<'a> {
             }
             let said = Instant::now();
             while said.elapsed() < every {
-                std::thread::sleep(LOOK.min(every.saturating_sub(said.elapsed())));
+                std::thread::sleep(POLL_INTERVAL.min(every.saturating_sub(said.elapsed())));
                 if self.lines.has_gone() || self.house.stop.asked() {
                     return Ok(Next::End);
                 }
