@@ -98,11 +98,12 @@ def t_io_uring(path, bs, depth, seconds, direct, cpu=None):
 
 
 def rounds(contenders, count):
-    """Runs every contender once a round, the order rotated; returns name → list of runs."""
+    """Runs every contender once a round, the order rotated and every other time reversed; returns name → list of runs."""
     results = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(count):
-        for name in names[number % len(names):] + names[: number % len(names)]:
+        rotated = names[number % len(names):] + names[: number % len(names)]
+        for name in reversed(rotated) if number % 2 else rotated:
             results[name].append(contenders[name]())
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -60,14 +60,15 @@ class Pass:
 
 
 class Tiers:
-    """A fast and a slow place. `source` and `destination` are directories, `state` is for journals."""
+    """A fast and a slow place. `state` is for journals, and lies elsewhere (TMPDIR)."""
 
     dropped = False
 
     def __init__(self, directory):
         self.directory = tempfile.mkdtemp(prefix="ratios-stage-", dir=directory)
-        self.fast, self.slow, self.state = (os.path.join(self.directory, name) for name in ("fast", "slow", "state"))
-        for path in (self.fast, self.slow, self.state):
+        self.state = tempfile.mkdtemp(prefix="ratios-stage-state-")
+        self.fast, self.slow = (os.path.join(self.directory, name) for name in ("fast", "slow"))
+        for path in (self.fast, self.slow):
             os.mkdir(path)
 
     def what(self):
@@ -78,7 +79,8 @@ class Tiers:
         os.sync()
 
     def close(self):
-        shutil.rmtree(self.directory, ignore_errors=True)
+        for path in (self.directory, self.state):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 class Loops(Tiers):

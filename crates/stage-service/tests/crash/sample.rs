@@ -14,9 +14,12 @@ pub fn share(most: usize) -> usize {
     if more || full() { most } else { if crate::LIKE_NFS { (most / 15).max(4) } else { (most / 5).max(2) } }
 }
 
+/// The seed of `make test`.
+pub const USUAL_SEED: u64 = 2009;
+
 /// The seed of this run.
 pub fn seed() -> u64 {
-    std::env::var("FLASHWRIGHT_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(2009)
+    std::env::var("FLASHWRIGHT_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(USUAL_SEED)
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).

@@ -1,7 +1,7 @@
 //! What others do to the files of a job while it is at work.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -24,6 +24,8 @@ pub enum Change {
     Symlink { path: stage::names::PathText, target: stage::names::PathText },
     /// A new file is made.
     Create { path: stage::names::PathText, bytes: Vec<u8> },
+    /// Mode and time of modification are set.
+    Finish { path: stage::names::PathText, mode: u32, seconds: i64 },
     /// There is nothing of this name, or the changes end here.
     Absent { path: stage::names::PathText },
     /// Parts in a directory are renamed away, and a directory with a file of these bytes has the name of each. Where there
@@ -57,6 +59,11 @@ impl Change {
             Self::Rename { from, to } => fs::rename(&from.0, &to.0),
             Self::Symlink { path, target } => std::os::unix::fs::symlink(&target.0, &path.0),
             Self::Create { path, bytes } => fs::write(&path.0, bytes),
+            Self::Finish { path, mode, seconds } => {
+                fs::set_permissions(&path.0, fs::Permissions::from_mode(*mode))?;
+                let since = std::time::Duration::from_secs(seconds.unsigned_abs());
+                File::open(&path.0)?.set_modified(std::time::UNIX_EPOCH + since)
+            }
             Self::Absent { path } if fs::symlink_metadata(&path.0).is_ok() => {
                 Err(std::io::ErrorKind::AlreadyExists.into())
             }
