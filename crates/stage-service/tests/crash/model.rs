@@ -327,7 +327,7 @@ impl World {
 
 /// How many cases a run has: more of them with FLASHWRIGHT_CRASH=more or full.
 fn cases() -> u64 {
-    sample::share(250) as u64
+    sample::share(150) as u64
 }
 
 /// One random interleaving, with something left out or nothing; what came about.
