@@ -56,36 +56,50 @@ pub use publish::{is_claim, publish, publish_into, release_claim};
 const PATH_MAX: usize = 4096;
 
 /// Opens what `path` leads to beneath `root`, through no symbolic link: openat2(2) with RESOLVE_BENEATH and
-/// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2), or
-/// where the path is longer than PATH_MAX.
+/// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2). A path
+/// longer than PATH_MAX is taken in pieces.
 ///
 /// # Errors
 /// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out.
 pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-    static LACKING: AtomicBool = AtomicBool::new(false);
     planned!(Openat, {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // A system call takes no longer path.
-        let is_short = path.as_os_str().len() < PATH_MAX;
-        if is_short && !LACKING.load(Ordering::Relaxed) {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            let opened = loop {
-                match fs::openat2(root, path, flags, mode, resolve) {
-                    // AGAIN: a rename beside it; the kernel asks to be asked again.
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    opened => break opened,
-                }
-            };
-            if !matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
-                return Ok(opened?);
-            }
-            let opened = open_by_steps(root, path, flags, mode);
-            // EPERM may be about this file; only a walk that succeeds tells that openat2 itself is what is lacking.
-            LACKING.store(opened.is_ok(), Ordering::Relaxed);
-            return opened;
+        let (mut left, mut at) = (path.as_os_str().as_bytes(), None::<OwnedFd>);
+        // A system call takes no longer path: what it leads to is reached a piece at a time.
+        while left.len() >= PATH_MAX {
+            let cut =
+                left[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+            let here = at.as_ref().map_or(root, |fd| fd.as_fd());
+            let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let below = open_at_once(here, Path::new(OsStr::from_bytes(&left[..cut])), way, Mode::empty())?;
+            (at, left) = (Some(below), &left[cut + 1..]);
         }
-        open_by_steps(root, path, flags, mode)
+        let here = at.as_ref().map_or(root, |fd| fd.as_fd());
+        open_at_once(here, Path::new(OsStr::from_bytes(left)), flags, mode)
     })
+}
+
+/// [`open_beneath`] of a path that a system call takes.
+fn open_at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    static LACKING: AtomicBool = AtomicBool::new(false);
+    if LACKING.load(Ordering::Relaxed) {
+        return open_by_steps(root, path, flags, mode);
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = loop {
+        match fs::openat2(root, path, flags, mode, resolve) {
+            // AGAIN: a rename beside it; the kernel asks to be asked again.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            opened => break opened,
+        }
+    };
+    if !matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
+        return Ok(opened?);
+    }
+    let opened = open_by_steps(root, path, flags, mode);
+    // EPERM may be about this file; only a walk that succeeds tells that openat2 itself is what is lacking.
+    LACKING.store(opened.is_ok(), Ordering::Relaxed);
+    opened
 }
 
 /// [`open_beneath`] without openat2(2): every name on the way is opened as a directory, and followed nowhere.

@@ -4,19 +4,22 @@
 //! source would leave nothing after a power cut. So it is synced first and compared afterwards, around the cache: what
 //! the kernel could not write then shows as a difference, even if the error was reported to another program.
 
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Statx};
 
 use crate::calls;
 use crate::error::StageError;
 use crate::fault::{Barrier, leaves_out_sync};
 use crate::fs_kind;
+use crate::manifest;
 use crate::mounts;
 use crate::pace::Stop;
-use crate::tree::mounted;
+use crate::tree::{Directory, Visitor, Walk, mounted};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// A FIFO that has taken the name is not waited for.
@@ -61,46 +64,95 @@ pub(crate) fn make_durable_at(
         return calls::sync_file_system(parent, Barrier::ExistingFileSystem)
             .map_err(|error| StageError::sync("syncfs", shown, error));
     }
-    sync_one(parent, name, shown, true, stop)?;
+    if let Some(directory) = sync_one(parent, name, shown, true)? {
+        sync_below(directory, shown, true, stop)?;
+    }
     calls::sync(parent, Barrier::ExistingName).map_err(|error| StageError::sync("fsync", shown, error))
 }
 
-/// Syncs each file and directory below an open directory, then the directory. `on_path`: a move rests on it.
+/// Syncs an open directory, and each file and directory below it. `on_path`: a move rests on it.
 pub fn sync_tree(
     directory: BorrowedFd<'_>,
     shown: &Path,
     on_path: bool,
     stop: &Stop,
 ) -> Result<(), StageError> {
-    let mut list =
-        calls::List::of(directory).map_err(|error| StageError::io("read the directory", shown, error))?;
-    while let Some((name, _)) =
-        list.next().map_err(|error| StageError::io("read the directory", shown, error))?
-    {
-        stop.check()?;
-        sync_one(directory, &name, &shown.join(&name), on_path, stop)?;
-    }
-    calls::fsync(directory, on_path.then_some(Barrier::ExistingDirectory))
-        .map_err(|error| StageError::sync("fsync", shown, error))
+    sync_open(directory, true, shown, on_path)?;
+    let root = directory.try_clone_to_owned().map_err(|error| StageError::io("duplicate", shown, error))?;
+    sync_below(root, shown, on_path, stop)
 }
 
+fn sync_below(root: OwnedFd, shown: &Path, on_path: bool, stop: &Stop) -> Result<(), StageError> {
+    // A walk passes over the manifest, which is not part of a source.
+    match sync_one(root.as_fd(), manifest::NAME.as_ref(), &shown.join(manifest::NAME), on_path) {
+        Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+        synced => drop(synced?),
+    }
+    Walk { source: shown, across: true, only: None, stop }.run(root, &mut Syncing { shown, on_path, stop })
+}
+
+/// [`sync_below`].
+struct Syncing<'a> {
+    shown: &'a Path,
+    on_path: bool,
+    stop: &'a Stop,
+}
+
+impl Visitor for Syncing<'_> {
+    type Copy = ();
+
+    fn directory(
+        &mut self,
+        above: Option<(&Directory<()>, &OsStr)>,
+        path: &Path,
+        _: &Statx,
+    ) -> Result<(), StageError> {
+        let Some((above, name)) = above else { return Ok(()) };
+        sync_one(above.source.as_fd(), name, &self.shown.join(path), self.on_path).map(drop)
+    }
+
+    fn open_again(&mut self, _: &Path) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn names(&mut self, directory: &Arc<Directory<()>>, names: Vec<OsString>) -> Result<(), StageError> {
+        for name in names {
+            self.stop.check()?;
+            let shown = self.shown.join(&directory.path).join(&name);
+            sync_one(directory.source.as_fd(), &name, &shown, self.on_path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Syncs a file or a directory; returns with it if it is a directory.
 fn sync_one(
     parent: BorrowedFd<'_>,
     name: &OsStr,
     shown: &Path,
     on_path: bool,
-    stop: &Stop,
-) -> Result<(), StageError> {
+) -> Result<Option<OwnedFd>, StageError> {
     let found = calls::stat_at(parent, name).map_err(|error| StageError::io("stat", shown, error))?;
-    let open = |flags| {
-        calls::open_at(parent, name, flags, Mode::empty())
-            .map_err(|error| StageError::io("open", shown, error))
-    };
-    match FileType::from_raw_mode(found.stx_mode.into()) {
-        FileType::RegularFile => calls::fsync(open(FILE)?.as_fd(), on_path.then_some(Barrier::ExistingFile))
-            .map_err(|error| StageError::sync("fsync", shown, error)),
-        FileType::Directory => sync_tree(open(DIRECTORY)?.as_fd(), shown, on_path, stop),
+    let kind = FileType::from_raw_mode(found.stx_mode.into());
+    let flags = match kind {
+        FileType::RegularFile => FILE,
+        FileType::Directory => DIRECTORY,
         // A link is in its directory; what is of another kind is no part of a copy.
-        _ => Ok(()),
-    }
+        _ => return Ok(None),
+    };
+    let file = calls::open_at(parent, name, flags, Mode::empty())
+        .map_err(|error| StageError::io("open", shown, error))?;
+    let is_directory = kind == FileType::Directory;
+    sync_open(file.as_fd(), is_directory, shown, on_path)?;
+    Ok(is_directory.then_some(file))
+}
+
+fn sync_open(
+    file: BorrowedFd<'_>,
+    is_directory: bool,
+    shown: &Path,
+    on_path: bool,
+) -> Result<(), StageError> {
+    let barrier = if is_directory { Barrier::ExistingDirectory } else { Barrier::ExistingFile };
+    calls::fsync(file, on_path.then_some(barrier)).map_err(|error| StageError::sync("fsync", shown, error))
 }

@@ -21,7 +21,7 @@ use rustix::fs::{FileType, Mode, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use crate::calls;
-use crate::error::StageError;
+use crate::error::{RETRY, StageError};
 use crate::fault::{Check, enforced};
 
 /// Which file or directory it is, of those on its mount. The number of an inode is given to another file when the first
@@ -181,16 +181,11 @@ pub fn discard(
 /// # Errors
 /// The kernel's; another file system is mounted there.
 pub fn discard_inside(part: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Result<(), StageError> {
+    if unlinked(part, name, shown)? {
+        return Ok(());
+    }
     let shown = shown.join(name);
     let failed = |error| StageError::io("remove", &shown, error);
-    match calls::remove_file(part, name) {
-        Ok(()) => return Ok(()),
-        Err(error) => match Errno::from_io_error(&error) {
-            Some(Errno::NOENT) => return Ok(()),
-            Some(Errno::ISDIR | Errno::PERM) => {}
-            _ => return Err(failed(error)),
-        },
-    }
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let path = calls::open_at(part, name, flags, Mode::empty()).map_err(failed)?;
     if is_mount_root(&calls::stat(path.as_fd()).map_err(failed)?) {
@@ -200,8 +195,66 @@ pub fn discard_inside(part: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Resul
     calls::remove_directory(part, name).map_err(failed)
 }
 
-/// Removes all that is in a directory.
+/// A directory on the way to the one that is emptied.
+struct Level {
+    /// The name of the directory below it that is emptied.
+    name: OsString,
+    /// Which one it is itself.
+    id: (u32, u32, u64),
+    /// Its other directories that are known of.
+    waiting: Vec<OsString>,
+}
+
+/// Removes all that is in a directory, however deep it is: one directory is open at a time, and the one above it is
+/// reached by `..` and has to be the one that it was reached from.
 fn empty(directory: &OwnedFd, shown: &Path) -> Result<(), StageError> {
+    let failed = |error| StageError::io("remove", shown, error);
+    let inode = |file: &OwnedFd| {
+        let of = |stat: Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        calls::stat(file.as_fd()).map(of).map_err(failed)
+    };
+    let mut at = directory.try_clone().map_err(failed)?;
+    let mut above: Vec<Level> = Vec::new();
+    let mut waiting = without_files(&at, shown)?;
+    loop {
+        if waiting.is_empty() {
+            // Names that came in since, or for which there was no room.
+            waiting = without_files(&at, shown)?;
+        }
+        if let Some(name) = waiting.pop() {
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let path = calls::open_at(at.as_fd(), &name, flags, Mode::empty()).map_err(failed)?;
+            if is_mount_root(&calls::stat(path.as_fd()).map_err(failed)?) {
+                return Err(StageError::io("remove", &shown.join(&name), Errno::BUSY));
+            }
+            above.push(Level { name, id: inode(&at)?, waiting });
+            at = open_directory(&path).map_err(failed)?;
+            waiting = without_files(&at, shown)?;
+            continue;
+        }
+        let Some(level) = above.pop() else { return Ok(()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        at = match above.is_empty() {
+            true => directory.try_clone(),
+            false => calls::open_at(at.as_fd(), OsStr::new(".."), flags, Mode::empty()),
+        }
+        .map_err(failed)?;
+        if inode(&at)? != level.id {
+            return Err(StageError::refused(
+                format!(
+                    "{}: a directory in it was moved away while it was removed",
+                    crate::error::shown(shown)
+                ),
+                format!("look at where it is now, then: {RETRY}"),
+            ));
+        }
+        calls::remove_directory(at.as_fd(), &level.name).map_err(failed)?;
+        waiting = level.waiting;
+    }
+}
+
+/// Removes the files of a directory, as far as they are listed at once, and returns with the names of its directories.
+fn without_files(directory: &OwnedFd, shown: &Path) -> Result<Vec<OsString>, StageError> {
     let failed = |error| StageError::io("remove", shown, error);
     // Nothing can be removed from a directory that its owner may not write.
     let _ = calls::set_mode(directory.as_fd(), 0o700);
@@ -210,21 +263,37 @@ fn empty(directory: &OwnedFd, shown: &Path) -> Result<(), StageError> {
         let mut list = calls::List::of(directory.as_fd()).map_err(failed)?;
         while names.len() < 1024 {
             match list.next().map_err(failed)? {
-                Some((name, kind)) => names.push((name, kind)),
+                Some(name) => names.push(name),
                 None => break,
             }
         }
-        if names.is_empty() {
-            return Ok(());
-        }
+        let mut directories = Vec::new();
+        let is_empty = names.is_empty();
         for (name, kind) in names {
-            if kind == FileType::Directory || kind == FileType::Unknown {
-                discard_inside(directory.as_fd(), &name, shown)?;
-            } else {
+            if kind == FileType::Directory
+                || kind == FileType::Unknown && !unlinked(directory.as_fd(), &name, shown)?
+            {
+                directories.push(name);
+            } else if kind != FileType::Unknown {
                 calls::remove_file(directory.as_fd(), &name)
                     .map_err(|error| StageError::io("remove", &shown.join(&name), error))?;
             }
         }
+        if is_empty || !directories.is_empty() {
+            return Ok(directories);
+        }
+    }
+}
+
+/// Removes a name that may be a directory; false if it is.
+fn unlinked(directory: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Result<bool, StageError> {
+    match calls::remove_file(directory, name) {
+        Ok(()) => Ok(true),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => Ok(true),
+            Some(Errno::ISDIR | Errno::PERM) => Ok(false),
+            _ => Err(StageError::io("remove", &shown.join(name), error)),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Statx};
 
@@ -15,6 +16,8 @@ use crate::calls;
 use crate::digest::{Algorithm, Digest};
 use crate::error::{StageError, shown};
 use crate::manifest::{Entry, Header, Kind, NAME, Reader};
+use crate::pace::Stop;
+use crate::tree::{Directory, Visitor, Walk};
 use crate::verify;
 
 /// Are times of modification compared?
@@ -178,7 +181,7 @@ impl Manifest {
         if difference.is_some() {
             return Ok(difference);
         }
-        let names = count(set, set_path, true)?;
+        let names = count(set, set_path)?;
         Ok((names != listed).then(|| format!("it holds {names} names where the manifest has {listed}")))
     }
 
@@ -262,24 +265,34 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 /// Names below a directory, all but the manifest's.
-fn count(directory: BorrowedFd<'_>, path: &Path, top: bool) -> Result<u64, StageError> {
-    let mut names = 0;
-    let listed = calls::list(directory).map_err(|error| StageError::io("read the directory", path, error))?;
-    for (name, kind) in listed {
-        if top && name == NAME {
-            continue;
+fn count(set: BorrowedFd<'_>, path: &Path) -> Result<u64, StageError> {
+    struct Names(u64);
+    impl Visitor for Names {
+        type Copy = ();
+
+        fn directory(
+            &mut self,
+            above: Option<(&Directory<()>, &OsStr)>,
+            _: &Path,
+            _: &Statx,
+        ) -> Result<(), StageError> {
+            self.0 += u64::from(above.is_some());
+            Ok(())
         }
-        names += 1;
-        if matches!(kind, FileType::Directory | FileType::Unknown) {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            match calls::open_at(directory, &name, flags, Mode::empty()) {
-                Ok(below) => names += count(below.as_fd(), &path.join(&name), false)?,
-                Err(error) if is_absence(&error) => {}
-                Err(error) => return Err(StageError::io("open", &path.join(&name), error)),
-            }
+
+        fn open_again(&mut self, _: &Path) -> Result<(), StageError> {
+            Ok(())
+        }
+
+        fn names(&mut self, _: &Arc<Directory<()>>, names: Vec<OsString>) -> Result<(), StageError> {
+            self.0 += names.len() as u64;
+            Ok(())
         }
     }
-    Ok(names)
+    let set = set.try_clone_to_owned().map_err(|error| StageError::io("duplicate", path, error))?;
+    let mut names = Names(0);
+    Walk { source: path, across: true, only: None, stop: &Stop::new() }.run(set, &mut names)?;
+    Ok(names.0)
 }
 
 /// The directory of the last name looked up, which the next one shares as a rule.

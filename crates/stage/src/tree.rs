@@ -1,7 +1,8 @@
 //! The one walk of a source, through descriptors alone.
 //!
 //! Names are read as they come and handed on in batches, so that a directory of a million files takes no more memory
-//! than one of a thousand. A directory's descriptors live as long as a thread works in it.
+//! than one of a thousand. A directory's descriptors live as long as a thread is at work in it; of those on the way to it a
+//! bounded number is kept open, and the others are opened again by their paths.
 //!
 //! A manifest in the root is not part of a source: what is copied gets its own. Every other name is, also one that looks like
 //! the part of a move, because a name alone does not say who made it. A name that is gone between its listing and its
@@ -49,6 +50,9 @@ pub trait Visitor {
         path: &Path,
         stat: &Statx,
     ) -> Result<Self::Copy, StageError>;
+
+    /// What goes with a directory that was visited, and whose descriptors were given up since.
+    fn open_again(&mut self, path: &Path) -> Result<Self::Copy, StageError>;
 
     /// Names in a directory that are not directories.
     fn names(
@@ -130,6 +134,10 @@ pub fn entry_of(path: &Path, kind: Kind, stat: &Statx) -> Entry {
     }
 }
 
+fn inode(stat: &Statx) -> (u32, u32, u64) {
+    (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino)
+}
+
 /// What a walk has to know.
 #[derive(Debug, Clone, Copy)]
 pub struct Walk<'a> {
@@ -143,8 +151,17 @@ pub struct Walk<'a> {
     pub stop: &'a Stop,
 }
 
-/// A directory that is still to be walked: its name, and the directory that it is in.
-type Waiting<C> = Vec<(Arc<Directory<C>>, OsString)>;
+/// Directories on the way to the one at work whose descriptors are kept, so that a deep tree does not use them up.
+const OPEN_LEVELS: usize = 32;
+
+/// A directory on the way to the one at work, and the names of those in it that are still to be walked.
+struct Level<C> {
+    path: PathBuf,
+    inode: (u32, u32, u64),
+    /// None of one that is opened again when its turn comes.
+    open: Option<Arc<Directory<C>>>,
+    waiting: Vec<OsString>,
+}
 
 impl Walk<'_> {
     /// Walks the directory `source` and hands `visitor` all that is there.
@@ -153,11 +170,20 @@ impl Walk<'_> {
         let mount = MountOf::stat(&stat);
         let copy = visitor.directory(None, Path::new(""), &stat)?;
         let root = Arc::new(Directory { source, copy, path: PathBuf::new() });
-        let mut waiting = Waiting::new();
-        self.list(&root, &mut waiting, visitor)?;
-        drop(root);
-        while let Some((above, name)) = waiting.pop() {
+        let mut levels = vec![self.list(&root, &stat, visitor)?];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.waiting.pop() else {
+                levels.pop();
+                continue;
+            };
             self.stop.check()?;
+            let above = match &level.open {
+                Some(open) => Arc::clone(open),
+                None => Arc::clone(level.open.insert(self.open_again(&root, level, visitor)?)),
+            };
+            if level.waiting.is_empty() {
+                levels.pop();
+            }
             let path = above.path.join(&name);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let source = calls::open_at(above.source.as_fd(), &name, flags, Mode::empty())
@@ -167,11 +193,34 @@ impl Walk<'_> {
                 return Err(mounted(&self.source.join(&path)));
             }
             let copy = visitor.directory(Some((&above, &name)), &path, &stat)?;
-            let directory = Arc::new(Directory { source, copy, path });
             drop(above);
-            self.list(&directory, &mut waiting, visitor)?;
+            let directory = Arc::new(Directory { source, copy, path });
+            levels.push(self.list(&directory, &stat, visitor)?);
+            if let Some(old) = levels.len().checked_sub(OPEN_LEVELS + 1) {
+                levels[old].open = None;
+            }
         }
         Ok(())
+    }
+
+    /// The directory of a level whose descriptors were given up: by its path, and it has to be the same.
+    fn open_again<V: Visitor>(
+        &self,
+        root: &Directory<V::Copy>,
+        level: &Level<V::Copy>,
+        visitor: &mut V,
+    ) -> Result<Arc<Directory<V::Copy>>, StageError> {
+        let path = level.path.clone();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let beneath = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        let source = calls::open_beneath(root.source.as_fd(), beneath, flags, Mode::empty())
+            .map_err(|error| self.failed("open the directory", &path, error))?;
+        if inode(&self.stat(source.as_fd(), &path)?) != level.inode {
+            let path = crate::error::shown(&self.source.join(&path));
+            return Err(StageError::SourceChanged { path, how: "it was replaced".to_owned() });
+        }
+        let copy = visitor.open_again(&path)?;
+        Ok(Arc::new(Directory { source, copy, path }))
     }
 
     /// Hands `visit` every entry of the directory `root`, or its file of this name alone, as it is now: attributes that
@@ -211,12 +260,12 @@ impl Walk<'_> {
     fn list<V: Visitor>(
         &self,
         directory: &Arc<Directory<V::Copy>>,
-        waiting: &mut Waiting<V::Copy>,
+        stat: &Statx,
         visitor: &mut V,
-    ) -> Result<(), StageError> {
+    ) -> Result<Level<V::Copy>, StageError> {
         let failed =
             |error: std::io::Error| StageError::io("list", &self.source.join(&directory.path), error);
-        let mut names = Vec::new();
+        let (mut names, mut waiting) = (Vec::new(), Vec::new());
         let mut entries = calls::List::of(directory.source.as_fd()).map_err(failed)?;
         while let Some((name, kind)) = entries.next().map_err(failed)? {
             let path = directory.path.join(&name);
@@ -232,7 +281,7 @@ impl Walk<'_> {
                 kind => kind,
             };
             if kind == FileType::Directory {
-                waiting.push((Arc::clone(directory), name));
+                waiting.push(name);
                 continue;
             }
             names.push(name);
@@ -241,7 +290,11 @@ impl Walk<'_> {
                 visitor.names(directory, std::mem::take(&mut names))?;
             }
         }
-        if names.is_empty() { Ok(()) } else { visitor.names(directory, names) }
+        if !names.is_empty() {
+            visitor.names(directory, names)?;
+        }
+        let (path, inode) = (directory.path.clone(), inode(stat));
+        Ok(Level { path, inode, open: Some(Arc::clone(directory)), waiting })
     }
 
     fn is_wanted(&self, path: &Path) -> bool {
@@ -266,6 +319,10 @@ impl Visitor for Visiting<'_> {
     ) -> Result<(), StageError> {
         let place = above.map(|(above, name)| (above.source.as_fd(), name));
         (self.visit)(&Seen { path, stat, place })
+    }
+
+    fn open_again(&mut self, _: &Path) -> Result<(), StageError> {
+        Ok(())
     }
 
     fn names(&mut self, directory: &Arc<Directory<()>>, names: Vec<OsString>) -> Result<(), StageError> {

@@ -318,6 +318,14 @@ impl Visitor for Walking<'_> {
         Ok(copy)
     }
 
+    fn open_again(&mut self, path: &Path) -> Result<OwnedFd, StageError> {
+        let beneath = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        calls::open_beneath(self.part.as_fd(), beneath, flags, Mode::empty()).map_err(|error| {
+            StageError::io("open the directory", &self.shared.of.terms.part.join(path), error)
+        })
+    }
+
     fn names(&mut self, directory: &Arc<Directory>, names: Vec<OsString>) -> Result<(), StageError> {
         let batch = Batch { directory: Arc::clone(directory), names };
         if self.batches.send(batch).is_err() || self.shared.gone() {
