@@ -66,8 +66,8 @@ struct Fate {
     calls: u64,
     swap: Option<(u64, Swap)>,
     swapped: Option<u64>,
-    /// Whether the drive was opened yet: until then what lies at its node is what was named.
-    opened: bool,
+    /// Whether it was looked yet what the drive is: until then what lies at its node is what was named.
+    held: bool,
 }
 
 /// How a drive's name comes to lead to another.
@@ -159,7 +159,7 @@ impl World {
         let open = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
         let is_held = open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|path| path == node);
         let may_be = match swap {
-            Swap::Node => fate.opened,
+            Swap::Node => fate.held,
             Swap::Disk => !is_held,
         };
         if !may_be {
@@ -572,7 +572,6 @@ impl System for Process {
 
     fn open_drive(&self, node: &Path) -> io::Result<File> {
         self.0.call();
-        self.0.fate.lock().expect("no panic").opened |= node.ends_with(SWAPPED);
         File::open(self.0.at(node))
     }
 
@@ -583,6 +582,7 @@ impl System for Process {
             |name: &String| fs::metadata(self.0.at(format!("dev/{name}"))).is_ok_and(|f| f.ino() == inode);
         let sysfs = Sysfs::at(self.0.root.path());
         let name = sysfs.disks().into_iter().find(is_this);
+        self.0.fate.lock().expect("no panic").held |= name.as_deref() == Some(SWAPPED);
         let number = name.and_then(|name| sysfs.number(&name));
         Identity::of(&sysfs, number.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?)
     }
