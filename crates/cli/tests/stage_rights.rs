@@ -40,6 +40,9 @@ fn is_turned_away(socket: &Path) {
 #[test]
 fn a_users_own_server_answers_nobody_else() {
     let Some(world) = World::new() else { return };
+    // A project's directory, of its head and the group of its members.
+    chown(world.at("alice"), Some(BOB), Some(ALICE)).expect("chown");
+    std::fs::set_permissions(world.at("alice"), Permissions::from_mode(0o775)).expect("chmod");
     let socket = world.at("alice/state/stage.sock");
     let server = Server::spawn_at(socket.clone(), alices(&world, "exec \"$@\""));
     by(ALICE, &[], || assert_eq!(Client::connect(Some(&socket)).expect("is answered").server().uid, ALICE));
