@@ -38,6 +38,10 @@ impl std::fmt::Debug for Environment {
     }
 }
 
+/// What to do where the environment has no key.
+pub(super) const NO_KEY: &str = "no key was found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE to a \
+     profile in ~/.aws/credentials; AWS_SKIP_SIGNATURE=true for a bucket that is open to all";
+
 impl Environment {
     /// This process's own `AWS_*`, and what they leave open from the files that Amazon's own tools keep in the home
     /// directory (`~/.aws/credentials` and `~/.aws/config`, the profile `AWS_PROFILE` or `default`).
@@ -62,11 +66,8 @@ impl Environment {
         let config = read(path("AWS_CONFIG_FILE", "config"));
         let profile = self.0.get("AWS_PROFILE").map_or("default", String::as_str).to_owned();
         let known = |name: &str| self.0.contains_key(name);
-        let identity = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"];
-        let identified =
-            identity.into_iter().any(known) || self.0.keys().any(|name| name.starts_with("AWS_CONTAINER_"));
         let mut more = BTreeMap::new();
-        if !identified {
+        if !self.identifies() {
             let names = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
             more.extend(settings(&credentials, &profile).filter(|(name, _)| names.contains(&name.as_str())));
         }
@@ -80,6 +81,15 @@ impl Environment {
         }
         self.0.extend(more.into_iter().map(|(name, value)| (name.to_ascii_uppercase(), value)));
         self
+    }
+}
+
+impl Environment {
+    /// Does it say who this is? If not, the machine's own identity is asked for, which only some have.
+    pub(super) fn identifies(&self) -> bool {
+        let identity = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"];
+        identity.into_iter().any(|name| self.0.contains_key(name))
+            || self.0.keys().any(|name| name.starts_with("AWS_CONTAINER_"))
     }
 }
 
@@ -173,6 +183,21 @@ fn open_s3(address: &Address, bucket: &str, environment: &Environment) -> Result
         // `none`: Address knows no other word.
         Some(_) => {}
     }
+    let set = |key: AmazonS3ConfigKey| builder.get_config_value(&key);
+    let in_clear = set(AmazonS3ConfigKey::Endpoint).filter(|endpoint| endpoint.starts_with("http://"));
+    let allowed = set(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    if let Some(endpoint) = in_clear
+        && allowed.as_deref() != Some("true")
+    {
+        return Err(StageError::invalid(
+            format!(
+                "s3://{bucket}: the endpoint {} is not encrypted",
+                stage::address::without_secrets(&endpoint)
+            ),
+            "allow it where everybody on the way may read and change the data: AWS_ALLOW_HTTP=true, or \
+             ?allow_http=true in the URL",
+        ));
+    }
     let store = builder.build().map_err(|error| invalid(&format!("s3://{bucket}"), error))?;
     Ok(Arc::new(Remote::new(Arc::new(store))))
 }
@@ -190,6 +215,32 @@ mod tests {
             let address = Address::parse(&format!("s3://ckpts/x?{options}")).unwrap();
             assert!(open(&address, &Environment::default()).is_ok(), "{options}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_in_clear_is_refused_where_nobody_allowed_it() {
+        let clear =
+            Environment::from_iter([("AWS_ENDPOINT_URL".to_owned(), "http://127.0.0.1:9".to_owned())]);
+        let attempt = |url: &str| open(&Address::parse(url).unwrap(), &clear).map(drop);
+        let error = attempt("s3://ckpts/x").unwrap_err();
+        assert!(error.hint().is_some_and(|hint| hint.contains("AWS_ALLOW_HTTP=true")), "{error}");
+        attempt("s3://ckpts/x?allow_http=true").unwrap();
+        attempt("s3://ckpts/x?endpoint=https://127.0.0.1:9").unwrap();
+    }
+
+    #[test]
+    fn who_has_no_key_is_told_where_one_is_looked_for() {
+        let set = |environment| crate::ObjectSet::open("s3://ckpts/x", &environment).unwrap();
+        assert_eq!(set(Environment::default()).hint, Some(NO_KEY));
+        let known =
+            ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| (name.to_owned(), "mine".to_owned()));
+        assert_eq!(set(Environment::from_iter(known)).hint, None);
+        let failed = set(Environment::default()).failed(
+            &object_store::path::Path::from("a"),
+            "read",
+            &object_store::Error::NotImplemented { operation: "read".into(), implementer: "none".into() },
+        );
+        assert_eq!(failed.hint().as_deref(), Some(NO_KEY));
     }
 
     #[test]

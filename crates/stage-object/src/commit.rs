@@ -247,7 +247,7 @@ impl Drain<'_> {
             }
             Ok(None) => Err(lost.unwrap_or_else(|| {
                 let what = "the manifest was put, and is not there".to_owned();
-                StoreError { object: self.set.shown(&key), what }.into()
+                StoreError { object: self.set.shown(&key), what, hint: None }.into()
             })),
             Err(error) => Err(lost.unwrap_or(error)),
         }
@@ -326,7 +326,7 @@ impl Drain<'_> {
         listed.map_err(|error| self.set.failed(&self.set.prefix, "list what was stored", &error))?;
         if let Some(key) = wrong {
             let what = "it was replaced after it had been read back".to_owned();
-            return Err(StoreError { object: self.set.shown(&key), what }.into());
+            return Err(StoreError { object: self.set.shown(&key), what, hint: None }.into());
         }
         if expected.is_empty() {
             return Ok(strangers);
@@ -335,7 +335,7 @@ impl Drain<'_> {
             let key = self.set.key(&file.path)?;
             if expected.contains_key(&short(&key)) {
                 let what = "it is gone after it had been read back".to_owned();
-                return Err(StoreError { object: self.set.shown(&key), what }.into());
+                return Err(StoreError { object: self.set.shown(&key), what, hint: None }.into());
             }
         }
         Ok(strangers)

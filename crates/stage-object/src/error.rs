@@ -8,6 +8,12 @@ pub struct StoreError {
     pub object: String,
     /// What went wrong.
     pub what: String,
+    /// What to do about it, where there is something.
+    pub hint: Option<&'static str>,
 }
 
-impl stage::error::Foreign for StoreError {}
+impl stage::error::Foreign for StoreError {
+    fn hint(&self) -> Option<String> {
+        self.hint.map(str::to_owned)
+    }
+}

@@ -79,6 +79,8 @@ pub struct ObjectSet {
     threads: Arc<Threads>,
     prefix: Key,
     budget: Arc<Budget>,
+    /// What to do where a request fails: set where the environment has nothing that a server could know us by.
+    hint: Option<&'static str>,
 }
 
 impl std::fmt::Debug for ObjectSet {
@@ -95,7 +97,8 @@ impl ObjectSet {
     pub fn open(url: &str, environment: &Environment) -> Result<Self, StageError> {
         let address = Address::parse(url)?;
         let store = address::open(&address, environment)?;
-        Self::with(address, store)
+        let knows_us = address.scheme() == &Scheme::File || environment.identifies();
+        Ok(Self { hint: (!knows_us).then_some(address::NO_KEY), ..Self::with(address, store)? })
     }
 
     fn with(address: Address, store: Arc<dyn Store>) -> Result<Self, StageError> {
@@ -113,7 +116,7 @@ impl ObjectSet {
         let prefix =
             Key::parse(address.prefix()).map_err(|error| stage::address::invalid(address.as_str(), error))?;
         let threads = Arc::new(Threads { runtime: Some(runtime), process: std::process::id() });
-        Ok(Self { address, store, threads, prefix, budget: Budget::new(MEMORY_BYTES) })
+        Ok(Self { address, store, threads, prefix, budget: Budget::new(MEMORY_BYTES), hint: None })
     }
 
     /// Something else in the same store, reached over the same connections.
@@ -124,6 +127,7 @@ impl ObjectSet {
             threads: Arc::clone(&self.threads),
             prefix,
             budget: Arc::clone(&self.budget),
+            hint: self.hint,
         }
     }
 
@@ -233,7 +237,7 @@ impl ObjectSet {
             text.push('…');
         }
         let what = format!("cannot {operation}: {}", stage::names::shown(text.trim().as_bytes()));
-        StoreError { object: self.shown(key), what }.into()
+        StoreError { object: self.shown(key), what, hint: self.hint }.into()
     }
 }
 

@@ -235,7 +235,7 @@ impl ObjectSet {
         }
         if *e_tag.get_or_insert_with(|| piece.e_tag.clone()) != piece.e_tag {
             let what = "it was replaced while it was read (its ETag is another)".to_owned();
-            return Err(StoreError { object: peer(), what }.into());
+            return Err(StoreError { object: peer(), what, hint: None }.into());
         }
         let Some(expected) = expected else { return Ok(()) };
         let right = expected.get(number as usize).copied().unwrap_or(Digest([0; 32]));

@@ -349,7 +349,8 @@ impl Tier for ObjectTier {
             }
         }
         let key = self.root.shown(&self.root.below(LATEST));
-        Err(StoreError { object: key, what: "another program moves it each time".to_owned() }.into())
+        let what = "another program moves it each time".to_owned();
+        Err(StoreError { object: key, what, hint: None }.into())
     }
 
     fn remove(&self, name: &OsStr, _: &dyn stage::owned::Record) -> Result<(), StageError> {
