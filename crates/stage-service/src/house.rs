@@ -1,8 +1,8 @@
 //! What the sessions of a server share: the desk, the pools, the bounds on clients, and what is counted.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stage::error::StageError;
@@ -64,6 +64,8 @@ pub struct House {
     pub(crate) limits: Limits,
     pub(crate) stop: Stop,
     pub(crate) counts: Counts,
+    /// Held while a request is taken apart.
+    pub(crate) reading: Mutex<()>,
     pub(crate) ledger: Ledger,
     pub(crate) pools: Option<Arc<dyn PoolDesk>>,
     qos: Option<Arc<Qos>>,
@@ -74,7 +76,8 @@ impl House {
     #[must_use]
     pub fn new(desk: Arc<dyn Desk>, facts: ServerFacts, limits: Limits, stop: Stop) -> Self {
         let (counts, ledger) = (Counts::default(), Ledger::default());
-        Self { desk, facts, limits, stop, counts, ledger, pools: None, qos: None }
+        let reading = Mutex::default();
+        Self { desk, facts, limits, stop, counts, reading, ledger, pools: None, qos: None }
     }
 
     /// With pools, where there are any.

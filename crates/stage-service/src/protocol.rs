@@ -8,6 +8,9 @@
 //! Fields that a server does not know are an error and not skipped: an option that is passed over could cost data.
 //! Answers may get more fields within a version, which clients skip.
 
+use std::borrow::Cow;
+
+use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::doctor::Finding;
@@ -23,7 +26,10 @@ pub const PROTOCOL: &str = "flashwright.stage/1";
 pub const LINE_BYTES: usize = 64 << 10;
 
 /// Bytes of `expect`'s files in memory, of all connections of a server together.
-pub const EXPECTED_BYTES: usize = 128 << 20;
+pub const EXPECTED_BYTES: usize = 32 << 20;
+
+/// Bytes of a request's line at most, of the requests that have neither a list nor a job.
+const SHORT_LINE_BYTES: usize = 8 << 10;
 
 /// Bytes of an answer's line at most.
 pub const ANSWER_BYTES: usize = 64 << 20;
@@ -115,6 +121,50 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// What a line says.
+    ///
+    /// A document that its tag names is read whole, as values of any kind, before it is taken apart: tens of bytes for each byte of
+    /// a line of nothing but `0,`. Requests that may be long are therefore read as what they are, to the first field that
+    /// does not fit.
+    ///
+    /// # Errors
+    /// It is no request, or too long for the request that it is.
+    pub(crate) fn of_line(line: &[u8]) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Head<'a> {
+            #[serde(borrow)]
+            op: Cow<'a, str>,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Expect {
+            #[serde(rename = "op")]
+            _op: IgnoredAny,
+            files: Vec<Expected>,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Submit {
+            #[serde(rename = "op")]
+            _op: IgnoredAny,
+            spec: Box<JobSpec>,
+        }
+        match &*serde_json::from_slice::<Head<'_>>(line)?.op {
+            "expect" => {
+                let Expect { mut files, .. } = serde_json::from_slice(line)?;
+                files.shrink_to_fit();
+                Ok(Self::Expect { files })
+            }
+            "submit" => serde_json::from_slice(line).map(|Submit { spec, .. }| Self::Submit { spec }),
+            _ if line.len() > SHORT_LINE_BYTES => {
+                Err(serde_json::Error::custom(format!("it has more than {SHORT_LINE_BYTES} bytes")))
+            }
+            _ => serde_json::from_slice(line),
+        }
+    }
+}
+
 /// What the server says to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -196,11 +246,14 @@ pub struct ServerFacts {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
     use super::*;
 
     fn says(request: &Request, text: &str) {
         assert_eq!(serde_json::to_string(request).unwrap(), text);
-        assert_eq!(&serde_json::from_str::<Request>(text).unwrap(), request);
+        assert_eq!(&Request::of_line(text.as_bytes()).unwrap(), request);
     }
 
     #[test]
@@ -217,6 +270,12 @@ mod tests {
         );
         let file = Expected { path: std::path::Path::new("a/b").into(), size: Some(7), digest: None };
         says(&Request::Expect { files: vec![file] }, r#"{"op":"expect","files":[{"path":"a/b","size":7}]}"#);
+        let file = Expected {
+            path: Path::new(std::ffi::OsStr::from_bytes(b"\xff")).into(),
+            size: None,
+            digest: None,
+        };
+        says(&Request::Expect { files: vec![file] }, r#"{"op":"expect","files":[{"path":{"hex":"ff"}}]}"#);
         says(&Request::Doctor, r#"{"op":"doctor"}"#);
         says(&Request::Pools, r#"{"op":"pools"}"#);
         let (pool, name) = ("scratch".to_owned(), "ckpt-7".to_owned());
@@ -235,6 +294,9 @@ mod tests {
             r#"{"op":"explode"}"#,
             r#"{"op":"cancel"}"#,
             r#"{"op":"cancel","id":"7"}"#,
+            r#"{"op":"expect","files":[],"more":7}"#,
+            r#"{"op":"expect","op":"expect","files":[]}"#,
+            r#"{"op":"expect","files":[{"path":{"hex":"61","more":7}}]}"#,
             r#"{"op":"pool-release","id":3,"owner":0}"#,
             r#"{"op":"pool-reserve","pool":"a","name":"b","bytes":1,"uid":0}"#,
             r#"{"op":"pool-reserve","pool":"a","name":"b","bytes":-1}"#,
@@ -243,8 +305,10 @@ mod tests {
             "7",
             "",
         ] {
-            assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");
+            assert!(Request::of_line(text.as_bytes()).is_err(), "{text}");
         }
+        let long = format!(r#"{{"op":"hello","version":"{}"}}"#, "x".repeat(SHORT_LINE_BYTES));
+        assert!(Request::of_line(long.as_bytes()).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! time, writes have a time, and a wait checks several times a second whether the client is still connected.
 
 use std::os::unix::net::UnixStream;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -92,13 +93,9 @@ impl<'a> Session<'a> {
     }
 
     fn answer(&mut self, line: &[u8]) -> std::io::Result<Next> {
-        let request = match serde_json::from_slice::<Request>(line) {
+        let request = match self.read(line) {
             Ok(request) => request,
-            Err(error) => {
-                let what = format!("not a request of {PROTOCOL}: {}", shown(error.to_string().as_bytes()));
-                let hint = "client and server of one version understand each other";
-                return Ok(Next::Say(Answer::refusal(&StageError::invalid(what, hint))));
-            }
+            Err(error) => return Ok(Next::Say(Answer::refusal(&error))),
         };
         let reply = match request {
             Request::Wait { id, level, timeout_ms } => {
@@ -117,7 +114,7 @@ impl<'a> Session<'a> {
                 self.pools().and_then(|pools| pools.renew(id)).map(|there| Reply::Renewed { id, there })
             }
             Request::Hello { version } => self.hello(&version),
-            Request::Expect { files } => self.expect(files),
+            Request::Expect { .. } => Ok(Reply::Expected { files: self.expected.len() }),
             Request::Submit { spec } => self.submit(*spec),
             Request::Status { id } => self.jobs(id).map(Reply::Jobs),
             Request::Cancel { id } => self.cancel(id),
@@ -126,6 +123,22 @@ impl<'a> Session<'a> {
             Request::Metrics => self.house.metrics().map(Reply::Metrics),
         };
         Ok(Next::Say(reply.map_or_else(|error| Answer::refusal(&error), Answer::Ok)))
+    }
+
+    /// Takes a line apart; its list is kept for the next job. One line after another in all of the server, until the list
+    /// is counted: in memory it is several times as large as the line.
+    fn read(&mut self, line: &[u8]) -> Result<Request, StageError> {
+        let _alone = self.house.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut request = Request::of_line(line).map_err(|error| {
+            let what = format!("not a request of {PROTOCOL}: {}", shown(error.to_string().as_bytes()));
+            StageError::invalid(what, "client and server of one version understand each other")
+        })?;
+        match &mut request {
+            Request::Expect { files } => self.expect(std::mem::take(files))?,
+            Request::Submit { spec } => self.expect(std::mem::take(&mut spec.options.expected))?,
+            _ => {}
+        }
+        Ok(request)
     }
 
     fn hello(&self, version: &str) -> Result<Reply, StageError> {
@@ -138,7 +151,7 @@ impl<'a> Session<'a> {
         ))
     }
 
-    fn expect(&mut self, files: Vec<Expected>) -> Result<Reply, StageError> {
+    fn expect(&mut self, files: Vec<Expected>) -> Result<(), StageError> {
         let bytes = |file: &Expected| 2 * size_of::<Expected>() + file.path.0.as_os_str().len();
         let more: usize = files.iter().map(bytes).sum();
         let all = self.house.counts.expected_bytes.fetch_add(more, Relaxed) + more;
@@ -152,17 +165,23 @@ impl<'a> Session<'a> {
             ));
         }
         self.expected.extend(files);
-        Ok(Reply::Expected { files: self.expected.len() })
+        Ok(())
     }
 
-    fn forget_expected(&mut self) -> Vec<Expected> {
+    fn forget_expected(&mut self) {
+        self.expected = Vec::new();
         self.house.counts.expected_bytes.fetch_sub(std::mem::take(&mut self.expected_bytes), Relaxed);
-        std::mem::take(&mut self.expected)
     }
 
     fn submit(&mut self, mut spec: JobSpec) -> Result<Reply, StageError> {
-        // Also where it is refused below: a list belongs to one request.
-        spec.options.expected.extend(self.forget_expected());
+        spec.options.expected = std::mem::take(&mut self.expected);
+        let submitted = self.hand_in(spec);
+        // Also where it was refused: a list belongs to one request.
+        self.forget_expected();
+        submitted
+    }
+
+    fn hand_in(&self, spec: JobSpec) -> Result<Reply, StageError> {
         let most = self.house.limits.jobs;
         // Each accepted request counts until the jobs are counted anew, also one that became a job that is there already.
         let mut open = self.house.counts.open_jobs.load(Relaxed);

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use storage::uuid::Uuid;
 
@@ -15,32 +17,47 @@ const NAME_MAX: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PathText(pub PathBuf);
 
+/// The document of a path that is not UTF-8.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Form {
-    Text(String),
-    Bytes { hex: String },
+#[serde(deny_unknown_fields)]
+struct Bytes {
+    hex: String,
 }
 
 impl Serialize for PathText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.to_str() {
-            Some(text) => Form::Text(text.to_owned()).serialize(serializer),
-            None => Form::Bytes { hex: hex(self.0.as_os_str().as_bytes()) }.serialize(serializer),
+            Some(text) => text.serialize(serializer),
+            None => Bytes { hex: hex(self.0.as_os_str().as_bytes()) }.serialize(serializer),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for PathText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Form::deserialize(deserializer)? {
-            Form::Text(text) => Ok(Self(text.into())),
-            Form::Bytes { hex } => {
-                from_hex(&hex).map(|bytes| Self(OsString::from_vec(bytes).into())).ok_or_else(|| {
-                    serde::de::Error::custom("hex: an even number of hexadecimal digits is expected")
-                })
-            }
-        }
+        // By what comes: a document of either form would be kept in memory whole before it is refused.
+        deserializer.deserialize_any(PathForms)
+    }
+}
+
+struct PathForms;
+
+impl<'de> Visitor<'de> for PathForms {
+    type Value = PathText;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a path, or its bytes as {\"hex\": \"…\"}")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<PathText, E> {
+        Ok(PathText(text.into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PathText, A::Error> {
+        let Bytes { hex } = Bytes::deserialize(MapAccessDeserializer::new(map))?;
+        from_hex(&hex)
+            .map(|bytes| PathText(OsString::from_vec(bytes).into()))
+            .ok_or_else(|| serde::de::Error::custom("hex: an even number of hexadecimal digits is expected"))
     }
 }
 
