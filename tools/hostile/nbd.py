@@ -8,10 +8,10 @@ import ssl
 import struct
 
 GREETING, OPTION, OPTION_REPLY = 0x4E42444D41474943, 0x49484156454F5054, 0x3E889045565A9
-REQUEST, SIMPLE_REPLY, CHUNK = 0x25609513, 0x67446698, 0x668E33EF
+REQUEST, SIMPLE_REPLY = 0x25609513, 0x67446698
 EXPORT_NAME, ABORT, LIST, STARTTLS, INFO, GO, STRUCTURED, SET_META = 1, 2, 3, 5, 6, 7, 8, 10
 ACK = 1
-READ, WRITE, DISCONNECT, FLUSH, TRIM, CACHE, ZEROES, STATUS = range(8)
+READ, WRITE, _, FLUSH, TRIM, CACHE, ZEROES = range(7)
 
 
 class Gone(Exception):
@@ -112,9 +112,9 @@ class Client:
 
     # Requests
 
-    def request(self, kind: int, offset: int = 0, length: int = 0, data: bytes = b"", flags: int = 0, magic: int = REQUEST):
+    def request(self, kind: int, offset: int = 0, length: int = 0, data: bytes = b"", flags: int = 0):
         self.cookie += 1
-        self.send(struct.pack(">IHHQQI", magic, flags, kind, self.cookie, offset, length) + data)
+        self.send(struct.pack(">IHHQQI", REQUEST, flags, kind, self.cookie, offset, length) + data)
 
     def reply(self, length: int = 0) -> tuple[int, bytes]:
         """The error and the data of the next simple reply."""

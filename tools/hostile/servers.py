@@ -94,9 +94,9 @@ class Certificates:
 class Server:
     """A running server behind one door: `unix`, `tcp` (in clear) or `tls`."""
 
-    def __init__(self, binary, kind: str, door: str, scratch: pathlib.Path, certificates: Certificates, more=()):
+    def __init__(self, binary, kind: str, door: str, scratch: pathlib.Path, certificates: Certificates):
         self.most = GROWTH + PLACES * OF_A_CLIENT[kind]
-        self.kind, self.door, self.certificates = kind, door, certificates
+        self.binary, self.kind, self.door, self.certificates = binary, kind, door, certificates
         self.scratch = scratch
         scratch.mkdir()
         socket = scratch / "socket"
@@ -114,7 +114,7 @@ class Server:
             what = ["volume", "export", str(scratch / "image"), "--direct", "0", "--destroy", str(scratch / "image")]
         self.log = open(scratch / "log", "w+b")
         self.child = subprocess.Popen(
-            [binary, *what, *doors[door], "--max-connections", str(PLACES), *more],
+            [binary, *what, *doors[door], "--max-connections", str(PLACES)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=scratch)
         self.address = str(socket)
         for line in self.child.stdout:
@@ -125,6 +125,17 @@ class Server:
                 break
         else:
             raise SystemExit(f"{kind} {door}: the server has not begun: {self.said()}")
+
+    def another(self) -> "Server":
+        """One more of the same, for an attack that ends it."""
+        return Server(self.binary, self.kind, self.door, self.scratch / "another", self.certificates)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait()
 
     def said(self) -> str:
         self.log.seek(0)
