@@ -19,6 +19,11 @@ impl<E: Engine> Conversation<'_, E> {
         loop {
             let stop = self.link.stop();
             if place == Place::Between && stop.is_asked() {
+                // It may have sent more since it was last looked at.
+                if self.link.has_something()? {
+                    self.readable = true;
+                    return Ok(());
+                }
                 self.ending.get_or_insert(Ending::Stopped);
                 return Ok(());
             }

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nbd::wire::reply::{Head, Payload};
@@ -17,6 +19,7 @@ pub(super) struct Peer {
     pub stream: UnixStream,
     /// To a thread that sends, so that no reply is in the way of the next request.
     outgoing: Sender<Vec<u8>>,
+    sender: Option<JoinHandle<()>>,
     structured: bool,
     next: u64,
     /// Offset and length of reads that wait for their replies.
@@ -30,12 +33,9 @@ impl Peer {
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("has time-outs");
         let (outgoing, messages) = channel::<Vec<u8>>();
         let mut sender = stream.try_clone().expect("a second descriptor");
-        std::thread::spawn(
-            move || {
-                while messages.recv().is_ok_and(|message| sender.write_all(&message).is_ok()) {}
-            },
-        );
-        Self { stream, outgoing, structured, next: 1, reads: HashMap::new(), extents: Vec::new() }
+        let sends = move || while messages.recv().is_ok_and(|message| sender.write_all(&message).is_ok()) {};
+        let sender = Some(std::thread::spawn(sends));
+        Self { stream, outgoing, sender, structured, next: 1, reads: HashMap::new(), extents: Vec::new() }
     }
 
     /// Sends a request, and gives its cookie.
@@ -131,6 +131,13 @@ impl Peer {
 
     pub fn say_goodbye(&mut self) {
         self.ask(request::DISC, 0, 0, 0, &[]);
+    }
+
+    /// Closes its side once all that it was told to send is sent.
+    pub fn finish(&mut self) {
+        self.outgoing = channel().0;
+        let _ = self.sender.take().map(JoinHandle::join);
+        self.stream.shutdown(Shutdown::Write).expect("shuts");
     }
 
     /// Whether the server has closed its side and said nothing more.

@@ -105,6 +105,11 @@ fn a_client_that_goes_in_the_middle_of_anything_leaves_nothing_hanging() {
             let ending = held.ended();
             assert!(matches!(ending, Ending::Closed), "cut at {cut}, engine {through}: {ending}");
         }
+        // The last of them had come as a whole.
+        let mut found = vec![0; 200_000];
+        device.read_at(&mut found, 0).expect("reads");
+        assert!(found == message[28..], "engine {through}");
+        device.write_at(&vec![0; 200_000], 0).expect("writes");
     }
 }
 

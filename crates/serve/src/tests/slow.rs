@@ -1,23 +1,27 @@
 //! Devices that take their time or break down, and servers that are to stop.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use nbd::wire::ErrorCode;
-use nbd::wire::request;
+use nbd::wire::request::{self, Request};
 use storage::device::{Device, DeviceKind, Geometry};
 
+use super::peer::Peer;
 use super::{Held, MIB, open};
 use crate::error::Ending;
+use crate::link::GRACE;
 
-/// A device whose discards do what the test says.
+/// A device whose discards do what the test says, and before each of its reads that are fetches into the cache.
 struct Odd<F> {
     inner: Arc<dyn Device>,
-    discard: F,
+    hint: F,
 }
 
 impl<F> fmt::Debug for Odd<F> {
@@ -60,6 +64,7 @@ impl<F: Fn() -> io::Result<()> + Send + Sync> Device for Odd<F> {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (self.hint)()?;
         self.inner.read_at(buffer, offset)
     }
 
@@ -72,14 +77,14 @@ impl<F: Fn() -> io::Result<()> + Send + Sync> Device for Odd<F> {
     }
 
     fn discard(&self, _offset: u64, _length: u64) -> io::Result<()> {
-        (self.discard)()
+        (self.hint)()
     }
 }
 
-fn odd(discard: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> (tempfile::TempDir, Arc<dyn Device>) {
+fn odd(hint: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> (tempfile::TempDir, Arc<dyn Device>) {
     let folder = tempfile::tempdir().expect("a directory");
-    let inner = open(&format!("file:{}?size=4m", folder.path().join("f").display()));
-    (folder, Arc::new(Odd { inner, discard }))
+    let inner = open(&format!("file:{}?size=256m", folder.path().join("f").display()));
+    (folder, Arc::new(Odd { inner, hint }))
 }
 
 #[test]
@@ -127,16 +132,47 @@ fn a_device_that_panics_fails_its_requests_and_the_conversation_goes_on() {
 fn a_server_that_stops_answers_what_was_asked_and_closes() {
     let (_folder, device) = odd(|| Ok(()));
     for (device, through) in [(open("mem:4m"), false), (device, true)] {
-        let mut held = Held::begin(&device, true, true, through);
-        assert_eq!(held.peer.call(request::WRITE, 0, 0, 4, b"done"), Ok(vec![]));
-        let asked: Vec<u64> = (0..50).map(|n| held.peer.ask(request::READ, 0, n * 4096, 4096, &[])).collect();
-        for _ in &asked {
-            assert!(held.peer.reply().1.is_ok());
+        // The wish comes at another moment of the requests each time.
+        for round in 0..200 {
+            let mut held = Held::begin(&device, true, true, through);
+            assert_eq!(held.peer.call(request::WRITE, 0, 0, 4, b"done"), Ok(vec![]));
+            for cookie in 0..50 {
+                let request =
+                    Request { flags: 0, command: request::FLUSH, cookie, offset: 0, length: 0 }.encode();
+                held.peer.stream.write_all(&request).expect("is sent");
+            }
+            held.stop.ask();
+            let mut answers = Vec::new();
+            held.peer.stream.read_to_end(&mut answers).expect("comes in");
+            held.peer.stream.shutdown(Shutdown::Both).expect("goes");
+            assert_eq!(answers.len() / 16, 50, "round {round}, engine {through}");
+            assert!(matches!(held.ended(), Ending::Stopped));
         }
-        held.stop.ask();
-        assert!(held.peer.is_closed());
+    }
+}
+
+#[test]
+fn a_server_that_stops_gives_up_after_a_while_what_is_not_done() {
+    let begun = Instant::now();
+    // Three minutes of discards or of a fetch, or half of a message that does not go on.
+    let (_folder, device) = odd(|| {
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(())
+    });
+    let mut held: Vec<Held> = (0..4).map(|_| Held::begin(&device, true, true, true)).collect();
+    held.push(Held::begin(&open("mem:4m"), true, true, false));
+    for _ in 0..180 {
+        held[0].peer.ask(request::TRIM, 0, 0, 4096, &[]);
+    }
+    held[1].peer.ask(request::CACHE, 0, 0, 180 * MIB as u32, &[]);
+    held[2..].iter_mut().for_each(|held| held.peer.send(vec![0x25; 3]));
+    // What was sent is under way.
+    std::thread::sleep(Duration::from_secs(1));
+    held.iter().for_each(|held| held.stop.ask());
+    for held in &mut held {
         assert!(matches!(held.ended(), Ending::Stopped));
     }
+    assert!((GRACE..10 * GRACE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -222,22 +258,55 @@ fn a_flush_that_failed_fails_for_every_client_from_then_on() {
     }
 }
 
-#[test]
-fn what_a_client_that_is_gone_has_asked_for_is_not_done() {
+/// How many hints are begun of what a client asks for that goes when the first of them is; 20 ms each.
+fn begun_of(ask: impl Fn(&mut Peer)) -> usize {
     let (begun, seen) = channel();
     let begun = Mutex::new(begun);
     let (_folder, device) = odd(move || {
         begun.lock().expect("is not poisoned").send(()).expect("somebody counts");
-        // Long enough, all of them together, for the server to see that nobody is there.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         Ok(())
     });
     let mut held = Held::begin(&device, true, true, true);
-    for _ in 0..200 {
-        held.peer.ask(request::TRIM, 0, 0, 4096, &[]);
-    }
+    ask(&mut held.peer);
     seen.recv().expect("the first one begins");
-    held.peer.stream.shutdown(std::net::Shutdown::Both).expect("goes");
+    held.peer.stream.shutdown(Shutdown::Both).expect("goes");
     assert!(matches!(held.ended(), Ending::Closed | Ending::Io(_)));
-    assert!(seen.try_iter().count() < 199, "all of them were done");
+    1 + seen.try_iter().count()
+}
+
+#[test]
+fn what_a_client_that_is_gone_has_asked_for_is_not_done() {
+    // Of four seconds' work no more is done than the server needs to see that nobody is there.
+    for command in [request::TRIM, request::CACHE] {
+        let begun = begun_of(|peer| {
+            for _ in 0..200 {
+                peer.ask(command, 0, 0, 4096, &[]);
+            }
+        });
+        assert!(begun < 100, "{begun} of 200 requests {command} were done");
+    }
+    let steps = begun_of(|peer| {
+        peer.ask(request::CACHE, 0, 0, 200 * MIB as u32, &[]);
+    });
+    assert!(steps < 100, "{steps} of 200 steps of a fetch were made");
+}
+
+#[test]
+fn what_changes_data_is_done_when_its_client_has_closed_its_side() {
+    let (_folder, device) = odd(|| Ok(()));
+    device.write_at(&[7; 8192], 0).expect("writes");
+    let mut held = Held::begin(&device, true, true, true);
+    // The zeroes come behind hints, of which nobody is left.
+    for _ in 0..100 {
+        held.peer.ask(request::CACHE, 0, 0, 4096, &[]);
+    }
+    held.peer.ask(request::WRITE_ZEROES, 0, 0, 4096, &[]);
+    held.peer.ask(request::WRITE, 0, 4096, 4096, &[9; 4096]);
+    held.peer.ask(request::CACHE, 0, 0, 4096, &[]);
+    held.peer.finish();
+    assert!(matches!(held.ended(), Ending::Closed));
+    let mut found = [1; 8192];
+    device.read_at(&mut found, 0).expect("reads");
+    assert_eq!(found, std::array::from_fn(|at| if at < 4096 { 0 } else { 9 }));
 }
