@@ -28,7 +28,7 @@ def page() -> tuple[str, str]:
     """docs/faults.md as it is, and with the table of these attacks."""
     lines = ["| what a client tries | what happens | where |", "|---|---|---|"]
     for name, tries, comes, doors, _ in ATTACKS:
-        where = "all doors" if len(doors) == 3 else {"tls": "TLS", "unix": "Unix socket"}[doors[0]]
+        where = "all doors" if len(doors) == 3 else ", ".join({"tls": "TLS", "unix": "Unix socket", "tcp": "address in clear"}[door] for door in doors)
         lines.append(f"| {tries} | {comes} (`{name}`) | {where} |")
     text = PAGE.read_text()
     begin, end = (text.index(f"<!-- hostile: {mark} -->") for mark in ("begin", "end"))

@@ -118,6 +118,20 @@ def slow_loris(server):
     raise AssertionError(f"the handshake goes on after {AWAY} s")
 
 
+@attack("payloads that never come, on connections of one host for every place",
+        "a client of another host is let in at once", doors=("tcp", "tls"))
+def all_places(server):
+    clients = [server.enter() for _ in range(PLACES)]
+    for client in clients:
+        client.request(WRITE, SIZE // 2, 1 << 20)
+    other = Client(server.address, source="127.0.0.2").greet()
+    if server.door == "tls":
+        other.starttls(server.certificates.context("client"))
+    assert other.go() and other.call(READ, 0, 512)[0] == 0, "who comes from another host is kept out"
+    for client in (*clients, other):
+        client.socket.close()
+
+
 # Sizes
 
 

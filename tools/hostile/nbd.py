@@ -21,9 +21,11 @@ class Gone(Exception):
 class Client:
     """A connection to a server; nothing is said on it until it is asked to."""
 
-    def __init__(self, address, patience: float = 60):
+    def __init__(self, address, patience: float = 60, source: str | None = None):
         self.socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
         self.cookie = 0
+        if source:
+            self.socket.bind((source, 0))
         try:
             # With no time limit: at a Unix socket whose queue is full, one would make it an error at once.
             self.socket.connect(address)

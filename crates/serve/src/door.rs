@@ -5,13 +5,14 @@
 //!
 //! **A crowd keeps nobody out for ever.** At a full door the first of these that applies gives its place to the newcomer:
 //!
-//! 1. the oldest handshake that has taken more than [`HURRY`];
-//! 2. of a peer that has more than half of the places, where the newcomer's peer has less than that: the connection
-//!    without a request for longest, if that is [`HURRY`] or more;
+//! 1. of a peer that has more than half of the places, where the newcomer's peer has less than that: its oldest
+//!    handshake; else the connection without a request for longest; else the one with requests under way that came last.
+//!    However little or much such a peer asks, it cannot keep others out;
+//! 2. the oldest handshake that has taken more than [`HURRY`];
 //! 3. any connection that has had no request for [`IDLE`]: the one that had none for longest.
 //!
-//! A connection with a request under way keeps its place. A peer is a user on a Unix socket, an address of IPv4, and a
-//! network of 64 bits of IPv6, which is what one host has at least.
+//! So a connection with requests under way keeps its place, unless its peer has more than its share. A peer is a user on a
+//! Unix socket, an address of IPv4, and a network of 64 bits of IPv6, which is what one host has at least.
 //!
 //! A connection that is to go is shut down, so that its thread finds the end of its input at once, whatever it waits
 //! for. Its place is free for the newcomer from then on; threads that have not seen it yet are bounded by twice the
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
-/// How long a handshake may take, and an over-represented peer be silent, at a full door.
+/// How long a handshake may take at a full door.
 pub(crate) const HURRY: Duration = Duration::from_secs(1);
 /// How long a connection may be without a request at a full door.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
@@ -103,6 +104,20 @@ impl Held {
     /// The connection that gives its place to `newcomer`: see the module's argument.
     fn gives_way(&self, newcomer: Peer, most: usize, now: Instant) -> Option<u64> {
         let share = most.div_ceil(2);
+        if self.of(newcomer) < share {
+            let surplus = self
+                .staying()
+                .filter(|(_, holder)| self.of(holder.peer) > share)
+                .min_by_key(|(number, holder)| match holder.doing {
+                    Doing::Handshake => (0, Some(holder.accepted), 0),
+                    Doing::Rest(since) => (1, Some(since), 0),
+                    Doing::Work => (2, None, u64::MAX - number),
+                })
+                .map(|(number, _)| number);
+            if surplus.is_some() {
+                return surplus;
+            }
+        }
         let longest = |least: Duration, may: &dyn Fn(&Holder) -> bool| {
             self.staying()
                 .filter(|(_, holder)| may(holder))
@@ -111,10 +126,7 @@ impl Held {
                 .min()
                 .map(|(_, number)| number)
         };
-        let crowd = |holder: &Holder| self.of(holder.peer) > share && self.of(newcomer) < share;
-        longest(HURRY, &|holder| holder.doing == Doing::Handshake)
-            .or_else(|| longest(HURRY, &crowd))
-            .or_else(|| longest(IDLE, &|_| true))
+        longest(HURRY, &|holder| holder.doing == Doing::Handshake).or_else(|| longest(IDLE, &|_| true))
     }
 }
 
@@ -213,6 +225,7 @@ mod tests {
 
     const ALICE: Peer = Peer::User(1);
     const BOB: Peer = Peer::User(2);
+    const CAROL: Peer = Peer::User(3);
 
     /// A connection: what the server has of it, and the client's end.
     struct Connection<'d> {
@@ -259,7 +272,7 @@ mod tests {
     #[test]
     fn a_handshake_that_takes_long_gives_way_and_one_under_way_does_not() {
         let door = Door::new(2);
-        let (mut slow, quick) = (come(&door, ALICE).expect("room"), come(&door, ALICE).expect("room"));
+        let (mut slow, quick) = (come(&door, ALICE).expect("room"), come(&door, CAROL).expect("room"));
         assert!(come(&door, BOB).is_none(), "nobody is late");
         age(&slow, HURRY);
         let newcomer = come(&door, BOB).expect("a place is given up");
@@ -279,11 +292,46 @@ mod tests {
             connection.place.rests(Instant::now());
             age(connection, HURRY * nth);
         }
-        assert!(come(&door, ALICE).is_none(), "she has her share");
+        assert!(come(&door, ALICE).is_none(), "she has more than her share");
         let bob: Vec<_> = (0..4).filter_map(|_| come(&door, BOB)).collect();
         assert_eq!(bob.len(), 2, "until each has half");
         let gone: Vec<bool> = alice.iter().map(|connection| connection.place.must_go()).collect();
         assert_eq!(gone, [false, false, true, true], "those silent for longest");
+    }
+
+    #[test]
+    fn no_peer_keeps_others_out_by_what_it_does() {
+        let door = Door::new(6);
+        let alice: Vec<_> = (0..6).filter_map(|_| come(&door, ALICE)).collect();
+        // Always at work, or at rest since a moment ago; the last one has only just come.
+        alice[..3].iter().for_each(|connection| connection.place.works());
+        alice[3..5].iter().for_each(|connection| connection.place.rests(Instant::now()));
+        assert!(come(&door, ALICE).is_none(), "she has more than her share");
+        let mut gone = Vec::new();
+        let bob: Vec<_> = (0..6)
+            .filter_map(|_| {
+                let bob = come(&door, BOB)?;
+                bob.place.works();
+                gone.extend(
+                    (0..6)
+                        .filter(|nth| alice[*nth].place.must_go() && !gone.contains(nth))
+                        .collect::<Vec<_>>(),
+                );
+                Some(bob)
+            })
+            .collect();
+        assert_eq!((bob.len(), gone), (3, vec![5, 3, 4]), "the handshake, and those at rest");
+        drop(bob);
+        let door = Door::new(4);
+        let alice: Vec<_> = (0..4).filter_map(|_| come(&door, ALICE)).collect();
+        alice.iter().for_each(|connection| connection.place.works());
+        assert_eq!(
+            (0..4).filter_map(|_| come(&door, BOB)).collect::<Vec<_>>().len(),
+            2,
+            "as many as are his"
+        );
+        let gone: Vec<bool> = alice.iter().map(|connection| connection.place.must_go()).collect();
+        assert_eq!(gone, [false, false, true, true], "those that came last");
     }
 
     #[test]

@@ -109,6 +109,8 @@ struct Conversation<'a, E> {
     intake: Intake,
     /// The socket may have more than was fetched.
     readable: bool,
+    /// The client has closed its side, as the kernel has said while there was no room to read it.
+    client_left: bool,
     uses: Vec<Use>,
     idle: Vec<u32>,
     requests: Requests,
@@ -136,6 +138,7 @@ impl<'a, E: Engine> Conversation<'a, E> {
             input: Input::new(),
             intake: Intake::Nothing,
             readable: true,
+            client_left: false,
             uses: vec![Use::Elsewhere; slots as usize],
             idle: (0..slots).rev().collect(),
             requests: Requests::default(),

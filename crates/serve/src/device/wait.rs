@@ -56,6 +56,11 @@ impl<E: Engine> Conversation<'_, E> {
         if !self.output.is_empty() {
             interest |= PollFlags::OUT;
         }
+        // Where there is no room for what would tell the client's end, the kernel tells it, once.
+        let lane_at_work = self.requests.in_lane() > 0 && !self.client_left;
+        if lane_at_work && !interest.contains(PollFlags::IN) {
+            interest |= PollFlags::RDHUP;
+        }
         let stop = self.link.stop();
         let failed = |source| Ending::Io(source);
         let engine_fd = if in_flight { self.engine.completion_fd().map_err(failed)? } else { None };
@@ -89,7 +94,13 @@ impl<E: Engine> Conversation<'_, E> {
         };
         let came = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
         let (client, engine, lane) = (came(client_at), came(engine_at), came(lane_at));
+        let left =
+            client_at.is_some_and(|at| fds[at].revents().intersects(PollFlags::RDHUP | PollFlags::HUP));
         drop(fds);
+        if left && lane_at_work {
+            self.client_left = true;
+            self.abandon_hints();
+        }
         self.readable |= client;
         self.call_engine |= engine || in_flight && !ready;
         if lane {
