@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use stage::fault::{Effect, Fault, Plan, install};
+use stage::fault::{Call, Effect, Fault, Meanwhile, Plan, install};
 use stage::manifest::{self, Entry, Kind, Writer};
 use stage::names::PathText;
 use stage::owned::{FileId, Record};
@@ -386,6 +386,72 @@ fn a_set_that_is_asked_to_go_says_why_it_may_not() {
             (evicted, why) => panic!("{fast:?} {slow:?} {vouched}: {evicted:?}, and not {why:?}"),
         }
         assert_eq!(tiers.fast.join("ckpt-7").exists(), why.is_some());
+    }
+}
+
+/// A journal that says yes, after another program has done something: the slow copy is read at that moment.
+struct Busy<'a>(&'a dyn Fn());
+
+impl Record for Busy<'_> {}
+
+impl Witness for Busy<'_> {
+    fn vouches(&self, _: &Path, _: &Place) -> Result<bool, StageError> {
+        (self.0)();
+        Ok(true)
+    }
+}
+
+fn one_set() -> Tiers {
+    let sets = BTreeMap::from([(7, Set { fast: Fast::Same, slow: Slow::Durable, vouched: true })]);
+    Tiers::of(&World { sets, keep: Keep::default(), latest: None, committed: 7 })
+}
+
+#[test]
+fn what_is_written_while_the_slow_copy_is_read_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for file in ["a", "added"] {
+        let tiers = one_set();
+        let set = tiers.fast.join("ckpt-7");
+        let write = || fs::write(set.join(file), "new").unwrap();
+        let evicted =
+            evict(&tiers.fast, &tier_at(&tiers.slow), OsStr::new("ckpt-7"), &Busy(&write), &Stop::new());
+        let why = evicted.unwrap_err().to_string();
+        assert!(why.contains("it is not what was copied"), "{why}");
+        assert_eq!(fs::read_to_string(set.join(file)).unwrap(), "new");
+    }
+}
+
+#[test]
+fn what_is_written_right_before_a_set_loses_its_name_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // The name is taken, and given back; or something else has it then.
+    for renames in [1, 2] {
+        let tiers = one_set();
+        let set = tiers.fast.join("ckpt-7");
+        let (written, mut renamed) = (set.clone(), 0);
+        let write = move || {
+            renamed += 1;
+            match renamed {
+                1 => fs::write(written.join("a"), "new").unwrap(),
+                _ => fs::create_dir(&written).unwrap(),
+            }
+        };
+        let fault = Fault { call: Some(Call::Renameat), after: 0, times: renames, effect: Effect::Meanwhile };
+        let mut plan = Plan::new([fault]);
+        plan.meanwhile = Some(Meanwhile(Box::new(write)));
+        install(Some(plan));
+        let evicted =
+            evict(&tiers.fast, &tier_at(&tiers.slow), OsStr::new("ckpt-7"), &Busy(&|| ()), &Stop::new());
+        install(None);
+        let StageError::Refused { what, hint } = evicted.unwrap_err() else { panic!("it is refused") };
+        let at = if renames == 1 {
+            assert!(what.contains("a has another"), "{what}");
+            set
+        } else {
+            assert!(what.contains("something else has its name"), "{what}");
+            PathBuf::from(hint.unwrap().trim_start_matches("it is ").trim_end_matches("; give it a name"))
+        };
+        assert_eq!(fs::read_to_string(at.join("a")).unwrap(), "new", "{}", at.display());
     }
 }
 

@@ -191,7 +191,7 @@ fn of_check(check: Check) -> Case {
             "the only copy was evicted",
         ),
         Check::EvictedNames => {
-            ("a fast copy changes before it is evicted", evicted_changed, "a new file was evicted")
+            ("a fast copy changes right before it loses its name", evicted_changed, "a new file was evicted")
         }
         Check::FetchedOnResume => {
             ("a fetched file is replaced before the mover goes on", fetched_replaced, "has other bytes")

@@ -336,8 +336,8 @@ labels! {
             "whether a name made beside a fast copy appears beside its slow copy",
             "a fast copy that is its own slow copy, by another path or through an overlay, is removed, and was the only one";
         EvictedNames = "evicted-names",
-            "names, sizes and times of a fast copy and its slow copy's manifest",
-            "a fast copy that was changed since it was copied is removed";
+            "names, sizes and times of a fast copy that has lost its name and its slow copy's manifest",
+            "what was written to a fast copy while its slow copy was read is removed with it";
         FetchedOnResume = "fetched-on-resume",
             "identity of a fetched file and the journal's",
             "a fetched file that was replaced is trusted";

@@ -47,7 +47,7 @@ use crate::pace::{GoOn, Stop};
 pub use crate::series::{LATEST, Place, place};
 use crate::set::Manifest;
 use crate::spec::{self, JobSpec, Level};
-use crate::tier::directory::{DIRECTORY, Directory};
+use crate::tier::directory::{DIRECTORY, Directory, Doomed};
 use crate::tier::{Tier, Tiers};
 
 /// What is to be kept.
@@ -227,7 +227,7 @@ pub fn evictable(
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Option<String>, StageError> {
-    held(&Directory::open(fast)?, slow, name, witness, Purpose::Tell)
+    Ok(held(&Directory::open(fast)?, slow, name, witness, Purpose::Tell)?.err())
 }
 
 /// Removes one fast copy, if it may go.
@@ -251,12 +251,7 @@ pub fn evict(
                 .to_owned(),
         ),
     };
-    if let Some(why) = held(&fast, slow, name, witness, Purpose::Remove)? {
-        return Err(refused(why));
-    }
-    let Some((part, id)) = fast.doom(name, true, witness)? else {
-        return Err(refused("somebody is reading it".to_owned()));
-    };
+    let (part, id) = take(&fast, slow, name, witness)?.map_err(refused)?;
     fast.take_apart(&part, Some(&id), witness)?;
     fast.sweep(witness)
 }
@@ -284,10 +279,9 @@ fn evict_surplus(
     let surplus = members.len().saturating_sub(most);
     for name in &members[..surplus] {
         let path = fast.path.join(name);
-        match held(fast, slow, name, witness, Purpose::Remove)? {
-            Some(why) => outcome.kept.push((path, why)),
-            None if fast.doom(name, true, witness)?.is_some() => outcome.evicted.push(path),
-            None => outcome.kept.push((path, "somebody is reading it".to_owned())),
+        match take(fast, slow, name, witness)? {
+            Err(why) => outcome.kept.push((path, why)),
+            Ok(_) => outcome.evicted.push(path),
         }
     }
     Ok(())
@@ -361,45 +355,65 @@ enum Purpose {
     Remove,
 }
 
-/// Rule 1.
+/// Has a fast copy lose its name, if it may go.
+fn take(
+    fast: &Directory,
+    slow: &dyn Tier,
+    name: &OsStr,
+    witness: &dyn Witness,
+) -> Result<Doomed, StageError> {
+    let manifest = match held(fast, slow, name, witness, Purpose::Remove)? {
+        Ok(manifest) => manifest,
+        Err(why) => return Ok(Err(why)),
+    };
+    // Nobody finds it under its name any more: what was written to it until then is seen.
+    fast.doom(name, true, witness, &|set| {
+        Ok(changed(set, &fast.path.join(name), &manifest)?.filter(|_| enforced(Check::EvictedNames)))
+    })
+}
+
+/// Rule 1: the manifest of the slow copy, or why the fast one stays.
 fn held(
     fast: &Directory,
     slow: &dyn Tier,
     name: &OsStr,
     witness: &dyn Witness,
     purpose: Purpose,
-) -> Result<Option<String>, StageError> {
+) -> Result<Result<Manifest, String>, StageError> {
     let remove = purpose == Purpose::Remove;
-    let directory = fast.directory(name)?;
+    let (directory, path) = (fast.directory(name)?, fast.path.join(name));
     if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
         let why = "a name that is made beside it appears beside its slow copy, so both may be one";
-        return Ok(Some(why.to_owned()));
+        return Ok(Err(why.to_owned()));
     }
     let (from, to) = (Mount::nearest(&fast.path), mounts::of_place(&slow.place(name), true));
     if let Some(how) = mounts::is_lost_with(from.as_ref(), to.as_ref()) {
-        return Ok(Some(format!("its slow copy {how}, and it is not")));
+        return Ok(Err(format!("its slow copy {how}, and it is not")));
     }
     // Before it is compared: what is there may be in the page cache alone, whoever put it there.
     if remove {
         slow.make_durable(name, Barrier::SlowCopy)?;
     }
     let Some(manifest) = slow.durable(name)? else {
-        return Ok(Some("no durable copy of it is on the slow tier".to_owned()));
+        return Ok(Err("no durable copy of it is on the slow tier".to_owned()));
     };
-    let path = fast.path.join(name);
-    let difference = match Manifest::misnamed(directory.as_fd(), &path)? {
-        None => manifest.differs_from(directory.as_fd(), &path, crate::set::Times::Compared)?,
+    if let Some(how) = changed(directory.as_fd(), &path, &manifest)? {
+        return Ok(Err(how));
+    }
+    // The largest part of the work last; it may take hours, in which the fast copy may be written to.
+    if !vouches(Some(fast), slow, name, &manifest, witness, !remove)? {
+        return Ok(Err("nobody vouches for its slow copy; `stage verify` reads it".to_owned()));
+    }
+    Ok(changed(directory.as_fd(), &path, &manifest)?.map_or(Ok(manifest), Err))
+}
+
+/// How a fast copy is not what its slow copy was made of.
+fn changed(set: BorrowedFd<'_>, path: &Path, manifest: &Manifest) -> Result<Option<String>, StageError> {
+    let difference = match Manifest::misnamed(set, path)? {
+        None => manifest.differs_from(set, path, crate::set::Times::Compared)?,
         misnamed => misnamed,
     };
-    let difference = difference
-        .filter(|_| enforced(Check::EvictedNames))
-        .map(|how| format!("it is not what was copied: {how}"));
-    if difference.is_some() {
-        return Ok(difference);
-    }
-    // The largest part of the work last.
-    let vouched = vouches(Some(fast), slow, name, &manifest, witness, !remove)?;
-    Ok((!vouched).then(|| "nobody vouches for its slow copy; `stage verify` reads it".to_owned()))
+    Ok(difference.map(|how| format!("it is not what was copied: {how}")))
 }
 
 /// Was a set read back? The journal's word is enough for one that was made just now (`recent`), and for one in a tier that

@@ -35,6 +35,12 @@ pub struct Directory {
     stop: Stop,
 }
 
+/// Why a set may not go; none: it may.
+pub(crate) type Look<'a> = &'a dyn Fn(BorrowedFd<'_>) -> Result<Option<String>, StageError>;
+
+/// The name of a set that is to be taken apart, and which directory it is; or why it stays.
+pub(crate) type Doomed = Result<(OsString, FileId), String>;
+
 /// The right to work on a directory, where the file system has locks.
 pub(crate) struct Alone<'a>(Option<BorrowedFd<'a>>);
 
@@ -194,19 +200,20 @@ impl Directory {
             .map_err(|error| StageError::sync("fsync", &self.path, error))
     }
 
-    /// Rule 3: has a set lose its name, durably; the name that it has then. None if somebody is reading it, or it went
-    /// meanwhile.
+    /// Rule 3: has a set lose its name, durably; the name that it has then, or why it keeps its own. `look` says whether it
+    /// may go, and is asked when nobody finds it under its name any more.
     pub(crate) fn doom(
         &self,
         name: &OsStr,
         unless_pinned: bool,
         record: &dyn Record,
-    ) -> Result<Option<(OsString, FileId)>, StageError> {
+        look: Look<'_>,
+    ) -> Result<Doomed, StageError> {
         let set = self.directory(name)?;
         if unless_pinned {
             let lock = rustix::fs::flock(&set, FlockOperation::NonBlockingLockExclusive);
             if lock == Err(Errno::WOULDBLOCK) {
-                return Ok(None);
+                return Ok(Err("somebody is reading it".to_owned()));
             }
         }
         let id = FileId::of(set.as_fd()).map_err(self.failed("stat", name))?;
@@ -214,18 +221,43 @@ impl Directory {
         record.dooms(&self.path, &part, Some(&id))?;
         match calls::publish(self.directory.as_fd(), name, &part) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                record.forgets(&self.path, &part)?;
+                return Ok(Err("it went meanwhile".to_owned()));
+            }
             Err(error) => return Err(self.failed("rename, to remove it,", name)(error)),
         }
         let there = FileId::at(self.directory.as_fd(), &part).map_err(self.failed("stat", name))?;
-        if there.is_some_and(|there| !there.is(&id)) {
-            // Something else was given the name in between: it gets it back.
-            let _ = calls::publish(self.directory.as_fd(), &part, name);
-            record.forgets(&self.path, &part)?;
-            return Ok(None);
+        let why = match there.is_some_and(|there| !there.is(&id)) {
+            true => Ok(Some("something else was given its name".to_owned())),
+            false => look(set.as_fd()),
+        };
+        match why {
+            Ok(None) => {}
+            Ok(Some(why)) => return self.give_back(name, &part, record).map(|()| Err(why)),
+            Err(error) => return Err(self.give_back(name, &part, record).err().unwrap_or(error)),
         }
         self.sync(Barrier::Doomed)?;
-        Ok(Some((part, id)))
+        Ok(Ok((part, id)))
+    }
+
+    /// Gives a set that is not to go its name back. Where something else has the name by now it stays under the one that it
+    /// has, and is nobody's to remove.
+    fn give_back(&self, name: &OsStr, part: &OsStr, record: &dyn Record) -> Result<(), StageError> {
+        match calls::publish(self.directory.as_fd(), part, name) {
+            Ok(()) => record.forgets(&self.path, part),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                record.forgets(&self.path, part)?;
+                Err(StageError::refused(
+                    format!(
+                        "{}: was about to be removed and must not be, and something else has its name by now",
+                        shown(&self.path.join(name))
+                    ),
+                    format!("it is {}; give it a name", shown(&self.path.join(part))),
+                ))
+            }
+            Err(error) => Err(self.failed("give its name back to", name)(error)),
+        }
     }
 
     /// Takes apart what was doomed, now or before a crash.
@@ -330,7 +362,7 @@ impl Tier for Directory {
     }
 
     fn remove(&self, name: &OsStr, record: &dyn Record) -> Result<(), StageError> {
-        self.doom(name, false, record).map(drop)
+        self.doom(name, false, record, &|_| Ok(None)).map(drop)
     }
 
     fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {

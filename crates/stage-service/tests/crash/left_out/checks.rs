@@ -377,9 +377,11 @@ pub fn semaphore_replaced(left: &Mutant) -> Vec<String> {
 pub fn evicted_changed(left: &Mutant) -> Vec<String> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.keep_fast = Some(0);
-    // `latest` is moved after the commit and before anything is evicted.
+    world.spec.options.latest = false;
+    // The first rename gives the copy its name, the second takes the fast copy's.
     let change = Change::Create { path: PathText(world.source.join("another")), bytes: b"new".to_vec() };
-    let strike = Strike::nth_of(Call::Symlinkat, 0, Hit::Meanwhile);
-    run(&order(&world, left).strike([strike]).meanwhile([change]));
+    let strike = Strike::nth_of(Call::Renameat, 1, Hit::Meanwhile);
+    let report = run(&order(&world, left).strike([strike]).meanwhile([change])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
     if world.source.join("another").exists() { Vec::new() } else { vec!["a new file was evicted".to_owned()] }
 }
