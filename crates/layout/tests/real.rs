@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use layout::drive::{Held, Identity};
 use layout::system::{Host, Purpose, System};
@@ -423,15 +424,19 @@ fn a_loop_device_that_is_replaced_while_another_is_made_is_not_written() {
     let second = loops.paths[1].to_str().expect("text").to_owned();
     let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
     let (image, device) = (intruder.clone(), second.clone());
+    let tried = Arc::new(AtomicBool::new(false));
+    let tries = Arc::clone(&tried);
     layouts.tell(move |words| {
         if words.starts_with("mount") {
-            // The first drive has its file system; the second is next.
-            let _ = run("losetup", &["--detach", &device]);
+            // The first drive has its file system; the second is next. It is held open, so it stays what it is.
+            run("losetup", &["--detach", &device]).expect("asks for it");
             let _ = run("losetup", &[&device, &image]);
+            tries.store(true, Ordering::Relaxed);
         }
     });
     let before = std::fs::read(&intruder).expect("reads");
     let made = layouts.switch(&LayoutSpec::parse(&text).expect("a layout"));
+    assert!(tried.load(Ordering::Relaxed), "nothing was replaced");
     drop(layouts);
     let _ = run("losetup", &["--detach", &second]);
     assert!(std::fs::read(&intruder).expect("reads") == before, "{made:?}");

@@ -2,7 +2,7 @@
 
 mod world;
 
-use layout::{LayoutSpec, Layouts, Permits, undo_on};
+use layout::{LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, undo_on};
 use world::{SWAPPED, Swap, World};
 
 /// A layout of each kind, from one to the next, so that taking down is gone through as well.
@@ -25,8 +25,8 @@ const WAYS: [[&str; 2]; 4] = [
     ],
 ];
 
-/// Goes the way with the contents of both drives given up, takes it down, and undoes what is left.
-fn go(world: &World, way: [&str; 2], at: u64, swap: Swap) {
+/// Goes the way with the contents of both drives given up, and takes it down.
+fn go(world: &World, way: [&str; 2], at: u64, swap: Swap) -> Result<(), LayoutError> {
     let destroy = vec!["/dev/nvme0n1".into(), "/dev/nvme1n1".into()];
     let mut layouts =
         Layouts::open_on(world.swapping(at, swap), &world.state, Permits { destroy }).expect("opens");
@@ -34,13 +34,12 @@ fn go(world: &World, way: [&str; 2], at: u64, swap: Swap) {
         let spec = LayoutSpec::parse(text).expect(text);
         layouts.switch(&spec).map(drop)
     });
-    let _ = made.and_then(|()| layouts.down().map(drop));
-    drop(layouts);
+    made.and_then(|()| layouts.down().map(drop))
 }
 
 fn check(way: [&str; 2]) {
     for swap in [Swap::Node, Swap::Disk] {
-        let (mut at, mut tried) = (0, 0);
+        let (mut at, mut tried, mut refused) = (0, 0, 0);
         loop {
             let world = World::new();
             // An old file system, which was given up: it is wiped before anything is made.
@@ -48,9 +47,10 @@ fn check(way: [&str; 2]) {
             old[..4].copy_from_slice(b"XFSB");
             std::fs::write(world.at("dev/nvme1n1"), old).unwrap();
             let queue = world.queue(SWAPPED);
-            go(&world, way, at + 1, swap);
+            let went = go(&world, way, at + 1, swap);
             let Some(swapped) = world.swapped() else { break };
             (at, tried) = (swapped, tried + 1);
+            refused += u64::from(went.is_err_and(|error| error.class() == LayoutErrorClass::Refused));
             let _ = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, true);
             let when = format!("{way:?}, {swap:?} before call {at}");
             assert!(std::fs::read(world.at("dev/nvme1n1")).unwrap() == World::intruder(), "{when}");
@@ -59,6 +59,8 @@ fn check(way: [&str; 2]) {
         // A disk that is locked is open, from before it is looked at to the end.
         let least = if swap == Swap::Node { 40 } else { 1 };
         assert!(tried >= least, "{way:?}, {swap:?}: only {tried} were tried");
+        // The others are swapped when nothing is left to do with them, or when what was done is undone.
+        assert!(refused * 2 > tried, "{way:?}, {swap:?}: only {refused} of {tried} were refused");
     }
 }
 
