@@ -84,7 +84,10 @@ impl Candidate {
         match self.copy(place) {
             Found::Whole(label) if Some(label) == holds => None,
             Found::Torn(label) if Some(label) == holds => Some(Fault::Torn),
-            Found::Whole(_) | Found::Torn(_) => Some(Fault::Stale),
+            Found::Whole(label) | Found::Torn(label) => {
+                let is_of_it = holds.is_some_and(|held| held.member == label.member);
+                Some(if is_of_it { Fault::Stale } else { Fault::Damaged("it is another member's") })
+            }
             Found::Nothing => Some(Fault::Missing),
             Found::Damaged(why) => Some(Fault::Damaged(why)),
             Found::Later(version) => Some(Fault::Later(*version)),

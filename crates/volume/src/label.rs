@@ -19,10 +19,8 @@ use storage::safety::{LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME};
 
 use storage::uuid::Uuid;
 
-/// The version of the format that is written. The one before, without [epochs](Epoch), is read as well.
+/// The version of the format.
 pub const VERSION: u32 = 2;
-/// The version without epochs.
-const WITHOUT_EPOCHS: u32 = 1;
 /// Where a member's data begin, bytes: a boundary of every erase block, page and cluster below.
 pub const DATA_START: u64 = 1 << 20;
 /// The longest name, bytes of UTF-8.
@@ -55,8 +53,7 @@ pub enum State {
 pub struct Epoch {
     /// Counts them.
     pub number: u64,
-    /// Drawn at random, because of two copies of a volume each may come to the same number by itself. Zeros in a label of
-    /// a format without epochs, of which the number is the generation.
+    /// Drawn at random, because of two copies of a volume each may come to the same number by itself.
     pub id: Uuid,
 }
 
@@ -218,7 +215,6 @@ impl Label {
         let says_all = u32_at(SECTOR_SUM_AT) == crc32c::crc32c(&block[..SECTOR_SUM_AT])
             && block[SECTOR..SUM_AT].iter().all(|byte| *byte == 0);
         match version {
-            WITHOUT_EPOCHS if whole => {}
             VERSION if says_all => {}
             later if whole && later != VERSION => return Found::Later(later),
             _ => return Found::Damaged("its checksum does not match its contents"),
@@ -226,7 +222,7 @@ impl Label {
         let state = match u32_at(116) {
             0 => State::Creating,
             1 => State::Ready,
-            2 if version == VERSION => State::Open,
+            2 => State::Open,
             _ => return Found::Damaged("its state is unknown"),
         };
         if u32_at(112) != place as u32 {
@@ -236,15 +232,11 @@ impl Label {
         let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
         let Ok(name) = std::str::from_utf8(name) else { return Found::Damaged("its name is not UTF-8") };
         let epoch_at = |number: usize, id: [u8; 16]| Epoch { number: u64_at(number), id: Uuid(id) };
-        let (epoch, next) = match version {
-            VERSION => (epoch_at(120, bytes(block, 192)), epoch_at(208, bytes(block, 216))),
-            _ => (epoch_at(24, [0; 16]), epoch_at(24, [0; 16])),
-        };
         let label = Self {
             state,
             generation: u64_at(24),
-            epoch,
-            next,
+            epoch: epoch_at(120, bytes(block, 192)),
+            next: epoch_at(208, bytes(block, 216)),
             volume: Uuid(bytes(block, 32)),
             member: Uuid(bytes(block, 48)),
             position: u32_at(64),
@@ -389,19 +381,6 @@ mod tests {
                 other => panic!("{cut:b}: {other:?}"),
             }
         }
-    }
-
-    #[test]
-    fn a_label_without_epochs_is_read() {
-        let mut block = label().encode(Place::Head);
-        block[16] = 1;
-        block[120..128].fill(0);
-        block[192..SUM_AT].fill(0);
-        let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
-        block[SUM_AT..].copy_from_slice(&sum);
-        let epoch = Epoch { number: 2, id: Uuid([0; 16]) };
-        let expected = Label { epoch, next: epoch, ..label() };
-        assert_eq!(Label::decode(&block, Place::Head), Found::Whole(expected));
     }
 
     #[test]

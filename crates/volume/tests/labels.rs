@@ -220,7 +220,9 @@ fn copies_of_a_volume_that_were_each_written_do_not_mix() {
     lab.open(&["m0", "m1"]).unwrap().write_at(b"here", 0).unwrap();
     lab.open(&["copy of m0", "copy of m1"]).unwrap().write_at(b"and there", 0).unwrap();
     let flaw = lab.flaw(&["m0", "copy of m1"]);
-    assert!(matches!(&flaw, Flaw::Apart { .. }), "{flaw:?}");
+    let Flaw::Apart { one, other, .. } = &flaw else { panic!("{flaw:?}") };
+    let has = |ending: &str| [one, other].iter().any(|named| named.ends_with(ending));
+    assert!(has("/m0") && has("/copy of m1"), "{flaw:?}");
     assert_eq!(flaw.class(), OpenErrorClass::Refused);
     lab.read(&["copy of m1", "copy of m0"]).expect("each copy is a volume");
 }
@@ -257,31 +259,6 @@ fn a_volume_that_is_written_is_said_to_be_open_until_it_is_closed_and_a_reader_s
     assert_eq!(epochs(), (4, 4, false), "engines write past the volume, and not before it is open");
     drop((queue, volume));
     assert_eq!(epochs(), (5, 5, true));
-}
-
-/// What the version before wrote: no epochs, and a generation that never went on.
-#[test]
-fn labels_of_the_version_before_are_opened_and_written_as_this_one_does() {
-    let lab = Lab::with(2);
-    for name in ["m0", "m1"] {
-        for at in COPIES {
-            let mut block = lab.bytes(name, at, 4096);
-            block[16] = 1;
-            block[120..128].fill(0);
-            block[192..4092].fill(0);
-            let sum = crc32c::crc32c(&block[..4092]).to_le_bytes();
-            block[4092..].copy_from_slice(&sum);
-            lab.put(name, at, &block);
-        }
-    }
-    let old = fs::read(lab.path("m0")).unwrap();
-    lab.read(&["m0", "m1"]).expect("it is read as it is");
-    assert_eq!(fs::read(lab.path("m0")).unwrap(), old);
-    lab.open(&["m0", "m1"]).unwrap().write_at(b"new", 0).unwrap();
-    lab.open(&["m0", "m1"]).expect("and is one of this version");
-    fs::write(lab.path("m0"), old).unwrap();
-    let flaw = lab.flaw(&["m0", "m1"]);
-    assert!(matches!(&flaw, Flaw::Older { member, epoch: 2, .. } if member.ends_with("m0")), "{flaw:?}");
 }
 
 /// Bits all over both copies (each single one is flipped where labels are read). What is flipped is told, the volume stays

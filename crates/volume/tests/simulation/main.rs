@@ -1,15 +1,16 @@
 //! A labelled volume in a world in which anything happens to its members, beside a plain model of what it must hold.
 //!
 //! Members are disks in memory ([`rig::disk`]). At each step chance writes, reads, syncs, closes the volume and opens it
-//! again, keeps an image of a member, puts one back, or damages a label; and the power goes after any write or sync of any of it, those of
-//! labels among them, so that what was not synced is there, lost or torn, sector by sector. What must hold, always:
+//! again, keeps an image of a member, puts one back, or damages a label; and the power goes after any write or sync of
+//! any of it, those of labels among them, so that what was not synced is there, lost or torn, sector by sector. What must
+//! hold, always:
 //!
 //! - what was synced is read back, and of what was not, in each sector, one of the values that were written since;
 //! - a volume none of whose members was put back opens, whatever the moment at which the power went;
 //! - one of which some members were put back is what it was, or is refused with a word that names one of them, and is
-//!   as it was when what belongs there is brought again.
+//!   as it was when what belongs there is brought again;
 //! - one of which a copy of a label rotted, was lost or was overwritten by another label is read as what it was and is not
-//!   written, or is refused with a word that names the member.
+//!   opened for writing, or is refused with a word that names the member.
 //!
 //! A member that is put back to a moment of the epoch that was under way when the power went is the one case that labels
 //! do not tell ([`volume::Epoch`]); it is counted, and asked for nothing.

@@ -331,12 +331,15 @@ impl World {
             }
         }
         self.tally.damaged += 1;
+        // All but the label's last checksum: where that alone is wrong, all that the label says is there.
+        let is_as_before = block[..4092] == before[0][..4092];
         self.disks[victim].put_back(std::slice::from_ref(&copy), &[block]);
         let mut ended = [false, false];
         for writes in [false, true] {
             self.let_write(writes);
             match self.look() {
                 Ok(found) => {
+                    assert!(!writes || is_as_before, "{victim} is opened for writing, with a label damaged");
                     self.is_held(&found, &format!("a label of {victim} damaged"));
                     ended[usize::from(writes)] = true;
                 }
