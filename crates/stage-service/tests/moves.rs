@@ -163,6 +163,10 @@ fn a_tree_arrives_whole_with_its_manifest_and_stays_where_it_was() {
     assert_eq!(status.bytes_written, status.bytes_verified);
 }
 
+fn fifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
 #[test]
 fn a_source_that_is_not_there_makes_no_job() {
     let bench = Bench::new();
@@ -178,10 +182,10 @@ fn a_source_that_is_not_there_makes_no_job() {
     }
     assert_eq!(bench.mover.status(None).unwrap(), []);
     // A failed job whose source has gone since is not begun again, either.
-    fs::write(bench.at("file"), "x").unwrap();
-    fs::create_dir_all(bench.at("slow/file")).unwrap();
-    assert_eq!(bench.run(Verb::Copy, "file", "slow/file", Options::default()).state, State::Failed);
-    fs::remove_file(bench.at("file")).unwrap();
+    fs::create_dir(bench.at("tree")).unwrap();
+    fifo(&bench.at("tree/fifo"));
+    assert_eq!(bench.run(Verb::Copy, "tree", "slow/tree", Options::default()).state, State::Failed);
+    fs::remove_dir_all(bench.at("tree")).unwrap();
     let spec = bench.mover.status(None).unwrap()[0].spec.clone();
     assert!(stage_service::desk::submit_or_retry(&bench.mover, spec).is_err());
 }
@@ -323,8 +327,17 @@ fn a_destination_that_is_the_source_or_in_it_is_refused() {
     for (from, to) in
         [("fast", "fast/a/copy"), ("fast", "fast"), ("fast/one", "other"), ("fast", "fast/copy")]
     {
-        let status = bench.run(Verb::Move, from, to, Options::default());
-        assert_eq!(status.state, State::Failed, "{from} to {to}");
+        let place = |name| Place::of_path(&bench.at(name)).unwrap();
+        let options = Options::default();
+        let spec = JobSpec { verb: Verb::Move, source: place(from), destination: place(to), options };
+        // At once where the paths show it, else when the job opens them.
+        match bench.mover.submit(spec) {
+            Err(error) => assert_eq!(error.class(), ErrorClass::Refused, "{from} to {to}: {error}"),
+            Ok(id) => {
+                let status = bench.mover.wait(id, Level::Durable, None).unwrap();
+                assert_eq!(status.state, State::Failed, "{from} to {to}");
+            }
+        }
         assert!(bench.at("fast/one").exists() && bench.at("fast/large").exists(), "{from} to {to}");
     }
 }
@@ -333,14 +346,7 @@ fn a_destination_that_is_the_source_or_in_it_is_refused() {
 fn a_fifo_in_a_tree_is_refused_and_nothing_appears() {
     let bench = Bench::new();
     bench.tree("fast");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        bench.at("fast/a/fifo"),
-        rustix::fs::FileType::Fifo,
-        0o600.into(),
-        0,
-    )
-    .unwrap();
+    fifo(&bench.at("fast/a/fifo"));
     let status = bench.run(Verb::Move, "fast", "slow/ckpt", Options::default());
     assert_eq!(status.state, State::Failed);
     assert!(status.error.unwrap().message.contains("fifo"));
