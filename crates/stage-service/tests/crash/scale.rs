@@ -87,7 +87,8 @@ fn memory_does_not_grow_with_the_number_of_files() {
     let (few, most) = if sample::full() { (10_000, 1_000_000) } else { (2_000, 40_000) };
     let small = move_many(few).most_resident;
     let large = move_many(most).most_resident;
-    // Less than 100 bytes for each file more: nothing is kept of each.
+    // Less than 100 bytes for each file more, beside caches of a fixed size: nothing is kept of each. Of a few files the caches
+    // are the greater part.
     let allowed = small + (most - few) * 100 + (16 << 20);
     println!("{few} files: {} MiB resident at most; {most} files: {} MiB", small >> 20, large >> 20);
     assert!(large < allowed, "{small} bytes for {few} files, {large} for {most}");

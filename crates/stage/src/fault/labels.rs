@@ -256,16 +256,16 @@ labels! {
     Check {
         SourceIsNotDestination = "source-is-not-destination",
             "device and inode of the source and of what has the destination's name",
-            "a hard link to the source is taken for its copy, and the source is removed";
+            "the source, under another name, is taken for its copy, and is removed";
         InnerMounts = "inner-mounts",
             "mount of a source or an existing copy and of everything below it",
-            "what is mounted in a source is emptied with it, and what is mounted in a copy is called durable unsynced";
+            "what is mounted in a source is emptied with it";
         DestinationOutsideSource = "destination-outside-source",
             "device and inode of the source and of each directory above the destination",
             "a directory is copied into itself";
         Mount = "mount",
             "mount of the source and of the destination's directory and the journal's",
-            "a job that goes on while a tier is not mounted publishes under the mount point, or finds its source gone";
+            "a job that goes on while a tier is not mounted publishes under the mount point";
         InMemory = "in-memory",
             "kinds of the file systems of the source and of the destination",
             "a source on a disk is removed for a copy that a restart loses";
@@ -289,7 +289,7 @@ labels! {
             "what another program put in the part's place is published";
         PartAfterRename = "part-after-rename",
             "inode and birth of what the destination's path leads to, after the rename",
-            "what is called durable is not at the destination's path: it was replaced, or its directory was renamed";
+            "what is called durable is not at the destination's path: it was replaced";
         Claim = "claim",
             "mode and kind of what has the destination's name, before a directory is renamed over it",
             "an empty directory of another program is replaced by the copy";
@@ -334,7 +334,7 @@ labels! {
             "a semaphore that was replaced while the first one's job ran is removed, and what it asks for is never moved";
         EvictedItself = "evicted-itself",
             "whether a name made beside a fast copy appears beside its slow copy",
-            "a fast copy that is its own slow copy, by another path or through an overlay, is removed, and was the only one";
+            "a fast copy that is its own slow copy, seen through an overlay, is removed, and was the only one";
         EvictedNames = "evicted-names",
             "names, sizes and times of a fast copy that has lost its name and its slow copy's manifest",
             "what was written to a fast copy while its slow copy was read is removed with it";

@@ -197,7 +197,7 @@ impl Journal {
         })
     }
 
-    /// Chunks of a large file that are durable and verified.
+    /// Notes chunks of a large file as durable and verified.
     pub fn seal(&self, id: JobId, path: &Path, chunks: &[(u64, Digest)]) -> Result<(), StageError> {
         comes_to(Moment::Recorded, || vec![path.to_owned()]);
         self.step("chunks are durable", |step| {

@@ -340,8 +340,8 @@ pub fn copy_gone(left: &Mutant) -> Vec<String> {
     killed(&order(&world, &Mutant::none()).strike([Strike::nth_of(Call::Unlinkat, 0, Hit::Kill)]));
     fs::rename(&world.destination, world.slow().join("aside")).unwrap();
     run(&order(&world, left));
-    let left = crate::world::names(&world.source).len();
-    if left == 3 { Vec::new() } else { vec!["the source was removed without its copy".to_owned()] }
+    let kept = crate::world::names(&world.source).len();
+    if kept == 3 { Vec::new() } else { vec!["the source was removed without its copy".to_owned()] }
 }
 
 pub fn changed_after_rename(left: &Mutant) -> Vec<String> {

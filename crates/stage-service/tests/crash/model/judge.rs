@@ -12,7 +12,7 @@ use super::deeds::{Application, File, STRANGER, State};
 pub type Tags = BTreeMap<String, (char, File)>;
 
 impl World {
-    /// The five rules, as far as they hold at any moment.
+    /// Rules 1 to 3, as far as they hold at any moment.
     pub fn judge(&self) {
         let there = self.read(&self.destination);
         if let Some(there) = &there {
