@@ -159,21 +159,21 @@ fn wrong_requests_are_named_with_their_values() {
             &["mv", "file", "s3:/bucket/run"],
             2,
             "error: s3:/bucket/run: looks like a URL, and is not one of an object store\n\
-             hint: an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME\n"
+             hint: an object store is s3://BUCKET/PREFIX; a file whose name looks so is ./NAME\n"
                 .into(),
         ),
         (
             &["mv", "file", "user@host:run"],
             2,
             "error: user@host:run: looks like a URL, and is not one of an object store\n\
-             hint: an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME\n"
+             hint: an object store is s3://BUCKET/PREFIX; a file whose name looks so is ./NAME\n"
                 .into(),
         ),
         (
             &["watch", ".", "--to", "S3://bucket/run", "--trigger", "*.done"],
             2,
             "error: S3://bucket/run: looks like a URL, and is not one of an object store\n\
-             hint: an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME\n"
+             hint: an object store is s3://BUCKET/PREFIX; a file whose name looks so is ./NAME\n"
                 .into(),
         ),
         (
@@ -682,6 +682,10 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
 #[test]
 fn a_request_that_cannot_succeed_makes_no_job() {
     let folder = place();
+    fs::create_dir(folder.path().join("watched")).expect("makes");
+    let nowhere = ["watch", "watched", "--to", "nosuch", "--trigger=*.done", "--foreground", "--once"];
+    let came = run(folder.path(), &nowhere);
+    assert!(came.code == 2 && came.err.contains("/nosuch: is no directory\n"), "{came:?}");
     checkpoint(folder.path(), "set");
     fs::create_dir(folder.path().join("directory")).expect("makes");
     fs::write(folder.path().join("file"), "x").expect("writes");
@@ -741,6 +745,46 @@ fn what_failed_without_a_server_is_shown_without_a_number() {
         let all = came.out + &came.err;
         assert!(!all.contains("job 1") && !all.contains("stage retry") && !all.contains("stage cp"), "{all}");
     }
+    let came = works(folder.path(), &["cancel", "fast/slow-7"]);
+    assert!(came.out.ends_with("/slow-7 is where it was\n") && small.exists(), "{came:?}");
+    let status = run(folder.path(), &["status"]);
+    assert_eq!(status.out, "", "{status:?}");
+    works(folder.path(), &["doctor"]);
+    // Given up once.
+    let came = run(folder.path(), &["cancel", "fast/slow-7"]);
+    assert!(came.code == 1 && came.err.contains("no server answers"), "{came:?}");
+}
+
+#[test]
+fn what_a_store_that_refuses_the_keys_has_left_failed_is_given_up() {
+    use std::io::{Read, Write};
+    let folder = place();
+    fs::write(folder.path().join("file"), "bytes").expect("writes");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 8192]);
+            let refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(refusal);
+        }
+    });
+    let asked = |arguments: &[&str]| {
+        let mut command = stage(folder.path(), arguments);
+        command
+            .env("AWS_ENDPOINT_URL", &endpoint)
+            .env("AWS_ALLOW_HTTP", "true")
+            .env("AWS_REGION", "us-east-1");
+        finish(command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret"))
+    };
+    let url = "s3://bucket/run/file";
+    let came = asked(&["cp", "--foreground", "file", url]);
+    assert!(came.code != 0 && came.err.contains("403"), "{came:?}");
+    let doctor = asked(&["doctor"]);
+    assert!(doctor.out.contains(&format!("flashwright stage cancel {url}, which clears this")), "{doctor:?}");
+    let came = asked(&["cancel", url]);
+    assert_eq!(came.code, 0, "{came:?}");
+    works(folder.path(), &["doctor"]);
 }
 
 #[test]

@@ -134,6 +134,10 @@ impl ObjectSet {
         ledger: Ledger<'_>,
         stop: &Stop,
     ) -> Result<(), StageError> {
+        // A store that cannot be asked, for want of keys perhaps, has nothing of a drain that never got so far.
+        if !Self::is_begun(ledger)? {
+            return Ok(());
+        }
         let halt = Halt::new(stop);
         if self.manifest_if_any(&halt)?.is_some() {
             return Ok(());

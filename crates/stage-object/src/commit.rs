@@ -60,6 +60,11 @@ impl ObjectSet {
         self.below(keys::CLAIM)
     }
 
+    /// Has the drain with these notes put anything, or might it have? Its claim is noted before all else.
+    pub(super) fn is_begun(ledger: Ledger<'_>) -> Result<bool, StageError> {
+        Ok(ledger.load(CLAIM_NOTE)?.is_some())
+    }
+
     /// The claim of the drain with these notes; a new one if they have none.
     fn own_claim(&self, ledger: Ledger<'_>) -> Result<Claim, StageError> {
         let noted = ledger.load(CLAIM_NOTE)?;
@@ -172,7 +177,7 @@ impl Drain<'_> {
     /// Refuses a name beneath which objects are that this drain would overwrite and has not put: somebody's, who knows
     /// nothing of sets. A drain that was here before has its claim in its notes, and put what is there.
     pub(super) fn check_free(&self, halt: &Halt<'_>) -> Result<(), StageError> {
-        if self.ledger.load(CLAIM_NOTE)?.is_some() || self.set.manifest_if_any(halt)?.is_some() {
+        if ObjectSet::is_begun(self.ledger)? || self.set.manifest_if_any(halt)?.is_some() {
             return Ok(());
         }
         let keys: Result<HashSet<Key>, StageError> =

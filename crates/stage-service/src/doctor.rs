@@ -278,7 +278,10 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             let retry = if scene.of_command { Remedy::SameCommand } else { Remedy::Retry(job.id) };
             let mut remedy = retry.spell(template);
             // Until it is retried or cancelled, a failed job is kept with what it has copied.
-            if !scene.of_command && !template.contains(RETRY) {
+            if scene.of_command {
+                let name = job.spec.destination.shown();
+                remedy += &format!("; or: flashwright stage cancel {name}, which clears this");
+            } else if !template.contains(RETRY) {
                 remedy += &format!("; then: flashwright stage cancel {}, which clears this", job.id);
             }
             let what = match job.level {
@@ -302,7 +305,10 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             false,
             format!("{} is not finished", name()),
             "a command without a server is at work on it, or was interrupted",
-            "if it does not run any more, the same command goes on",
+            format!(
+                "if it does not run any more, the same command goes on; flashwright stage cancel {} gives it up",
+                job.spec.destination.shown()
+            ),
         )),
         (State::Queued | State::Running, _) => {
             findings.extend(short_of_room(scene, job));
@@ -496,7 +502,8 @@ mod tests {
             (StageError::refused("/x: is the source", "name another"), "name another"),
         ] {
             let finding = of_command(vec![failed(&error)]).pop().unwrap();
-            assert_eq!((finding.job, finding.remedy.as_str()), (None, remedy));
+            let remedy = format!("{remedy}; or: flashwright stage cancel /slow/7, which clears this");
+            assert_eq!((finding.job, finding.remedy), (None, remedy));
             assert!(!finding.what.contains("job 7"), "{}", finding.what);
         }
         let durable = JobStatus { level: Level::Durable, ..failed(&io_error("remove", Errno::ACCESS)) };

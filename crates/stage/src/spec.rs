@@ -71,7 +71,7 @@ impl Place {
                     "{}: looks like a URL, and is not one of an object store",
                     without_secrets(&name.to_string_lossy())
                 ),
-                "an object store is s3://BUCKET/PREFIX, as a string; a file whose name looks so is ./NAME",
+                "an object store is s3://BUCKET/PREFIX; a file whose name looks so is ./NAME",
             ));
         }
         Ok(Self::Path(PathText(name.into())))

@@ -116,9 +116,18 @@ pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
 
 /// The jobs of each journal of a command without a server, in the state directory.
 pub fn jobs_of_commands(args: &ServerArgs) -> Result<Vec<JobStatus>, Failure> {
-    let place = state(args)?.join(FOREGROUND);
-    let known = known_jobs(args)?.into_iter().filter(|(journal, _)| journal.parent() == Some(&place));
-    Ok(known.flat_map(|(_, jobs)| jobs).collect())
+    Ok(journals_of_commands(args)?.into_iter().flat_map(|(_, jobs)| jobs).collect())
+}
+
+/// Each journal of a command without a server, and its jobs.
+pub fn journals_of_commands(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
+    let entries = std::fs::read_dir(state(args)?.join(FOREGROUND)).into_iter().flatten().flatten();
+    let journals = entries.map(|entry| entry.path()).filter(|journal| journal.join("journal.db").is_file());
+    journals.map(|journal| Ok((journal.clone(), peek(&journal)?))).collect()
+}
+
+fn peek(journal: &Path) -> Result<Vec<JobStatus>, Failure> {
+    Ok(Journal::peek(journal)?.into_iter().map(JobStatus::from).collect())
 }
 
 /// The jobs of each journal that may know a path: the server's first, or else that of the state directory, then those
@@ -130,15 +139,11 @@ pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, F
         Err(error) => return Err(error.into()),
     };
     let own = self::state(args)?;
-    let beside = std::fs::read_dir(own.join(FOREGROUND)).into_iter().flatten().flatten();
-    let journals = std::iter::once(own.clone()).chain(beside.map(|entry| entry.path()));
     let mut known: Vec<_> = state.into_iter().collect();
-    for journal in journals {
-        if journal.join("journal.db").is_file() && known.iter().all(|(other, _)| *other != journal) {
-            let rows = Journal::peek(&journal)?;
-            known.push((journal, rows.into_iter().map(JobStatus::from).collect()));
-        }
+    if own.join("journal.db").is_file() && known.iter().all(|(other, _)| *other != own) {
+        known.push((own.clone(), peek(&own)?));
     }
+    known.extend(journals_of_commands(args)?);
     Ok(known)
 }
 

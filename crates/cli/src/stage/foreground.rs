@@ -6,12 +6,42 @@
 use std::path::PathBuf;
 
 use stage::journal::Journal;
-use stage::{Algorithm, JobSpec, JobStatus, State};
+use stage::pace::Stop;
+use stage::{Algorithm, JobSpec, JobStatus, Place, State, runner};
 use stage_service::{Mover, MoverConfig};
 
 use super::args::ServerArgs;
 use super::desk;
 use crate::failure::Failure;
+
+/// Gives up what a command without a server has left unfinished from or to this place; none: nothing is.
+pub fn give_up(args: &ServerArgs, place: &Place) -> Result<Option<JobStatus>, Failure> {
+    let is_left = |job: &JobStatus| {
+        matches!(job.state, State::Queued | State::Running | State::Failed)
+            && (job.spec.source == *place || job.spec.destination == *place)
+    };
+    let mut given_up = None;
+    for (state, jobs) in desk::journals_of_commands(args)? {
+        if !jobs.iter().any(is_left) {
+            continue;
+        }
+        // Refused while the command is at work.
+        let journal = Journal::open(&state)?;
+        for row in journal.jobs()? {
+            if is_left(&JobStatus::from(row.clone())) {
+                let mut notes = row.notes.clone();
+                runner::give_up(&journal, &row, &super::tiers(), &Stop::new(), &mut notes)?;
+                journal.settle(row.id, State::Cancelled, runner::now(), None, &notes)?;
+                given_up = Some(row.id);
+            }
+        }
+        let jobs = journal.jobs()?;
+        if let Some(row) = jobs.into_iter().find(|row| Some(row.id) == given_up) {
+            return Ok(Some(row.into()));
+        }
+    }
+    Ok(None)
+}
 
 /// Jobs at once.
 const JOBS: usize = 4;

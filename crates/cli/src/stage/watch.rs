@@ -36,6 +36,10 @@ pub fn watch(args: &WatchArgs) -> Result<(), Failure> {
             .hint("what is moved there would be found again; name a directory outside of it"));
     }
     let pattern = Pattern::parse(&args.trigger)?;
+    if let Some(to) = to.path().filter(|to| !args.options.parents && !to.is_dir()) {
+        return Err(Failure::invalid(format!("--to={}: is no directory", shown(to)))
+            .hint("make it, mount the tier, or have each set's made: --parents"));
+    }
     let orders = orders(args, to);
     let stop = signals::stop_flag()?;
     if args.foreground {
