@@ -3,7 +3,8 @@
 //! A pure function of what was read. The first of these that holds is told, so that the words name the cause and
 //! not what follows from it:
 //!
-//! 1. a member cannot be read as a label at all: none there, damaged in both copies, of a later version;
+//! 1. a member cannot be read as a label at all: none there, damaged in both copies, of a later version, or of copies
+//!    that no writer leaves together, as after a restore that broke off;
 //! 2. members of different volumes;
 //! 3. a volume whose labelling was never finished;
 //! 4. one member twice, as after copying an image; two that claim the same place;
@@ -12,7 +13,9 @@
 //! 7. members missing;
 //! 8. a device that has another size than when it was labelled.
 //!
-//! A member counts as what its copy of the higher generation says; one whole copy is enough to know it.
+//! A member counts as what its copy of the higher generation says; one whole copy is enough to know it. Where both are
+//! whole and differ, they must be what a writer that was stopped leaves: anything else is a member of two times, or of two
+//! volumes, and what lies between the copies is then of neither.
 //!
 //! Members belong together that are of the same epoch; and those that an epoch was announced to beside those that are
 //! of it, for nothing was written in it before all were ([`crate::session`]).
@@ -63,10 +66,7 @@ impl Candidate {
     /// What holds of it: the whole copy with the higher generation.
     #[must_use]
     pub fn label(&self) -> Option<&Label> {
-        let whole = Place::BOTH.into_iter().filter_map(|place| match self.copy(place) {
-            Found::Whole(label) | Found::Torn(label) => Some(label),
-            _ => None,
-        });
+        let whole = Place::BOTH.into_iter().filter_map(|place| self.copy(place).label());
         // Of equals the head.
         whole.reduce(|one, other| if other.generation > one.generation { other } else { one })
     }
@@ -77,6 +77,12 @@ impl Candidate {
         Place::BOTH.into_iter().any(|place| *self.copy(place) != Found::Nothing)
     }
 
+    /// Head and tail, where both can be read and are not what a writer that was stopped leaves.
+    fn contradiction(&self) -> Option<(&Label, &Label)> {
+        let (head, tail) = (self.head.label()?, self.tail.label()?);
+        (head != tail && !are_of_one_writer(head, tail)).then_some((head, tail))
+    }
+
     /// What is wrong with the copy at `place`, if it is not what holds of the member.
     #[must_use]
     pub fn fault(&self, place: Place) -> Option<Fault> {
@@ -84,15 +90,36 @@ impl Candidate {
         match self.copy(place) {
             Found::Whole(label) if Some(label) == holds => None,
             Found::Torn(label) if Some(label) == holds => Some(Fault::Torn),
-            Found::Whole(label) | Found::Torn(label) => {
-                let is_of_it = holds.is_some_and(|held| held.member == label.member);
-                Some(if is_of_it { Fault::Stale } else { Fault::Damaged("it is another member's") })
-            }
+            Found::Whole(_) | Found::Torn(_) if self.contradiction().is_some() => Some(Fault::Apart),
+            Found::Whole(_) | Found::Torn(_) => Some(Fault::Stale),
             Found::Nothing => Some(Fault::Missing),
             Found::Damaged(why) => Some(Fault::Damaged(why)),
             Found::Later(version) => Some(Fault::Later(*version)),
         }
     }
+}
+
+/// Whether whoever wrote both copies, and was stopped before the second, leaves them: [`crate::create`] when it says
+/// *ready*, and [`crate::session`] when an epoch is announced by the tail and when it is begun by the head.
+fn are_of_one_writer(head: &Label, tail: &Label) -> bool {
+    let member = |label: &Label| (label.member, label.position, label.member_bytes);
+    let announces = tail.next != tail.epoch;
+    let follows = match head.generation > tail.generation {
+        true => {
+            head.generation == tail.generation + 1
+                && head.epoch == tail.next
+                && head.next == head.epoch
+                && announces != (tail.state == State::Creating)
+        }
+        // Of a member that was stopped when only others had begun an epoch, the tail tells that one and the next.
+        false => {
+            tail.generation == head.generation + 1
+                && [head.epoch, head.next].contains(&tail.epoch)
+                && tail.state == head.state
+                && announces
+        }
+    };
+    follows && head.agrees(tail) && member(head) == member(tail)
 }
 
 /// What is wrong with one copy of a label whose other copy is whole.
@@ -102,8 +129,10 @@ pub enum Fault {
     Missing,
     /// It is not as it was written.
     Damaged(&'static str),
-    /// It is of an earlier generation: whoever wrote the labels was stopped before this copy.
+    /// It is of the generation before: whoever wrote the labels was stopped before this copy.
     Stale,
+    /// It is of another time than the other copy, or of another member, as no writer leaves them: a [`Flaw::Mixed`].
+    Apart,
     /// It says what it is to say, and its block is not as it was written: whoever wrote it lost power then.
     Torn,
     /// It is of a format that is not understood.
@@ -124,6 +153,7 @@ impl std::fmt::Display for Fault {
             Self::Missing => f.write_str("is not there"),
             Self::Damaged(why) => write!(f, "is damaged: {why}"),
             Self::Stale => f.write_str("is of an earlier generation"),
+            Self::Apart => f.write_str("does not belong to the other copy"),
             Self::Torn => f.write_str("was cut short when it was written"),
             Self::Later(version) => write!(f, "is of format {version}"),
         }
@@ -146,6 +176,16 @@ pub enum Flaw {
         member: String,
         /// What is wrong with it.
         why: &'static str,
+    },
+    /// Copies of one label that no writer leaves together.
+    #[error("{member} is of two times or volumes: its label's head is of {head}, and the tail of {tail}")]
+    Mixed {
+        /// The device.
+        member: String,
+        /// What the head is of.
+        head: String,
+        /// What the tail is of.
+        tail: String,
     },
     /// A label from a later flashwright.
     #[error("the label of {member} is of format {version}; this flashwright reads {VERSION}")]
@@ -261,6 +301,7 @@ impl Flaw {
                 OpenErrorClass::Invalid
             }
             Self::Damaged { .. }
+            | Self::Mixed { .. }
             | Self::HalfMade { .. }
             | Self::Copied { .. }
             | Self::Older { .. }
@@ -280,6 +321,9 @@ impl Flaw {
             }
             Self::Damaged { member, .. } => {
                 format!("bring {member} back from a copy; flashwright volume show tells what is left of the others")
+            }
+            Self::Mixed { member, .. } => {
+                format!("only a part of {member} was brought back or overwritten: bring all of it back from one time")
             }
             Self::Later { .. } => "use the flashwright that made it, or a later one".to_owned(),
             Self::Foreign { .. } => "name the members of one volume: flashwright volume show".to_owned(),
@@ -380,9 +424,18 @@ pub fn census(candidates: &[Candidate]) -> Result<Census, Flaw> {
     Ok(Census { order, label })
 }
 
+/// What a label is of, and of which time.
+fn placed(label: &Label) -> String {
+    let (position, generation, epoch) = (label.position + 1, label.generation, label.epoch.number);
+    format!("member {position} of volume {}, generation {generation}, epoch {epoch}", called(label))
+}
+
 /// The label that holds of a candidate.
 fn known(candidate: &Candidate) -> Result<&Label, Flaw> {
     let member = || candidate.spec.clone();
+    if let Some((head, tail)) = candidate.contradiction() {
+        return Err(Flaw::Mixed { member: member(), head: placed(head), tail: placed(tail) });
+    }
     if let Some(label) = candidate.label() {
         return Ok(label);
     }

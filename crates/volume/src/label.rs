@@ -150,6 +150,17 @@ pub enum Found {
     Later(u32),
 }
 
+impl Found {
+    /// What it says, where that is known.
+    #[must_use]
+    pub fn label(&self) -> Option<&Label> {
+        match self {
+            Self::Whole(label) | Self::Torn(label) => Some(label),
+            _ => None,
+        }
+    }
+}
+
 impl Label {
     /// Bytes of the volume.
     #[must_use]

@@ -193,14 +193,7 @@ fn an_old_image_brought_back_is_refused_and_named_by_whoever_opens_checks_or_rep
     fs::write(lab.path("m1"), &current).unwrap();
     lab.open(&names).expect("the image of the present");
 
-    // Of a label whose one copy is old the other holds, and the old one is what is repaired.
     let of = |image: &[u8], at: u64| image[at as usize..][..4096].to_vec();
-    for at in COPIES {
-        lab.put("m1", at, &of(&earliest, at));
-        lab.read(&names).expect("the other copy is of the present");
-        assert_eq!(volume::repair(&lab.spec(&names)).unwrap().len(), 1);
-        assert_eq!(fs::read(lab.path("m1")).unwrap(), current);
-    }
     // Where only the old one is left nothing is made of it.
     for (at, other) in [(COPIES[0], COPIES[1]), (COPIES[1], COPIES[0])] {
         lab.put("m1", at, &of(&earliest, at));
@@ -209,6 +202,51 @@ fn an_old_image_brought_back_is_refused_and_named_by_whoever_opens_checks_or_rep
         assert!(matches!(lab.flaw(&names), Flaw::Older { .. }));
         fs::write(lab.path("m1"), &current).unwrap();
     }
+}
+
+/// A restore that broke off, from either end, of an older image of the member or of another's.
+#[test]
+fn a_member_of_which_a_part_is_of_another_time_or_volume_is_refused_by_whoever_opens_checks_or_repairs() {
+    let lab = Lab::with(2);
+    let names = ["m0", "m1"];
+    let member = || fs::read(lab.path("m1")).unwrap();
+    let mut others = vec![member()];
+    for text in [b"first", b"later", b"third"] {
+        lab.open(&names).unwrap().write_at(text, 0).unwrap();
+        others.push(member());
+    }
+    let current = others.pop().unwrap();
+    others.push(fs::read(lab.path("m0")).unwrap());
+    lab.make("o", 2).unwrap();
+    for _ in 0..2 {
+        others.push(fs::read(lab.path("o1")).unwrap());
+        // As many generations as the member has.
+        (0..3).for_each(|_| lab.open(&["o0", "o1"]).unwrap().write_at(b"other", 0).unwrap());
+    }
+    for (other, number) in others.iter().zip(0..) {
+        for cut in [8192, SIZE as usize - 4096, MIB as usize + 5000] {
+            for (head, tail) in [(other, &current), (&current, other)] {
+                let mixed = [&head[..cut], &tail[cut..]].concat();
+                fs::write(lab.path("m1"), &mixed).unwrap();
+                let members = lab.spec(&names);
+                for error in [
+                    lab.read(&names).unwrap_err(),
+                    lab.open(&names).unwrap_err(),
+                    volume::survey::check(members.members(), &[]).unwrap_err(),
+                    volume::repair(&members).unwrap_err(),
+                ] {
+                    assert!(
+                        matches!(&error, VolumeError::Flaw(Flaw::Mixed { member, .. }) if member.ends_with("m1")),
+                        "{number}: {error:?}"
+                    );
+                    assert_eq!(error.class(), OpenErrorClass::Refused);
+                }
+                assert!(member() == mixed, "nothing was written");
+            }
+        }
+    }
+    fs::write(lab.path("m1"), &current).unwrap();
+    lab.open(&names).expect("all of it is back");
 }
 
 #[test]

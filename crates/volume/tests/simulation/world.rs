@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use storage::device::Device;
-use volume::{Flaw, NewVolume, Volume, VolumeError};
+use volume::{Candidate, Fault, Flaw, NewVolume, Place, Volume, VolumeError};
 
 use crate::rig::disk::{Clock, Disk, SECTOR};
 use crate::rig::random::Random;
@@ -39,6 +39,9 @@ pub struct Tally {
     repaired: u64,
     put_back: u64,
     refused: u64,
+    /// Members of which a part went back in time, with one copy of the label, and of those the refused.
+    part_put_back: u64,
+    part_refused: u64,
     /// Images of the epoch under way, which nothing tells.
     untold: u64,
     /// Copies of labels that rotted, were lost, or were written to another's place.
@@ -53,6 +56,7 @@ impl Tally {
         assert!(self.writes > 0 && self.reads > 0 && self.syncs > 0 && self.closed > 0, "{self:?}");
         assert!(self.power_cuts > 0 && self.while_turning > 0, "{self:?}");
         assert!(self.damaged > 0 && self.withheld > 0, "{self:?}");
+        assert!(self.part_put_back > 0 && self.part_refused > 0, "{self:?}");
         assert!(width == 1 || (self.put_back > 0 && self.refused > 0 && self.repaired > 0), "{self:?}");
     }
 }
@@ -224,6 +228,7 @@ impl World {
             self.unclosed = None;
         }
         self.put_some_back();
+        self.put_a_part_back();
         self.damage();
     }
 
@@ -233,6 +238,7 @@ impl World {
         self.disks.iter().for_each(|disk| disk.lose_power(&mut self.random));
         self.clock.go_on();
         self.put_some_back();
+        self.put_a_part_back();
         self.damage();
     }
 
@@ -311,6 +317,53 @@ impl World {
         for (number, parts) in numbers.iter().zip(as_they_were) {
             self.disks[*number].put_back(&HELD, &parts);
         }
+    }
+
+    /// Puts one member back to an earlier time from one end up to some place, as a restore does that broke off, sees what
+    /// comes of it, and brings it again as it was.
+    fn put_a_part_back(&mut self) {
+        if !self.random.one_in(2) || self.images[0].is_empty() {
+            return;
+        }
+        let victim = self.chosen(self.disks.len());
+        let disk = Arc::clone(&self.disks[victim]);
+        // Where the power took one copy too, the other is all that is known of the member.
+        let candidate = Candidate::read(&*disk).expect("the member is there");
+        if [Place::Head, Place::Tail]
+            .iter()
+            .any(|place| candidate.fault(*place).is_some_and(Fault::is_damage))
+        {
+            return;
+        }
+        let as_it_was = disk.parts(&HELD);
+        let chosen = self.chosen(self.images[victim].len());
+        let image = &self.images[victim][chosen];
+        let is_untold = self.unclosed.is_some_and(|life| image.life >= life);
+        let cut = self.random.below(DATA / SECTOR as u64 + 1) as usize * SECTOR;
+        let (from, to) = match self.random.one_in(2) {
+            true => (&image.parts, &as_it_was),
+            false => (&as_it_was, &image.parts),
+        };
+        disk.put_back(&HELD, &[from[0].clone(), [&from[1][..cut], &to[1][cut..]].concat()]);
+        self.tally.part_put_back += 1;
+        let writes = self.random.one_in(4);
+        self.let_write(writes);
+        match self.look() {
+            Ok(_) if is_untold => self.tally.untold += 1,
+            Ok(found) => self.is_held(&found, &format!("a part of {victim} stale")),
+            // What the power did to the copy of another.
+            Err(VolumeError::OneCopy { .. }) => {}
+            Err(VolumeError::Flaw(
+                Flaw::Mixed { member, .. } | Flaw::Older { member, .. } | Flaw::Apart { one: member, .. },
+            )) => {
+                assert_eq!(disk.spec(), member, "which was not put back");
+                self.tally.part_refused += 1;
+            }
+            Err(other) => panic!("a part of {victim} was put back: {other}"),
+        }
+        self.volume = None;
+        self.let_write(true);
+        disk.put_back(&HELD, &as_it_was);
     }
 
     /// Lets one copy of a label rot, get lost, or be overwritten by another label, sees what comes of it, and puts it right.
