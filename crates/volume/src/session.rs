@@ -20,7 +20,7 @@
 //! It is told as soon as the next has begun.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use storage::device::Device;
@@ -28,7 +28,7 @@ use storage::remote::Witness;
 
 use crate::census::{Candidate, census};
 use crate::error::VolumeError;
-use crate::label::{self, Epoch, Found, Label, Place, State};
+use crate::label::{self, Epoch, Label, Place, State};
 use crate::open::{no_damage, read_labels};
 
 /// See the module's argument.
@@ -39,8 +39,30 @@ pub(crate) struct Session {
     /// Whether a write or a sync failed, so that what is on the members is not what was meant.
     is_spoilt: AtomicBool,
     stage: Mutex<Stage>,
-    /// The epoch of which each member is at least.
-    reached: Arc<AtomicU64>,
+    reached: Arc<Reached>,
+}
+
+/// The epochs of which members may be now, the latest last.
+#[derive(Debug, Default)]
+struct Reached(Mutex<Vec<Epoch>>);
+
+impl Reached {
+    fn set(&self, epochs: Vec<Epoch>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = epochs;
+    }
+
+    /// Whether a member may be of `epoch`; else why not.
+    fn judge(&self, epoch: Epoch) -> Result<(), String> {
+        let epochs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two copies of a volume may each have come to the same number, and one to a higher.
+        match epochs.last() {
+            _ if epochs.contains(&epoch) => Ok(()),
+            Some(latest) if latest.number != epoch.number => {
+                Err(format!("it was of epoch {} of its volume and is of {}", latest.number, epoch.number))
+            }
+            _ => Err(format!("it is of epoch {} of another copy of its volume", epoch.number)),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -59,23 +81,18 @@ impl Session {
     /// started again, and may say that it is what it was, is not taken for what it was.
     pub fn watch(&self, members: &[Arc<dyn Device>], candidates: &[Candidate]) {
         let labels = || candidates.iter().filter_map(|candidate| Some((candidate, candidate.label()?)));
-        let reached = labels().map(|(_, label)| label.epoch.number).min();
-        self.reached.store(reached.unwrap_or(0), Ordering::Release);
+        self.reached.set(by_number(labels().map(|(_, label)| label.epoch)));
         for (member, (candidate, label)) in members.iter().zip(labels()) {
             let Some(remote) = member.remote() else { continue };
             let holds = |place: &Place| candidate.fault(*place).is_none();
             let Some(place) = Place::BOTH.into_iter().find(holds) else { continue };
             let Some(at) = place.offset(member.size()) else { continue };
-            let (reached, volume, position) = (Arc::clone(&self.reached), label.volume, label.position);
-            let judge = move |block: &[u8]| match Label::decode(block, place) {
-                Found::Whole(found) | Found::Torn(found)
-                    if (found.volume, found.position) == (volume, position) =>
-                {
-                    let (epoch, reached) = (found.epoch.number, reached.load(Ordering::Acquire));
-                    match epoch >= reached {
-                        true => Ok(()),
-                        false => Err(format!("it was of epoch {reached} of its volume and is of {epoch}")),
-                    }
+            let who = |label: &Label| (label.volume, label.member, label.position);
+            let (reached, expected) = (Arc::clone(&self.reached), who(label));
+            let judge = move |block: &[u8]| match Label::decode(block, place).label() {
+                Some(found) if who(found) == expected => reached.judge(found.epoch),
+                Some(found) if found.volume == expected.0 => {
+                    Err("it is another member of its volume".to_owned())
                 }
                 _ => Err("it bears the label of its volume no more".to_owned()),
             };
@@ -100,10 +117,9 @@ impl Session {
             Stage::Failed(kind, why) => return Err(io::Error::new(*kind, why.clone())),
             Stage::Idle => {}
         }
-        match Labels::read(members).and_then(|labels| labels.turn(members, State::Open)) {
+        match Labels::read(members).and_then(|labels| labels.turn(members, State::Open, &self.reached)) {
             Ok(epoch) => {
                 *stage = Stage::Open(epoch);
-                self.reached.store(epoch.number, Ordering::Release);
                 self.is_open.store(true, Ordering::Release);
                 Ok(())
             }
@@ -142,7 +158,7 @@ impl Session {
         if labels.0.iter().any(|(label, _)| label.epoch != epoch) {
             return;
         }
-        let _ = labels.turn(members, State::Ready);
+        let _ = labels.turn(members, State::Ready, &self.reached);
     }
 }
 
@@ -161,13 +177,20 @@ impl Labels {
         Ok(Self(candidates.into_iter().filter_map(label).collect()))
     }
 
-    /// Begins an epoch that is `state`, and returns it.
-    fn turn(mut self, members: &[Arc<dyn Device>], state: State) -> Result<Epoch, VolumeError> {
+    /// Begins an epoch that is `state`, and returns it. Until all members are of it, and where that fails for good, each
+    /// may be of it or of what it was.
+    fn turn(
+        mut self,
+        members: &[Arc<dyn Device>],
+        state: State,
+        reached: &Reached,
+    ) -> Result<Epoch, VolumeError> {
         let labels = || self.0.iter().map(|(label, _)| label);
         let current = labels().map(|label| label.epoch).max_by_key(|epoch| epoch.number);
         let highest = labels().map(|label| label.epoch.number.max(label.next.number)).max().unwrap_or(0);
         let next = Epoch::after(highest)
             .map_err(|source| VolumeError::System { operation: "draw a UUID", source })?;
+        reached.set(by_number(labels().map(|label| label.epoch).chain([next])));
         for ((label, candidate), member) in self.0.iter().zip(members) {
             for place in Place::BOTH.into_iter().filter(|place| candidate.fault(*place).is_some()) {
                 write(&**member, place, label)?;
@@ -185,6 +208,7 @@ impl Labels {
         }
         self.write_all(members, Place::Head)?;
         self.write_all(members, Place::Tail)?;
+        reached.set(vec![next]);
         Ok(next)
     }
 
@@ -195,6 +219,14 @@ impl Labels {
         }
         members.iter().try_for_each(|member| sync(&**member))
     }
+}
+
+/// Each epoch once, the latest last.
+fn by_number(epochs: impl Iterator<Item = Epoch>) -> Vec<Epoch> {
+    let mut epochs: Vec<_> = epochs.collect();
+    epochs.sort_by_key(|epoch| epoch.number);
+    epochs.dedup();
+    epochs
 }
 
 fn write(member: &dyn Device, place: Place, label: &Label) -> Result<(), VolumeError> {

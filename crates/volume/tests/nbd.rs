@@ -6,6 +6,7 @@ mod rig;
 mod server;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rig::{KIB, MIB, seed, written};
@@ -169,6 +170,92 @@ fn a_host_that_comes_back_with_less_than_it_had_is_refused_by_who_is_there_and_b
             assert!(is_told, "{error:?}");
         }
     }
+}
+
+/// Of the same number of epoch, of a later one, and another member: each has a label of the volume.
+#[test]
+fn a_host_that_comes_back_with_a_copy_of_the_volume_that_was_written_elsewhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |contents: &[server::Contents], n: usize| host(folder.path(), n, Style::Pieces, &contents[n]);
+    let contents: Vec<server::Contents> =
+        (0..2).map(|_| Arc::new(Mutex::new(vec![0; (2 * MIB) as usize]))).collect();
+    let mut hosts: Vec<Server> = (0..2).map(|n| start(&contents, n)).collect();
+    let specs: Vec<String> = hosts.iter().map(|host| host.spec("&timeout=20")).collect();
+    let spec = DeviceSpec::parse(&format!("volume:{}", specs.join(","))).unwrap();
+    volume::create(&spec, &NewVolume { name: "of hosts".to_owned(), chunk: 16 * KIB }, &[]).unwrap();
+    let image = |n: usize| contents[n].lock().unwrap().clone();
+    let as_made = [image(0), image(1)];
+    // While it is written, and after it was written so often.
+    let written = |times: usize| {
+        (0..times).for_each(|_| {
+            Volume::open(&spec, &OpenOptions::writing()).unwrap().write_at(&[1; 64 << 10], 0).unwrap();
+        });
+    };
+    let volume = Volume::open(&spec, &OpenOptions::writing()).unwrap();
+    volume.write_at(&[3; 64 << 10], 0).unwrap();
+    let same_number = image(1);
+    drop(volume);
+    written(2);
+    let mut others =
+        vec![(same_number, "of epoch 2 of another copy"), (image(1), "of epoch 2 of its volume and is of 7")];
+    for (contents, as_made) in contents.iter().zip(as_made) {
+        *contents.lock().unwrap() = as_made;
+    }
+    let volume = Volume::open(&spec, &OpenOptions::writing()).unwrap();
+    volume.write_at(&[7; 64 << 10], 0).unwrap();
+    others.push((image(0), "another member of its volume"));
+    let current = image(1);
+    let mut found = vec![0; 64 << 10];
+    for (other, why) in others {
+        drop(hosts.remove(1));
+        *contents[1].lock().unwrap() = other;
+        hosts.push(start(&contents, 1));
+        let said = said(&volume.read_at(&mut found, 0).expect_err("it is not what it was"));
+        assert!(said.contains("host1") && said.contains(why), "{said}");
+        volume.write_at(&[8; 64 << 10], 0).expect_err("nor is it written");
+    }
+    drop(hosts.remove(1));
+    *contents[1].lock().unwrap() = current;
+    hosts.push(start(&contents, 1));
+    volume.read_at(&mut found, 16 << 10).expect("what belongs there is back");
+}
+
+/// At each request while labels are written, done or not: the host that is there again is of the epoch before or of the new one.
+#[test]
+fn a_connection_that_is_lost_while_an_epoch_begins_or_ends_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = Arc::new(AtomicI64::new(-1));
+    let script = {
+        let left = Arc::clone(&left);
+        move |_, _, _: &nbd::wire::request::Request| match left.fetch_sub(1, Ordering::Relaxed) {
+            0 => Reply::Close,
+            100 => Reply::Cut(0),
+            _ => Reply::Honest,
+        }
+    };
+    let contents = Arc::new(Mutex::new(vec![0; (2 * MIB) as usize]));
+    let host = Server::start(&folder.path().join("host"), info(2 * MIB), Style::Whole, &contents, script);
+    let spec = DeviceSpec::parse(&format!("volume:{}", host.spec("&timeout=20"))).unwrap();
+    volume::create(&spec, &NewVolume { name: "of one".to_owned(), chunk: 16 * KIB }, &[]).unwrap();
+    let mut written = 0;
+    for first in [0, 100] {
+        for number in 0..18 {
+            let volume = Volume::open(&spec, &OpenOptions::writing()).unwrap();
+            left.store(first + number, Ordering::Relaxed);
+            match volume.write_at(&[number as u8; 4096], 0) {
+                Ok(()) => written += 1,
+                // It was lost with labels that were not synced: the host may have lost them too.
+                Err(error) => {
+                    assert!(said(&error).contains("had not been flushed"), "{number}: {}", said(&error))
+                }
+            }
+            drop(volume);
+            assert!(left.swap(-1, Ordering::Relaxed) < first, "request {number} was made");
+        }
+    }
+    assert!(written > 18, "{written}");
+    Volume::open(&spec, &OpenOptions::writing()).unwrap().write_at(&[7; 4096], 0).unwrap();
+    assert!(volume::survey::look(spec.members()).unwrap().volumes[0].clean);
 }
 
 fn said(error: &dyn std::error::Error) -> String {
