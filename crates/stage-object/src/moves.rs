@@ -306,7 +306,12 @@ impl tier::Source for SetThatIs {
         Ok(Fingerprint::of_digest(&self.manifest().digest))
     }
 
-    fn adopt(&mut self, run: &Run<'_>, there: &At<'_>) -> Result<(), StageError> {
+    fn adopt(
+        &mut self,
+        run: &Run<'_>,
+        there: &At<'_>,
+        is_still: &dyn Fn() -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
         let path = there.path.join(there.name);
         let taken = || stage::runner::taken(&path);
         if !self.is_directory() {
@@ -340,6 +345,7 @@ impl tier::Source for SetThatIs {
                 return Err(taken());
             }
         }
+        is_still()?;
         if self.adopt_metadata(run, root.as_fd(), &path)? {
             stage::existing::make_durable(&path, Some(Barrier::FetchedMetadata), run.stop)?;
         }

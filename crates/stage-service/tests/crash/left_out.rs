@@ -102,6 +102,11 @@ fn of_check(check: Check) -> Case {
         Check::AdoptedBytes => {
             ("a destination with other bytes", |left| taken(left, false), "not refused: Done")
         }
+        Check::AdoptedLater => (
+            "a destination is written to after it was compared",
+            written_later,
+            "its copy was written to after it was read",
+        ),
         Check::Mount => {
             ("the slow tier is not mounted when the mover goes on", unmounted, "under the mount point")
         }

@@ -278,6 +278,9 @@ labels! {
         AdoptedBytes = "adopted-bytes",
             "digests of the source and of a destination that exists",
             "a destination with other bytes is taken for the copy";
+        AdoptedLater = "adopted-later",
+            "names and identities of a destination that exists, from before it is synced, after it was compared",
+            "what another program writes to a destination after it was read is taken for the copy";
         PartOnResume = "part-on-resume",
             "inode and birth of the part and the journal's",
             "what another program made under the part's name is gone on with";

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 use storage::uuid::Uuid;
 
@@ -20,14 +20,16 @@ use super::publish::{PAGE, taken};
 use crate::calls;
 use crate::digest::CHUNK_BYTES;
 use crate::distinct::{self, Shown};
-use crate::error::StageError;
+use crate::error::{RETRY, StageError};
 use crate::existing::make_durable_at;
 use crate::fault::{Barrier, Check, enforced};
+use crate::fingerprint::Fingerprint;
 use crate::journal::{Done, Identity, JobRow};
-use crate::manifest::{Entry, Kind};
+use crate::manifest::{self, Entry, Kind};
 use crate::metadata::{self, Adopted};
 use crate::names::{joined, part_name};
 use crate::owned;
+use crate::pace::Stop;
 use crate::spec::{Place, Verb};
 use crate::tier::At;
 use crate::tree::{Seen, Walk, entry_of, kind_of};
@@ -41,8 +43,14 @@ impl Run<'_> {
         self.journal.name_part(self.id, &part_name(&destination.name, uuid))
     }
 
-    /// Compares source and destination, and records the source if they are the same.
-    pub(super) fn adopt(&self, source: &Source, there: &At<'_>) -> Result<(), StageError> {
+    /// Compares source and destination, and records the source if they are the same. `is_still` has to hold once all is
+    /// compared.
+    pub(super) fn adopt(
+        &self,
+        source: &Source,
+        there: &At<'_>,
+        is_still: &dyn Fn() -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
         if self.spec.verb == Verb::Move {
             self.is_distinct(source, there)?;
         }
@@ -58,7 +66,71 @@ impl Run<'_> {
         if self.spec.options.inward && source.is_directory {
             self.is_as_its_manifest_says(&source.open_root()?, &source.path, false)?;
         }
+        is_still()?;
         adopting.metadata()
+    }
+}
+
+/// The state of a destination that exists, from before it is synced. What writes to it later, or is still at it, moves
+/// this state, so that nothing is adopted that was not synced and compared.
+pub(super) struct Standing {
+    is_directory: bool,
+    state: Fingerprint,
+}
+
+impl Standing {
+    pub(super) fn of(there: &At<'_>, is_directory: bool, stop: &Stop) -> Result<Self, StageError> {
+        let (state, _) = Self::look(there, is_directory, stop)?;
+        Ok(Self { is_directory, state })
+    }
+
+    /// Refuses a destination that has changed since.
+    pub(super) fn is_still(&self, there: &At<'_>, stop: &Stop) -> Result<(), StageError> {
+        let (state, latest) = Self::look(there, self.is_directory, stop)?;
+        if state == self.state || !enforced(Check::AdoptedLater) {
+            return Ok(());
+        }
+        Err(StageError::refused(
+            format!(
+                "{}: changed while the destination was compared with the source",
+                crate::error::shown(&joined(&there.path.join(there.name), &latest))
+            ),
+            format!("wait until nothing writes to the destination, then: {RETRY}"),
+        ))
+    }
+
+    /// The state now, and the path that changed last.
+    fn look(there: &At<'_>, is_directory: bool, stop: &Stop) -> Result<(Fingerprint, PathBuf), StageError> {
+        let shown = there.path.join(there.name);
+        let (mut state, mut latest) = (Fingerprint::default(), None);
+        let mut add = |path: &Path, stat: &Statx| {
+            let Some(kind) = kind_of(stat) else { return Err(taken(&shown)) };
+            let now = Identity::of(stat);
+            state.add(path, kind, &now, false);
+            if latest.as_ref().is_none_or(|(ctime, _)| *ctime <= now.ctime) {
+                latest = Some((now.ctime, path.to_owned()));
+            }
+            Ok(())
+        };
+        let walk = Walk { source: &shown, across: false, only: None, stop };
+        if is_directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let root = calls::open_at(there.parent.as_fd(), there.name, flags, Mode::empty())
+                .map_err(|_| taken(&shown))?;
+            walk.each(root.as_fd(), None, &mut |seen| add(seen.path, seen.stat))?;
+            // A walk passes over it.
+            match calls::stat_at(root.as_fd(), manifest::NAME.as_ref()) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => {}
+                stat => {
+                    let stat =
+                        stat.map_err(|error| StageError::io("look at", &shown.join(manifest::NAME), error))?;
+                    add(manifest::NAME.as_ref(), &stat)?;
+                }
+            }
+        } else {
+            walk.each(there.parent.as_fd(), Some(there.name), &mut |seen| add(seen.path, seen.stat))?;
+        }
+        Ok((state, latest.map(|(_, path)| path).unwrap_or_default()))
     }
 }
 

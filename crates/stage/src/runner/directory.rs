@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::adopt::Standing;
 use super::find::{self, Destination};
 use super::publish::taken;
 use super::{Notes, Part, replaced};
@@ -92,10 +93,11 @@ impl tier::Destination for AtPath {
         run.name_no_part(&self.destination)?;
         let compared = self.id()?.ok_or_else(taken)?;
         let at = self.at();
+        let standing = Standing::of(&at, source.is_directory(), run.stop)?;
         let path = self.destination.path();
         make_durable_at(at.parent.as_fd(), at.name, &path, Some(Barrier::Adopted), run.stop)?;
         comes_to(Moment::Compared, Vec::new);
-        source.adopt(run, &at)?;
+        source.adopt(run, &at, &|| standing.is_still(&at, run.stop))?;
         if !self.id()?.is_some_and(|there| there.is(&compared)) {
             return Err(taken());
         }

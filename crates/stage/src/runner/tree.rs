@@ -136,8 +136,13 @@ impl tier::Source for Tree {
         Ok(copied)
     }
 
-    fn adopt(&mut self, run: &Run<'_>, there: &At<'_>) -> Result<(), StageError> {
-        run.adopt(self.source(), there)
+    fn adopt(
+        &mut self,
+        run: &Run<'_>,
+        there: &At<'_>,
+        is_still: &dyn Fn() -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        run.adopt(self.source(), there, is_still)
     }
 
     fn is_what_was_copied(&mut self, run: &Run<'_>, copied: Fingerprint) -> Result<(), StageError> {

@@ -163,11 +163,17 @@ pub trait Source {
         notes: &mut Notes,
     ) -> Result<Fingerprint, StageError>;
 
-    /// Compares what has this name with the source, byte for byte, and records the source if they are the same.
+    /// Compares what has this name with the source, byte for byte, and records the source if they are the same. After the
+    /// comparison, and before metadata is set, `is_still` tells whether what was compared is still what it was.
     ///
     /// # Errors
-    /// [`StageError::Refused`] if they are not.
-    fn adopt(&mut self, run: &Run<'_>, there: &At<'_>) -> Result<(), StageError>;
+    /// [`StageError::Refused`] if they are not; that of `is_still`.
+    fn adopt(
+        &mut self,
+        run: &Run<'_>,
+        there: &At<'_>,
+        is_still: &dyn Fn() -> Result<(), StageError>,
+    ) -> Result<(), StageError>;
 
     /// Looks at all of it once more: is it what was copied, and nothing else?
     ///

@@ -116,17 +116,14 @@ pub fn mounted_in_source(left: &Mutant) -> Vec<String> {
 }
 
 pub fn through_overlay(left: &Mutant) -> Vec<String> {
-    let mut world = World::new(Scenario::Checkpoint, Verb::Move);
+    // A file: the proof's own file changes a directory, which is seen as well.
+    let mut world = World::new(Scenario::Small, Verb::Move);
     let overlay = Overlay::of(world.fast(), true).expect("root may mount an overlay");
     world.spec.options.latest = false;
     world.spec.destination = Place::of_path(&overlay.merged.join("ckpt-7")).unwrap();
     run(&order(&world, left));
     // The overlay has names in its cache that are gone from its upper directory.
-    if world.source.join("rank-1").exists() {
-        Vec::new()
-    } else {
-        vec!["source and copy are gone".to_owned()]
-    }
+    if world.source.exists() { Vec::new() } else { vec!["source and copy are gone".to_owned()] }
 }
 
 pub fn into_memory(left: &Mutant) -> Vec<String> {
@@ -156,6 +153,48 @@ pub fn taken(left: &Mutant, names: bool) -> Vec<String> {
         flip(&world.destination.join("rank-1"));
     }
     failed(&order(&world, left))
+}
+
+/// Another program writes to a destination that exists, after it was compared.
+pub fn written_later(left: &Mutant) -> Vec<String> {
+    [Scenario::Small, Scenario::Checkpoint]
+        .into_iter()
+        .flat_map(|scenario| written_to(left, scenario))
+        .collect()
+}
+
+fn written_to(left: &Mutant, scenario: Scenario) -> Vec<String> {
+    let equal = || {
+        let world = World::new(scenario, Verb::Move);
+        copy(&world.source, &world.destination);
+        world
+    };
+    // What is compared is recorded next after the proof's file has gone, which is the first that is removed.
+    let twin = equal();
+    let calls = run(&order(&twin, &Mutant::none())).told().calls;
+    let named = |call: Call| format!("{call:?}");
+    let before = calls.iter().take_while(|call| **call != named(Call::Unlinkat));
+    let recorded = before.filter(|call| **call == named(Call::Journal)).count() as u64;
+    let world = equal();
+    let path = if scenario == Scenario::Small {
+        world.destination.clone()
+    } else {
+        world.destination.join("rank-1")
+    };
+    let write =
+        Change::Write { path: PathText(path.clone()), offset: 0, bytes: vec![0xee; 4096], keep_times: true };
+    let strike = Strike::nth_of(Call::Journal, recorded, Hit::Meanwhile);
+    let report = run(&order(&world, left).strike([strike]).meanwhile([write])).told();
+    assert_eq!((report.fired, &report.change_failed), (1, &None), "{:?}", report.calls);
+    let job = report.job();
+    if !world.source.exists() {
+        return vec![format!(
+            "{scenario:?}: the source is gone, and its copy was written to after it was read"
+        )];
+    }
+    let why = job.error.as_ref().map(|why| why.message.clone()).unwrap_or_default();
+    assert!(why.contains(&format!("{}: changed while", path.display())), "{job:?}");
+    Vec::new()
 }
 
 /// Kills a move at a barrier.
