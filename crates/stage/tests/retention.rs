@@ -422,6 +422,26 @@ fn what_is_written_while_the_slow_copy_is_read_stays() {
 }
 
 #[test]
+fn of_two_equal_copies_each_evicted_for_the_other_one_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let tiers = one_set();
+    let manifest = [&tiers.fast, &tiers.slow].map(|tier| tier.join("ckpt-7").join(manifest::NAME));
+    fs::copy(&manifest[1], &manifest[0]).unwrap();
+    let one = |from: &Path, copy: &Path, meanwhile: &dyn Fn()| {
+        evict(from, &tier_at(copy), OsStr::new("ckpt-7"), &Busy(meanwhile), &Stop::new())
+    };
+    // The second one while the first reads what the second removes.
+    let second = || {
+        let why = one(&tiers.slow, &tiers.fast, &|| ()).unwrap_err().to_string();
+        assert!(why.contains("removes another copy for its sake"), "{why}");
+    };
+    one(&tiers.fast, &tiers.slow, &second).unwrap();
+    assert!(tiers.slow.join("ckpt-7/below/b").exists() && !tiers.fast.join("ckpt-7").exists());
+    let why = one(&tiers.slow, &tiers.fast, &|| ()).unwrap_err().to_string();
+    assert!(why.contains("no durable copy"), "{why}");
+}
+
+#[test]
 fn what_is_written_right_before_a_set_loses_its_name_stays() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // The name is taken, and given back; or something else has it then.

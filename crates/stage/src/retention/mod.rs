@@ -22,7 +22,8 @@
 //!    taken apart to its end after a crash.
 //! 4. `latest` moves only to a set that is durable, by one rename, and never to an older one. What it points to is kept.
 //!
-//! Who is reading a fast copy holds a shared flock(2) on its directory ([`pin`]); it stays as long as the lock does.
+//! Who is reading a fast copy holds a shared flock(2) on its directory ([`pin`]); it stays as long as the lock does. So does
+//! who removes another copy for its sake: of two equal copies, each to be removed because of the other, one stays.
 //! Directories are worked on by one process at a time, by an exclusive flock(2) on them, where the file system has
 //! such locks.
 //!
@@ -47,7 +48,7 @@ use crate::pace::{GoOn, Stop};
 pub use crate::series::{LATEST, Place, place};
 use crate::set::Manifest;
 use crate::spec::{self, JobSpec, Level};
-use crate::tier::directory::{DIRECTORY, Directory, Doomed};
+use crate::tier::directory::{DIRECTORY, Directory, Doomed, Kept};
 use crate::tier::{Tier, Tiers};
 
 /// What is to be kept.
@@ -251,7 +252,7 @@ pub fn evict(
                 .to_owned(),
         ),
     };
-    let (part, id) = take(&fast, slow, name, witness)?.map_err(refused)?;
+    let (part, id) = take(&fast, slow, name, witness)?.map_err(|kept| refused(kept.words()))?;
     fast.take_apart(&part, Some(&id), witness)?;
     fast.sweep(witness)
 }
@@ -280,7 +281,7 @@ fn evict_surplus(
     for name in &members[..surplus] {
         let path = fast.path.join(name);
         match take(fast, slow, name, witness)? {
-            Err(why) => outcome.kept.push((path, why)),
+            Err(kept) => outcome.kept.push((path, kept.words())),
             Ok(_) => outcome.evicted.push(path),
         }
     }
@@ -337,10 +338,15 @@ fn remove_surplus(
         };
         match why {
             Some(why) => outcome.kept.push((path, why)),
-            None => {
-                slow.remove(name, witness)?;
-                outcome.removed.push(path);
-            }
+            None => match slow.remove(name, witness) {
+                Err(StageError::Locked { by, .. }) => {
+                    outcome.kept.push((path, format!("it is locked by {by}")));
+                }
+                removed => {
+                    removed?;
+                    outcome.removed.push(path);
+                }
+            },
         }
     }
     Ok(())
@@ -362,12 +368,25 @@ fn take(
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Doomed, StageError> {
+    // The slow copy may be somebody's fast copy, and about to go for the sake of this one.
+    let _slow_copy = match slow.hold(name) {
+        Err(StageError::Locked { by, .. }) => {
+            return Ok(Err(Kept::Because(format!(
+                "its slow copy is locked by {by}, and may be about to go"
+            ))));
+        }
+        held => held?,
+    };
     let manifest = match held(fast, slow, name, witness, Purpose::Remove)? {
         Ok(manifest) => manifest,
-        Err(why) => return Ok(Err(why)),
+        Err(why) => return Ok(Err(Kept::Because(why))),
     };
-    // Nobody finds it under its name any more: what was written to it until then is seen.
-    fast.doom(name, true, witness, &|set| {
+    // Nobody finds it under its name any more: what was written to it until then is seen. Where there are no locks, who
+    // removes the slow copy for its sake has renamed that before it looks for this one, and one of both sees the other.
+    fast.doom(name, witness, &|set| {
+        if slow.reads_again() && slow.durable(name)?.is_none() {
+            return Ok(Some("its slow copy is not there any more".to_owned()));
+        }
         Ok(changed(set, &fast.path.join(name), &manifest)?.filter(|_| enforced(Check::EvictedNames)))
     })
 }

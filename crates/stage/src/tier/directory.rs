@@ -39,7 +39,25 @@ pub struct Directory {
 pub(crate) type Look<'a> = &'a dyn Fn(BorrowedFd<'_>) -> Result<Option<String>, StageError>;
 
 /// The name of a set that is to be taken apart, and which directory it is; or why it stays.
-pub(crate) type Doomed = Result<(OsString, FileId), String>;
+pub(crate) type Doomed = Result<(OsString, FileId), Kept>;
+
+/// Why a set stays.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// Somebody holds a lock on it.
+    Held,
+    /// For this.
+    Because(String),
+}
+
+impl Kept {
+    pub(crate) fn words(self) -> String {
+        match self {
+            Self::Held => "somebody is reading it, or removes another copy for its sake".to_owned(),
+            Self::Because(why) => why,
+        }
+    }
+}
 
 /// The right to work on a directory, where the file system has locks.
 pub(crate) struct Alone<'a>(Option<BorrowedFd<'a>>);
@@ -205,16 +223,12 @@ impl Directory {
     pub(crate) fn doom(
         &self,
         name: &OsStr,
-        unless_pinned: bool,
         record: &dyn Record,
         look: Look<'_>,
     ) -> Result<Doomed, StageError> {
         let set = self.directory(name)?;
-        if unless_pinned {
-            let lock = rustix::fs::flock(&set, FlockOperation::NonBlockingLockExclusive);
-            if lock == Err(Errno::WOULDBLOCK) {
-                return Ok(Err("somebody is reading it".to_owned()));
-            }
+        if let Err(StageError::Locked { .. }) = lock::at_once(set.as_fd(), true, &self.path) {
+            return Ok(Err(Kept::Held));
         }
         let id = FileId::of(set.as_fd()).map_err(self.failed("stat", name))?;
         let part = self.part_of(name)?;
@@ -223,7 +237,7 @@ impl Directory {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 record.forgets(&self.path, &part)?;
-                return Ok(Err("it went meanwhile".to_owned()));
+                return Ok(Err(Kept::Because("it went meanwhile".to_owned())));
             }
             Err(error) => return Err(self.failed("rename, to remove it,", name)(error)),
         }
@@ -234,7 +248,7 @@ impl Directory {
         };
         match why {
             Ok(None) => {}
-            Ok(Some(why)) => return self.give_back(name, &part, record).map(|()| Err(why)),
+            Ok(Some(why)) => return self.give_back(name, &part, record).map(|()| Err(Kept::Because(why))),
             Err(error) => return Err(self.give_back(name, &part, record).err().unwrap_or(error)),
         }
         self.sync(Barrier::Doomed)?;
@@ -302,6 +316,18 @@ impl Tier for Directory {
         distinct::has(self.directory.as_fd(), name)
     }
 
+    fn hold(&self, name: &OsStr) -> Result<Option<OwnedFd>, StageError> {
+        if !self.has(name)? {
+            return Ok(None);
+        }
+        let (set, path) = (self.directory(name)?, self.path.join(name));
+        let is_held = lock::at_once(set.as_fd(), false, &path)?;
+        let held = FileId::of(set.as_fd()).map_err(self.failed("stat", name))?;
+        let there = FileId::at(self.directory.as_fd(), name).map_err(self.failed("stat", name))?;
+        // Who removed it may have done so before it was locked.
+        Ok(there.is_some_and(|there| there.is(&held)).then_some(set).filter(|_| is_held))
+    }
+
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {
         let mut names = Vec::new();
         for (name, _) in self.list()? {
@@ -362,7 +388,13 @@ impl Tier for Directory {
     }
 
     fn remove(&self, name: &OsStr, record: &dyn Record) -> Result<(), StageError> {
-        self.doom(name, false, record, &|_| Ok(None)).map(drop)
+        match self.doom(name, record, &|_| Ok(None))? {
+            Err(Kept::Held) => Err(StageError::Locked {
+                path: shown(&self.path.join(name)),
+                by: "who reads it, or removes another copy for its sake".to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {

@@ -258,6 +258,16 @@ pub trait Tier: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Keeps a set from being removed for as long as what is returned is not dropped: its fast copy is about to go for its
+    /// sake. None where there are no such locks, or no such set.
+    ///
+    /// # Errors
+    /// [`StageError::Locked`] if it is being removed.
+    fn hold(&self, name: &OsStr) -> Result<Option<OwnedFd>, StageError> {
+        let _ = name;
+        Ok(None)
+    }
+
     /// The names of the sets for which `wanted` is true, in their order.
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError>;
 
