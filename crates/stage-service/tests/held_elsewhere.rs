@@ -318,3 +318,33 @@ fn a_tree_whose_paths_are_longer_than_system_calls_take_is_moved() {
     let bottom = deep(&tiers.at("fast/ckpt-1"), false).pop().unwrap();
     assert_eq!(rustix::fs::statat(&bottom, "y", rustix::fs::AtFlags::empty()).unwrap().st_nlink, 2);
 }
+
+#[test]
+fn a_source_stays_while_it_is_held_as_a_copy_and_while_its_own_copy_is_removed() {
+    use rustix::fs::{FlockOperation, flock};
+    let tiers = Tiers::new();
+    for (kind, file) in [("set", "set/a"), ("file", "file")] {
+        // What another move holds: its copy, which is this one's source; or its source, which is this one's copy.
+        for (tier, lock) in [
+            ("fast", FlockOperation::NonBlockingLockShared),
+            ("slow", FlockOperation::NonBlockingLockExclusive),
+        ] {
+            let (source, copy) = (format!("fast/{tier}/{kind}"), format!("slow/{tier}/{kind}"));
+            let files = ["fast", "slow"].map(|at| format!("{at}/{tier}/{file}"));
+            for file in &files {
+                tiers.write(file, "the same");
+            }
+            let held = fs::File::open(tiers.at(if tier == "fast" { &source } else { &copy })).unwrap();
+            flock(&held, lock).unwrap();
+            let status = tiers.run(Verb::Move, &source, &copy, Options::default());
+            let why = status.error.as_ref().map(|why| why.message.clone()).unwrap_or_default();
+            assert!(why.contains("is locked by"), "{status:?}");
+            assert!(files.iter().all(|file| tiers.holds(file, "the same")), "{status:?}");
+            drop(held);
+            tiers.mover.retry(status.id).unwrap();
+            let status = tiers.mover.wait(status.id, Level::Durable, Some(Duration::from_secs(120))).unwrap();
+            assert_eq!(status.error, None, "{status:?}");
+            assert!(tiers.holds(&files[1], "the same"));
+        }
+    }
+}

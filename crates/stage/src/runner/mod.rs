@@ -121,8 +121,9 @@ impl Run<'_> {
             Place::Object(url) => self.tiers.objects()?.source(url.as_str())?,
         };
         let mut destination = destination_of(&self.spec.destination, self.tiers)?;
+        let mut copy = None;
         if row.state != State::Committed {
-            self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
+            copy = self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
             destination.settle(self)?;
             self.journal.commit(self.id, now())?;
         }
@@ -133,41 +134,44 @@ impl Run<'_> {
                 at.kind
             ));
         }
-        self.clear_up(&mut *source, &mut *destination, &mut notes)?;
+        self.clear_up(&mut *source, &mut *destination, copy, &mut notes)?;
         Ok(notes)
     }
 
-    /// Steps 1 to 5, until the name is there.
+    /// Steps 1 to 5, until the name is there. Of a move, the copy is held from before it is compared or called committed.
     fn bring(
         &self,
         row: &JobRow,
         source: &mut dyn tier::Source,
         destination: &mut dyn tier::Destination,
         notes: &mut Notes,
-    ) -> Result<(), StageError> {
+    ) -> Result<Option<OwnedFd>, StageError> {
         let there = destination.there(self, row)?;
         if there == There::Own {
+            let copy = remove::hold(self)?;
             destination.read_back(self, row)?;
             notes.push(
                 "it had its name when the work was interrupted; all of it was read back again".to_owned(),
             );
-            return Ok(());
+            return Ok(copy);
         }
         source.open(self)?;
         destination.check(self, source)?;
         if there == There::Other || there == There::Claim && !source.is_directory() {
+            let copy = remove::hold(self)?;
             destination.adopt(self, row, source, notes)?;
             notes.push("it was there already, and the same, byte for byte".to_owned());
-            return Ok(());
+            return Ok(copy);
         }
         self.one_state(row, source, destination, notes)?;
         self.stop.check()?;
         destination.publish(self, notes)?;
+        let copy = remove::hold(self)?;
         let lost = self.progress.not_preserved.load(std::sync::atomic::Ordering::Relaxed);
         if lost > 0 {
             notes.push(format!("{lost} owners or attributes could not be kept: it takes privilege, or the file system has none"));
         }
-        Ok(())
+        Ok(copy)
     }
 
     /// Steps 3 and 4, until what was copied is one state of the source, and is the source's state still. What changed
@@ -360,8 +364,13 @@ impl Run<'_> {
         &self,
         source: &mut dyn tier::Source,
         destination: &mut dyn tier::Destination,
+        copy: Option<OwnedFd>,
         notes: &mut Notes,
     ) -> Result<(), StageError> {
+        let _copy = match copy {
+            None => remove::hold(self)?,
+            held => held,
+        };
         // If the copy was deleted in the meantime, removing the source would lose the data.
         let row = self.row()?;
         if !destination.is_as_committed(self, &row)? && enforced(Check::CommittedDestination) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::find::Source;
@@ -12,15 +12,70 @@ use super::publish::PAGE;
 use super::{Notes, Run};
 use crate::calls;
 use crate::digest::CHUNK_BYTES;
-use crate::error::StageError;
+use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, enforced};
 use crate::journal::{Done, Identity};
+use crate::lock;
 use crate::manifest::{self, Kind};
 use crate::names::joined;
 use crate::semaphore::{self, Removal, Semaphore};
 use crate::set::Manifest;
+use crate::spec::Verb;
 use crate::tier::Destination;
 use crate::verify::Reader;
+
+/// Keeps the copy of a move from being removed until what is returned is dropped: it may be the source of another move,
+/// which goes because of this one's source. None where there is no such lock.
+///
+/// # Errors
+/// [`StageError::Refused`] if somebody is removing it.
+pub(super) fn hold(run: &Run<'_>) -> Result<Option<OwnedFd>, StageError> {
+    let Some(path) = run.spec.destination.path().filter(|_| run.spec.verb == Verb::Move) else {
+        return Ok(None);
+    };
+    // A source that is its own destination would keep itself; that it is none was looked at.
+    if !enforced(Check::SourceIsNotDestination) {
+        return Ok(None);
+    }
+    // What is not there, or is none of a mover's, is for others to say.
+    let Ok(root) = Source::open(path).and_then(|copy| copy.open_root()) else { return Ok(None) };
+    Ok(locked(&root, false, path)?.then_some(root))
+}
+
+/// Locks the copy of a move, or its source.
+fn locked(root: &OwnedFd, exclusive: bool, path: &Path) -> Result<bool, StageError> {
+    match lock::at_once(root.as_fd(), exclusive, path) {
+        Err(StageError::Locked { path, by }) => Err(StageError::refused(
+            format!("{path}: is locked by {by}, who reads it or removes one of its copies; the source stays"),
+            format!("when that is done: {RETRY}"),
+        )),
+        taken => taken,
+    }
+}
+
+/// The copy's directory, to see that a file is there before the source's goes: while nobody held it, before a crash or
+/// where there are no locks, it may have been removed for the source's sake. None of what lies in a store.
+fn copy_root(run: &Run<'_>) -> Result<Option<OwnedFd>, StageError> {
+    let path = run.spec.destination.path().filter(|_| enforced(Check::CommittedDestination));
+    path.map(|path| {
+        calls::open_directory(path).map_err(|error| StageError::io("open the directory", path, error))
+    })
+    .transpose()
+}
+
+/// Has the copy what was copied, by name, kind and size?
+fn is_copied(copy: &OwnedFd, done: &Done) -> bool {
+    let entry = &done.entry;
+    calls::open_beneath(copy.as_fd(), &entry.path.0, OFlags::PATH, Mode::empty())
+        .and_then(|file| calls::stat(file.as_fd()))
+        .is_ok_and(|found| match FileType::from_raw_mode(found.stx_mode.into()) {
+            FileType::RegularFile => {
+                entry.kind == Kind::File && (entry.link_to.is_some() || found.stx_size == entry.size)
+            }
+            FileType::Symlink => entry.kind == Kind::Symlink,
+            _ => false,
+        })
+}
 
 /// Removes the source of a committed move. What is no longer what was copied stays, and a note says so. A manifest is not
 /// copied; it goes only if the copy has one of its own.
@@ -43,13 +98,20 @@ pub(super) fn remove(
         source => source?,
     };
     let mut left = Left::default();
-    if source.is_directory {
-        let root = source.open_root()?;
+    let root = match source.open_root() {
+        // It went, or something else got its name, between two looks; what has the name is looked at below.
+        Err(_) if !source.is_directory => None,
+        opened => Some(opened?),
+    };
+    if let Some(root) = &root {
+        locked(root, true, path)?;
+    }
+    if let (true, Some(root)) = (source.is_directory, &root) {
         // Directories that the semaphore lies in go with it, after all else.
         let semaphore = within(run, path).filter(|semaphore| semaphore.symlink_metadata().is_ok());
-        beneath(run, &root, path, semaphore, &mut left)?;
+        beneath(run, root, path, semaphore, &mut left)?;
         if left.count == 0 {
-            own_manifest(run, &root, path, copy, &mut left)?;
+            own_manifest(run, root, path, copy, &mut left)?;
             if semaphore.is_none() && left.count == 0 {
                 gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
             }
@@ -122,6 +184,7 @@ fn beneath(
     // The directory of the entry before is most often this one's.
     let mut here: Option<(PathBuf, OwnedFd)> = None;
     let mut unlinked = Unlinked::new();
+    let copy = copy_root(run)?;
     loop {
         let page = run.journal.entries_before(run.id, before.as_deref(), PAGE)?;
         let Some(last) = page.last() else { return Ok(()) };
@@ -154,6 +217,8 @@ fn beneath(
                 // A directory above it.
             } else if done.entry.kind == Kind::Directory {
                 gone(calls::remove_directory(directory.as_fd(), name), &shown, left)?;
+            } else if copy.as_ref().is_some_and(|copy| !is_copied(copy, &done)) {
+                left.add(&shown, "its copy is not there any more");
             } else {
                 file(run, directory, name, &done, &shown, &mut unlinked, left)?;
             }
