@@ -107,8 +107,14 @@ def silence(server):
 
 @attack("a handshake of one byte a second", "it is sent away after 10 s")
 def slow_loris(server):
-    client = Client(server.address)
-    client.take(18)
+    # Those of the attack before may not have left yet.
+    for _ in range(3000):
+        try:
+            client = Client(server.address)
+            client.take(18)
+            break
+        except Gone:
+            time.sleep(0.01)
     for byte in struct.pack(">IQII", 3, 0x49484156454F5054, LIST, 4096) + bytes(AWAY - 20):
         try:
             client.send(bytes([byte]))

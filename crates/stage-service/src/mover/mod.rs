@@ -171,6 +171,19 @@ impl Mover {
     /// # Errors
     /// What makes no sense or is refused.
     pub fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        self.take(spec, true)
+    }
+
+    /// Takes the drain of a checkpoint that a store has committed. It becomes a job even if it can only fail: the
+    /// store's next call tells of it, and a retry begins it again.
+    ///
+    /// # Errors
+    /// Those of [`Mover::submit`] that do not depend on what lies where.
+    pub(crate) fn submit_drain(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        self.take(spec, false)
+    }
+
+    fn take(&self, spec: JobSpec, check: bool) -> Result<JobId, StageError> {
         let inner = self.inner();
         let named = spec.options.expected_digest;
         let spec = spec.sealed();
@@ -196,7 +209,7 @@ impl Mover {
         if inner.stopping.asked() {
             return Err(StageError::Stopped { what: "the mover takes no more jobs".to_owned() });
         }
-        if let Err(refused) = spec.check_source().and_then(|()| runner::check_request(&spec)) {
+        if check && let Err(refused) = spec.check_source().and_then(|()| runner::check_request(&spec)) {
             // The source of a move that is being finished is gone, its destination is there, and a second request for that
             // move is not a mistake.
             let finishing = |row: &JobRow| {

@@ -66,7 +66,7 @@ impl Store {
     }
 
     pub(super) fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
-        let id = mover.submit(JobSpec {
+        let id = mover.submit_drain(JobSpec {
             verb: Verb::Copy,
             source: Place::Path(PathText(self.config.fast.join(step_name(step)))),
             destination: self.slow.place(&step_name(step)),
