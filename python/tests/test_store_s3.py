@@ -208,4 +208,4 @@ def test_a_bucket_that_cannot_be_reached_is_told_when_the_store_is_opened(open_r
         open_remote(slow=server.url().replace(f"s3://{BUCKET}", "s3://nowhere"))
     with pytest.raises(flashwright.InvalidRequest, match="looks like a URL") as wrong:
         open_remote(slow=Path("s3://bucket/run"))
-    assert "string" in str(wrong.value.hint)
+    assert "./NAME" in str(wrong.value.hint)
