@@ -125,6 +125,13 @@ fn open_by_steps(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -
     Ok(rustix::io::retry_on_intr(|| fs::openat(here, last, flags | OFlags::NOFOLLOW, mode))?)
 }
 
+/// Does the error say that there is nothing at a path, or nothing that can be reached without following a link? Any other
+/// error says nothing of what is there.
+#[must_use]
+pub fn is_not_there(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
 /// Opens a directory by its path as the user gave it, symbolic links and all, as any program would.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     planned!(Openat, {

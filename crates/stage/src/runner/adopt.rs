@@ -318,14 +318,7 @@ impl Adopting<'_> {
         let (shown, shown_there) = (joined(&self.source.path, path), joined(&self.destination.path(), path));
         let beneath = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let there = match calls::open_beneath(root.as_fd(), beneath, OFlags::PATH, Mode::empty()) {
-            Err(error)
-                if matches!(
-                    Errno::from_io_error(&error),
-                    Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-                ) =>
-            {
-                return Err(self.taken());
-            }
+            Err(error) if calls::is_not_there(&error) => return Err(self.taken()),
             opened => opened.map_err(|error| StageError::io("look at", &shown_there, error))?,
         };
         let stat =

@@ -193,12 +193,16 @@ pub fn check(
     verb: Verb,
 ) -> Result<(), StageError> {
     let shown = crate::error::shown(&destination.path());
-    if let Ok(stat) = calls::stat_at(parent.as_fd(), &destination.name)
-        && (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino) == source.inode
-        && enforced(Check::SourceIsNotDestination)
-    {
-        let what = format!("{shown}: is the source itself, under this name or another");
-        return Err(StageError::refused(what, "name another destination; nothing was touched"));
+    match calls::stat_at(parent.as_fd(), &destination.name) {
+        Err(error) if calls::is_not_there(&error) => {}
+        found => {
+            let stat = found.map_err(|error| StageError::io("look at", &destination.path(), error))?;
+            let inode = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+            if inode == source.inode && enforced(Check::SourceIsNotDestination) {
+                let what = format!("{shown}: is the source itself, under this name or another");
+                return Err(StageError::refused(what, "name another destination; nothing was touched"));
+            }
+        }
     }
     if source.is_directory {
         let mut at =

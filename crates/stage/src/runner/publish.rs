@@ -131,12 +131,7 @@ impl Run<'_> {
                 .and_then(|found| calls::stat(found.as_fd()));
             match found {
                 Ok(stat) if kind_of(&stat) == Some(done.entry.kind) => Ok(()),
-                Err(error)
-                    if !matches!(
-                        Errno::from_io_error(&error),
-                        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-                    ) =>
-                {
+                Err(error) if !calls::is_not_there(&error) => {
                     Err(StageError::io("look at", &joined(source_path, path), error))
                 }
                 _ => {

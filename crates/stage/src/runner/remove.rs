@@ -37,9 +37,13 @@ pub(super) fn hold(run: &Run<'_>) -> Result<Option<OwnedFd>, StageError> {
     if !enforced(Check::SourceIsNotDestination) {
         return Ok(None);
     }
-    // What is not there, or is none of a mover's, is for others to say.
-    let Ok(root) = Source::open(path).and_then(|copy| copy.open_root()) else { return Ok(None) };
-    Ok(locked(&root, false, path)?.then_some(root))
+    match Source::open(path).and_then(|copy| copy.open_root()) {
+        Ok(root) => Ok(locked(&root, false, path)?.then_some(root)),
+        // What is not there, or is none of a mover's, is for others to say.
+        Err(StageError::Invalid { .. }) => Ok(None),
+        Err(StageError::Io { source, .. }) if calls::is_not_there(&source) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Locks the copy of a move, or its source.
@@ -64,17 +68,22 @@ fn copy_root(run: &Run<'_>) -> Result<Option<OwnedFd>, StageError> {
 }
 
 /// Has the copy what was copied, by name, kind and size?
-fn is_copied(copy: &OwnedFd, done: &Done) -> bool {
+fn is_copied(copy: &OwnedFd, done: &Done) -> std::io::Result<bool> {
     let entry = &done.entry;
-    calls::open_beneath(copy.as_fd(), &entry.path.0, OFlags::PATH, Mode::empty())
-        .and_then(|file| calls::stat(file.as_fd()))
-        .is_ok_and(|found| match FileType::from_raw_mode(found.stx_mode.into()) {
-            FileType::RegularFile => {
-                entry.kind == Kind::File && (entry.link_to.is_some() || found.stx_size == entry.size)
-            }
-            FileType::Symlink => entry.kind == Kind::Symlink,
-            _ => false,
-        })
+    let found = calls::open_beneath(copy.as_fd(), &entry.path.0, OFlags::PATH, Mode::empty())
+        .and_then(|file| calls::stat(file.as_fd()));
+    let found = match found {
+        // An error that says nothing of the copy must not end a move with its source there and nothing wrong.
+        Err(error) if calls::is_not_there(&error) => return Ok(false),
+        found => found?,
+    };
+    Ok(match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::RegularFile => {
+            entry.kind == Kind::File && (entry.link_to.is_some() || found.stx_size == entry.size)
+        }
+        FileType::Symlink => entry.kind == Kind::Symlink,
+        _ => false,
+    })
 }
 
 /// Removes the source of a committed move. What is no longer what was copied stays, and a note says so. A manifest is not
@@ -217,10 +226,15 @@ fn beneath(
                 // A directory above it.
             } else if done.entry.kind == Kind::Directory {
                 gone(calls::remove_directory(directory.as_fd(), name), &shown, left)?;
-            } else if copy.as_ref().is_some_and(|copy| !is_copied(copy, &done)) {
-                left.add(&shown, "its copy is not there any more");
             } else {
-                file(run, directory, name, &done, &shown, &mut unlinked, left)?;
+                let copied = copy.as_ref().map(|copy| is_copied(copy, &done)).transpose();
+                if copied.map_err(|error| StageError::io("look at the copy of", &shown, error))?
+                    == Some(false)
+                {
+                    left.add(&shown, "its copy is not there any more");
+                } else {
+                    file(run, directory, name, &done, &shown, &mut unlinked, left)?;
+                }
             }
         }
     }
