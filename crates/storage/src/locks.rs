@@ -1,24 +1,85 @@
-//! Who holds a lock, for those who are kept waiting by it.
+//! File locks, and the process that holds one.
+//!
+//! flock(2) belongs to the open file description: duplicated descriptors and child processes share it, and it lasts until the
+//! last of them is closed. `/proc/locks` names the process that took it, which may have ended; a child that inherited the
+//! descriptor then holds the lock, and is found by its `fdinfo`.
 
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::device::sys;
 
-/// The process that locks a file, with its name, as far as proc(5) tells.
+/// What came of an attempt to take a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// The caller's open file description has the lock.
+    Taken,
+    /// Another open file description has it.
+    Held {
+        /// As by [`holder`].
+        by: Option<String>,
+    },
+    /// The file system has no locks.
+    Unsupported,
+}
+
+/// Takes an exclusive flock(2) if it is free. It lasts until all duplicates of the descriptor are closed.
 ///
 /// # Errors
-/// The file cannot be looked at.
+/// EBADF on NFS, where the descriptor is not open for writing.
+pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
+    // Closing the duplicate leaves the lock with the original.
+    let duplicate = File::from(file.try_clone_to_owned()?);
+    match duplicate.try_lock() {
+        Ok(()) => Ok(Attempt::Taken),
+        Err(TryLockError::WouldBlock) => Ok(Attempt::Held { by: holder(file).ok().flatten() }),
+        Err(TryLockError::Error(error)) => match error.raw_os_error() {
+            Some(libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL) => Ok(Attempt::Unsupported),
+            _ => Err(error),
+        },
+    }
+}
+
+/// The process that locks a file, with its name, as far as proc(5) tells. This process is named only if no other is.
+///
+/// # Errors
+/// Those of statx(2) on the descriptor.
 pub fn holder(file: BorrowedFd<'_>) -> io::Result<Option<String>> {
     let found = sys::status(file)?;
-    let Ok(locks) = std::fs::read_to_string("/proc/locks") else { return Ok(None) };
+    let Ok(locks) = fs::read_to_string("/proc/locks") else { return Ok(None) };
     let device = format!("{:02x}:{:02x}", found.device.0, found.device.1);
-    let others = holders(&locks, &device, found.inode).find(|pid| *pid != std::process::id());
-    // Its own lock on another descriptor comes last.
-    let Some(pid) = others.or_else(|| holders(&locks, &device, found.inode).next()) else { return Ok(None) };
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name: String = name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    Ok(Some(if name.is_empty() { format!("process {pid}") } else { format!("process {pid} ({name})") }))
+    let mut holders: Vec<u32> = holders(&locks, &device, found.inode).collect();
+    // Stable: this process's own lock on another descriptor comes last.
+    holders.sort_by_key(|pid| *pid == std::process::id());
+    let Some(first) = holders.first().copied() else { return Ok(None) };
+    let alive = holders.into_iter().find_map(|pid| Some((pid, command(pid)?)));
+    let found = alive.or_else(|| inherited(&device, found.inode));
+    Ok(Some(
+        found.map_or_else(|| format!("process {first}"), |(pid, name)| format!("process {pid} ({name})")),
+    ))
+}
+
+/// The name of a process; None if it has ended.
+fn command(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+}
+
+/// A process with a descriptor that holds a lock on the file, whichever process took it. Only descriptors that this user
+/// may read are searched.
+fn inherited(device: &str, inode: u64) -> Option<(u32, String)> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let holds = |pid: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        let texts = descriptors.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        texts.into_iter().any(|text| {
+            let locks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("lock:")).collect();
+            holders(&locks.join("\n"), device, inode).next().is_some()
+        })
+    };
+    pids.filter(holds).find_map(|pid| Some((pid, command(pid)?)))
 }
 
 /// The processes in the lines of `/proc/locks` that hold a lock on a file. The device is that of the file system's super
@@ -43,6 +104,34 @@ fn holders(locks: &str, device: &str, inode: u64) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_outlives_its_process_is_named_after_the_child_that_inherited_it() {
+        use std::io::Read;
+        use std::os::fd::AsFd;
+        use std::process::{Command, Stdio};
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(try_exclusive(file.as_fd()).unwrap(), Attempt::Taken);
+        assert_eq!(try_exclusive(file.as_fd()).unwrap(), Attempt::Taken, "by the same open file description");
+        drop(file);
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        fs::write(&path, "").unwrap();
+        // flock(1) takes the lock on descriptor 9 and ends; the sleep has inherited it.
+        let script = r#"exec 9<"$0"; flock -x 9; sleep 60 >/dev/null 2>&1 & echo $!"#;
+        let shell = Command::new("sh").args(["-c", script]).arg(&path).stdout(Stdio::piped()).spawn();
+        let mut shell = shell.unwrap();
+        let mut child = String::new();
+        shell.stdout.take().unwrap().read_to_string(&mut child).unwrap();
+        shell.wait().unwrap();
+        let ours = File::open(&path).unwrap();
+        let attempt = try_exclusive(ours.as_fd()).unwrap();
+        let ended = Command::new("kill").arg(child.trim()).status().unwrap();
+        assert!(ended.success());
+        let by = Some(format!("process {} (sleep)", child.trim()));
+        assert_eq!(attempt, Attempt::Held { by });
+    }
 
     #[test]
     fn the_holder_of_a_lock_is_read_from_proc() {

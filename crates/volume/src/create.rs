@@ -25,8 +25,8 @@ use crate::census::Candidate;
 use crate::error::VolumeError;
 use crate::label::{self, DATA_START, Epoch, LONGEST_NAME, Label, Place, State};
 use crate::open::{
-    Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, read_labels,
-    stripe, too_small,
+    Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, open_to_write,
+    read_labels, stripe, too_small,
 };
 use storage::uuid::Uuid;
 
@@ -76,9 +76,9 @@ pub fn create(spec: &DeviceSpec, new: &NewVolume, destroy: &[PathBuf]) -> Result
 
 /// Opens a member-to-be, directly where it can be.
 fn open_new(member: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>, VolumeError> {
-    let device = match device::open(member, options) {
-        Err(OpenError::DirectUnsupported { .. }) => {
-            device::open(member, &OpenOptions { direct: false, ..options.clone() })?
+    let device = match open_to_write(member, options) {
+        Err(VolumeError::Open(OpenError::DirectUnsupported { .. })) => {
+            open_to_write(member, &OpenOptions { direct: false, ..options.clone() })?
         }
         opened => opened?,
     };
@@ -289,7 +289,7 @@ pub fn destroy(members: &[DeviceSpec], destroy: &[PathBuf]) -> Result<Vec<String
         if !found.bears_a_label() {
             return Err(crate::census::Flaw::Unlabelled { member: member.to_string() }.into());
         }
-        Ok(device::open(member, &options)?)
+        open_to_write(member, &options)
     };
     let devices = members.iter().map(open).collect::<Result<Vec<_>, VolumeError>>()?;
     destroy_on(&devices)?;

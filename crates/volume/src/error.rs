@@ -76,6 +76,17 @@ pub enum VolumeError {
         /// What it bears.
         signature: String,
     },
+    /// A file that is open as a member elsewhere, for writing.
+    #[error(
+        "{member} is being written by {}",
+        holder.as_deref().unwrap_or("a process that this host does not show")
+    )]
+    Locked {
+        /// Spec of the member.
+        member: String,
+        /// The process that holds the lock, with its name; None if proc(5) does not show it.
+        holder: Option<String>,
+    },
     /// A file of which only a part was to be used.
     #[error("{member}: the file has {actual} bytes, more than that; a label stands at the end of the file")]
     PartOfFile {
@@ -132,7 +143,9 @@ impl VolumeError {
         match self {
             Self::Open(error) => error.class(),
             Self::Flaw(flaw) => flaw.class(),
-            Self::OneCopy { .. } | Self::Overwritten { .. } | Self::Signed { .. } => OpenErrorClass::Refused,
+            Self::OneCopy { .. } | Self::Overwritten { .. } | Self::Signed { .. } | Self::Locked { .. } => {
+                OpenErrorClass::Refused
+            }
             Self::Label { .. } | Self::System { .. } => OpenErrorClass::Failed,
             Self::Twice { .. }
             | Self::Chunk { .. }
@@ -159,6 +172,7 @@ impl VolumeError {
             Self::Signed { member, .. } => {
                 Some(format!("if its contents may be lost add --destroy '{member}'"))
             }
+            Self::Locked { .. } => Some("reading works; write when that process has ended".to_owned()),
             Self::PartOfFile { .. } => Some("leave size out".to_owned()),
             Self::Name { .. } => Some("a name has 64 bytes at most, none of them a control character".to_owned()),
             Self::Label { .. } | Self::System { .. } => None,

@@ -10,13 +10,18 @@
 //! opened on behalf of the volume ([`OpenOptions::as_owner`]); and then both copies of each label must be as they
 //! were written, and nothing else may have been made on a member since: whatever broke one copy may have broken the
 //! data beside it.
+//!
+//! One process at a time writes a member. The kernel sees to that where the member is a block device, which is opened
+//! exclusively; a file is locked with flock(2) for as long as it is open for writing ([`open_to_write`]).
 
 use std::collections::HashSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use storage::device::{self, Device, DeviceKind, DeviceSpec, Geometry, OpenOptions, check_written};
+use storage::locks::{self, Attempt};
 use storage::safety;
 
 use crate::census::{Candidate, Census, census};
@@ -77,11 +82,44 @@ pub(crate) fn open_labelled(
         return Ok(device::open(member, options)?);
     }
     if !options.as_owner {
-        let device = device::open(member, options)?;
+        let device = open_to_write(member, options)?;
         return if is_given_up(&*device, options) { Ok(device) } else { Err(bears_its_label(&*device)) };
     }
     // The label is what keeps others off; its owner looks at whatever else there may be when all are open.
-    Ok(device::open(member, &OpenOptions { destroy: vec![name_of(member)], ..options.clone() })?)
+    open_to_write(member, &OpenOptions { destroy: vec![name_of(member)], ..options.clone() })
+}
+
+/// How long a lock on a member is waited for. The kernel closes the files of an io_uring instance some time after the
+/// instance itself is closed (io_uring_register(2)), so a volume that was just closed may still be locked.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time between two attempts.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Opens a member, or a device that becomes one, for writing. A file stays locked until it is closed.
+///
+/// # Errors
+/// [`VolumeError::Locked`] if another open file description has the lock; those of [`device::open`].
+pub(crate) fn open_to_write(
+    member: &DeviceSpec,
+    options: &OpenOptions,
+) -> Result<Arc<dyn Device>, VolumeError> {
+    let device = device::open(member, options)?;
+    if device.kind() != DeviceKind::File {
+        return Ok(device);
+    }
+    let until = Instant::now() + LOCK_TIMEOUT;
+    let attempt = loop {
+        match locks::try_exclusive(device.fd()) {
+            Ok(Attempt::Held { .. }) if Instant::now() < until => std::thread::sleep(LOCK_INTERVAL),
+            attempt => break attempt,
+        }
+    };
+    match attempt {
+        // Where the file system has no locks, nothing tells two writers apart.
+        Ok(Attempt::Taken | Attempt::Unsupported) => Ok(device),
+        Ok(Attempt::Held { by }) => Err(VolumeError::Locked { member: device.spec().to_owned(), holder: by }),
+        Err(source) => Err(VolumeError::System { operation: "lock a member", source }),
+    }
 }
 
 /// By what [`OpenOptions::destroy`] names a member: its path, or its spec where it has none, as an export.

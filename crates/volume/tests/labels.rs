@@ -302,6 +302,34 @@ fn a_volume_that_is_written_is_said_to_be_open_until_it_is_closed_and_a_reader_s
 /// Bits all over both copies (each single one is flipped where labels are read). What is flipped is told, the volume stays
 /// readable by the other copy, and is not written until it is repaired.
 #[test]
+fn a_file_member_is_written_by_one_at_a_time_and_the_second_is_told_who_has_it() {
+    let lab = Lab::with(2);
+    let names = ["m0", "m1"];
+    let paths: Vec<PathBuf> = names.map(|name| lab.path(name)).to_vec();
+    let first = lab.open(&names).unwrap();
+    first.write_at(&[1; 512], 0).unwrap();
+    let refused = |attempt: Result<(), VolumeError>| {
+        let error = attempt.unwrap_err();
+        assert_eq!(error.class(), OpenErrorClass::Refused, "{error}");
+        let said = error.to_string();
+        let me = format!("is being written by process {} (", std::process::id());
+        assert!(said.contains("m0") && said.contains(&me), "{said}");
+        assert!(error.hint().is_some());
+    };
+    refused(lab.open(&names).map(drop));
+    refused(volume::repair(&lab.spec(&names)).map(drop));
+    refused(volume::destroy(lab.spec(&names).members(), &paths).map(drop));
+    let new = NewVolume { name: "another".to_owned(), chunk: CHUNK };
+    refused(volume::create(&lab.spec(&names), &new, &paths).map(drop));
+    // A reader needs no lock, and its end does not release the writer's.
+    drop(lab.read(&names).unwrap());
+    refused(lab.open(&names).map(drop));
+    first.write_at(&[2; 512], 0).unwrap();
+    drop(first);
+    drop(lab.open(&names).unwrap());
+}
+
+#[test]
 fn a_flipped_bit_in_one_copy_is_told_survived_and_repaired() {
     let lab = Lab::with(1);
     for at in COPIES {
