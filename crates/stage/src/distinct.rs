@@ -9,8 +9,8 @@
 //! A single file has no inside: the probe is made beside it and must not appear beside its copy, unless both are in one
 //! directory, where device and inode do tell them apart.
 //!
-//! A crash leaves an empty file under the probe's name. Of a move that is the name of the job's part, which the journal
-//! has, so that the next attempt, or `cancel`, removes it before the source is walked. Before a fast copy is evicted, the
+//! A crash leaves an empty file under the probe's name. Of a move the journal has that name, so that the next attempt, or
+//! `cancel`, removes the file before the source is walked. Before a fast copy is evicted, the
 //! probe is made beside it, not in it, under a name that is recorded as that of something to be removed: the next attempt
 //! sweeps it.
 

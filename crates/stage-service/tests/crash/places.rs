@@ -5,12 +5,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use stage::fault::Barrier;
 use stage::{ErrorClass, JobStatus, Place, State, Verb};
 
-use crate::child::{Order, Report, run, run_as};
+use crate::child::{Ended, Order, Report, run, run_as};
 use crate::failures::check_outcome;
 use crate::tree::{differences, snapshot};
-use crate::world::{Scenario, World, file};
+use crate::world::{Scenario, World, copy, file, flip, part_of};
 
 /// A file system of a few megabytes, until this goes; none where there can be none.
 struct Small(PathBuf, tempfile::TempDir);
@@ -105,6 +106,57 @@ fn a_read_only_destination_fails_the_move_and_keeps_the_source() {
     let job = retried(&world).job().clone();
     assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
     world.must("writable again", world.check_end());
+}
+
+#[test]
+fn a_part_stays_while_another_destination_is_refused_and_goes_when_an_equal_one_is_adopted() {
+    for (scenario, barrier) in
+        [(Scenario::Checkpoint, Barrier::SetFileSystem), (Scenario::Chunked, Barrier::LargeFile)]
+    {
+        let killed = || {
+            let world = World::new(scenario, Verb::Move);
+            let mut order = Order::to(&world.state, &world.spec);
+            order.kill_at = Some(barrier.word().to_owned());
+            assert!(matches!(run(&order), Ended::Killed), "the mover was to be killed");
+            let part = part_of(&world);
+            (world, part)
+        };
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let equal = |world: &World| copy(&world.source, &world.destination);
+        let other = |world: &World| {
+            equal(world);
+            let is_file = world.destination.is_file();
+            // The last file that is compared, so that others were recorded before.
+            flip(&if is_file { world.destination.clone() } else { world.destination.join("rank-2") });
+        };
+        // It is refused, and has gone when the job is tried again: the part is gone on with.
+        let (world, part) = killed();
+        let made = inode(&part);
+        other(&world);
+        let why = refusal(&run(&Order::to(&world.state, &world.spec)).told());
+        assert!(why.0.contains("is there already"), "{why:?}");
+        assert_eq!(inode(&part), made, "what was copied is lost");
+        let removed = if world.destination.is_dir() { fs::remove_dir_all } else { fs::remove_file };
+        removed(&world.destination).unwrap();
+        let job = retried(&world).job().clone();
+        assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
+        assert_eq!(inode(&world.destination), made, "it was copied anew");
+        world.must("refused, then free", world.check_end());
+        // It is refused, and the job is given up.
+        let (world, part) = killed();
+        other(&world);
+        refusal(&run(&Order::to(&world.state, &world.spec)).told());
+        let config = stage_service::MoverConfig { jobs: 0, ..stage_service::MoverConfig::new(&world.state) };
+        let mover = stage_service::Mover::open(&config).unwrap();
+        mover.cancel(mover.status(None).unwrap()[0].id).unwrap();
+        assert!(!part.exists(), "nothing removes {part:?} any more");
+        // It is the same.
+        let (world, part) = killed();
+        equal(&world);
+        let job = run(&Order::to(&world.state, &world.spec)).told().job().clone();
+        assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
+        assert!(!part.exists() && !world.source.exists(), "{job:?}");
+    }
 }
 
 #[test]

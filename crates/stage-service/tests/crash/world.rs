@@ -394,3 +394,27 @@ fn attribute(path: &Path, name: &str, value: &[u8]) {
     // A file system without them has one thing less to lose.
     let _ = rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty());
 }
+
+/// What is under way on the slow tier.
+pub fn part_of(world: &World) -> PathBuf {
+    let parts: Vec<_> =
+        names(world.slow()).into_iter().filter(|name| name.to_string_lossy().ends_with(".part")).collect();
+    assert_eq!(parts.len(), 1, "{parts:?}");
+    world.slow().join(&parts[0])
+}
+
+/// Another program copies it.
+pub fn copy(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+/// A file is written over in place, its times kept.
+pub fn flip(path: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let before = file.metadata().unwrap().modified().unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 5).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], 5).unwrap();
+    file.set_modified(before).unwrap();
+    file.sync_all().unwrap();
+}

@@ -37,6 +37,16 @@ use crate::spec::{JobSpec, Level, Options};
 /// could not be copied into another inode: the part is not gone on with.
 pub const PART_IN_DOUBT: &str = "part/in-doubt";
 
+/// The note of the name of the file that an adoption makes in its source for a moment ([`crate::distinct`]).
+const PROBE: &str = "adoption/probe";
+
+/// The number under which the entries of a job's destination are recorded while it is compared: those of its part stay
+/// until the destination is adopted.
+#[must_use]
+pub const fn beside(id: JobId) -> JobId {
+    -id
+}
+
 /// Entries that are read at a time.
 const PAGE: usize = 4096;
 /// Jobs that are remembered after they have ended.
@@ -328,6 +338,38 @@ impl Journal {
         Ok(())
     }
 
+    /// A destination that exists is about to be compared; what an earlier comparison recorded is forgotten. `probe`: the
+    /// name of the file that is made in the source for a moment. The part of an earlier attempt and its entries stay.
+    pub fn begin_adoption(&self, id: JobId, probe: &OsStr) -> Result<(), StageError> {
+        self.step("an adoption begins", |step| {
+            step.execute("DELETE FROM entries WHERE job = ?1", [beside(id)])?;
+            step.execute("UPDATE jobs SET source = NULL WHERE id = ?1", [id])?;
+            step.execute(
+                "INSERT OR REPLACE INTO notes VALUES (?1, ?2, ?3)",
+                params![id, PROBE, probe.as_bytes()],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// The name of the file that the last adoption of a job made in its source. None if there was no adoption.
+    pub fn probe(&self, id: JobId) -> Result<Option<OsString>, StageError> {
+        Ok(self.note(id, PROBE)?.map(OsString::from_vec))
+    }
+
+    /// A destination is adopted: the entries that were recorded [`beside`] the job's are its own from now on. Its part,
+    /// which is gone, is forgotten with its entries.
+    pub fn adopted(&self, id: JobId) -> Result<(), StageError> {
+        self.step("a destination is adopted", |step| {
+            for table in ["entries", "chunks", "begun", "notes"] {
+                step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
+            }
+            step.execute("UPDATE entries SET job = ?1 WHERE job = ?2", [id, beside(id)])?;
+            step.execute("UPDATE jobs SET part = NULL, part_ino = NULL, part_born = NULL WHERE id = ?1", [id])
+        })?;
+        Ok(())
+    }
+
     /// Which file or directory the part is, before anything is put into it.
     pub fn made_part(&self, id: JobId, made: &FileId) -> Result<(), StageError> {
         self.step("a part is there", |step| {
@@ -394,6 +436,7 @@ impl Journal {
                 ],
             )?;
             if matches!(state, State::Done | State::Cancelled) {
+                step.execute("DELETE FROM entries WHERE job = ?1", [beside(id)])?;
                 for table in ["chunks", "begun", "notes", "expected"] {
                     step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
                 }

@@ -24,23 +24,24 @@ use crate::error::{RETRY, StageError};
 use crate::existing::make_durable_at;
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
-use crate::journal::{Done, Identity, JobRow};
+use crate::job::JobId;
+use crate::journal::{Done, Identity, Journal};
 use crate::manifest::{self, Entry, Kind};
 use crate::metadata::{self, Adopted};
 use crate::names::{joined, part_name};
 use crate::owned;
 use crate::pace::Stop;
-use crate::spec::{Place, Verb};
+use crate::spec::{JobSpec, Place, Verb};
 use crate::tier::At;
 use crate::tree::{Seen, Walk, entry_of, kind_of};
 use crate::verify::Reader;
 
 impl Run<'_> {
-    /// A part that is never made: what was copied before is forgotten.
-    pub(super) fn name_no_part(&self, destination: &Destination) -> Result<(), StageError> {
+    /// Journals the name of the file that [`Self::is_distinct`] makes in the source.
+    pub(super) fn begin_adoption(&self, destination: &Destination) -> Result<(), StageError> {
         let uuid = Uuid::random()
             .map_err(|error| StageError::io("get a UUID", Path::new("/proc/sys/kernel/random"), error))?;
-        self.journal.name_part(self.id, &part_name(&destination.name, uuid))
+        self.journal.begin_adoption(self.job(), &part_name(&destination.name, uuid))
     }
 
     /// Compares source and destination, and records the source if they are the same. `is_still` has to hold once all is
@@ -137,8 +138,7 @@ impl Standing {
 impl Run<'_> {
     /// What is to be removed and what stays have to be two things ([`crate::distinct`]).
     fn is_distinct(&self, source: &Source, there: &At<'_>) -> Result<(), StageError> {
-        // The name of the part that is never made: a later attempt finds it in the journal.
-        let Some(probe) = self.row()?.part else { return Ok(()) };
+        let Some(probe) = self.journal.probe(self.job())? else { return Ok(()) };
         let shown = there.path.join(there.name);
         if !source.is_directory {
             let above = source.path.parent().unwrap_or(&source.path);
@@ -377,19 +377,16 @@ impl Adopting<'_> {
 }
 
 /// Removes the probe that an interrupted attempt of a move left in its source.
-pub(super) fn clear_probe(row: &JobRow) -> Result<(), StageError> {
-    let (Verb::Move, Place::Path(path), Some(probe), None) =
-        (row.spec.verb, &row.spec.source, &row.part, &row.part_id)
-    else {
-        return Ok(());
-    };
+pub(super) fn clear_probe(journal: &Journal, id: JobId, spec: &JobSpec) -> Result<(), StageError> {
+    let (Verb::Move, Place::Path(path)) = (spec.verb, &spec.source) else { return Ok(()) };
+    let Some(probe) = journal.probe(id)? else { return Ok(()) };
     // A source that cannot be opened is reported by the step that needs it.
     let Ok(source) = Source::open(&path.0) else { return Ok(()) };
     if source.is_directory {
-        owned::discard(&source.open_root()?, probe, &path.0, None)?;
+        owned::discard(&source.open_root()?, &probe, &path.0, None)?;
     } else {
         let above = path.0.parent().unwrap_or(&path.0);
-        owned::discard(&source.parent, probe, above, None)?;
+        owned::discard(&source.parent, &probe, above, None)?;
     }
     Ok(())
 }

@@ -88,19 +88,20 @@ impl tier::Destination for AtPath {
         notes: &mut Notes,
     ) -> Result<(), StageError> {
         let taken = || taken(&self.destination.path());
-        // The journal forgets the part of an earlier attempt next, and nothing would remove it any more.
-        self.destination.discard_part(self.parent(), row, notes)?;
-        run.name_no_part(&self.destination)?;
+        run.begin_adoption(&self.destination)?;
         let compared = self.id()?.ok_or_else(taken)?;
         let at = self.at();
         let standing = Standing::of(&at, source.is_directory(), run.stop)?;
         let path = self.destination.path();
         make_durable_at(at.parent.as_fd(), at.name, &path, Some(Barrier::Adopted), run.stop)?;
         comes_to(Moment::Compared, Vec::new);
-        source.adopt(run, &at, &|| standing.is_still(&at, run.stop))?;
+        source.adopt(&run.beside(), &at, &|| standing.is_still(&at, run.stop))?;
         if !self.id()?.is_some_and(|there| there.is(&compared)) {
             return Err(taken());
         }
+        // Once the journal has forgotten the part of an earlier attempt, nothing would remove it any more.
+        self.destination.discard_part(self.parent(), row, notes)?;
+        run.journal.adopted(run.id)?;
         if let Some(identity) = source.identity() {
             run.journal.keep_note(run.id, tier::SOURCE_IDENTITY, &identity.0)?;
         }

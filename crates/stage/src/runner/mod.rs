@@ -26,6 +26,9 @@
 //! | COMMITTED | – | is that one | step 6 |
 //! | COMMITTED | – | anything else | the source is kept, and it is said |
 //!
+//! A destination that is there already is compared with the source, and adopted if it is the same (`adopt`). Until then
+//! the part of an earlier attempt stays with its entries: if the destination is refused, and goes, step 3 goes on with it.
+//!
 //! A part is identified by inode and time of birth ([`crate::owned`]), and nothing is put into it before the journal has
 //! them. A crash between its making and that record leaves an empty directory or a file of no bytes, under a name with a
 //! random UUID: rmdir(2) and unlink(2) of what is empty lose nothing, whosever it is.
@@ -96,7 +99,7 @@ pub fn give_up(
     stop: &Stop,
     notes: &mut Notes,
 ) -> Result<(), StageError> {
-    adopt::clear_probe(row)?;
+    adopt::clear_probe(journal, row.id, &row.spec)?;
     destination_of(&row.spec.destination, tiers)?.give_up(journal, row, stop, notes)
 }
 
@@ -213,7 +216,7 @@ impl Run<'_> {
 
     fn row(&self) -> Result<JobRow, StageError> {
         self.journal
-            .job(self.id)?
+            .job(self.job())?
             .ok_or_else(|| StageError::Stopped { what: "the job is not in the journal".to_owned() })
     }
 

@@ -84,7 +84,7 @@ impl Run<'_> {
     pub(super) fn is_what_was_copied(&self, source: &Source, copied: Fingerprint) -> Result<(), StageError> {
         // Before the walk, so that a request that comes from now on is compared with it, and is not taken to be served by
         // a walk that has begun already.
-        self.journal.vouch_for(self.id, Some(copied))?;
+        self.journal.vouch_for(self.job(), Some(copied))?;
         let only = self.spec.listed();
         let walk = self.walk(&source.path, only.as_ref());
         let found = source.fingerprint(&walk)?;

@@ -38,7 +38,8 @@ pub type Notes = Vec<String>;
 pub struct Run<'a> {
     /// Its journal.
     pub journal: &'a Journal,
-    /// Its number.
+    /// The number under which its entries are recorded: its own, or while a destination is compared the one
+    /// [`beside`](crate::journal::beside) it.
     pub id: JobId,
     /// What was asked for.
     pub spec: &'a JobSpec,
@@ -52,6 +53,20 @@ pub struct Run<'a> {
     pub progress: &'a Progress,
     /// Threads that copy.
     pub threads: usize,
+}
+
+impl Run<'_> {
+    /// The job's own number.
+    #[must_use]
+    pub const fn job(&self) -> JobId {
+        self.id.abs()
+    }
+
+    /// The same job, whose entries are recorded [`beside`](crate::journal::beside) those of its part.
+    #[must_use]
+    pub const fn beside(&self) -> Self {
+        Self { id: crate::journal::beside(self.job()), ..*self }
+    }
 }
 
 /// What has the destination's name.
@@ -85,7 +100,7 @@ pub trait Destination {
     fn check(&self, run: &Run<'_>, source: &dyn Source) -> Result<(), StageError>;
 
     /// Compares what has the name with the source, byte for byte, and records the source if they are the same. What an
-    /// earlier attempt copied is removed.
+    /// earlier attempt copied is removed then, and only then.
     ///
     /// # Errors
     /// [`StageError::Refused`] if they are not.

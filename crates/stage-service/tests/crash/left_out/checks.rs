@@ -1,8 +1,8 @@
 //! What is lost without a check, after the world was changed at the moment that its case names.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use stage::fault::{Barrier, Call};
 use stage::names::PathText;
@@ -12,7 +12,7 @@ use super::strict::{stored, with_semaphore};
 use super::{Mutant, order};
 use crate::child::{Change, Ended, Hit, Order, Report, Strike, run};
 use crate::identity::{Mounted, Overlay};
-use crate::world::{Scenario, World, file};
+use crate::world::{Scenario, World, copy, file, flip, part_of};
 
 pub fn fetched_replaced(left: &Mutant) -> Vec<String> {
     let world = stored();
@@ -54,31 +54,6 @@ pub fn fetched_rotten(left: &Mutant) -> Vec<String> {
 
 pub fn killed(order: &Order) {
     assert!(matches!(run(order), Ended::Killed), "the mover was to be killed");
-}
-
-/// What is under way on the slow tier.
-pub fn part_of(world: &World) -> PathBuf {
-    let parts: Vec<_> = crate::world::names(world.slow())
-        .into_iter()
-        .filter(|name| name.to_string_lossy().ends_with(".part"))
-        .collect();
-    assert_eq!(parts.len(), 1, "{parts:?}");
-    world.slow().join(&parts[0])
-}
-
-pub fn copy(from: &Path, to: &Path) {
-    assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
-}
-
-/// A file is written over in place, its times kept.
-pub fn flip(path: &Path) {
-    let file = fs::File::options().read(true).write(true).open(path).unwrap();
-    let before = file.metadata().unwrap().modified().unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, 5).unwrap();
-    file.write_all_at(&[byte[0] ^ 4], 5).unwrap();
-    file.set_modified(before).unwrap();
-    file.sync_all().unwrap();
 }
 
 pub fn failed(order: &Order) -> Vec<String> {
