@@ -16,6 +16,7 @@ pub mod lies;
 pub mod observe;
 pub mod payload;
 pub mod precondition;
+pub mod problem;
 pub mod run;
 pub mod saturation;
 pub mod scratch;

@@ -30,9 +30,10 @@ use measure::saturation::{MOST_ROUNDS, ROUND};
 use measure::stats::steady::{Steadiness, steady};
 use storage::device::{Device, DeviceKind};
 
+use crate::problem::{PreconditionError, Problem};
 use crate::run::{Progress, RunOptions};
 use crate::scratch;
-use crate::target::{BenchTarget, Opened, Problem};
+use crate::target::{BenchTarget, Opened};
 
 /// SNIA's passes over the capacity.
 pub const PASSES: u32 = 2;
@@ -90,62 +91,6 @@ impl std::fmt::Debug for Watch<'_> {
 impl Watch<'_> {
     fn check(&self) -> Result<(), PreconditionError> {
         if self.stop.load(Ordering::Relaxed) { Err(PreconditionError::Interrupted) } else { Ok(()) }
-    }
-}
-
-/// Why a target was not prepared.
-#[derive(Debug, thiserror::Error)]
-pub enum PreconditionError {
-    /// Memory has no state to bring it into.
-    #[error("{device} is memory: there is nothing to purge")]
-    Memory {
-        /// The device's spec.
-        device: String,
-    },
-    /// The rounds are the workload's own writes, and it has none.
-    #[error(
-        "precondition=steady repeats the workload until its writes are steady, and rw={rw} writes nothing"
-    )]
-    NoWrites {
-        /// The workload's direction.
-        rw: &'static str,
-    },
-    /// The device would not discard.
-    #[error("purge {device}: discard {length} bytes at {offset}")]
-    Discard {
-        /// The device's spec.
-        device: String,
-        /// Where, bytes.
-        offset: u64,
-        /// How much, bytes.
-        length: u64,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Somebody asked to stop.
-    #[error("interrupted while the target was prepared")]
-    Interrupted,
-}
-
-impl PreconditionError {
-    /// Whether the request was wrong, so that nothing was tried.
-    #[must_use]
-    pub fn is_about_the_request(&self) -> bool {
-        matches!(self, Self::Memory { .. } | Self::NoWrites { .. })
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Memory { .. } => Some("drop --purge".into()),
-            Self::NoWrites { .. } => Some("a reading test wants --precondition=fill".into()),
-            Self::Discard { .. } => {
-                Some("drop --purge where the drive, or a layer above it, takes no discards".into())
-            }
-            Self::Interrupted => None,
-        }
     }
 }
 

@@ -15,8 +15,9 @@ use measure::stats::steady::{WINDOW, steady_over};
 use measure::workload::Rw;
 use measure::{RunRecord, Workload};
 
+use crate::problem::Problem;
 use crate::run::{Progress, RunOptions};
-use crate::target::{BenchTarget, Problem};
+use crate::target::BenchTarget;
 
 /// The region has been written so often before a steady state is believed.
 const BEFORE_STEADY: u64 = 2;

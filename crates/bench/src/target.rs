@@ -6,7 +6,6 @@
 //! at random look like.
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,17 +14,13 @@ use std::sync::atomic::AtomicBool;
 use measure::precondition::Preconditioned;
 use measure::record::{RunRecord, TargetFacts};
 use measure::{Target, TargetError, Workload};
-use storage::device::{
-    Access, Device, DeviceKind, DeviceSpec, OpenError, OpenErrorClass, OpenOptions, ScratchFile, SpecError,
-    check_written,
-};
+use storage::device::{Access, Device, DeviceKind, DeviceSpec, OpenOptions, ScratchFile, check_written};
 use storage::extents::WrittenState;
 use storage::sysfs::Sysfs;
-use volume::VolumeError;
 
 use crate::lies::{Known, blocks};
 use crate::observe::{Observer, Subject};
-use crate::precondition::PreconditionError;
+use crate::problem::{Problem, ProblemClass};
 use crate::run::{BenchError, Job, Outcome, RunOptions, part_of, run};
 
 /// What the user allows.
@@ -47,104 +42,6 @@ pub struct History {
     pub written_bytes: u64,
     /// How it was prepared, for the records of the runs that follow.
     pub precondition: Option<Arc<Preconditioned>>,
-}
-
-/// What kind of problem it is; front doors turn it into the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProblemClass {
-    /// The request makes no sense.
-    Invalid,
-    /// Data would be lost, or the figure would lie.
-    Refused,
-    /// The system would not.
-    Failed,
-}
-
-/// Why a target did not run.
-#[derive(Debug, thiserror::Error)]
-pub enum Problem {
-    /// The spec could not be read.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// The device could not be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The devices could not be put together.
-    #[error(transparent)]
-    Volume(VolumeError),
-    /// The run failed.
-    #[error(transparent)]
-    Run(#[from] BenchError),
-    /// It could not be prepared.
-    #[error(transparent)]
-    Precondition(#[from] PreconditionError),
-    /// The device could not be looked at.
-    #[error("look at {device}: {operation}")]
-    Look {
-        /// The device's spec.
-        device: String,
-        /// What was tried.
-        operation: &'static str,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl From<VolumeError> for Problem {
-    fn from(error: VolumeError) -> Self {
-        match error {
-            // What is wrong with one device is the same, whatever it was opened for.
-            VolumeError::Open(error) => Self::Open(error),
-            error => Self::Volume(error),
-        }
-    }
-}
-
-impl From<OpenErrorClass> for ProblemClass {
-    fn from(class: OpenErrorClass) -> Self {
-        match class {
-            OpenErrorClass::Invalid => Self::Invalid,
-            OpenErrorClass::Refused => Self::Refused,
-            OpenErrorClass::Failed => Self::Failed,
-        }
-    }
-}
-
-impl Problem {
-    /// What kind of problem it is.
-    #[must_use]
-    pub fn class(&self) -> ProblemClass {
-        match self {
-            Self::Spec(_) => ProblemClass::Invalid,
-            Self::Open(error) => error.class().into(),
-            Self::Volume(error) => error.class().into(),
-            Self::Run(error) if error.is_about_the_request() => ProblemClass::Invalid,
-            Self::Precondition(error) if error.is_about_the_request() => ProblemClass::Invalid,
-            Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ProblemClass::Failed,
-        }
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Spec(error) => Some(error.hint()),
-            Self::Open(error) => error.hint(),
-            Self::Volume(error) => error.hint(),
-            Self::Run(error) => error.hint(),
-            Self::Precondition(error) => error.hint(),
-            Self::Look { source, .. } => {
-                storage::remote::told_by(source).and_then(storage::remote::RemoteError::hint)
-            }
-        }
-    }
-
-    /// Whether it is no problem, but somebody's wish to stop.
-    #[must_use]
-    pub fn is_interruption(&self) -> bool {
-        matches!(self, Self::Precondition(PreconditionError::Interrupted))
-    }
 }
 
 /// How a device is open.

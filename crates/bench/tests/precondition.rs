@@ -8,9 +8,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::precondition::{self, Plan, PreconditionError, Step, Watch};
+use bench::precondition::{self, Plan, Step, Watch};
+use bench::problem::{PreconditionError, Problem, ProblemClass};
 use bench::saturation;
-use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, TargetOptions};
 use bench::{RunOptions, scratch};
 use measure::precondition::{Precondition, PurgeMethod};
 use measure::saturation::{Ended, Saturation};

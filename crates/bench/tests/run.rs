@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bench::problem::{Problem, ProblemClass};
 use bench::run::BenchError;
-use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, TargetOptions};
 use bench::{Outcome, RunOptions};
 use measure::WarningCode;
 use measure::record::RunRecord;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use bench::problem::{Problem, ProblemClass};
+use bench::target::{BenchTarget, TargetOptions};
 use bench::{Outcome, RunOptions};
 use measure::WarningCode;
 use measure::record::RunRecord;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bench::target::{Problem, ProblemClass};
+use bench::problem::{Problem, ProblemClass};
 use measure::workload::InvalidWorkload;
 use sweep::error::Class;
 use sweep::merge::MergeError;

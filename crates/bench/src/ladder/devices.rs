@@ -13,8 +13,9 @@ use measure::workload::Rw;
 use measure::{RunRecord, Warning, WarningCode, Workload};
 
 use super::tell::Teller;
+use crate::problem::Problem;
 use crate::run::RunOptions;
-use crate::target::{BenchTarget, Problem};
+use crate::target::BenchTarget;
 
 /// Bytes of a sequential request.
 pub const SEQUENTIAL_BYTES: u64 = 1 << 20;

@@ -31,7 +31,7 @@ pub use tell::Step;
 use crate::lies::machine::{STEAL_FLOOR_MS, STEAL_LIMIT_ONE_CPU};
 use crate::observe::cpu::{self, CpuTicks, Taken};
 use crate::observe::host::{host_facts, node_of_cpu};
-use crate::target::Problem;
+use crate::problem::Problem;
 use memory::{Measured, Setup};
 use tell::Teller;
 

@@ -4,8 +4,9 @@ use measure::record::DirectionCounts;
 use measure::{Warning, WarningCode};
 use storage::extents;
 
+use super::memory::{is_made_of_memory_or_file, is_memory};
 use super::{Evidence, names};
-use crate::observe::{Layer, Stack};
+use crate::observe::Layer;
 
 /// A device that moved less than this part of what was asked for did not do all of the work. With
 /// O_DIRECT the two are equal but for the edges of the window, which are subtracted first; without,
@@ -170,18 +171,6 @@ fn unwatched(evidence: &Evidence<'_>) -> Option<Warning> {
     Some(Warning::new(WarningCode::Unwatched, message))
 }
 
-/// File systems that keep their files in memory.
-pub(super) fn is_memory_filesystem(stack: &Stack) -> bool {
-    matches!(stack.filesystem.as_deref(), Some("tmpfs" | "ramfs" | "hugetlbfs"))
-}
-
-/// Whether the target itself is memory.
-pub(super) fn is_memory(evidence: &Evidence<'_>) -> bool {
-    evidence.record.target.kind == "memory"
-        || evidence.stack.in_memory
-        || is_memory_filesystem(evidence.stack)
-}
-
 /// Buffered, the page cache may grow to all of the memory, so only a region of twice the memory is
 /// mostly missed. Direct, the cache is the drive's DRAM, about a thousandth of its flash.
 fn small_set(evidence: &Evidence<'_>) -> Option<Warning> {
@@ -193,7 +182,7 @@ fn small_set(evidence: &Evidence<'_>) -> Option<Warning> {
     let (limit, cache) = if evidence.record.workload.direct {
         let mut drives = evidence.stack.drives().peekable();
         drives.peek()?;
-        if evidence.stack.layers.iter().any(super::device::is_made_of_memory_or_file) {
+        if evidence.stack.layers.iter().any(is_made_of_memory_or_file) {
             return None; // Such a device has no DRAM of its own; W-VIRTUAL and W-CACHED speak for it.
         }
         let flash: u64 = drives.map(|drive| drive.device.size_bytes).sum();

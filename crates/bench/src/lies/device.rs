@@ -3,6 +3,7 @@
 use measure::record::DriveCounts;
 use measure::{Warning, WarningCode};
 
+use super::memory::{is_made_of_memory_or_file, is_memory_filesystem};
 use super::{Asked, Evidence, about, names};
 use crate::observe::{Layer, heat::Temperature};
 
@@ -41,11 +42,6 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// Devices that keep their blocks in this machine's memory or in a file: no flash of their own.
-pub(super) fn is_made_of_memory_or_file(layer: &Layer) -> bool {
-    matches!(layer.device.transport.as_str(), "loop" | "zram" | "ram" | "null" | "scsi_debug")
 }
 
 /// Devices behind which a hypervisor, another machine or a user process stands.
@@ -244,7 +240,7 @@ fn virtual_layer(evidence: &Evidence<'_>) -> Option<Warning> {
     let mut findings = Vec::new();
     if record.target.kind == "memory" || evidence.stack.in_memory {
         findings.push("the target is this process's memory".to_owned());
-    } else if super::cache::is_memory_filesystem(evidence.stack) {
+    } else if is_memory_filesystem(evidence.stack) {
         let kind = evidence.stack.filesystem.as_deref().unwrap_or_default();
         findings.push(format!("the target is in memory ({kind})"));
     }

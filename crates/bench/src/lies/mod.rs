@@ -31,6 +31,7 @@ pub mod blocks;
 pub mod cache;
 pub mod device;
 pub mod machine;
+mod memory;
 pub mod workload;
 
 /// Everything that is known about one run.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bench::target::{BenchTarget, Problem, TargetOptions};
+use bench::problem::Problem;
+use bench::target::{BenchTarget, TargetOptions};
 use bench::{Progress, RunOptions, precondition, saturation, scratch};
 use measure::RunRecord;
 use measure::precondition::Preconditioned;

@@ -44,7 +44,7 @@ fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
     }
     let placement = MemoryPlacement { pages: args.pages.choice(), node: args.numa_node };
     let device = device::open_memory(args.size, &OpenOptions::writing(), &placement)
-        .map_err(|error| Failure::from(bench::target::Problem::from(error)))?;
+        .map_err(|error| Failure::from(bench::problem::Problem::from(error)))?;
     let Some(memory) = device.memory() else {
         return Err(Failure::failed("memory was opened and is none"));
     };

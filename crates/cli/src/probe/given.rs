@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bench::target::Problem;
+use bench::problem::Problem;
 use nbd::uri::Uri;
 use storage::device::{DeviceKind, DeviceSpec, OpenOptions};
 use storage::survey::{SurveyedExport, SurveyedVolume, survey_export};

@@ -25,8 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::lies::blocks;
+use bench::problem::{Problem, ProblemClass};
 use bench::scratch;
-use bench::target::{BenchTarget, History, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, History, TargetOptions};
 use layout::system::{Host, Purpose, System};
 use layout::{Availability, Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits};
 use measure::precondition::Precondition;

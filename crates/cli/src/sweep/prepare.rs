@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use bench::precondition::{self, Plan, Step, Watch};
-use bench::target::{BenchTarget, Problem};
+use bench::problem::Problem;
+use bench::target::BenchTarget;
 use measure::precondition::Precondition;
 use measure::saturation::{MOST_ROUNDS, ROUND};
 use storage::device::DeviceSpec;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use bench::target::Problem;
+use bench::problem::Problem;
 use storage::device::DeviceSpec;
 use storage::sysfs::Sysfs;
 use sweep::model::{LAYOUT, Point, SCRATCH};

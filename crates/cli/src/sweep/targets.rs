@@ -7,8 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bench::problem::{Problem, ProblemClass};
 use bench::scratch::{self, Scratch, ScratchError, ScratchSize};
-use bench::target::{BenchTarget, History, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, History, TargetOptions};
 use measure::{Target, TargetError};
 use storage::device::{DeviceSpec, OpenOptions};
 use sweep::error::Class;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bench::target::Problem;
+use bench::problem::Problem;
 use clap::Args;
 use storage::device::{Access, DeviceSpec, OpenOptions};
 

@@ -7,7 +7,7 @@ mod screen;
 use std::path::{Path, PathBuf};
 
 use ::volume::{NewVolume, VolumeError, survey};
-use bench::target::Problem;
+use bench::problem::Problem;
 use storage::device::{DeviceSpec, OpenErrorClass};
 use sweep::error::Class;
 

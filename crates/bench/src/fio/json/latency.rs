@@ -7,7 +7,7 @@ use measure::Histogram;
 use measure::histogram::Bucket;
 use serde::Serialize;
 
-use super::parts::Words;
+use super::words::Words;
 
 /// fio's last bucket (`FIO_IO_U_PLAT_NR` = 29 · 64): where it begins, and its name.
 const LAST_FROM_NS: u64 = (1 << 33) + (63 << 27);

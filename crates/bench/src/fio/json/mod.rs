@@ -18,6 +18,7 @@ mod drives;
 mod latency;
 mod parts;
 mod samples;
+mod words;
 
 use measure::RunRecord;
 use serde::Serialize;
@@ -25,7 +26,8 @@ use serde::Serialize;
 use super::draft::Reporting;
 pub use drives::DiskUtil;
 pub use latency::Latency;
-pub use parts::{Direction, JobReport, Sync, Words};
+pub use parts::{Direction, JobReport, Sync};
+pub use words::Words;
 
 /// The version string: the layout's version first, for programs that look for one.
 pub const VERSION: &str = concat!("fio-3.33-flashwright-", env!("CARGO_PKG_VERSION"));

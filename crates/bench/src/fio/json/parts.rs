@@ -1,52 +1,12 @@
 //! One job's entry, and one direction's within it.
 
 use measure::RunRecord;
-use measure::record::{DirectionCounts, JobCounts};
+use measure::record::JobCounts;
 use measure::workload::LatencyClock;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::latency::{self, Latency};
+use super::words::{Way, Words};
 use super::{GlobalInfo, JobResult, samples};
-
-/// A map that keeps its order: fio's readers meet percentiles and bins ascending.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Words<V>(pub Vec<(String, V)>);
-
-impl<V> Words<V> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl<V: Serialize> Serialize for Words<V> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
-    }
-}
-
-/// A direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Read,
-    Write,
-    Trim,
-}
-
-impl Way {
-    const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Trim];
-
-    pub fn of(self, record: &RunRecord) -> &DirectionCounts {
-        match self {
-            Self::Read => &record.read,
-            Self::Write => &record.write,
-            Self::Trim => &record.trim,
-        }
-    }
-}
 
 /// `read`, `write` or `trim` of a job.
 #[derive(Debug, Clone, serde::Serialize)]

@@ -7,7 +7,7 @@
 use measure::RunRecord;
 use measure::workload::Rw;
 
-use super::parts::Way;
+use super::words::Way;
 
 /// fio's default averaging time.
 const WINDOW_NS: u64 = 500_000_000;

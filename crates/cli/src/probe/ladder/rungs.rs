@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bench::ladder::DeviceLevel;
+use bench::problem::{Problem, ProblemClass};
 use bench::scratch::{Scratch, ScratchSize};
-use bench::target::{BenchTarget, Problem, ProblemClass, TargetOptions};
+use bench::target::{BenchTarget, TargetOptions};
 use measure::ladder::{Absent, Kind};
 use storage::device::DeviceSpec;
 use storage::survey::{Survey, SurveyedTarget};

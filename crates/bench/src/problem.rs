@@ -1,0 +1,162 @@
+//! Why a target was not prepared, or did not run: one type for front doors, with what to do about it.
+
+use std::io;
+
+use storage::device::{OpenError, OpenErrorClass, SpecError};
+use volume::VolumeError;
+
+use crate::run::BenchError;
+
+/// What kind of problem it is; front doors turn it into the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemClass {
+    /// The request makes no sense.
+    Invalid,
+    /// Data would be lost, or the figure would lie.
+    Refused,
+    /// The system would not.
+    Failed,
+}
+
+/// Why a target did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The spec could not be read.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The device could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The devices could not be put together.
+    #[error(transparent)]
+    Volume(VolumeError),
+    /// The run failed.
+    #[error(transparent)]
+    Run(#[from] BenchError),
+    /// It could not be prepared.
+    #[error(transparent)]
+    Precondition(#[from] PreconditionError),
+    /// The device could not be looked at.
+    #[error("look at {device}: {operation}")]
+    Look {
+        /// The device's spec.
+        device: String,
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl From<VolumeError> for Problem {
+    fn from(error: VolumeError) -> Self {
+        match error {
+            // What is wrong with one device is the same, whatever it was opened for.
+            VolumeError::Open(error) => Self::Open(error),
+            error => Self::Volume(error),
+        }
+    }
+}
+
+impl From<OpenErrorClass> for ProblemClass {
+    fn from(class: OpenErrorClass) -> Self {
+        match class {
+            OpenErrorClass::Invalid => Self::Invalid,
+            OpenErrorClass::Refused => Self::Refused,
+            OpenErrorClass::Failed => Self::Failed,
+        }
+    }
+}
+
+impl Problem {
+    /// What kind of problem it is.
+    #[must_use]
+    pub fn class(&self) -> ProblemClass {
+        match self {
+            Self::Spec(_) => ProblemClass::Invalid,
+            Self::Open(error) => error.class().into(),
+            Self::Volume(error) => error.class().into(),
+            Self::Run(error) if error.is_about_the_request() => ProblemClass::Invalid,
+            Self::Precondition(error) if error.is_about_the_request() => ProblemClass::Invalid,
+            Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ProblemClass::Failed,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Spec(error) => Some(error.hint()),
+            Self::Open(error) => error.hint(),
+            Self::Volume(error) => error.hint(),
+            Self::Run(error) => error.hint(),
+            Self::Precondition(error) => error.hint(),
+            Self::Look { source, .. } => {
+                storage::remote::told_by(source).and_then(storage::remote::RemoteError::hint)
+            }
+        }
+    }
+
+    /// Whether it is no problem, but somebody's wish to stop.
+    #[must_use]
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Self::Precondition(PreconditionError::Interrupted))
+    }
+}
+
+/// Why a target was not prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PreconditionError {
+    /// Memory has no state to bring it into.
+    #[error("{device} is memory: there is nothing to purge")]
+    Memory {
+        /// The device's spec.
+        device: String,
+    },
+    /// The rounds are the workload's own writes, and it has none.
+    #[error(
+        "precondition=steady repeats the workload until its writes are steady, and rw={rw} writes nothing"
+    )]
+    NoWrites {
+        /// The workload's direction.
+        rw: &'static str,
+    },
+    /// The device would not discard.
+    #[error("purge {device}: discard {length} bytes at {offset}")]
+    Discard {
+        /// The device's spec.
+        device: String,
+        /// Where, bytes.
+        offset: u64,
+        /// How much, bytes.
+        length: u64,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody asked to stop.
+    #[error("interrupted while the target was prepared")]
+    Interrupted,
+}
+
+impl PreconditionError {
+    /// Whether the request was wrong, so that nothing was tried.
+    #[must_use]
+    pub fn is_about_the_request(&self) -> bool {
+        matches!(self, Self::Memory { .. } | Self::NoWrites { .. })
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Memory { .. } => Some("drop --purge".into()),
+            Self::NoWrites { .. } => Some("a reading test wants --precondition=fill".into()),
+            Self::Discard { .. } => {
+                Some("drop --purge where the drive, or a layer above it, takes no discards".into())
+            }
+            Self::Interrupted => None,
+        }
+    }
+}
