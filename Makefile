@@ -100,7 +100,7 @@ test-python: test-moto ## Build the wheel of the Python package, install it in a
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	python3 tools/tests.py run $(NOTES)/python $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib python/tests
+	python3 tools/tests.py run $(NOTES)/python $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch python/tests
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	python3 tools/lab

@@ -33,8 +33,8 @@ extern "C" {
 #define FW_NONE 5    /* there is no checkpoint */
 #define FW_BUG 6     /* a fault of this library's */
 
-#define FW_LOCAL 1   /* durable on the fast tier */
-#define FW_DURABLE 2 /* durable on the slow tier, and read back */
+#define FW_LOCAL 1   /* synced on the fast tier */
+#define FW_DURABLE 2 /* durable on the slow tier, and read back; a slow tier in memory (tmpfs) has nothing that is */
 
 typedef struct FwStore fw_store;
 
@@ -60,7 +60,8 @@ int fw_commit(const fw_store *store, uint64_t step);
 int fw_abandon(const fw_store *store, uint64_t step);
 
 /* Waits until a committed checkpoint has come to a level, FW_LOCAL or FW_DURABLE; for so many seconds at most, as long as it
- * takes if they are negative. FW_FAILED: its drain failed; it is still on the fast tier. */
+ * takes if they are negative. FW_FAILED: its drain failed; it is still on the fast tier. FW_REFUSED: FW_DURABLE, and the slow
+ * tier is in memory. */
 int fw_wait(const fw_store *store, uint64_t step, int level, double seconds);
 
 /* The newest checkpoint that is durable, or, with FW_LOCAL, on either tier. FW_NONE if there is none. */

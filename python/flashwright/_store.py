@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How far a checkpoint has come: accepted, durable on the fast tier, durable and verified on the slow tier.
+#: How far a checkpoint has come: accepted, synced on the fast tier, durable and verified on the slow tier.
 Level = Literal["staged", "local", "durable"]
 
 #: Seconds between two calls of a callback.
@@ -35,7 +35,7 @@ class Step:
     step: int
     #: It is on the fast tier.
     fast: bool
-    #: It is on the slow tier, durable and verified when it was drained.
+    #: It is on the slow tier, verified when it was drained, and durable unless that tier is in memory.
     slow: bool
 
 
@@ -46,6 +46,7 @@ class Progress:
     step: int
     #: queued, running, committed, done, failed or cancelled.
     state: str
+    #: staged, local or durable; in-memory instead of durable if the slow tier is in memory.
     level: str
     bytes_total: Optional[int]
     bytes_written: int
@@ -160,8 +161,9 @@ class Store:
     ) -> None:
         """Waits until checkpoint ``step``, or all there are, have come this far.
 
-        Raises Timeout after ``timeout`` seconds, and DrainFailed when a drain fails. ``callback`` is called with
-        ``progress()`` a few times a second meanwhile; an exception that it raises ends the wait.
+        Raises Timeout after ``timeout`` seconds, DrainFailed when a drain fails, and Refused for ``"durable"`` if the
+        slow tier is in memory. ``callback`` is called with ``progress()`` a few times a second meanwhile; an exception
+        that it raises ends the wait.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -168,6 +169,19 @@ def test_one_program_at_a_time_writes_and_others_may_look(open_store: Open) -> N
     with pytest.raises(flashwright.Refused, match="closed"):
         write(store, 2)
     write(open_store(), 2)
+
+
+def test_on_a_slow_tier_in_memory_nothing_is_durable() -> None:
+    memory = Path("/dev/shm")
+    if not any(line.split()[1:3] == [str(memory), "tmpfs"] for line in Path("/proc/mounts").read_text().splitlines()):
+        pytest.skip("/dev/shm is not in memory")
+    with tempfile.TemporaryDirectory(dir=memory) as tiers:
+        with flashwright.Store(Path(tiers, "fast"), Path(tiers, "slow")) as store:
+            write(store, 1)
+            store.wait(level="local")
+            with pytest.raises(flashwright.Refused, match="in memory .*step 1 is not durable there"):
+                store.wait()
+            assert (store.latest(), store.latest("local")) == (None, 1)
 
 
 def test_requests_that_make_no_sense_are_named(open_store: Open, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Came, command, ended, finish, fits_schema, names, place, signal, wait_until};
+use common::{Came, command, ended, finish, fits_schema, memory_beside, names, place, signal, wait_until};
 use serde_json::Value;
 
 /// The binary, with a home of its own, so that no server and no journal of the user's is in it.
@@ -476,18 +476,7 @@ fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
 #[test]
 fn a_copy_in_memory_is_not_called_durable_and_nothing_goes_for_it() {
     let disk = place();
-    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
-        println!("SKIP a copy in memory: there is no /dev/shm");
-        return;
-    };
-    let kind = |path: &Path| {
-        let found = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().expect("stat runs");
-        String::from_utf8_lossy(&found.stdout).trim().to_owned()
-    };
-    if kind(disk.path()) == "tmpfs" || kind(memory.path()) != "tmpfs" {
-        println!("SKIP a copy in memory: the scratch directory is in memory, or /dev/shm is not");
-        return;
-    }
+    let Some(memory) = memory_beside(disk.path()) else { return };
     let to = |name: &str| memory.path().join(name).display().to_string();
     checkpoint(disk.path(), "ckpt-7");
     for destination in [to("ckpt-7"), format!("file://{}", to("ckpt-7")), to("new/ckpt-7")] {
@@ -504,6 +493,8 @@ fn a_copy_in_memory_is_not_called_durable_and_nothing_goes_for_it() {
     assert_eq!(came.code, 0, "{came:?}");
     let copied = format!("{}: copied to memory, not durable, ", to("ckpt-7"));
     assert!(came.out.starts_with(&copied), "{came:?}");
+    let came = run(disk.path(), &["mv", "--foreground", "--idempotent", "ckpt-7", &to("")]);
+    assert!(came.code == 3 && came.err.contains("a restart would lose it"), "{came:?}");
     let came = run(disk.path(), &["evict", "ckpt-7", "--copy", &to("ckpt-7")]);
     assert_eq!(came.code, 3, "{came:?}");
     assert!(came.err.contains("its slow copy is in memory (tmpfs at /dev/shm), and it is not"), "{came:?}");

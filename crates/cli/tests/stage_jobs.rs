@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{Came, command, ended, finish, fits_schema, names, place, signal, wait_until};
+use common::{Came, command, ended, finish, fits_schema, memory_beside, names, place, signal, wait_until};
 use serde_json::Value;
 
 /// The binary, with a home and a socket of its own. Socket paths are short (108 bytes, unix(7)), so it is beside.
@@ -101,6 +101,45 @@ fn a_job_is_handed_in_waited_for_and_told_of() {
     works(folder.path(), &["verify", "1"]);
     let came = works(folder.path(), &["doctor"]);
     assert_eq!(came.out, "nothing is stuck\n");
+}
+
+#[test]
+fn a_wait_for_a_durable_copy_that_is_in_memory_fails_and_a_semaphore_is_not_removed_for_it() {
+    let folder = place();
+    let Some(memory) = memory_beside(folder.path()) else { return };
+    let _server = Server::start(folder.path());
+    set(folder.path(), "fast/ckpt-7", 2);
+    let copy = memory.path().join("ckpt-7").display().to_string();
+    let is_told = |arguments: &[&str]| {
+        let came = run(folder.path(), arguments);
+        assert_eq!(came.code, 1, "{arguments:?}: {came:#?}");
+        let told = format!("{copy}: is in memory, and is not durable\nhint: ");
+        assert!(came.err.contains(&told), "{arguments:?}: {came:#?}");
+        came
+    };
+    is_told(&["cp", "--wait", "-T", "fast/ckpt-7", &copy]);
+    is_told(&["cp", "--wait=durable", "-T", "--idempotent", "fast/ckpt-7", &copy]);
+    is_told(&["wait", "1", "--level", "durable"]);
+    is_told(&["wait", &copy, "--timeout=60s"]);
+    works(folder.path(), &["wait", "1", "--level=local"]);
+    let came = is_told(&["wait", "1", "--json"]);
+    let document: Value = serde_json::from_str(&came.out).expect("one JSON document");
+    fits_schema(folder.path(), "stage-status", &document);
+    let job = &document["jobs"][0];
+    assert_eq!((&job["state"], &job["level"]), (&"done".into(), &"in-memory".into()), "{document}");
+    assert_eq!((&job["in_memory"], &job["durable"]), (&true.into(), &Value::Null), "{document}");
+    let came = works(folder.path(), &["status"]);
+    assert!(
+        came.out.contains("copied to memory, not durable") && !came.out.contains("durable after"),
+        "{came:#?}"
+    );
+
+    fs::write(folder.path().join("fast/ckpt-7.done"), "").expect("writes");
+    let to = memory.path().display().to_string();
+    let came = run(folder.path(), &["watch", "fast", "--to", &to, "--trigger=*.done", "--copy", "--once"]);
+    assert_eq!(came.code, 3, "{came:#?}");
+    assert!(came.err.contains("is in memory (tmpfs at /dev/shm), and a semaphore asks for"), "{came:#?}");
+    assert!(folder.path().join("fast/ckpt-7.done").exists());
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn an_error_at_any_call_leaves_nothing_visible_or_all_of_it_and_the_next_run_end
             let job = world.run(&mover, Verb::Move, &name, Options::default());
             struck += u64::from(fault::fired() > 0);
             fault::install(None);
-            let is_committed = job.as_ref().is_ok_and(|job| job.level == Level::Durable);
+            let is_committed = job.as_ref().is_ok_and(|job| job.level.is_committed());
             assert!(is_committed || !world.has(&name) || world.back(&world.mover(1000 + nth), &name) == set);
             if !is_committed {
                 assert_eq!(files(&world.fast(&name)), set, "the source of what is not durable is whole");

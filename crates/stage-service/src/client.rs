@@ -10,7 +10,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::desk::has_reached;
 use crate::doctor::Finding;
 use crate::error::ServiceError;
 use crate::lines::{Line, Lines};
@@ -135,7 +134,7 @@ impl Client {
                 Err(error) => return Err(error),
             };
             let up = until.is_some_and(|until| Instant::now() >= until);
-            if has_reached(&status, level) || up {
+            if status.has_reached(level) || up {
                 return Ok(*status);
             }
         }

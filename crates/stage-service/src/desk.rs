@@ -75,8 +75,8 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageErr
             && !matches!(job.state, State::Done | State::Cancelled)
     });
     match failed {
-        // Durable and not at its end: whether that is still about this source is judged where it is handed in.
-        Some(job) if job.state == State::Failed && job.level == Level::Durable => desk.submit(spec),
+        // Committed and not at its end: whether that is still about this source is judged where it is handed in.
+        Some(job) if job.state == State::Failed && job.level.is_committed() => desk.submit(spec),
         // What it copied cannot become whole.
         Some(job) if job.state == State::Failed && spec.check_source().is_err() => desk.submit(spec),
         Some(job) if job.state == State::Failed && job.spec.without_expected() == spec.without_expected() => {
@@ -97,10 +97,4 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageErr
         }
         _ => desk.submit(spec),
     }
-}
-
-/// Has a job come as far as a client waits for? As [`Mover::wait`] has it: of a job that is to be durable, the source of a
-/// move has gone as well.
-pub(crate) fn has_reached(job: &JobStatus, level: Level) -> bool {
-    job.state.is_final() || (level < Level::Durable && job.level >= level)
 }

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use stage::error::{Cause, RETRY, shown};
 use stage::job::{JobId, JobStatus, Remedy, State};
 use stage::names::is_part;
-use stage::spec::Level;
 
 /// Directories that are looked at for parts, and names in each; beyond that a doctor would be a burden.
 const DIRECTORIES: usize = 64;
@@ -284,18 +283,22 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             } else if !template.contains(RETRY) {
                 remedy += &format!("; then: flashwright stage cancel {}, which clears this", job.id);
             }
-            let what = match job.level {
-                Level::Durable => {
-                    format!("{} is {}, but failed after that: {}", name(), job.promise(), error.message)
-                }
-                _ => format!("{} failed: {}", name(), error.message),
+            let what = if job.level.is_committed() {
+                format!("{} is {}, but failed after that: {}", name(), job.promise(), error.message)
+            } else {
+                format!("{} failed: {}", name(), error.message)
             };
             findings.push(finding(cause.word(), true, what, why, remedy));
         }
         (State::Done, Some(error)) => findings.push(finding(
             "source-left",
             false,
-            format!("{} is durable, but its source could not be removed: {}", name(), error.message),
+            format!(
+                "{} is {}, but its source could not be removed: {}",
+                name(),
+                job.promise(),
+                error.message
+            ),
             "a source goes only while it is the very file that was copied, and the user may remove it",
             "look at the source, and remove it by hand if it is not needed",
         )),
@@ -506,7 +509,8 @@ mod tests {
             assert_eq!((finding.job, finding.remedy), (None, remedy));
             assert!(!finding.what.contains("job 7"), "{}", finding.what);
         }
-        let durable = JobStatus { level: Level::Durable, ..failed(&io_error("remove", Errno::ACCESS)) };
+        let durable =
+            JobStatus { level: stage::Level::Durable, ..failed(&io_error("remove", Errno::ACCESS)) };
         assert!(of_command(vec![durable])[0].what.contains("is durable and verified, but"));
     }
 

@@ -10,7 +10,7 @@ use crate::pools::{Holder, PoolStatus};
 use stage::error::{StageError, shown};
 use stage::job::{JobStatus, State};
 use stage::retention::{self, Witness};
-use stage::spec::{Level, Place};
+use stage::spec::Place;
 use stage::tier::directory::Directory;
 
 /// Sets and users that are named.
@@ -153,9 +153,7 @@ impl stage::owned::Record for Copies<'_> {}
 impl Witness for Copies<'_> {
     fn vouches(&self, fast: &Path, slow: &Place) -> Result<bool, StageError> {
         Ok(self.0.iter().any(|job| {
-            job.level >= Level::Durable
-                && job.spec.source.path() == Some(fast)
-                && job.spec.destination == *slow
+            job.level.is_committed() && job.spec.source.path() == Some(fast) && job.spec.destination == *slow
         }))
     }
 }
@@ -239,7 +237,7 @@ mod tests {
             options: stage::Options::default(),
         };
         let id = mover.submit(spec).unwrap();
-        mover.wait(id, Level::Durable, None).unwrap();
+        mover.wait(id, stage::Level::Durable, None).unwrap();
         let jobs = mover.status(None).unwrap();
         let sets = || vec![set(&at("fast/1000/ckpt-1"), ME, 200 << 20)];
         let found = &findings(&[pool(sets())], &jobs, ME)[0];

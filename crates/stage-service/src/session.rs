@@ -8,7 +8,6 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::desk::has_reached;
 use crate::house::{House, LINE_TIME};
 use crate::lines::{Line, Lines, POLL_INTERVAL};
 use crate::pool_desk::{self, PoolDesk};
@@ -245,7 +244,7 @@ impl<'a> Session<'a> {
             let slice = left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL));
             match self.house.desk.wait(id, level, Some(slice)) {
                 Ok(status) => {
-                    if has_reached(&status, level) || left.is_some_and(|left| left <= slice) {
+                    if status.has_reached(level) || left.is_some_and(|left| left <= slice) {
                         return Next::Say(Answer::Ok(Reply::Job(Box::new(status))));
                     }
                 }

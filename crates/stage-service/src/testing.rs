@@ -83,6 +83,15 @@ impl Still {
         self.changed.notify_all();
     }
 
+    /// Has a job come to its end with a copy in memory.
+    pub fn set_in_memory(&self, id: JobId) {
+        self.set(id, State::Done);
+        let mut jobs = self.jobs.lock().unwrap();
+        let job = jobs.get_mut(&id).unwrap();
+        (job.level, job.in_memory) = (Level::InMemory, true);
+        self.changed.notify_all();
+    }
+
     pub fn specs(&self) -> Vec<JobSpec> {
         self.jobs.lock().unwrap().values().map(|job| job.spec.clone()).collect()
     }

@@ -111,6 +111,14 @@ fn a_job_is_submitted_waited_for_cancelled_and_retried() {
     running.desk.set(id, State::Done);
     assert_eq!(waiter.join().unwrap(), State::Done);
 
+    running.desk.set_in_memory(id);
+    let ended = client.wait(id, Level::Durable, None).unwrap();
+    assert_eq!(
+        (ended.state, ended.level),
+        (State::Done, Level::InMemory),
+        "a copy in memory is not waited for"
+    );
+
     assert_eq!(client.cancel(id).unwrap().state, State::Cancelled);
     assert_eq!(client.retry(id).unwrap().state, State::Queued);
     assert_eq!(client.status(None).unwrap().len(), 1);

@@ -38,7 +38,8 @@ pub enum State {
     Queued,
     /// At work.
     Running,
-    /// COMMITTED: at the destination under its name, verified and durable. The source, of a move, may still be there.
+    /// COMMITTED: at the destination under its name, verified and, unless that is in memory, durable. The source, of a
+    /// move, may still be there.
     Committed,
     /// DONE: nothing is left to do.
     Done,
@@ -90,7 +91,7 @@ pub struct JobStatus {
     pub attempts: u32,
     /// When it was accepted.
     pub created: u64,
-    /// When it was durable.
+    /// When it was durable. None if the destination is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durable: Option<u64>,
     /// When nothing was left to do.
@@ -114,8 +115,7 @@ pub struct JobStatus {
     /// What holds it back now, in a person's words: `bwlimit 2 GB/s`, `the fast tier answers 3.1x slower than at rest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<String>,
-    /// The destination is in memory (tmpfs, ramfs): what is at the level `durable` there lasts until it is unmounted, or the
-    /// host stops.
+    /// The destination is in memory (tmpfs, ramfs): the job ends at the level `in-memory`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_memory: bool,
     /// The state of the source that the copy is of, as [`crate::runner::fingerprint_of`] tells it: names, inodes, sizes and
@@ -124,8 +124,21 @@ pub struct JobStatus {
     pub source: Option<Fingerprint>,
 }
 
+/// Has a job come as far as a client waits for (`wanted`), or will it come no further? Of a job that is to be at its
+/// destination, the source of a move has gone as well.
+#[must_use]
+pub fn has_reached(state: State, level: Level, wanted: Level) -> bool {
+    state.is_final() || (!wanted.is_committed() && level >= wanted)
+}
+
 impl JobStatus {
-    /// What is promised of a copy that is at the level `durable`.
+    /// [`has_reached`].
+    #[must_use]
+    pub fn has_reached(&self, wanted: Level) -> bool {
+        has_reached(self.state, self.level, wanted)
+    }
+
+    /// What is promised of a copy that is committed ([`Level::is_committed`]).
     #[must_use]
     pub fn promise(&self) -> &'static str {
         if self.in_memory { "copied to memory, not durable" } else { "durable and verified" }

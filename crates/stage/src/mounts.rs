@@ -118,7 +118,11 @@ impl fmt::Display for Mount {
 pub fn is_lost_with(from: Option<&Mount>, to: Option<&Mount>) -> Option<String> {
     let to = to.filter(|to| to.is_in_memory() && enforced(Check::InMemory))?;
     let lasts = !from.is_some_and(Mount::is_in_memory);
-    lasts.then(|| format!("is in memory ({} at {})", to.kind, shown(&to.point.0)))
+    lasts.then(|| in_memory(to))
+}
+
+fn in_memory(mount: &Mount) -> String {
+    format!("is in memory ({} at {})", mount.kind, shown(&mount.point.0))
 }
 
 /// Refuses a move after which the one copy would be in memory.
@@ -130,6 +134,30 @@ pub fn check_lasting(spec: &JobSpec, [from, to]: [Option<&Mount>; 2]) -> Result<
         Some(how) => Err(StageError::refused(
             format!("{}: {how}, and its source is not: a restart would lose it", spec.destination.shown()),
             "copy it instead: flashwright stage cp; or name a destination on a disk",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what a semaphore asks for if its copy would be in memory: a semaphore is removed once the copy is durable, and
+/// this one never would be.
+///
+/// # Errors
+/// [`StageError::Refused`].
+pub fn check_semaphore(spec: &JobSpec, to: Option<&Mount>) -> Result<(), StageError> {
+    let asked_for = spec.options.semaphore.is_some();
+    check_durable(&spec.destination, to.filter(|_| asked_for), "a semaphore asks for a durable copy")
+}
+
+/// Refuses a destination in memory where `why` the copy has to be durable.
+///
+/// # Errors
+/// [`StageError::Refused`].
+pub fn check_durable(place: &Place, to: Option<&Mount>, why: &str) -> Result<(), StageError> {
+    match to.filter(|to| to.is_in_memory() && enforced(Check::InMemory)) {
+        Some(to) => Err(StageError::refused(
+            format!("{}: {}, and {why}", place.shown(), in_memory(to)),
+            "name a destination on a disk",
         )),
         None => Ok(()),
     }

@@ -396,9 +396,12 @@ impl JobSpec {
 pub enum Level {
     /// The request is in the journal, and will be carried out whatever happens to the server.
     Staged,
-    /// The bytes are durable where they are: the source has been synced.
+    /// The source has been synced where it is.
     Local,
-    /// They are at the destination under their name, verified and durable.
+    /// The bytes are at the destination under their name and verified, and the destination is in memory (tmpfs, ramfs):
+    /// they last until it is unmounted or the host stops. Such a job never becomes durable.
+    InMemory,
+    /// The bytes are at the destination under their name, verified and durable.
     Durable,
 }
 
@@ -409,14 +412,22 @@ impl Level {
         match self {
             Self::Staged => "staged",
             Self::Local => "local",
+            Self::InMemory => "in-memory",
             Self::Durable => "durable",
         }
+    }
+
+    /// Is the copy at its destination under its name, and verified?
+    #[must_use]
+    pub fn is_committed(self) -> bool {
+        self >= Self::InMemory
     }
 }
 
 impl FromStr for Level {
     type Err = ();
 
+    /// The levels that a client waits for. Where a destination is in memory is not asked for.
     fn from_str(word: &str) -> Result<Self, ()> {
         [Self::Staged, Self::Local, Self::Durable].into_iter().find(|level| level.word() == word).ok_or(())
     }

@@ -249,7 +249,7 @@ pub struct WaitArgs {
     /// A job's number, or the source or destination of its newest job
     #[arg(value_name = "ID|PATH")]
     pub job: OsString,
-    /// How far: staged (accepted), local (durable where it is), durable (at the destination, verified)
+    /// How far: staged (accepted), local (synced where it is), durable (at the destination, verified)
     #[arg(long, value_name = "LEVEL", default_value = "durable", value_parser = values::level)]
     pub level: Level,
     /// Give up waiting after this time; the job goes on

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use stage::mounts::{self, Mount};
 use stage::{JobId, JobSpec, JobStatus, Level, Options, Verb};
 use stage_service::desk::{Desk, submit_or_retry};
 
@@ -58,7 +59,13 @@ fn left_to_do(jobs: Vec<JobSpec>, mode: &ModeArgs, known: &Known<'_>) -> Result<
     }
     let mut left = Vec::new();
     for job in jobs {
+        let mounts = [mounts::of_place(&job.source, false), mounts::of_place(&job.destination, true)];
+        let mounts @ [_, at] = mounts.each_ref().map(Option::as_ref);
+        mounts::check_lasting(&job, mounts)?;
         if verify::is_there(&job, &|| known(&job))? {
+            if mode.wait == Some(Level::Durable) && at.is_some_and(Mount::is_in_memory) {
+                return Err(wait::in_memory(&job.destination));
+            }
             if !mode.json {
                 output::print(&format!("{}: there already, and right\n", job.destination.shown()))?;
             }
@@ -129,7 +136,9 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
         ids.push(known.map_or_else(|| submit_or_retry(&mover, job), |known| Ok(known.id))?);
     }
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
-    let come = wait::follow(&mover, &ids, Level::Durable, None, &stopped);
+    // As far as its destination allows; what came of it says whether that is durable.
+    let level = Level::InMemory;
+    let come = wait::follow(&mover, &ids, level, None, &stopped);
     // Between two steps: what has been copied stays for the same command.
     mover.stop();
     drop(mover);
@@ -144,9 +153,9 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
     foreground.tidy(&jobs);
     if mode.json {
         status::print_json(None, jobs.clone())?;
-        return verdicts(&jobs, Level::Durable, Carrier::Command);
+        return verdicts(&jobs, level, Carrier::Command);
     }
-    told(&jobs, Level::Durable, Carrier::Command)
+    told(&jobs, level, Carrier::Command)
 }
 
 fn hand_in(desk: &dyn Desk, jobs: Vec<JobSpec>) -> Result<Vec<JobId>, Failure> {

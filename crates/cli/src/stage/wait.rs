@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stage::job::Remedy;
-use stage::{ErrorClass, JobId, JobStatus, Level, State};
+use stage::{ErrorClass, JobId, JobStatus, Level, Place, State};
 use stage_service::desk::Desk;
 
 use super::args::WaitArgs;
@@ -48,7 +48,7 @@ fn is_of_these_bytes(what: &OsStr, job: &JobStatus) -> Result<(), Failure> {
     let by_source = desk::number(what).is_none()
         && request::place(what)? == job.spec.source
         && job.spec.options.expected_digest.is_none();
-    let Some(copied) = job.source.filter(|_| by_source && job.level == Level::Durable) else { return Ok(()) };
+    let Some(copied) = job.source.filter(|_| by_source && job.level.is_committed()) else { return Ok(()) };
     match stage::runner::fingerprint_of(&job.spec, &super::tiers())? {
         Some(now) if now != copied => Err(Failure::failed(format!(
             "{}: has changed since job {} copied it; {} is what it was then",
@@ -91,7 +91,7 @@ pub fn follow(
             jobs.extend(desk.status(Some(*id))?);
         }
         bar.show(&jobs);
-        let Some(next) = jobs.iter().find(|job| !reached(job, level)) else {
+        let Some(next) = jobs.iter().find(|job| !job.has_reached(level)) else {
             bar.end();
             return Ok(Come::There(jobs));
         };
@@ -107,16 +107,11 @@ pub fn follow(
         let slice = left.unwrap_or(LOOK).min(LOOK);
         let begun = Instant::now();
         let job = desk.wait(next.id, level, Some(slice))?;
-        if !reached(&job, level) {
-            // Durable, and its source still there: a server has answered at once.
+        if !job.has_reached(level) {
+            // Committed, and its source still there: a server has answered at once.
             std::thread::sleep(slice.saturating_sub(begun.elapsed()));
         }
     }
-}
-
-/// Has it come so far, or will it come no further? A move is at its end when its source is gone as well.
-fn reached(job: &JobStatus, level: Level) -> bool {
-    job.state.is_final() || (job.level >= level && level < Level::Durable)
 }
 
 /// Who carries a job out.
@@ -137,7 +132,7 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
                 Carrier::Command => Remedy::SameCommand,
             };
             let mut failure = failure_of(why.class, &why.message);
-            if job.level >= Level::Durable {
+            if job.level.is_committed() {
                 let copy = job.spec.destination.shown();
                 failure = failure.about(format!("{copy} is {}, but", job.promise()));
             }
@@ -149,12 +144,19 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
         (State::Cancelled, _) => Err(Failure::failed(format!("job {}: was cancelled", job.id))),
         _ if job.level >= level => Ok(()),
         (State::Failed, None) => Err(Failure::failed(format!("job {}: failed", job.id))),
+        _ if job.level == Level::InMemory => Err(in_memory(&job.spec.destination)),
         _ => {
             let words = words::line(job);
             Err(Failure::failed(format!("{words}; it is not {} yet", level.word()))
                 .hint("it goes on; wait again, or see: flashwright stage status --follow"))
         }
     }
+}
+
+/// What was to be durable is in memory.
+pub fn in_memory(destination: &Place) -> Failure {
+    Failure::failed(format!("{}: is in memory, and is not durable", destination.shown()))
+        .hint("copy it to a destination on a disk; or do not wait for durable")
 }
 
 /// A failure of a class, as a server or a journal tells it.

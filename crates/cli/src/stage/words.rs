@@ -163,6 +163,7 @@ pub fn block(job: &JobStatus, width: usize, now: u64) -> Vec<String> {
         State::Done => {
             let took = job.durable.map(|at| at.saturating_sub(job.created));
             let mut parts = vec![amount(job)];
+            parts.extend((job.level == Level::InMemory).then(|| job.promise().to_owned()));
             parts.extend(took.map(|took| format!("durable after {}", whole_seconds(took))));
             parts.extend(job.finished.map(|at| ago(at, now)));
             lines.push(paint::dim(&format!("{indent}{}", joined(&parts, room))));
@@ -298,8 +299,8 @@ pub fn ended(job: &JobStatus, level: Level) -> String {
     let to = job.spec.destination.shown();
     let what = match (job.state, level) {
         (_, Level::Staged) => return format!("job {}: accepted", job.id),
-        (_, Level::Local) if job.level < Level::Durable => {
-            return format!("{}: durable where it is; job {} goes on", job.spec.source.shown(), job.id);
+        (_, Level::Local) if !job.level.is_committed() => {
+            return format!("{}: synced where it is; job {} goes on", job.spec.source.shown(), job.id);
         }
         _ => format!("{to}: {}, {}", job.promise(), amount(job)),
     };

@@ -20,6 +20,21 @@ pub fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
+/// A directory in memory, beside a scratch directory on a disk. None, having said so, if there is none, or if the scratch
+/// directory is in memory itself.
+pub fn memory_beside(disk: &Path) -> Option<tempfile::TempDir> {
+    let kind = |path: &Path| {
+        let found = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().expect("stat runs");
+        String::from_utf8_lossy(&found.stdout).trim().to_owned()
+    };
+    let memory = tempfile::tempdir_in("/dev/shm").ok().filter(|memory| kind(memory.path()) == "tmpfs");
+    let memory = memory.filter(|_| kind(disk) != "tmpfs");
+    if memory.is_none() {
+        skipped("SKIP a copy in memory: the scratch directory is in memory, or /dev/shm is not");
+    }
+    memory
+}
+
 /// The binary with arguments, in a directory, with nothing of the caller's terminal.
 pub fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));

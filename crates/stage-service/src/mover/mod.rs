@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use self::work::{Live, counts_of};
 use crate::qos::{JobPace, Qos, QosConfig};
 use stage::error::StageError;
-use stage::job::{JobId, JobStatus, State};
+use stage::job::{JobId, JobStatus, State, has_reached};
 use stage::journal::{Accepted, JobRow, Journal, Judged};
 use stage::pace::Stop;
 use stage::runner::{self, now};
@@ -213,8 +213,7 @@ impl Mover {
             // The source of a move that is being finished is gone, its destination is there, and a second request for that
             // move is not a mistake.
             let finishing = |row: &JobRow| {
-                let is_open =
-                    !row.state.is_final() || row.state == State::Failed && row.level == Level::Durable;
+                let is_open = !row.state.is_final() || row.state == State::Failed && row.level.is_committed();
                 is_open && row.spec.is_same_request(&spec)
             };
             if !inner.journal.jobs()?.iter().any(finishing) {
@@ -254,9 +253,9 @@ impl Mover {
         }
     }
 
-    /// Waits until a job has come this far, has failed, or the time is up (none: as long as it takes). Of a job that
-    /// is durable, `Durable` waits for the source of a move to be gone as well. The caller looks at the status to tell
-    /// which it was.
+    /// Waits until a job has come this far, has ended, or the time is up (none: as long as it takes). Of a job that is
+    /// committed, `Durable` waits for the source of a move to be gone as well. The returned status tells which it was: a
+    /// job whose destination is in memory ends at [`Level::InMemory`].
     ///
     /// # Errors
     /// There is no such job.
@@ -267,11 +266,8 @@ impl Mover {
             // The desk is held between looking and waiting, so that no change falls between the two.
             let desk = inner.desk();
             let row = inner.row(id)?;
-            let reached = match level {
-                Level::Durable => row.state.is_final(),
-                level => row.state.is_final() || row.level >= level,
-            };
-            let reached = reached || desk.live.get(&id).is_some_and(|live| live.unsettled().is_some());
+            let reached = has_reached(row.state, row.level, level)
+                || desk.live.get(&id).is_some_and(|live| live.unsettled().is_some());
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if reached || left == Some(Duration::ZERO) || inner.stopping.asked() {
                 drop(desk);
@@ -283,7 +279,7 @@ impl Mover {
         }
     }
 
-    /// Gives a job up: what was copied goes, the source stays. One that is committed is durable and is not undone.
+    /// Gives a job up: what was copied goes, the source stays. One that is committed is not undone.
     ///
     /// # Errors
     /// There is no such job, it is committed, the mover ends; the journal's, and those of the destination.
@@ -298,7 +294,7 @@ impl Mover {
                 State::Committed | State::Done if asked => break,
                 State::Committed | State::Done => {
                     return Err(StageError::refused(
-                        format!("job {id}: is durable at {} already", row.spec.destination.shown()),
+                        format!("job {id}: is committed at {} already", row.spec.destination.shown()),
                         "it cannot be given up any more; remove what it made, if it is not wanted",
                     ));
                 }
@@ -354,7 +350,7 @@ impl Mover {
             ));
         }
         // A move that failed after its commit goes on there.
-        let state = if row.level == Level::Durable { State::Committed } else { State::Queued };
+        let state = if row.level.is_committed() { State::Committed } else { State::Queued };
         inner.journal.settle(id, state, now(), None, &row.notes)?;
         desk.waiting.push(Waiting::of(id, &row.spec));
         drop(desk);

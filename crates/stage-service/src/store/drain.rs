@@ -9,6 +9,7 @@ use crate::error::ServiceError;
 use crate::mover::{Mover, MoverConfig};
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State};
+use stage::mounts;
 use stage::names::PathText;
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
@@ -84,7 +85,8 @@ impl Store {
     /// Waits until a checkpoint, or all that are committed, have come this far. False if the time is up before.
     ///
     /// # Errors
-    /// [`StageError::Invalid`] if there is no such checkpoint; the failure of its drain; what `go_on` says.
+    /// [`StageError::Invalid`] if there is no such checkpoint; [`StageError::Refused`] for [`Level::Durable`] and a slow tier
+    /// in memory; the failure of its drain; what `go_on` says.
     pub fn wait(
         &self,
         step: Option<u64>,
@@ -114,15 +116,19 @@ impl Store {
         go_on: GoOn<'_>,
     ) -> Result<bool, StageError> {
         let mover = self.mover()?;
+        if level == Level::Durable {
+            let why = format!("step {step} is not durable there");
+            mounts::check_durable(&self.slow_place, self.slow_in_memory.as_ref(), &why)?;
+        }
         let Some(id) = self.locked().jobs.get(&step).copied() else {
-            let local = level < Level::Durable && is_directory(&self.fast, &step_name(step));
+            let local = !level.is_committed() && is_directory(&self.fast, &step_name(step));
             if local || self.slow.has(&step_name(step))? {
                 return Ok(true);
             }
             return Err(self.no_such(step));
         };
         // Only what is committed has a job: it is in the journal, and durable on the fast tier.
-        if level < Level::Durable {
+        if !level.is_committed() {
             return Ok(true);
         }
         self.wait_job(&mover, id, until, go_on, &format!("step {step} is not drained"))
@@ -140,11 +146,10 @@ impl Store {
             go_on()?;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let job = mover.wait(id, Level::Durable, Some(left.map_or(SLICE, |left| left.min(SLICE))))?;
-            let durable = job.level >= Level::Durable;
-            // A job that is durable still has to evict and to move `latest`.
+            // A job that is committed still has to evict and to move `latest`.
             if job.state.is_final() || left == Some(Duration::ZERO) {
-                if durable || !job.state.is_final() {
-                    return Ok(durable);
+                if job.level.is_committed() || !job.state.is_final() {
+                    return Ok(job.level.is_committed());
                 }
                 self.locked().reported.insert(id);
                 return Err(failure(&job, what));
@@ -195,9 +200,10 @@ impl Store {
                     self.locked().reported.insert(id);
                 }
                 if job.state == State::Failed {
-                    let what = match job.level {
-                        Level::Durable => "is drained, but what follows is not done",
-                        _ => "is not drained",
+                    let what = if job.level.is_committed() {
+                        "is drained, but what follows is not done"
+                    } else {
+                        "is not drained"
                     };
                     return Err(failure(&job, &format!("step {step} {what}")));
                 }

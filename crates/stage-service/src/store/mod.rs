@@ -116,6 +116,8 @@ pub struct Store {
     fast: OwnedFd,
     slow: Arc<dyn Tier>,
     slow_place: Place,
+    /// The mount of the slow tier if that is in memory. Nothing becomes durable there.
+    slow_in_memory: Option<Mount>,
     /// The process that opened it; a child of fork(2) has another number.
     process: u32,
     inner: Mutex<Inner>,
@@ -214,8 +216,9 @@ impl Store {
                 "name a slow tier on a disk: a restart would lose all that is stored there",
             ));
         }
-        let inner = Mutex::default();
-        let store = Self { config, fast, slow, slow_place, process: std::process::id(), inner };
+        let slow_in_memory = on_slow.filter(Mount::is_in_memory);
+        let (process, inner) = (std::process::id(), Mutex::default());
+        let store = Self { config, fast, slow, slow_place, slow_in_memory, process, inner };
         if !store.config.read_only {
             store.begin_draining()?;
         }
@@ -248,14 +251,18 @@ impl Store {
         Ok(may_be && self.slow.has(&step_name(step))?)
     }
 
-    /// The newest checkpoint that has come this far; at `local` and below, on either tier.
+    /// The newest checkpoint that has come this far; at `local` and below, on either tier. On a slow tier in memory none is
+    /// durable.
     ///
     /// # Errors
     /// A drain that has failed since the last call.
     pub fn latest(&self, level: Level) -> Result<Option<u64>, StageError> {
         self.report_failures()?;
-        let newest =
-            self.list()?.into_iter().rev().find(|step| step.slow || (step.fast && level < Level::Durable));
+        let has_come = |step: &Step| match level {
+            Level::Durable => step.slow && self.slow_in_memory.is_none(),
+            _ => step.slow || (step.fast && !level.is_committed()),
+        };
+        let newest = self.list()?.into_iter().rev().find(has_come);
         Ok(newest.map(|step| step.step))
     }
 
@@ -411,6 +418,7 @@ mod tests {
 
     use super::*;
     use stage::error::ErrorClass;
+    use stage::job::State;
 
     fn config(folder: &Path, state: &str) -> StoreConfig {
         let state = Some(folder.join(state));
@@ -450,6 +458,33 @@ mod tests {
         assert!(matches!(error, StageError::Stopped { .. }), "{error}");
         drop(reader);
         store.restore(1, false, &always).unwrap();
+    }
+
+    #[test]
+    fn on_a_slow_tier_in_memory_nothing_is_durable() {
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            println!("SKIP a store in memory: there is no /dev/shm");
+            return;
+        };
+        if !Mount::nearest(folder.path()).is_some_and(|mount| mount.is_in_memory()) {
+            println!("SKIP a store in memory: /dev/shm is not");
+            return;
+        }
+        let store = Store::open(config(folder.path(), "state")).unwrap();
+        std::fs::write(store.begin(1).unwrap().join("x"), "x").unwrap();
+        store.commit(1).unwrap();
+        assert!(store.wait(Some(1), Level::Local, None, &always).unwrap());
+        for step in [Some(1), None] {
+            let error = store.wait(step, Level::Durable, None, &always).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Refused, "{error}");
+            assert!(error.to_string().ends_with(", and step 1 is not durable there"), "{error}");
+        }
+        assert!(store.wait(Some(1), Level::InMemory, None, &always).unwrap());
+        let (_, job) = store.progress().unwrap().pop().unwrap();
+        assert_eq!((job.state, job.level, job.durable), (State::Done, Level::InMemory, None));
+        assert_eq!(store.latest(Level::Durable).unwrap(), None);
+        assert_eq!(store.latest(Level::InMemory).unwrap(), Some(1));
+        assert_eq!(store.latest(Level::Local).unwrap(), Some(1));
     }
 
     #[test]

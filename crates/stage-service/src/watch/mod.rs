@@ -31,6 +31,7 @@ use crate::error::ServiceError;
 use stage::calls;
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State, Why};
+use stage::mounts;
 use stage::names::PathText;
 use stage::semaphore::{self, Identity, Removal, Semaphore};
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
@@ -72,7 +73,7 @@ pub enum Happened {
         /// Its semaphore.
         trigger: PathBuf,
     },
-    /// A job of a set failed; the semaphore stays.
+    /// A job of a set failed, was cancelled, or its copy is not durable; the semaphore stays.
     Failed {
         /// Its semaphore.
         trigger: PathBuf,
@@ -114,13 +115,15 @@ struct UnderWay {
     identity: Identity,
     jobs: Vec<JobId>,
     reported: Vec<JobId>,
+    /// Jobs that have not ended.
+    open: usize,
 }
 
 impl<'a> Watch<'a> {
     /// Watches `root`. `check` is asked for sets that were moved before, where semaphores stay.
     ///
     /// # Errors
-    /// The directory cannot be opened; the destination lies in it.
+    /// The directory cannot be opened. [`StageError::Refused`] for a destination in memory, where nothing becomes durable.
     pub fn new(
         root: &Path,
         pattern: Pattern,
@@ -130,6 +133,8 @@ impl<'a> Watch<'a> {
         check: &'a Check<'a>,
     ) -> Result<Self, StageError> {
         let root = std::path::absolute(root).map_err(|error| StageError::io("find it", root, error))?;
+        let to = mounts::of_place(&orders.to, false);
+        mounts::check_durable(&orders.to, to.as_ref(), "a semaphore asks for a durable copy")?;
         let finder = Finder::new(&root, pattern.clone(), timing)?;
         Ok(Self {
             finder,
@@ -146,7 +151,7 @@ impl<'a> Watch<'a> {
     /// How many sets are under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.under_way.values().flatten().filter(|set| set.reported.len() < set.jobs.len()).count()
+        self.under_way.values().flatten().filter(|set| set.open > 0).count()
     }
 
     /// How often something was refused or failed.
@@ -215,7 +220,8 @@ impl<'a> Watch<'a> {
         for spec in specs {
             jobs.push(submit_or_retry(self.desk, spec)?);
         }
-        let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new() };
+        let (identity, open) = (found.identity, jobs.len());
+        let under_way = UnderWay { identity, jobs: jobs.clone(), reported: Vec::new(), open };
         let sets = self.under_way.entry(trigger.clone()).or_default();
         // The same jobs again, after the desk was gone for a time.
         sets.retain(|set| set.jobs != jobs);
@@ -265,7 +271,7 @@ impl<'a> Watch<'a> {
         Ok(specs.iter().all(|spec| {
             let same =
                 |job: &&JobStatus| job.spec.source == spec.source && job.spec.destination == spec.destination;
-            known.iter().rev().find(same).is_some_and(|job| job.state == State::Done)
+            known.iter().rev().find(same).is_some_and(is_durable)
         }))
     }
 
@@ -292,9 +298,11 @@ impl<'a> Watch<'a> {
             .flat_map(|(trigger, sets)| sets.iter_mut().map(move |set| (trigger, set)));
         for (trigger, set) in sets {
             let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
+            set.open = jobs.iter().filter(|job| !job.state.is_final()).count();
             for job in &jobs {
+                let ended_otherwise = job.state.is_final() && !is_durable(job);
                 match (job.state, set.reported.contains(&job.id)) {
-                    (State::Failed | State::Cancelled, false) => {
+                    (_, false) if ended_otherwise => {
                         set.reported.push(job.id);
                         self.failures += 1;
                         happened.push(failed(trigger, job));
@@ -304,8 +312,8 @@ impl<'a> Watch<'a> {
                     _ => {}
                 }
             }
-            let done = jobs.iter().filter(|job| job.state == State::Done && job.level >= Level::Durable);
-            if done.count() == set.jobs.len() {
+            let durable = jobs.iter().filter(|job| is_durable(job));
+            if durable.count() == set.jobs.len() {
                 let jobs: Vec<JobStatus> = jobs.into_iter().cloned().collect();
                 ended.push((trigger.clone(), set.identity, jobs));
             }
@@ -361,13 +369,19 @@ pub fn is_gone(error: &StageError) -> bool {
     ServiceError::is_no_answer(error) || matches!(error, StageError::Journal { .. })
 }
 
+/// Is a job done, and its copy durable? One whose copy is in memory is done only.
+fn is_durable(job: &JobStatus) -> bool {
+    job.state == State::Done && job.level >= Level::Durable
+}
+
 fn failed(trigger: &Path, job: &JobStatus) -> Happened {
-    let why = job.error.clone().unwrap_or_else(|| Why {
-        message: format!("job {} was cancelled", job.id),
-        hint: None,
-        class: stage::ErrorClass::Interrupted,
-        errno: None,
-        cause: None,
-    });
+    let (message, class) = match job.state {
+        State::Done => {
+            (format!("{}: {}", job.spec.destination.shown(), job.promise()), stage::ErrorClass::Failed)
+        }
+        _ => (format!("job {} was cancelled", job.id), stage::ErrorClass::Interrupted),
+    };
+    let why = job.error.clone().filter(|_| job.state != State::Done);
+    let why = why.unwrap_or(Why { message, hint: None, class, errno: None, cause: None });
     Happened::Failed { trigger: trigger.to_owned(), job: job.id, why }
 }

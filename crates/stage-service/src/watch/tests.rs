@@ -214,6 +214,47 @@ fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_
 }
 
 #[test]
+fn the_semaphore_of_several_files_stays_if_a_copy_is_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Still::default();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        fs::write(at(name), name).unwrap();
+    }
+    fs::write(at("x.done"), "a\nb\n").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    desk.set_in_memory(1);
+    let Happened::Failed { job: 1, why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.ends_with(": copied to memory, not durable"), "{why:?}");
+    desk.set(2, State::Done);
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    assert!(at("x.done").exists());
+    assert_eq!((watch.under_way(), watch.failures()), (0, 1));
+}
+
+#[test]
+fn a_destination_in_memory_is_not_watched_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (desk, memory) = (Still::default(), Path::new("/dev/shm"));
+    if !stage::mounts::Mount::nearest(memory).is_some_and(|mount| mount.is_in_memory()) {
+        println!("SKIP a semaphore for a copy in memory: /dev/shm is not in memory");
+        return;
+    }
+    let orders = Orders {
+        to: Place::of_path(memory).unwrap(),
+        verb: Verb::Copy,
+        options: Options::default(),
+        keep_trigger: true,
+        lists: true,
+    };
+    let timing = Timing { rescan: HOUR, settle: SOON };
+    let pattern = Pattern::parse("*.done").unwrap();
+    let error = Watch::new(folder.path(), pattern, timing, orders, &desk, &|_, _| unreachable!()).err();
+    assert!(matches!(error, Some(StageError::Refused { .. })), "{error:?}");
+}
+
+#[test]
 fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
     let folder = tempfile::tempdir().unwrap();
     let desk = Still::default();

@@ -234,7 +234,7 @@ impl Journal {
                 let row = job_of(row)?;
                 let (old, new) = (&row.spec.options.semaphore, &spec.options.semaphore);
                 let is_renewed = old != new;
-                let has_work_left = row.state != State::Failed || row.level == Level::Durable || is_renewed;
+                let has_work_left = row.state != State::Failed || row.level.is_committed() || is_renewed;
                 if !has_work_left
                     || !row.spec.is_same_request(spec)
                     || is_renewed && row.state == State::Committed
@@ -258,7 +258,7 @@ impl Journal {
                 match known {
                     _ if row.source.is_none() && !row.state.is_final() => return same(),
                     // It is not durable: what it has copied is compared with the source when it goes on.
-                    _ if row.state == State::Failed && row.level < Level::Durable => return same(),
+                    _ if row.state == State::Failed && !row.level.is_committed() => return same(),
                     Some(judged) if judged.same => return same(),
                     Some(_) => break,
                     None => return Ok(Accepted::Judge(Box::new(row))),
@@ -390,7 +390,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The source is durable where it is.
+    /// The source has been synced where it is.
     pub fn level(&self, id: JobId, level: Level) -> Result<(), StageError> {
         comes_to(Moment::Local, Vec::new);
         self.step("a level is reached", |step| {

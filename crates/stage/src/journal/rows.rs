@@ -107,7 +107,7 @@ impl From<JobRow> for JobStatus {
             notes: row.notes,
             attempts: row.attempts,
             created: row.times.0,
-            durable: row.times.1,
+            durable: row.times.1.filter(|_| row.level == Level::Durable),
             finished: row.times.2,
             files_total,
             files_done,
@@ -136,21 +136,31 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<JobRow> {
     let error: Option<String> = row.get(8)?;
     let mount = |column| row.get::<_, Option<String>>(column)?.map(|text| document(&text, 0)).transpose();
     let born = row.get("part_born")?;
+    let mounts = [mount("source_mount")?, mount("destination_mount")?];
     Ok(JobRow {
         id: row.get(0)?,
         spec: document(&row.get::<_, String>(1)?, 1)?,
         state: word(row, 2)?,
-        level: word(row, 3)?,
+        level: level_at(word(row, 3)?, mounts[1].as_ref()),
         attempts: row.get(4)?,
         times: (unsigned(5)?, optional(6)?, optional(7)?),
         error: error.map(|text| document(&text, 8)).transpose()?,
         notes: document(&row.get::<_, String>(9)?, 9)?,
         part: row.get::<_, Option<Vec<u8>>>(10)?.map(OsString::from_vec),
         part_id: optional(11)?.map(|ino| FileId { ino, born }),
-        mounts: [mount("source_mount")?, mount("destination_mount")?],
+        mounts,
         counts: [unsigned(12)?, unsigned(13)?, unsigned(14)?, unsigned(15)?, unsigned(16)?],
         source: row.get::<_, Option<Vec<u8>>>("source")?.and_then(|bytes| Fingerprint::from_slice(&bytes)),
     })
+}
+
+/// The table says `durable` of every job that is committed, which all versions of this program understand. What a job's
+/// level is follows from that and from where its destination is.
+fn level_at(word: Level, destination: Option<&Mount>) -> Level {
+    match destination {
+        Some(at) if word == Level::Durable && at.is_in_memory() => Level::InMemory,
+        _ => word,
+    }
 }
 
 pub(super) fn done_of(row: &Row<'_>) -> rusqlite::Result<Done> {

@@ -47,7 +47,7 @@ use crate::owned::Record;
 use crate::pace::{GoOn, Stop};
 pub use crate::series::{LATEST, Place, place};
 use crate::set::Manifest;
-use crate::spec::{self, JobSpec, Level};
+use crate::spec::{self, JobSpec};
 use crate::tier::directory::{DIRECTORY, Directory, Doomed, Kept};
 use crate::tier::{Tier, Tiers};
 
@@ -77,9 +77,7 @@ pub trait Witness: Record {
 impl Witness for Journal {
     fn vouches(&self, fast: &Path, slow: &spec::Place) -> Result<bool, StageError> {
         Ok(self.jobs()?.iter().any(|job| {
-            job.level >= Level::Durable
-                && job.spec.source.path() == Some(fast)
-                && job.spec.destination == *slow
+            job.level.is_committed() && job.spec.source.path() == Some(fast) && job.spec.destination == *slow
         }))
     }
 }

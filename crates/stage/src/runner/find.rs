@@ -137,13 +137,15 @@ impl Destination {
 
 /// Refuses a request that its job could only refuse as well: a source that is neither a file nor a directory or has no
 /// name; a destination that is the source or lies in it, whose parent is not a directory, or whose name is taken by
-/// something of another kind or size; a move into memory. What may not be read is left to the job.
+/// something of another kind or size; a move into memory, and what a semaphore asks for there. What may not be read is left to
+/// the job.
 ///
 /// # Errors
 /// [`StageError::Invalid`], [`StageError::Refused`] or [`StageError::Exists`], before anything is journalled.
 pub fn check_request(spec: &JobSpec) -> Result<(), StageError> {
     let (from, to) = (mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true));
     mounts::check_lasting(spec, [from.as_ref(), to.as_ref()])?;
+    mounts::check_semaphore(spec, to.as_ref())?;
     let Some(path) = spec.source.path() else { return Ok(()) };
     let source = match Source::open(path) {
         Err(StageError::Io { .. }) => return Ok(()),

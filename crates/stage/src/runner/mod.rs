@@ -126,13 +126,14 @@ impl Run<'_> {
         let mut destination = destination_of(&self.spec.destination, self.tiers)?;
         let mut copy = None;
         if row.state != State::Committed {
+            mounts::check_semaphore(self.spec, at.as_ref())?;
             copy = self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
             destination.settle(self)?;
             self.journal.commit(self.id, now())?;
         }
         if let Some(at) = at.as_ref().filter(|at| at.is_in_memory()) {
             notes.push(format!(
-                "{}: is in memory ({}), and lasts no longer",
+                "{}: is in memory ({}): the copy lasts until that is unmounted or the host stops",
                 self.spec.destination.shown(),
                 at.kind
             ));
@@ -387,7 +388,10 @@ impl Run<'_> {
             source.remove(self, &*destination, notes)?;
         }
         // The journal's: while the job was at work, the semaphore may have been written anew.
-        if let Some(semaphore) = &row.spec.options.semaphore {
+        // One of an earlier version of this program may have asked for a copy in memory, which is not durable.
+        if let Some(semaphore) = &row.spec.options.semaphore
+            && row.level == Level::Durable
+        {
             let moved = self.spec.source.path().filter(|_| self.spec.verb == Verb::Move);
             remove::semaphore(self, semaphore, moved, notes)?;
         }

@@ -19,7 +19,7 @@ use crate::journal::{Done, Identity, JobRow, Journal};
 use crate::manifest::Kind;
 use crate::names::joined;
 use crate::pace::Stop;
-use crate::spec::{JobSpec, Level, Place, Verb};
+use crate::spec::{JobSpec, Place, Verb};
 use crate::tier::Tiers;
 use crate::tree::{Seen, Walk};
 
@@ -169,7 +169,7 @@ fn change(done: &Done, kind: Kind, now: &Identity, listed: bool, extent: Extent)
 /// Is the source of a job that has vouched for it still what the job has copied? Of a job that is committed, what
 /// is left of it: the job itself may have removed the rest.
 pub fn is_source_of(journal: &Journal, row: &JobRow, tiers: &Tiers) -> Result<bool, StageError> {
-    let committed = row.level == Level::Durable;
+    let committed = row.level.is_committed();
     let Place::Path(path) = &row.spec.source else {
         return Ok(fingerprint_of(&row.spec, tiers)?.map_or(committed, |now| row.source == Some(now)));
     };
