@@ -59,6 +59,33 @@ fn a_users_own_server_answers_nobody_else() {
 }
 
 #[test]
+fn roots_client_asks_another_users_server_only_where_it_is_named() {
+    let Some(world) = World::new() else { return };
+    let socket = world.at("root/flashwright/stage.sock");
+    std::fs::create_dir(world.at("root/flashwright")).expect("mkdir");
+    chown(world.at("root/flashwright"), Some(ALICE), Some(ALICE)).expect("chown");
+    std::fs::set_permissions(world.at("root/flashwright"), Permissions::from_mode(0o700)).expect("chmod");
+    let mut command = alices(&world, "exec \"$@\"");
+    command.arg("--socket").arg(&socket);
+    let server = Server::spawn_at(socket.clone(), command);
+    let ask = |flags: &[&str], runtime: &Path| {
+        let mut command = common::command(world.folder.path(), &[&["stage", "status"], flags].concat());
+        command.env_remove("FLASHWRIGHT_STAGE_SOCKET").env("HOME", world.at("root"));
+        common::finish(command.env("XDG_RUNTIME_DIR", runtime))
+    };
+    let came = ask(&[], &world.at("root"));
+    assert_eq!(came.code, 3, "{came:?}");
+    assert!(came.err.contains("stage.sock: uid 12345 listens there\nhint: "), "{came:?}");
+    let came = ask(&["--socket", socket.to_str().expect("UTF-8")], &world.at("root"));
+    assert_eq!(came.code, 0, "{came:?}");
+    // Their runtime directory, which root's shell may have kept, is not root's.
+    let came = ask(&[], &world.at("alice"));
+    assert_eq!(came.code, 3, "{came:?}");
+    assert!(came.err.contains("belongs to uid 12345, and this is uid 0"), "{came:?}");
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
 fn the_unit_of_a_user_works_with_that_users_rights_for_that_user_alone() {
     let Some(world) = World::new() else { return };
     world.secret("root/file", 0o600);

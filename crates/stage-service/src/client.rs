@@ -1,8 +1,9 @@
 //! The other end of the socket, for programs.
 //!
-//! A client trusts the server that it connects to with the names of its files, and no more: the server works with
-//! the rights that the kernel says the client has. It connects to servers of its own user and of root alone. Answers are bounded nevertheless. A wait survives the server: if it
-//! dies and comes back, the client asks again, since the job is in the journal under the same number.
+//! A client trusts the server that it connects to with the names of its files, and no more: the server works with the rights
+//! that the kernel says the client has. It connects to servers of its own user and of root; root's client connects to another
+//! user's server only if its user named the socket. Answers are bounded nevertheless. A wait survives the server: if it dies
+//! and comes back, the client asks again, since the job is in the journal under the same number.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::doctor::Finding;
 use crate::error::ServiceError;
 use crate::lines::{Line, Lines};
-use crate::place::Surroundings;
+use crate::place::{Choice, Surroundings};
 use crate::pools::{PoolStatus, Reservation, Wish};
 use crate::protocol::{ANSWER_BYTES, Answer, LINE_BYTES, PROTOCOL, Reply, Request, ServerFacts};
 use stage::error::StageError;
@@ -44,6 +45,7 @@ macro_rules! ask {
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
+    choice: Choice,
     lines: Lines,
     server: ServerFacts,
 }
@@ -52,25 +54,31 @@ impl Client {
     /// Connects to the named socket, or to the first that answers of those that [`Surroundings::tried`] says.
     ///
     /// # Errors
-    /// [`ServiceError::NoServer`] where no server listens; the server speaks another version, or refuses.
+    /// [`ServiceError::NoServer`] where no server listens; [`StageError::Refused`] where a stranger does; the server speaks
+    /// another version, or refuses.
     pub fn connect(socket: Option<&Path>) -> Result<Self, StageError> {
-        let sockets = Surroundings::here().tried(socket);
+        let (sockets, choice) = Surroundings::here().tried(socket)?;
+        Self::connect_to(&sockets, choice)
+    }
+
+    fn connect_to(sockets: &[PathBuf], choice: Choice) -> Result<Self, StageError> {
         let mut tried = Vec::new();
-        for path in &sockets {
+        for path in sockets {
             match UnixStream::connect(path) {
-                Ok(stream) => return Self::greet(path, stream),
+                Ok(stream) => return Self::greet(path, choice, stream),
                 Err(error) => tried.push(format!("{} ({error})", stage::error::shown(path))),
             }
         }
         Err(ServiceError::NoServer { tried: tried.join(", ") }.into())
     }
 
-    fn greet(path: &Path, stream: UnixStream) -> Result<Self, StageError> {
-        check_server(path, &stream)?;
+    fn greet(path: &Path, choice: Choice, stream: UnixStream) -> Result<Self, StageError> {
+        check_server(path, choice, &stream)?;
         let set = stream.set_write_timeout(Some(ANSWER_TIME));
         set.map_err(|error| StageError::io("set a time for writing", path, error))?;
         let mut client = Self {
             socket: path.to_owned(),
+            choice,
             lines: Lines::new(stream, ANSWER_BYTES),
             server: ServerFacts::default(),
         };
@@ -140,12 +148,16 @@ impl Client {
         }
     }
 
+    fn connect_anew(&self) -> Result<Self, StageError> {
+        Self::connect_to(std::slice::from_ref(&self.socket), self.choice)
+    }
+
     /// Reconnects, while the time is not up and a server may still come back.
     fn reconnect(&mut self, until: Option<Instant>) -> Result<(), StageError> {
         let give_up = Instant::now() + COMES_BACK;
         let give_up = until.map_or(give_up, |until| until.min(give_up));
         loop {
-            match Self::connect(Some(&self.socket)) {
+            match self.connect_anew() {
                 Ok(client) => {
                     *self = client;
                     return Ok(());
@@ -177,7 +189,7 @@ impl Client {
             reply = self.answer(every.saturating_add(ANSWER_TIME))?;
         }
         // The server goes on sending over this connection; the next question needs one of its own.
-        *self = Self::connect(Some(&self.socket.clone()))?;
+        *self = self.connect_anew()?;
         Ok(())
     }
 
@@ -322,16 +334,22 @@ fn pieces(mut files: &[Expected]) -> impl Iterator<Item = &[Expected]> {
 }
 
 /// A job's answer is believed, so it must come from this user's server or from root's: any user may listen at a path in a
-/// directory of their own. The kernel tells which process began to listen on a socket (SO_PEERCRED).
-fn check_server(path: &Path, stream: &UnixStream) -> Result<(), StageError> {
+/// directory of their own. Root may name another user's. The kernel tells which process began to listen on a socket
+/// (SO_PEERCRED).
+fn check_server(path: &Path, choice: Choice, stream: &UnixStream) -> Result<(), StageError> {
     let credentials = storage::peer::credentials(std::os::fd::AsFd::as_fd(stream))
         .map_err(|error| StageError::io("ask whose it is", path, error))?;
     let me = rustix::process::geteuid();
-    if me.is_root() || credentials.user == me.as_raw() || credentials.user == 0 {
+    if credentials.user == me.as_raw() || credentials.user == 0 || me.is_root() && choice == Choice::Named {
         return Ok(());
     }
+    let hint = if me.is_root() {
+        "if that user's server is meant, name its socket: --socket PATH"
+    } else {
+        "name your own server's socket"
+    };
     Err(StageError::refused(
         format!("{}: uid {} listens there", stage::error::shown(path), credentials.user),
-        "name your own server's socket",
+        hint,
     ))
 }

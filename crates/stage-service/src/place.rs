@@ -17,6 +17,15 @@ pub const UNIT_SOCKETS: &str = "/run/flashwright";
 /// The variable that names a socket to clients.
 pub const SOCKET_VARIABLE: &str = "FLASHWRIGHT_STAGE_SOCKET";
 
+/// How a client came to a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Its user named it, by a flag or by [`SOCKET_VARIABLE`].
+    Named,
+    /// It is where a server of the user's would listen.
+    Default,
+}
+
 /// The variables that decide, so that tests need not change the process's own.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
@@ -72,28 +81,39 @@ impl Surroundings {
     /// The socket of a user's own server with this state directory, if it is not the usual one.
     ///
     /// # Errors
-    /// No variable says where it is.
+    /// [`StageError::Invalid`] if no variable says where it is, [`StageError::Refused`] if `XDG_RUNTIME_DIR` is another
+    /// user's directory, or one that others can write to: whoever can put a socket there would be handed jobs.
     pub fn own_socket(&self, state: Option<&Path>) -> Result<PathBuf, StageError> {
         match (state, &self.xdg_runtime_dir) {
             (None, Some(runtime)) if Path::new(runtime).is_absolute() => {
-                Ok(Path::new(runtime).join("flashwright/stage.sock"))
+                let runtime = storage::trust::runtime_directory(Path::new(runtime)).map_err(|error| {
+                    StageError::refused(
+                        format!("XDG_RUNTIME_DIR={error}"),
+                        "name a socket: --socket PATH; or set XDG_RUNTIME_DIR to a directory of your own, of mode 0700",
+                    )
+                })?;
+                Ok(runtime.join("flashwright/stage.sock"))
             }
             (Some(state), _) => Ok(state.join("stage.sock")),
             (None, _) => Ok(self.state()?.join("stage.sock")),
         }
     }
 
-    /// The sockets that a client tries, the first that answers being the one.
-    #[must_use]
-    pub fn tried(&self, named: Option<&Path>) -> Vec<PathBuf> {
-        if let Some(path) = named {
-            return vec![path.to_owned()];
+    /// The sockets that a client tries, the first that answers being the one, and whether its user named them.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] of [`Self::own_socket`].
+    pub fn tried(&self, named: Option<&Path>) -> Result<(Vec<PathBuf>, Choice), StageError> {
+        if let Some(path) = named.or(self.socket.as_ref().map(Path::new)) {
+            return Ok((vec![path.to_owned()], Choice::Named));
         }
-        if let Some(path) = &self.socket {
-            return vec![path.into()];
-        }
+        let own = match self.own_socket(None) {
+            Err(refused @ StageError::Refused { .. }) => return Err(refused),
+            own => own.ok(),
+        };
         let user = rustix::process::geteuid().as_raw();
-        self.own_socket(None).into_iter().chain(unit_sockets(Path::new(UNIT_SOCKETS), user)).collect()
+        let sockets = own.into_iter().chain(unit_sockets(Path::new(UNIT_SOCKETS), user)).collect();
+        Ok((sockets, Choice::Default))
     }
 }
 
@@ -133,11 +153,33 @@ mod tests {
         let mut around = Surroundings { home: Some("/home/u".into()), ..Surroundings::default() };
         around.xdg_runtime_dir = Some("/run/user/7".into());
         let own = PathBuf::from("/run/user/7/flashwright/stage.sock");
-        assert_eq!(around.tried(None)[0], own);
+        let (tried, choice) = around.tried(None).unwrap();
+        assert_eq!((&tried[0], choice), (&own, Choice::Default));
         around.socket = Some("/x".into());
-        assert_eq!(around.tried(None), [PathBuf::from("/x")]);
-        assert_eq!(around.tried(Some(Path::new("/y"))), [PathBuf::from("/y")]);
+        assert_eq!(around.tried(None).unwrap(), (vec![PathBuf::from("/x")], Choice::Named));
+        let named = around.tried(Some(Path::new("/y"))).unwrap();
+        assert_eq!(named, (vec![PathBuf::from("/y")], Choice::Named));
         assert_eq!(around.own_socket(Some(Path::new("/st"))).unwrap(), Path::new("/st/stage.sock"));
+    }
+
+    #[test]
+    fn a_runtime_directory_that_others_can_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let run = tempfile::tempdir().unwrap();
+        let runtime = Some(run.path().as_os_str().to_owned());
+        let around = Surroundings { xdg_runtime_dir: runtime, home: Some("/u".into()), ..Default::default() };
+        around.own_socket(None).unwrap();
+        around.tried(None).unwrap();
+        for mode in [0o770, 0o1777] {
+            std::fs::set_permissions(run.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            for refused in [around.own_socket(None).map(drop), around.tried(None).map(drop)] {
+                let error = refused.unwrap_err();
+                assert!(matches!(error, StageError::Refused { .. }), "{error}");
+                assert!(error.to_string().starts_with("XDG_RUNTIME_DIR=/"), "{error}");
+            }
+        }
+        around.own_socket(Some(Path::new("/st"))).unwrap();
+        around.tried(Some(Path::new("/y"))).unwrap();
     }
 
     #[test]

@@ -54,6 +54,21 @@ pub fn check_directory(path: &Path) -> Result<(), TrustError> {
     walk(path).map(drop)
 }
 
+/// A directory that the environment names and that a user's sockets lie in (`XDG_RUNTIME_DIR`), by its path without links.
+/// One that is not there has nothing in it, and is returned as it is.
+///
+/// # Errors
+/// [`TrustError`]: it is another user's, others can write to it, or it cannot be looked at.
+pub fn runtime_directory(path: &Path) -> Result<PathBuf, TrustError> {
+    let real = match path.canonicalize() {
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
+        Err(source) => return Err(TrustError::Open { path: path.to_owned(), source }),
+        Ok(real) => real,
+    };
+    check_directory(&real)?;
+    Ok(real)
+}
+
 /// Opens a regular file in such a directory, with `options` and without following a link. What it has to be is checked
 /// of the open file.
 ///
@@ -193,6 +208,10 @@ mod tests {
         refused(&state.join("link"), "is a symbolic link");
         symlink(&state, root.join("other")).unwrap();
         assert!(attempt(&root.join("other/journal")).is_err());
+        assert_eq!(runtime_directory(&root.join("other")).unwrap(), state);
+        assert_eq!(runtime_directory(&root.join("none")).unwrap(), root.join("none"));
+        let shared = runtime_directory(&root).unwrap_err().to_string();
+        assert!(shared.contains("others may write to it (mode 1777)"), "{shared}");
         refused(&root.join("state/../state/journal"), "without . and ..");
         mode(&root, 0o700);
         refused(&state, "is not a regular file");
@@ -201,6 +220,9 @@ mod tests {
             println!("SKIP a file of another user: it takes root to make one");
             return;
         }
+        chown(&state, Some(65_534), None).unwrap();
+        assert!(runtime_directory(&state).unwrap_err().to_string().contains("belongs to uid 65534"));
+        chown(&state, Some(0), None).unwrap();
         for path in [&file, &state] {
             chown(path, Some(65_534), None).unwrap();
             refused(&file, "belongs to uid 65534");

@@ -66,7 +66,13 @@ pub fn socket(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let (base, mode) = match runtime {
-        Some(path) => (path, 0o700),
+        Some(path) => {
+            let base = storage::trust::runtime_directory(&path).map_err(|error| {
+                Failure::refused(format!("XDG_RUNTIME_DIR={error}"))
+                    .hint("name a socket: --socket PATH, in a directory that only you can write to")
+            })?;
+            (base, 0o700)
+        }
         None if rustix::process::geteuid().is_root() => (PathBuf::from("/run"), 0o755),
         None => {
             return Err(Failure::invalid("XDG_RUNTIME_DIR does not say where to put a Unix socket")
