@@ -286,3 +286,63 @@ fn documents_of_layouts_fit_their_schemas() {
         fits_schema(rig.folder.path(), schema, &document);
     }
 }
+
+/// The lock of a state directory, held by a program whose process that took the lock has ended.
+struct Inherited {
+    folder: tempfile::TempDir,
+    program: std::process::Child,
+}
+
+impl Inherited {
+    fn new() -> Self {
+        let folder = place();
+        let state = folder.path().join("state");
+        std::fs::create_dir(&state).expect("makes");
+        let lock = std::fs::File::create(state.join("layout.lock")).expect("makes");
+        lock.lock().expect("locks");
+        std::fs::write(state.join("layout.lock"), "4194304999").expect("the number of no process");
+        std::fs::write(state.join("layout.journal"), "").expect("writes");
+        // Standard input carries the lock, as to programs that layouts start.
+        let program = Command::new("sleep").arg("600").stdin(Stdio::from(lock)).spawn().expect("sleep runs");
+        Self { folder, program }
+    }
+}
+
+impl Drop for Inherited {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+#[test]
+fn a_wait_for_the_lock_of_the_state_directory_ends_at_the_first_interrupt() {
+    let held = Inherited::new();
+    for arguments in [
+        &["layout", "undo"][..],
+        &["layout", "down"],
+        &["tune", "undo"],
+        &["layout", "up", "single:/dev/null"],
+    ] {
+        let state = match arguments[0] {
+            // `tune` has its journal in `tune/` below the state directory.
+            "tune" => {
+                let state = held.folder.path().join("link");
+                std::fs::create_dir_all(&state).expect("makes");
+                let _ = std::os::unix::fs::symlink(held.folder.path().join("state"), state.join("tune"));
+                state
+            }
+            _ => held.folder.path().join("state"),
+        };
+        let mut command = command(held.folder.path(), arguments);
+        command.env("FLASHWRIGHT_STATE", state).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("runs");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(child.try_wait().expect("can be asked").is_none(), "{arguments:?} waits");
+        common::signal(&child, "-INT");
+        assert_eq!(ended(&mut child).code(), Some(130), "{arguments:?}");
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut said).expect("reads");
+        assert!(said.contains("interrupted while waiting for the lock"), "{arguments:?}: {said}");
+    }
+}

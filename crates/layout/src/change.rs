@@ -172,6 +172,11 @@ impl Change {
         }
     }
 
+    /// Whether it changes settings.
+    pub(crate) fn is_of_settings(&self) -> bool {
+        matches!(self, Self::Settings { .. })
+    }
+
     /// Whether it changes which CPUs take interrupts.
     pub(crate) fn is_of_interrupts(&self) -> bool {
         matches!(self, Self::Settings { old, .. } if old.iter().any(|(file, _)| file.starts_with("/proc/irq")))

@@ -114,6 +114,14 @@ pub enum LayoutError {
         /// The process.
         holder: String,
     },
+    /// The settings that are to be undone were changed again by a layout of another state directory, which stands.
+    #[error("settings of {disk} were changed later by the layout of {}, which stands", journal.display())]
+    Newer {
+        /// Kernel name of the disk, or `interrupts`.
+        disk: String,
+        /// The journal of the later layout.
+        journal: PathBuf,
+    },
     /// A program of the system failed.
     #[error("cannot {what}")]
     Program {
@@ -216,9 +224,11 @@ impl LayoutError {
                 OpenErrorClass::Refused => LayoutErrorClass::Refused,
                 OpenErrorClass::Failed => LayoutErrorClass::Failed,
             },
-            Self::Stands { .. } | Self::Locked { .. } | Self::Replaced { .. } | Self::Appeared { .. } => {
-                LayoutErrorClass::Refused
-            }
+            Self::Stands { .. }
+            | Self::Locked { .. }
+            | Self::Newer { .. }
+            | Self::Replaced { .. }
+            | Self::Appeared { .. } => LayoutErrorClass::Refused,
             Self::Distrust(TrustError::Untrusted { .. }) => LayoutErrorClass::Refused,
             Self::Interrupted { .. } => LayoutErrorClass::Interrupted,
             _ => LayoutErrorClass::Failed,
@@ -236,6 +246,10 @@ impl LayoutError {
             }
             Self::Stands { .. } => "`flashwright layout undo` restores what it changed".to_owned(),
             Self::Locked { .. } => "wait until it has ended, or end it".to_owned(),
+            Self::Newer { journal, .. } => {
+                let state = journal.parent().unwrap_or(journal).display();
+                format!("settings are undone newest first: take that one down before this, FLASHWRIGHT_STATE={state}")
+            }
             Self::Unavailable { .. } => "`flashwright layout survey DRIVE…` tells what is to be had".to_owned(),
             Self::Replaced { .. } | Self::Appeared { .. } => {
                 "nothing was written to it; look at what it is, and name the drives again".to_owned()

@@ -206,6 +206,11 @@ impl Journal {
         Ok(())
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The directory that it is in.
     pub fn state(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))

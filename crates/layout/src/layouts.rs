@@ -20,8 +20,6 @@ mod tune;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -33,13 +31,15 @@ use crate::facts;
 use crate::interrupts;
 use crate::journal::Journal;
 use crate::label;
-use crate::locks::{GoOn, Locks};
+use crate::locks::{Locks, take_state};
+use crate::order;
 use crate::parts::{self, Made, Part};
 use crate::settings::{self, Recorded, Wanted};
 use crate::spec::LayoutSpec;
+use crate::stop::Stop;
 use crate::survey::Availability;
 use crate::system::{Host, Purpose, System};
-use crate::undo::{JOURNAL, Undone, boot, take_state, undo_all};
+use crate::undo::{JOURNAL, Undone, boot, undo_all};
 
 /// What the user allows.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +85,7 @@ pub struct Layouts {
     held: Vec<Held>,
     standing: Option<(LayoutSpec, Built)>,
     file_bytes: Option<u64>,
-    stop: Option<Arc<AtomicBool>>,
+    stop: Stop,
     teller: Option<Teller>,
     /// Whether the end leaves all as it is.
     leave: bool,
@@ -102,26 +102,34 @@ impl fmt::Debug for Layouts {
 }
 
 impl Layouts {
-    /// Takes the lock of a state directory, which is made where there is none.
+    /// Takes the lock of a state directory, which is made where it is missing. `stop` ends waits for locks, this one and
+    /// later ones, and the work between two steps.
     ///
     /// # Errors
-    /// [`LayoutError::Locked`] where another process is at work, [`LayoutError::Stands`] where a layout stands that
-    /// was made by hand or left by a process that died.
-    pub fn open(state: &Path, permits: Permits) -> Result<Self, LayoutError> {
-        Self::open_on(Box::new(Host::default()), state, permits)
+    /// [`LayoutError::Locked`] if another process is at work, [`LayoutError::Stands`] if a layout stands that was made by
+    /// hand or left by a process that died, [`LayoutError::Interrupted`] by `stop`.
+    pub fn open(state: &Path, permits: Permits, stop: Stop) -> Result<Self, LayoutError> {
+        Self::open_on(Box::new(Host::default()), state, permits, stop)
     }
 
     /// The same on a system that is not this machine.
     ///
     /// # Errors
     /// As [`Layouts::open`].
-    pub fn open_on(mut system: Box<dyn System>, state: &Path, permits: Permits) -> Result<Self, LayoutError> {
-        let state = take_state(system.as_mut(), state)?;
+    pub fn open_on(
+        mut system: Box<dyn System>,
+        state: &Path,
+        permits: Permits,
+        stop: Stop,
+    ) -> Result<Self, LayoutError> {
+        let state = take_state(system.as_mut(), state, &stop)?;
         let path = state.join(JOURNAL);
         if let Some(journal) = Journal::read(&path)? {
             let standing = Box::new(journal.standing());
             return Err(LayoutError::Stands { journal: path, standing });
         }
+        // Of a process that ended before its first change. What stays does not count.
+        let _ = order::leave(system.as_mut(), &path);
         let boot = boot(system.as_ref());
         Ok(Self {
             journal: Journal::new(path, boot),
@@ -135,7 +143,7 @@ impl Layouts {
             held: Vec::new(),
             standing: None,
             file_bytes: None,
-            stop: None,
+            stop,
             teller: None,
             leave: false,
         })
@@ -144,11 +152,6 @@ impl Layouts {
     /// The size of the files on file systems, bytes each; none is as much as fits, less a tenth.
     pub fn set_file_bytes(&mut self, bytes: Option<u64>) {
         self.file_bytes = bytes;
-    }
-
-    /// A flag that stops the work between two steps.
-    pub fn stop_on(&mut self, stop: Arc<AtomicBool>) {
-        self.stop = Some(stop);
     }
 
     /// Where words on long steps go, for somebody who watches.
@@ -232,7 +235,7 @@ impl Layouts {
                 teller(words);
             }
         };
-        let undone = undo_all(self.system.as_mut(), &mut self.journal, &mut tell, false);
+        let undone = undo_all(self.system.as_mut(), &mut self.journal, &Stop::default(), &mut tell, false);
         let pending: Vec<u64> = self.journal.pending().iter().map(|(number, _)| *number).collect();
         self.made.retain(|made| pending.contains(&made.number));
         self.recorded.retain(|record| record.numbers.iter().any(|number| pending.contains(number)));
@@ -271,15 +274,11 @@ impl Layouts {
 
     /// Locks what the layout changes against layouts of other state directories.
     fn lock(&mut self, spec: &LayoutSpec, drives: &[DriveId]) -> Result<(), LayoutError> {
-        let mut locks = std::mem::take(&mut self.locks);
-        let go_on: GoOn<'_> = &|what| self.go_on(what);
-        let drives = locks.take(self.system.as_ref(), drives, go_on);
-        let all = drives.and_then(|()| match spec.irq_cpus {
-            Some(_) => locks.take_interrupts(self.system.as_ref(), go_on),
-            None => Ok(()),
-        });
-        self.locks = locks;
-        all
+        self.locks.take(self.system.as_ref(), drives, &self.stop)?;
+        if spec.irq_cpus.is_some() {
+            self.locks.take_interrupts(self.system.as_ref(), &self.stop)?;
+        }
+        Ok(())
     }
 
     /// Holds drives that are not held yet. One that is has to be what it was.
@@ -315,7 +314,7 @@ impl Layouts {
 
     fn make(&mut self, part: Part) -> Result<(), LayoutError> {
         let words = part.words();
-        self.go_on(&words)?;
+        self.stop.check(&words)?;
         if let Some(teller) = &mut self.teller {
             teller(&words);
         }
@@ -338,7 +337,7 @@ impl Layouts {
                 if change.undo(self.system.as_mut(), true).is_ok() {
                     self.journal.undone(self.system.as_mut(), number)?;
                 }
-                Err(self.go_on(&words).err().unwrap_or(error))
+                Err(self.stop.check(&words).err().unwrap_or(error))
             }
         }
     }
@@ -355,12 +354,6 @@ impl Layouts {
         let made = part.make(self.system.as_mut(), change, &self.made, &held);
         held.iter().try_for_each(|held| held.check(self.system.as_ref()))?;
         made
-    }
-
-    /// Whether nobody asked to stop.
-    fn go_on(&self, what: &str) -> Result<(), LayoutError> {
-        let stopped = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
-        if stopped { Err(LayoutError::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }
 
     /// Takes down all parts but the first few; what belongs to this boot's layers goes with them.
@@ -477,8 +470,11 @@ impl Layouts {
 
     fn apply(&mut self, spec: &LayoutSpec, drives: &[DriveId]) -> Result<Vec<String>, LayoutError> {
         let mut notes = Vec::new();
+        if !spec.queue.is_empty() || spec.irq_cpus.is_some() {
+            order::enter(self.system.as_mut(), &self.locks, self.journal.path())?;
+        }
         for wanted in self.wanted(spec, drives) {
-            self.go_on("setting up queues")?;
+            self.stop.check("setting up queues")?;
             let said = settings::apply(self.system.as_mut(), &mut self.journal, &mut self.recorded, &wanted)?;
             notes.extend(said);
         }
@@ -547,6 +543,6 @@ impl Drop for Layouts {
             return;
         }
         // Nobody is left to be told; what could not be undone is in the journal.
-        let _ = undo_all(self.system.as_mut(), &mut self.journal, &mut |_| {}, false);
+        let _ = undo_all(self.system.as_mut(), &mut self.journal, &Stop::default(), &mut |_| {}, false);
     }
 }

@@ -1,18 +1,14 @@
-//! The state directory, its lock, and undoing what its journal says.
+//! The state directory, and undoing what its journal says.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use storage::trust;
-
-use crate::change::TRIES;
 use crate::error::LayoutError;
 use crate::journal::{Journal, Standing};
-use crate::locks::{GoOn, Locks};
+use crate::locks::{Locks, take_state};
+use crate::order;
+use crate::stop::Stop;
 use crate::system::{Host, System};
 
 /// What was undone.
@@ -26,7 +22,6 @@ pub struct Undone {
 
 /// The name of the journal in its directory.
 pub(crate) const JOURNAL: &str = "layout.journal";
-const LOCK: &str = "layout.lock";
 
 /// The directory of the journal: `$FLASHWRIGHT_STATE`, else `/var/lib/flashwright` for root, else
 /// `$XDG_STATE_HOME/flashwright` or `~/.local/state/flashwright` (XDG Base Directory Specification).
@@ -45,51 +40,16 @@ pub fn state_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/lib/flashwright"))
 }
 
-/// Takes the lock of a state directory. Returns the directory with links resolved, as mountinfo has it.
-pub(crate) fn take_state(system: &mut dyn System, state: &Path) -> Result<PathBuf, LayoutError> {
-    let made = system.make_directory(state);
-    made.map_err(|source| LayoutError::io(state, "make the directory", source))?;
-    let state =
-        state.canonicalize().map_err(|source| LayoutError::io(state, "resolve the directory", source))?;
-    let path = state.join(LOCK);
-    // Not for reading: programs have it as standard input, and shall find nothing there.
-    let mut lock = trust::open(&path, OpenOptions::new().append(true).create(true).mode(0o600))?;
-    wait_for(system, &lock, &path)?;
-    // A courtesy: on a full disk the lock holds without it.
-    let _ = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
-    system.keep_lock(lock);
-    Ok(state)
-}
-
-/// Locks, or says who has it. Where that process has died, a program that it started lives on, and is waited for: it
-/// still writes to the drives. One that lives may have let go already, and a program that another thread of it was just
-/// starting holds the lock until it is that program; so it is asked for a while.
-fn wait_for(system: &dyn System, lock: &File, path: &Path) -> Result<(), LayoutError> {
-    let mut asked = 0;
-    loop {
-        match lock.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::Error(source)) => return Err(LayoutError::io(path, "lock", source)),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        let holder = std::fs::read_to_string(path).unwrap_or_default();
-        let lives = holder.is_empty() || Path::new("/proc").join(&holder).exists();
-        asked += u32::from(lives);
-        if asked >= TRIES {
-            return Err(LayoutError::Locked { lock: path.to_owned(), holder: format!("process {holder}") });
-        }
-        system.pause();
-    }
-}
-
 pub(crate) fn boot(system: &dyn System) -> String {
     system.sysfs().text("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// Undoes all that is pending, newest first; what cannot be undone stays in the journal, or is given up.
+/// Undoes all that is pending, newest first; what cannot be undone stays in the journal, or is given up. `stop` ends it
+/// between two changes.
 pub(crate) fn undo_all(
     system: &mut dyn System,
     journal: &mut Journal,
+    stop: &Stop,
     tell: &mut dyn FnMut(&str),
     abandon: bool,
 ) -> Result<Undone, LayoutError> {
@@ -102,6 +62,7 @@ pub(crate) fn undo_all(
         outcome.abandoned.append(&mut left);
     }
     for (number, change) in journal.pending().to_vec().into_iter().rev() {
+        stop.check("undoing; what is left is in the journal")?;
         tell(&format!("undo: {change}"));
         let undone = match change.objection(&system.sysfs(), journal.state()) {
             Some(why) => Err(format!("{why}, which no layout changes")),
@@ -124,46 +85,55 @@ pub(crate) fn undo_all(
         return Err(LayoutError::Left { left, undone: outcome.undone.len() });
     }
     journal.remove(system)?;
+    // Entries without a journal do not count; what stays of them is removed with the next layout.
+    let _ = order::leave(system, journal.path());
     Ok(outcome)
 }
 
 /// Undoes what the journal of a state directory says: after a crash, or a layout that was made by hand. Doing it
-/// again does nothing.
+/// again does nothing. `stop` ends waits for locks, and the undoing between two changes.
 ///
 /// # Errors
-/// [`LayoutError::Locked`] where a process is at work; [`LayoutError::Left`] with what could not be undone, after
-/// all else was.
-pub fn undo(state: &Path) -> Result<Undone, LayoutError> {
-    undo_on(&mut Host::default(), state, &mut |_| {}, false)
+/// As [`undo_on`].
+pub fn undo(state: &Path, stop: &Stop) -> Result<Undone, LayoutError> {
+    undo_on(&mut Host::default(), state, stop, &mut |_| {}, false)
 }
 
 /// The same on a system that is not this machine, with words on progress. `abandon` gives up what cannot be undone,
 /// because a drive is gone for good.
 ///
 /// # Errors
-/// As [`undo`].
+/// [`LayoutError::Locked`] if another process is at work; [`LayoutError::Newer`] if a layout of another state directory
+/// changed the same settings later and stands; [`LayoutError::Left`] with what could not be undone, after all else was;
+/// [`LayoutError::Interrupted`] by `stop`, with the rest in the journal.
 pub fn undo_on(
     system: &mut dyn System,
     state: &Path,
+    stop: &Stop,
     tell: &mut dyn FnMut(&str),
     abandon: bool,
 ) -> Result<Undone, LayoutError> {
-    if !state.join(JOURNAL).exists() {
+    let Ok(real) = state.canonicalize() else { return Ok(Undone::default()) };
+    let path = real.join(JOURNAL);
+    if !path.exists() && !order::has_entries(system, &path)? {
         return Ok(Undone::default());
     }
-    let state = take_state(system, state)?;
+    let state = take_state(system, state, stop)?;
     let path = state.join(JOURNAL);
-    // It may have been removed while the lock was waited for.
-    let Some(mut journal) = Journal::read(&path)? else { return Ok(Undone::default()) };
+    // It may have been removed while the lock was waited for, or never been written after its entries were.
+    let Some(mut journal) = Journal::read(&path)? else {
+        let _ = order::leave(system, &path);
+        return Ok(Undone::default());
+    };
     let changes: Vec<_> = journal.pending().iter().map(|(_, change)| change).collect();
     let drives: Vec<_> = changes.iter().flat_map(|change| change.drives()).cloned().collect();
     let mut locks = Locks::default();
-    let go_on: GoOn<'_> = &|_| Ok(());
-    locks.take(system, &drives, go_on)?;
+    locks.take(system, &drives, stop)?;
     if changes.iter().any(|change| change.is_of_interrupts()) {
-        locks.take_interrupts(system, go_on)?;
+        locks.take_interrupts(system, stop)?;
     }
-    undo_all(system, &mut journal, tell, abandon)
+    order::check_newest(system, &locks, &path)?;
+    undo_all(system, &mut journal, stop, tell, abandon)
 }
 
 /// What stands in a state directory; none where nothing does.

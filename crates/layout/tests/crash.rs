@@ -4,7 +4,7 @@ mod world;
 
 use std::path::Path;
 
-use layout::{LayoutError, LayoutSpec, Layouts, Permits, undo_on};
+use layout::{LayoutError, LayoutSpec, Layouts, Permits, Stop, undo_on};
 use world::{Moment, World, difference};
 
 /// A way through layouts that goes through every kind of change.
@@ -26,7 +26,8 @@ fn specs(way: &[&str]) -> Vec<LayoutSpec> {
 
 /// Goes the way as far as the power lasts.
 fn go(world: &World, end: Option<(u64, Moment)>, way: &[LayoutSpec], down: bool) -> Result<(), LayoutError> {
-    let mut layouts = Layouts::open_on(world.process(end), &world.state, Permits::default())?;
+    let mut layouts =
+        Layouts::open_on(world.process(end), &world.state, Permits::default(), Stop::default())?;
     for spec in way {
         layouts.switch(spec)?;
         assert_eq!(layouts.check()?, [], "{spec}");
@@ -38,7 +39,8 @@ fn go(world: &World, end: Option<(u64, Moment)>, way: &[LayoutSpec], down: bool)
 }
 
 fn undo(world: &World, end: Option<(u64, Moment)>) -> Result<Vec<String>, LayoutError> {
-    undo_on(world.process(end).as_mut(), &world.state, &mut |_| {}, false).map(|undone| undone.undone)
+    undo_on(world.process(end).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false)
+        .map(|undone| undone.undone)
 }
 
 /// An administrator had settings of his own.
@@ -116,7 +118,7 @@ fn undo_that_dies_itself_is_finished_by_the_next() {
 fn tune(world: &World, state: &Path, end: Option<(u64, Moment)>) -> Result<(), LayoutError> {
     let settings = "separate(scheduler=kyber,nr_requests=64,read_ahead_kb=4096,nomerges=2,irq_cpus=spread)";
     let spec = LayoutSpec::parse(&format!("{settings}:/dev/nvme0n1,/dev/nvme1n1")).expect("a layout");
-    let mut layouts = Layouts::open_on(world.process(end), state, Permits::default())?;
+    let mut layouts = Layouts::open_on(world.process(end), state, Permits::default(), Stop::default())?;
     layouts.tune(&spec)?;
     layouts.leave()
 }
@@ -131,7 +133,8 @@ fn settings_that_were_applied_as_far_as_any_change_are_set_back_byte_for_byte() 
         }
         std::fs::create_dir(&state).expect("a directory of its own");
         let before = world.everything();
-        let set_back = |end| undo_on(world.process(end).as_mut(), &state, &mut |_| {}, false);
+        let set_back =
+            |end| undo_on(world.process(end).as_mut(), &state, &Stop::default(), &mut |_| {}, false);
         tune(&world, &state, None).expect("applies");
         let changes = world.died().1;
         assert!(changes > 8, "{changes} changes");
@@ -151,7 +154,9 @@ fn settings_that_were_applied_as_far_as_any_change_are_set_back_byte_for_byte() 
 
 /// A layout that stays after its process.
 fn stay(world: &World, spec: &LayoutSpec) {
-    let mut layouts = Layouts::open_on(world.process(None), &world.state, Permits::default()).expect("opens");
+    let mut layouts =
+        Layouts::open_on(world.process(None), &world.state, Permits::default(), Stop::default())
+            .expect("opens");
     layouts.switch(spec).expect("made");
     layouts.leave().expect("left");
 }
@@ -216,7 +221,7 @@ fn a_drive_that_is_gone_keeps_the_journal_until_it_is_given_up() {
     assert!(error.to_string().contains("SN0"), "{error}");
     assert!(error.hint().expect("a hint").contains("--abandon"));
     let process = &mut *world.process(None);
-    let undone = undo_on(process, &world.state, &mut |_| {}, true).expect("given up");
+    let undone = undo_on(process, &world.state, &Stop::default(), &mut |_| {}, true).expect("given up");
     assert_eq!(undone.abandoned.len(), 1);
     assert_eq!(undo(&world, None).expect("nothing is left"), [""; 0]);
 }

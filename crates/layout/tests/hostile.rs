@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use layout::{LayoutErrorClass, undo_on};
+use layout::{LayoutErrorClass, Stop, undo_on};
 use world::World;
 
 /// A journal of these changes, in the boot of the world.
@@ -67,7 +67,7 @@ fn entries_that_name_what_no_layout_changes_are_not_carried_out() {
     ] {
         let journal = world.state.join("layout.journal");
         write(&journal, std::slice::from_ref(&change));
-        let error = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false);
+        let error = undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false);
         let error = error.expect_err(&change).to_string();
         assert!(error.contains("which no layout changes"), "{change}: {error}");
         fs::remove_file(&journal).expect("removes");
@@ -81,7 +81,8 @@ fn a_journal_that_others_can_write_is_not_believed() {
     let journal = world.state.join("layout.journal");
     let nomerges = || settings("/sys/block/nvme0n1/queue/nomerges").replace("evil", "2");
     let refused = |why: &str| {
-        let error = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, true).expect_err(why);
+        let error = undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, true)
+            .expect_err(why);
         assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(world.text("sys/block/nvme0n1/queue/nomerges"), "0\n", "{why}");
@@ -110,6 +111,7 @@ fn a_journal_that_others_can_write_is_not_believed() {
     } else {
         println!("SKIP a journal of another user: it takes root to make one");
     }
-    undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false).expect("one's own");
+    undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false)
+        .expect("one's own");
     assert_eq!(world.text("sys/block/nvme0n1/queue/nomerges"), "2\n");
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use layout::drive::{Held, Identity};
 use layout::system::{Host, Purpose, System};
-use layout::{LayoutSpec, Layouts, Permits, error::ProgramError, undo};
+use layout::{LayoutSpec, Layouts, Permits, Stop, error::ProgramError, undo};
 use storage::device::{Device, OpenError};
 use storage::safety::{Obstacle, Signature};
 use storage::sysfs::{DeviceNumber, Sysfs};
@@ -101,7 +101,7 @@ impl Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         // A test that failed may have left a layout standing.
-        let _ = undo(&self.state());
+        let _ = undo(&self.state(), &Stop::default());
         for path in &self.paths {
             if let Err(reason) = run("losetup", &["--detach", path.to_str().unwrap_or_default()]) {
                 eprintln!("left behind: {}: {reason}", path.display());
@@ -220,7 +220,8 @@ fn the_process_that_is_killed() {
     let after = next() == "after";
     let state = PathBuf::from(next());
     let system = Mortal { host: Host::default(), left, after };
-    let mut layouts = Layouts::open_on(Box::new(system), &state, Permits::default()).expect("opens");
+    let mut layouts =
+        Layouts::open_on(Box::new(system), &state, Permits::default(), Stop::default()).expect("opens");
     for spec in next().split(';') {
         layouts.switch(&LayoutSpec::parse(spec).expect(spec)).expect(spec);
     }
@@ -276,7 +277,7 @@ fn killed_at_each_change(heads: &[&str]) {
         let mut at = 1;
         while !child(&loops.state(), at, after, &specs) {
             let when = format!("{at}, {}", if after { "after" } else { "before" });
-            undo(&loops.state()).unwrap_or_else(|error| panic!("{when}: {error}"));
+            undo(&loops.state(), &Stop::default()).unwrap_or_else(|error| panic!("{when}: {error}"));
             loops.assert_bare(&before, &when);
             at += 1;
         }
@@ -318,7 +319,7 @@ fn sigkill_at_each_change_of_an_array_or_a_volume_is_undone() {
 fn each_file_system_is_made_mounted_checked_and_taken_down() {
     let Some(loops) = Loops::new(2) else { return };
     let before = loops.settings();
-    let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
+    let mut layouts = Layouts::open(&loops.state(), Permits::default(), Stop::default()).expect("opens");
     for head in [
         "separate(filesystem=xfs,mount_options=noatime,logbsize=64k)",
         "separate(filesystem=xfs,scheduler=kyber,nr_requests=32)",
@@ -359,7 +360,7 @@ fn a_setting_changed_by_somebody_else_and_a_vanished_mount_are_drifts() {
     if !is_to_be_had(&text) {
         return;
     }
-    let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
+    let mut layouts = Layouts::open(&loops.state(), Permits::default(), Stop::default()).expect("opens");
     let built = layouts.switch(&LayoutSpec::parse(&text).expect("a layout")).expect("made");
     assert_eq!(drifts(&layouts), [""; 0]);
     let name = loops.paths[0].file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
@@ -391,7 +392,7 @@ fn a_drive_in_use_is_refused_with_its_reason_and_left_alone() {
     run("mkfs.ext4", &["-q", "-L", "thesis", second]).expect("a file system of somebody");
     let attempt = |destroy: &[&Path]| {
         let permits = Permits { destroy: destroy.iter().map(|path| path.to_path_buf()).collect() };
-        let mut layouts = Layouts::open(&loops.state(), permits).expect("opens");
+        let mut layouts = Layouts::open(&loops.state(), permits, Stop::default()).expect("opens");
         let error = layouts.switch(&LayoutSpec::parse(&text).expect("a layout")).expect_err("refused");
         assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
         error.to_string()
@@ -422,7 +423,7 @@ fn a_loop_device_that_is_replaced_while_another_is_made_is_not_written() {
     let intruder = intruder.to_str().expect("text").to_owned();
     run("mkfs.ext4", &["-q", "-F", "-L", "thesis", &intruder]).expect("a file system of somebody");
     let second = loops.paths[1].to_str().expect("text").to_owned();
-    let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
+    let mut layouts = Layouts::open(&loops.state(), Permits::default(), Stop::default()).expect("opens");
     let (image, device) = (intruder.clone(), second.clone());
     let tried = Arc::new(AtomicBool::new(false));
     let tries = Arc::clone(&tried);
@@ -449,7 +450,7 @@ fn what_comes_onto_a_drive_after_its_check_is_not_wiped() {
     if !is_to_be_had(&text) {
         return;
     }
-    let mut layouts = Layouts::open(&loops.state(), Permits::default()).expect("opens");
+    let mut layouts = Layouts::open(&loops.state(), Permits::default(), Stop::default()).expect("opens");
     let second = loops.paths[1].clone();
     layouts.tell(move |words| {
         if words.starts_with("mount") {
@@ -464,4 +465,26 @@ fn what_comes_onto_a_drive_after_its_check_is_not_wiped() {
     drop(layouts);
     let found = signatures(&loops.paths[1]);
     assert!(found[0].kind.to_lowercase().contains("xfs"), "{found:?}");
+}
+
+#[test]
+fn settings_of_a_loop_device_from_two_state_directories_are_undone_newest_first() {
+    let Some(loops) = Loops::new(1) else { return };
+    let before = loops.settings();
+    let other = loops.directory.path().join("other");
+    let up = |state: &Path, head: &str| {
+        let spec = LayoutSpec::parse(&loops.spec(head)).expect("a layout");
+        let mut layouts = Layouts::open(state, Permits::default(), Stop::default()).expect("opens");
+        layouts.switch(&spec).expect("made");
+        layouts.leave().expect("stays");
+    };
+    up(&loops.state(), "single(scheduler=mq-deadline,nomerges=2)");
+    let between = loops.settings();
+    up(&other, "single(scheduler=none,nomerges=1)");
+    let error = undo(&loops.state(), &Stop::default()).expect_err("a newer one stands");
+    assert!(matches!(error, layout::LayoutError::Newer { .. }), "{error}");
+    undo(&other, &Stop::default()).expect("the newest");
+    assert_eq!(loops.settings(), between);
+    undo(&loops.state(), &Stop::default()).expect("the other");
+    loops.assert_bare(&before, "both are undone");
 }

@@ -2,7 +2,7 @@
 
 mod world;
 
-use layout::{LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, undo_on};
+use layout::{LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, Stop, undo_on};
 use world::{SWAPPED, Swap, World};
 
 /// A layout of each kind, from one to the next, so that taking down is gone through as well.
@@ -29,7 +29,8 @@ const WAYS: [[&str; 2]; 4] = [
 fn go(world: &World, way: [&str; 2], at: u64, swap: Swap) -> Result<(), LayoutError> {
     let destroy = vec!["/dev/nvme0n1".into(), "/dev/nvme1n1".into()];
     let mut layouts =
-        Layouts::open_on(world.swapping(at, swap), &world.state, Permits { destroy }).expect("opens");
+        Layouts::open_on(world.swapping(at, swap), &world.state, Permits { destroy }, Stop::default())
+            .expect("opens");
     let made = way.iter().try_for_each(|text| {
         let spec = LayoutSpec::parse(text).expect(text);
         layouts.switch(&spec).map(drop)
@@ -51,7 +52,7 @@ fn check(way: [&str; 2]) {
             let Some(swapped) = world.swapped() else { break };
             (at, tried) = (swapped, tried + 1);
             refused += u64::from(went.is_err_and(|error| error.class() == LayoutErrorClass::Refused));
-            let _ = undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, true);
+            let _ = undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, true);
             let when = format!("{way:?}, {swap:?} before call {at}");
             assert!(std::fs::read(world.at("dev/nvme1n1")).unwrap() == World::intruder(), "{when}");
             assert!(swap == Swap::Node || world.queue(SWAPPED) == queue, "{when}");

@@ -4,12 +4,12 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use layout::{Availability, LayoutErrorClass, LayoutSpec, Layouts, Permits, standing, undo_on};
+use layout::{Availability, LayoutErrorClass, LayoutSpec, Layouts, Permits, Stop, standing, undo_on};
 use std::path::PathBuf;
 use world::{World, difference};
 
 fn open(world: &World) -> Layouts {
-    Layouts::open_on(world.process(None), &world.state, Permits::default()).expect("opens")
+    Layouts::open_on(world.process(None), &world.state, Permits::default(), Stop::default()).expect("opens")
 }
 
 fn spec(text: &str) -> LayoutSpec {
@@ -149,14 +149,14 @@ fn a_layout_by_hand_keeps_others_out_until_it_is_taken_down() {
     let mut layouts = open(&world);
     layouts.switch(&spec("single(filesystem=xfs):/dev/nvme0n1")).expect("made");
     layouts.leave().expect("stays");
-    let error =
-        Layouts::open_on(world.process(None), &world.state, Permits::default()).expect_err("it stands");
+    let error = Layouts::open_on(world.process(None), &world.state, Permits::default(), Stop::default())
+        .expect_err("it stands");
     assert_eq!(error.class(), LayoutErrorClass::Refused);
     assert!(error.to_string().contains("made by hand"), "{error}");
     assert!(error.hint().expect("a hint").contains("layout down"));
     let stands = standing(&world.state).expect("readable").expect("something");
     assert!(stands.by_hand && stands.spec.as_deref() == Some("single(filesystem=xfs):/dev/nvme0n1"));
-    undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false).expect("down");
+    undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false).expect("down");
     assert_eq!(standing(&world.state).expect("readable"), None);
     drop(open(&world));
 }
@@ -168,7 +168,8 @@ fn a_second_process_is_kept_out_while_the_first_is_at_work() {
     // The fake keeps no lock, so that deaths are forgotten; the file is locked by hand.
     let lock = std::fs::File::options().append(true).open(world.state.join("layout.lock")).expect("a lock");
     lock.lock().expect("locks");
-    let error = Layouts::open_on(world.process(None), &world.state, Permits::default()).expect_err("locked");
+    let error = Layouts::open_on(world.process(None), &world.state, Permits::default(), Stop::default())
+        .expect_err("locked");
     assert_eq!(error.class(), LayoutErrorClass::Refused);
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
 }
@@ -241,7 +242,8 @@ fn two_state_directories_share_the_locks_of_drives_and_interrupts() {
     let other = world.at("other");
     std::fs::create_dir(&other).unwrap();
     let attempt = |state: &std::path::Path, text: &str| {
-        let mut layouts = Layouts::open_on(world.process(None), state, Permits::default()).expect("opens");
+        let mut layouts =
+            Layouts::open_on(world.process(None), state, Permits::default(), Stop::default()).expect("opens");
         layouts.switch(&spec(text)).map(drop).map_err(|error| (error.class(), error.to_string()))
     };
     let refused = |text: &str, what: &str| {
@@ -260,7 +262,7 @@ fn two_state_directories_share_the_locks_of_drives_and_interrupts() {
     layouts.leave().expect("left");
     let mut holds = open_other(&world, &other);
     holds.switch(&spec("single:/dev/nvme0n1")).expect("the lock went with its process");
-    let undo = || undo_on(world.process(None).as_mut(), &world.state, &mut |_| {}, false);
+    let undo = || undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false);
     let error = undo().expect_err("another is at work").to_string();
     assert!(error.contains("nvme0n1") && error.contains("is at work"), "{error}");
     assert!(world.text("sys/block/nvme0n1/queue/scheduler").contains("[kyber]"), "nothing was undone");
@@ -271,18 +273,99 @@ fn two_state_directories_share_the_locks_of_drives_and_interrupts() {
 
 #[test]
 fn a_wait_for_a_lock_ends_when_it_is_asked_to_stop() {
-    use std::sync::{Arc, atomic::AtomicBool};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Barrier};
     let world = World::new();
     let other = world.at("other");
     std::fs::create_dir(&other).unwrap();
     let mut first = open(&world);
-    first.switch(&spec("single:/dev/nvme0n1")).expect("made");
-    let mut second = open_other(&world, &other);
-    second.stop_on(Arc::new(AtomicBool::new(true)));
-    let error = second.switch(&spec("single:/dev/nvme0n1")).expect_err("stopped");
+    first.switch(&spec("single(scheduler=kyber):/dev/nvme0n1")).expect("made");
+    let stopped = || Stop::from(Arc::new(AtomicBool::new(true)));
+    let second = |stop| Layouts::open_on(world.process(None), &other, Permits::default(), stop);
+    let error = second(stopped()).expect("opens").switch(&spec("single:/dev/nvme0n1")).expect_err("stopped");
     assert_eq!(error.class(), LayoutErrorClass::Interrupted, "{error}");
+
+    // The lock of the state directory, whose process has ended: the wait has no bound but this.
+    first.leave().expect("stays");
+    let path = world.state.join("layout.lock");
+    let lock = std::fs::File::options().append(true).open(&path).expect("a lock");
+    lock.lock().expect("locks");
+    std::fs::write(&path, "4194304999").expect("the number of no process");
+    let flag = Arc::new(AtomicBool::new(false));
+    let begun = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            begun.wait();
+            let stop = Stop::from(Arc::clone(&flag));
+            undo_on(world.process(None).as_mut(), &world.state, &stop, &mut |_| {}, false)
+        });
+        begun.wait();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!waiting.is_finished(), "it waits for the program that inherited the lock");
+        flag.store(true, Ordering::Relaxed);
+        let error = waiting.join().expect("no panic").expect_err("stopped");
+        assert_eq!(error.class(), LayoutErrorClass::Interrupted, "{error}");
+        assert!(error.to_string().contains("layout.lock"), "{error}");
+    });
+    let error = Layouts::open_on(world.process(None), &world.state, Permits::default(), stopped());
+    assert_eq!(error.expect_err("stopped").class(), LayoutErrorClass::Interrupted);
+    drop(lock);
+    // Between two changes, with the rest in the journal.
+    let error = undo_on(world.process(None).as_mut(), &world.state, &stopped(), &mut |_| {}, false);
+    assert_eq!(error.expect_err("stopped").class(), LayoutErrorClass::Interrupted);
+    assert!(world.text("sys/block/nvme0n1/queue/scheduler").contains("[kyber]"));
+    undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false)
+        .expect("undone");
+    assert!(world.text("sys/block/nvme0n1/queue/scheduler").contains("[none]"));
+}
+
+#[test]
+fn settings_of_two_state_directories_are_undone_newest_first() {
+    let world = World::new();
+    let other = world.at("other");
+    std::fs::create_dir(&other).unwrap();
+    let before = world.everything();
+    let scheduler = || world.text("sys/block/nvme0n1/queue/scheduler");
+    let undo = |state: &std::path::Path| {
+        undo_on(world.process(None).as_mut(), state, &Stop::default(), &mut |_| {}, false)
+    };
+    let up = |state: &std::path::Path, text: &str| {
+        let opened = Layouts::open_on(world.process(None), state, Permits::default(), Stop::default());
+        let mut layouts = opened.expect("opens");
+        layouts.switch(&spec(text)).expect(text);
+        layouts.leave().expect("stays");
+    };
+    let refused = |state: &std::path::Path, disk: &str| {
+        let error = undo(state).expect_err("a newer one stands");
+        assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
+        assert!(error.to_string().contains(&format!("settings of {disk} were changed later")), "{error}");
+        assert!(error.to_string().contains("other/layout.journal"), "{error}");
+        assert!(error.hint().expect("a hint").contains("newest first"));
+    };
+    up(&world.state, "single(scheduler=kyber):/dev/nvme0n1");
+    up(&other, "single(scheduler=bfq):/dev/nvme0n1");
+    refused(&world.state, "nvme0n1");
+    assert!(scheduler().contains("[bfq]"), "nothing was undone");
+    undo(&other).expect("the newest");
+    assert!(scheduler().contains("[kyber]"));
+    // The order is that of the changes, not of the state directories' first use.
+    up(&other, "single(scheduler=mq-deadline,irq_cpus=2):/dev/nvme0n1");
+    refused(&world.state, "nvme0n1");
+    undo(&other).expect("the newest");
+    undo(&world.state).expect("the last");
+    assert_eq!(difference(&before, &world.everything()), [""; 0]);
+
+    // Interrupts; and another drive is no concern of it.
+    up(&world.state, "single(irq_cpus=2):/dev/nvme1n1");
+    up(&other, "single(irq_cpus=1):/dev/nvme1n1");
+    refused(&world.state, "interrupts");
+    up(&world.at("third"), "single(scheduler=bfq):/dev/nvme2n1");
+    undo(&world.at("third")).expect("another drive");
+    // A journal that was removed by hand counts no more.
+    std::fs::remove_file(other.join("layout.journal")).expect("removes");
+    undo(&world.state).expect("undone");
 }
 
 fn open_other(world: &World, state: &std::path::Path) -> Layouts {
-    Layouts::open_on(world.process(None), state, Permits::default()).expect("opens")
+    Layouts::open_on(world.process(None), state, Permits::default(), Stop::default()).expect("opens")
 }

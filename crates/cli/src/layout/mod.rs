@@ -43,8 +43,7 @@ fn up(args: &UpArgs) -> Result<(), Failure> {
     let spec = LayoutSpec::parse(&args.spec).map_err(LayoutError::from)?;
     let stop = signals::stop_flag()?;
     let permits = Permits { destroy: args.destroy.clone() };
-    let mut layouts = Layouts::open(&::layout::state_dir(), permits)?;
-    layouts.stop_on(stop);
+    let mut layouts = Layouts::open(&::layout::state_dir(), permits, stop.into())?;
     layouts.tell(say);
     layouts.set_file_bytes(args.file_size);
     let built = match layouts.switch(&spec) {
@@ -80,8 +79,9 @@ fn describe(spec: &LayoutSpec, built: &Built) -> String {
 }
 
 fn undo(args: &DownArgs) -> Result<(), Failure> {
-    let state = ::layout::state_dir();
-    let undone = ::layout::undo_on(&mut ::layout::system::Host::default(), &state, &mut say, args.abandon)?;
+    let (state, stop) = (::layout::state_dir(), signals::stop_flag()?.into());
+    let host = &mut ::layout::system::Host::default();
+    let undone = ::layout::undo_on(host, &state, &stop, &mut say, args.abandon)?;
     if args.json {
         return documents::print(&documents::Down::new(undone));
     }

@@ -118,7 +118,6 @@ impl Builder {
             .collect::<Result<_, _>>()
             .map_err(Failure::from)?;
         let mut layouts = open(store, place)?;
-        layouts.stop_on(Arc::clone(place.stop));
         let prepare = store.meta()?.prepare;
         check_drives(&built, &specs, &place.permits.destroy, prepare)?;
         let speaker = place.speaker.clone();
@@ -278,14 +277,14 @@ fn share(spec: &LayoutSpec, bytes: u64) -> u64 {
 
 /// Takes the lock of the machine's layouts.
 fn open(store: &Store, place: &Place<'_>) -> Result<Layouts, Failure> {
-    undo_remains(store)?;
+    undo_remains(store, place.stop)?;
     let permits = Permits { destroy: place.permits.destroy.clone() };
-    Layouts::open(&layout::state_dir(), permits).map_err(Failure::from)
+    Layouts::open(&layout::state_dir(), permits, Arc::clone(place.stop).into()).map_err(Failure::from)
 }
 
 /// Undoes, and says, what the last session of this very sweep left when it was killed, be it in its last moment. What
 /// another process left is its user's to look at. The store must be locked, so that the session is over.
-pub fn undo_remains(store: &Store) -> Result<(), Failure> {
+pub fn undo_remains(store: &Store, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     if store.points()?.iter().all(|point| point.layout.is_empty()) {
         return Ok(());
     }
@@ -295,7 +294,7 @@ pub fn undo_remains(store: &Store) -> Result<(), Failure> {
     if remains.by_hand || !is_own {
         return Ok(());
     }
-    let undone = layout::undo(&state).map_err(Failure::from)?;
+    let undone = layout::undo(&state, &Arc::clone(stop).into()).map_err(Failure::from)?;
     output::tell(&format!(
         "undone: {} changes that process {} had left when it ended\n",
         undone.undone.len(),

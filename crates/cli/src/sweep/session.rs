@@ -58,11 +58,11 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
     let mut store = Store::open(&path)?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
     let session = Session { folder, permits: &args.permits, json: args.json };
-    built::undo_remains(&store)?;
+    let stop = signals::stop_flag()?;
+    built::undo_remains(&store, &stop)?;
     if store.missing_steps()?.is_empty() && session.has_reports() {
         return session.nothing_to_do(&store);
     }
-    let stop = signals::stop_flag()?;
     let here = store.notes()?.get(NOTE_HERE).map(PathBuf::from);
     let here = here.map_or_else(current_directory, Ok)?;
     let identity = Identity { allow_other_machine: args.allow_other_machine, ..identity() };

@@ -115,8 +115,7 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
     let tuning = Tuning::of(&report, &args.which)?;
     let spec = tuning.spec.ok_or_else(|| failed_without_layout(&args.which.sweep))?;
     let stop = signals::stop_flag()?;
-    let mut layouts = Layouts::open(&state(), Permits::default()).map_err(failed)?;
-    layouts.stop_on(stop);
+    let mut layouts = Layouts::open(&state(), Permits::default(), stop.into()).map_err(failed)?;
     // Whatever fails, the end of `layouts` sets back what was set.
     let built = layouts.tune(&spec).map_err(failed)?;
     layouts.leave().map_err(failed)?;
@@ -166,7 +165,8 @@ fn undo(args: &UndoArgs) -> Result<(), Failure> {
         }
     };
     let host = &mut ::layout::system::Host::default();
-    let undone = ::layout::undo_on(host, &state(), &mut said, args.abandon).map_err(failed)?;
+    let stop = signals::stop_flag()?.into();
+    let undone = ::layout::undo_on(host, &state(), &stop, &mut said, args.abandon).map_err(failed)?;
     if args.json {
         return print(&Down::new(undone));
     }
