@@ -116,6 +116,11 @@ fn a_socket_is_its_users_own_unless_others_are_named() {
     assert_eq!((mode(&socket), mode(&folder.path().join("flashwright"))), (0o600, 0o700));
     assert_eq!(served.end().0, 0);
     assert!(!socket.exists());
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o775)).expect("can be set");
+    let mut shared = common::command(folder.path(), &["memory", "serve", "--size", "1m"]);
+    let came = common::finish(shared.env("XDG_RUNTIME_DIR", folder.path()));
+    assert!(came.code == 3 && came.err.contains("others may write to it (mode 775)"), "{came:?}");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("can be set");
     if !rustix::process::geteuid().is_root() {
         println!("SKIP other users at a socket: not root");
         return;

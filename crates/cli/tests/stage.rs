@@ -116,6 +116,8 @@ fn wrong_requests_are_named_with_their_values() {
     let folder = place();
     fs::write(folder.path().join("file"), "x").expect("writes");
     let here = folder.path().display().to_string();
+    let no_directory = "error: --state=file: is not a directory\n\
+                        hint: name a directory; one that is not there is made when it is needed\n";
     let cases: Vec<(&[&str], i32, String)> = vec![
         (
             &["mv", "a"],
@@ -214,7 +216,7 @@ fn wrong_requests_are_named_with_their_values() {
         ),
         (
             &["verify", "nothing"],
-            1,
+            2,
             format!(
                 "error: {here}/nothing: is not there\n\
                  hint: name what was made, or the number of the job that made it\n"
@@ -222,7 +224,7 @@ fn wrong_requests_are_named_with_their_values() {
         ),
         (
             &["verify", "file"],
-            1,
+            2,
             "error: file: has no manifest, and no journal knows it\n\
              hint: only what flashwright stage has copied can be compared with what it was\n"
                 .into(),
@@ -235,13 +237,49 @@ fn wrong_requests_are_named_with_their_values() {
                 .into(),
         ),
         (
+            &["evict", "nothing"],
+            2,
+            format!("error: {here}/nothing: is not there\nhint: name the fast copy of a set\n"),
+        ),
+        (
+            &["evict", "/"],
+            2,
+            "error: /: has no name\nhint: name the fast copy of a set: a directory in a directory\n".into(),
+        ),
+        (
+            &["serve", "--config=nothing"],
+            2,
+            "error: --config=nothing: is not there\nhint: name a file in TOML\n".into(),
+        ),
+        (
+            &["serve", "--pools=/"],
+            2,
+            "error: --pools=/: is a directory\nhint: name a file in TOML\n".into(),
+        ),
+        (
+            &["pools", "--config=file/nothing"],
+            2,
+            "error: --config=file/nothing: is not there\nhint: name a file in TOML\n".into(),
+        ),
+        (
+            &["doctor", "--state=nothing"],
+            2,
+            "error: --state=nothing: is not there\n\
+             hint: name the state directory of a server, or of commands with --foreground\n"
+                .into(),
+        ),
+        (&["serve", "--state=file"], 2, no_directory.into()),
+        (&["doctor", "--state=file"], 2, no_directory.into()),
+        (&["cp", "--foreground", "--state=file", "file", "copy"], 2, no_directory.into()),
+        (&["verify", "--state=file", "file"], 2, no_directory.into()),
+        (
             &["serve", "--iops-limit=0"],
             2,
             "error: --iops-limit=0: must be above zero\nhint: leave it out for no limit\n".into(),
         ),
         (
             &["evict", "file"],
-            3,
+            2,
             format!(
                 "error: {here}/file: is no directory, and has no manifest\n\
                  hint: sets are evicted: directories that flashwright stage has copied\n"
@@ -318,6 +356,9 @@ fn a_single_file_is_verified_by_the_journal_of_its_job() {
     assert_eq!(came.code, 1);
     let words = format!("error: {}/b: is not as it was written at offset 0", folder.path().display());
     assert!(came.err.starts_with(&words), "{came:?}");
+    fs::remove_file(folder.path().join("b")).expect("removes");
+    let came = run(folder.path(), &["verify", "b"]);
+    assert!(came.code == 1 && came.err.contains("/b: is not there, where a copy of "), "{came:?}");
 }
 
 #[test]
@@ -334,7 +375,7 @@ fn a_directory_without_its_manifest_is_not_called_right_unread() {
         if manifest_removed {
             fs::remove_file(at.join(".flashwright-manifest")).expect("removes");
             let came = run(folder.path(), &verify);
-            assert_eq!((came.code, came.out.as_str()), (1, ""), "{came:?}");
+            assert_eq!((came.code, came.out.as_str()), (2, ""), "{came:?}");
             continue;
         }
         let came = works(folder.path(), &verify);
@@ -446,7 +487,7 @@ fn a_fast_copy_is_evicted_only_if_the_slow_one_is_right() {
     assert!(came.code == 3 && came.err.contains("no durable copy of it is on the slow tier"), "{came:?}");
     // What was copied is not what is verified where it is named itself.
     let came = run(folder.path(), &["verify", "--state=kept", "ckpt-7"]);
-    assert!(came.code == 1 && came.err.contains("its copy is ") && came.out.is_empty(), "{came:?}");
+    assert!(came.code == 2 && came.err.contains("its copy is ") && came.out.is_empty(), "{came:?}");
     let came = run(folder.path(), &["evict", "ckpt-7"]);
     assert!(came.err.contains("hint: name its slow copy: --copy PATH"), "{came:?}");
 

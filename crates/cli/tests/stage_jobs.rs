@@ -247,7 +247,7 @@ fn a_copy_is_evicted_by_the_word_of_the_server_and_the_bytes_of_the_slow_tier() 
     works(folder.path(), &["cp", "--wait", "--parents", "fast/ckpt-7", "slow/"]);
     // What is verified is the place that was named: of a source, the copy is another one.
     let came = run(folder.path(), &["verify", "fast/ckpt-7"]);
-    assert!(came.code == 1 && came.out.is_empty() && came.err.contains("its copy is "), "{came:?}");
+    assert!(came.code == 2 && came.out.is_empty() && came.err.contains("its copy is "), "{came:?}");
     works(folder.path(), &["evict", "fast/ckpt-7"]);
     assert_eq!(names(&folder.path().join("fast")), [] as [String; 0]);
     works(folder.path(), &["get", "--wait", "slow/ckpt-7", "fast"]);

@@ -109,7 +109,7 @@ pub fn socket(args: &ServerArgs) -> Result<Option<PathBuf>, StageError> {
 /// Where the journal is, where nobody says so.
 pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
     match &args.state {
-        Some(state) => request::absolute(state),
+        Some(state) => request::directory("--state", state),
         None => Ok(Surroundings::here().state()?),
     }
 }

@@ -7,14 +7,20 @@ use stage_service::doctor::{self, Finding};
 use stage_service::full;
 
 use super::args::DoctorArgs;
-use super::desk::{self, Server};
+use super::desk::{self, Server, shown};
 use super::documents::StageDoctor;
-use super::pools;
+use super::{pools, request};
 use crate::failure::Failure;
 use crate::{output, paint};
 
 /// Explains what is stuck.
 pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    if let Some(state) = &args.server.state
+        && !request::directory("--state", state)?.is_dir()
+    {
+        return Err(Failure::invalid(format!("--state={}: is not there", shown(state)))
+            .hint("name the state directory of a server, or of commands with --foreground"));
+    }
     let (server, mut findings) = match Server::find(&args.server) {
         Ok(server) => {
             let findings = server.ask(|client| client.doctor())?;

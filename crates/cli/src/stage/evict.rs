@@ -1,5 +1,6 @@
 //! `flashwright stage evict`.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use stage::names::PathText;
@@ -40,22 +41,27 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         }
     };
     match std::fs::symlink_metadata(&path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(Failure::invalid(format!("{}: is not there", shown(&path)))
+                .hint("name the fast copy of a set"));
+        }
         Err(error) => return Err(Failure::io(&path, "look at it", &error)),
         Ok(facts) if !facts.is_dir() => {
-            return Err(Failure::refused(format!("{}: is no directory, and has no manifest", shown(&path)))
+            return Err(Failure::invalid(format!("{}: is no directory, and has no manifest", shown(&path)))
                 .hint("sets are evicted: directories that flashwright stage has copied"));
         }
         Ok(_) => {}
     }
+    let (Some(fast), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::invalid(format!("{}: has no name", shown(&path)))
+            .hint("name the fast copy of a set: a directory in a directory"));
+    };
     let copy = match &args.copy {
         Some(copy) => request::place(copy)?,
         None => slow_copy(args, &path)?,
     };
-    let (Some(fast), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Failure::refused(format!("{}: has no name", shown(&path))));
-    };
     if copy.name().as_deref() != Some(name) {
-        return Err(Failure::refused(format!("{} and {}: have different names", shown(&path), copy.shown()))
+        return Err(Failure::invalid(format!("{} and {}: have different names", shown(&path), copy.shown()))
             .hint("what is evicted is the same set on two tiers, under one name"));
     }
     if copy.path().is_some_and(|copy| !copy.is_dir()) {
@@ -63,7 +69,8 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
             .hint("copy it first: flashwright stage cp"));
     }
     let Some((slow, _)) = retention::split(&copy) else {
-        return Err(Failure::refused(format!("{}: has no name", copy.shown())));
+        return Err(Failure::invalid(format!("--copy={}: has no name", copy.shown()))
+            .hint("name the slow copy of the set: TIER/NAME"));
     };
     let stop = Stop::from(signals::stop_flag()?);
     retention::evict(fast, &*super::tiers().open(&slow, &stop)?, name, &Reading, &stop)?;

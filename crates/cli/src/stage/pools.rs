@@ -53,7 +53,7 @@ fn desk(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
 
 fn open(args: &PoolPlaceArgs) -> Result<Box<dyn PoolDesk>, Failure> {
     let config = match &args.config {
-        Some(config) => request::absolute(config)?,
+        Some(config) => request::file("--config", config)?,
         None => usual_config()?,
     };
     let ledger = match &args.ledger {

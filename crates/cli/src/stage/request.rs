@@ -1,6 +1,7 @@
 //! Arguments turned into jobs: places as cp(1) reads them, options as they go over the socket.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -128,6 +129,42 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
             (Some(parent), Some(name)) => Ok(parent.canonicalize().map_err(wrong)?.join(name)),
             _ => full.canonicalize().map_err(wrong),
         };
+    }
+    Ok(full)
+}
+
+/// The file that a flag names, which has to be there.
+///
+/// # Errors
+/// Exit code 2, with the flag: nothing is there, or a directory.
+pub fn file(flag: &str, path: &Path) -> Result<PathBuf, Failure> {
+    let wrong = |what: &str| {
+        Failure::invalid(format!("{flag}={}: {what}", shown(path.as_os_str()))).hint("name a file in TOML")
+    };
+    let path = absolute(path)?;
+    match path.metadata() {
+        Ok(facts) if facts.is_dir() => Err(wrong("is a directory")),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(wrong("is not there"))
+        }
+        // One that may not be read is for the reader to report.
+        _ => Ok(path),
+    }
+}
+
+/// The directory that a flag names, which need not be there.
+///
+/// # Errors
+/// Exit code 2, with the flag: something else has its name, or one of the names above it.
+pub fn directory(flag: &str, path: &Path) -> Result<PathBuf, Failure> {
+    let full = absolute(path)?;
+    let is_other = match full.metadata() {
+        Ok(facts) => !facts.is_dir(),
+        Err(error) => error.kind() == ErrorKind::NotADirectory,
+    };
+    if is_other {
+        return Err(Failure::invalid(format!("{flag}={}: is not a directory", shown(path.as_os_str())))
+            .hint("name a directory; one that is not there is made when it is needed"));
     }
     Ok(full)
 }

@@ -110,12 +110,16 @@ fn endpoint(text: &str) -> Result<Endpoint, BadValue> {
 pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     // First of all, while there are no threads: it takes variables out of the environment.
     let handed_over = Listening::handed_over().map_err(failure)?;
-    let file = args.config.as_deref().map(FileConfig::read).transpose().map_err(failure)?.unwrap_or_default();
+    let file = match &args.config {
+        Some(config) => FileConfig::read(&request::file("--config", config)?).map_err(failure)?,
+        None => FileConfig::default(),
+    };
     log(args.log_format);
     let stop = signals::stop_flag()?.into();
     let work = Work::of(args, &file)?;
     let metrics = args.metrics.clone().or(file.metrics.clone());
     let described = args.pools.clone().or(file.pools.clone());
+    let described = described.map(|described| request::file("--pools", &described)).transpose()?;
     let around = Surroundings::here();
     let named = args.state.clone().or(file.state);
     let config = work.mover(state(named.as_deref(), &around)?);
@@ -127,10 +131,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
         }
     };
     let kept = match described.or_else(pools::own_config).or_else(pools::host_config) {
-        Some(described) => {
-            let described = request::absolute(&described)?;
-            Some(Pools::open(&described, &pools::ledger(&described, &config.state)?)?)
-        }
+        Some(described) => Some(Pools::open(&described, &pools::ledger(&described, &config.state)?)?),
         None => None,
     };
     listening
@@ -191,8 +192,7 @@ impl Work {
 /// The state directory of a user's own server.
 fn state(named: Option<&Path>, around: &Surroundings) -> Result<PathBuf, Failure> {
     match named {
-        Some(state) => std::path::absolute(state)
-            .map_err(|error| Failure::io(state, "find it from the current directory", &error)),
+        Some(state) => request::directory("--state", state),
         None => around.state().map_err(failure),
     }
 }

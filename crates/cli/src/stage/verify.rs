@@ -40,12 +40,26 @@ pub fn verify(args: &VerifyArgs) -> Result<(), Failure> {
         }
         (None, Place::Object(url)) => in_store(url.as_str(), args.bwlimit, &stop)?,
         (None, Place::Path(path)) if std::fs::symlink_metadata(&path.0).is_err() => {
-            return Err(Failure::failed(format!("{}: is not there", shown(&path.0)))
-                .hint("name what was made, or the number of the job that made it"));
+            return Err(absent(args, &path.0));
         }
         _ => of_job(args, &stop)?,
     };
     report(args, &path, found)
+}
+
+/// Nothing has the name. A copy that a job has made and that is gone is what `verify` is to find out; of anything else the
+/// name is wrong.
+fn absent(args: &VerifyArgs, path: &Path) -> Failure {
+    let known = desk::known_jobs(&args.server).unwrap_or_default();
+    let is_made = |job: &JobStatus| {
+        matches!(job.state, State::Committed | State::Done) && job.spec.destination.path() == Some(path)
+    };
+    let what = format!("{}: is not there", shown(path));
+    match known.iter().flat_map(|(_, jobs)| jobs).rfind(|job| is_made(job)) {
+        Some(job) => Failure::failed(format!("{what}, where a copy of {} was made", job.spec.source.shown()))
+            .hint("copy it again from a copy that is right"),
+        None => Failure::invalid(what).hint("name what was made, or the number of the job that made it"),
+    }
 }
 
 /// What a job made, by the journal's word.
@@ -95,13 +109,13 @@ fn in_store(url: &str, bwlimit: Option<u64>, stop: &Stop) -> Result<(PathBuf, Fo
 /// and not what it read: of a source, another place would be verified than the one that was named.
 fn find_job(args: &VerifyArgs) -> Result<(JobStatus, PathBuf), Failure> {
     let number = desk::number(&args.what);
-    let no_server: Failure = match Server::find(&args.server) {
+    let no_server: Failure = match Server::needed(&args.server) {
         Ok(server) if number.is_some() => match desk::job(&server, &args.what) {
             Ok(job) => return Ok((job, server.facts().state.0.clone())),
             Err(failure) => failure,
         },
         Ok(_) => Failure::failed("the server does not know it"),
-        Err(error) => error.into(),
+        Err(failure) => failure,
     };
     let place = request::place(&args.what)?;
     let is_made = |job: &JobStatus| matches!(job.state, State::Committed | State::Done);
@@ -129,10 +143,10 @@ fn find_job(args: &VerifyArgs) -> Result<(JobStatus, PathBuf), Failure> {
         _ if number.is_some() => no_server,
         Some(job) => {
             let copy = job.spec.destination.shown();
-            Failure::failed(format!("{}: has no manifest; its copy is {copy}", place.shown()))
+            Failure::invalid(format!("{}: has no manifest; its copy is {copy}", place.shown()))
                 .hint(format!("to read that one: flashwright stage verify {copy}"))
         }
-        None => Failure::failed(format!(
+        None => Failure::invalid(format!(
             "{}: has no manifest, and no journal knows it",
             stage::names::shown(args.what.as_bytes())
         ))

@@ -346,7 +346,7 @@ impl Mover {
         if row.state != State::Failed {
             return Err(StageError::invalid(
                 format!("job {id}: is {}, and only what has failed is begun again", row.state.word()),
-                "see: stage status",
+                "`flashwright stage status --all` lists them",
             ));
         }
         // A move that failed after its commit goes on there.
@@ -396,9 +396,12 @@ impl Inner {
     }
 
     fn row(&self, id: JobId) -> Result<JobRow, StageError> {
-        self.journal
-            .job(id)?
-            .ok_or_else(|| StageError::invalid(format!("job {id}: there is none"), "see: stage status"))
+        self.journal.job(id)?.ok_or_else(|| {
+            StageError::invalid(
+                format!("job {id}: there is none"),
+                "`flashwright stage status --all` lists them",
+            )
+        })
     }
 
     fn status(&self, id: JobId) -> Result<JobStatus, StageError> {
