@@ -119,6 +119,15 @@ pub fn ledger_of(file: &Path) -> Result<Option<PathBuf>, StageError> {
     }
 }
 
+/// The text of a configuration, and the user whose file it is.
+pub(super) fn read_file(path: &Path) -> std::io::Result<(String, u32)> {
+    let mut file = std::fs::File::open(path)?;
+    let owner = std::os::unix::fs::MetadataExt::uid(&file.metadata()?);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut file, &mut text)?;
+    Ok((text, owner))
+}
+
 /// Reads a configuration; `passwd` is the text of /etc/passwd.
 pub(super) fn parse(
     file: &Path,

@@ -6,7 +6,8 @@
 //! Users may share a ledger without trusting each other. The directory is sticky then (mode 1777 or 1770), so that the
 //! kernel keeps each user from the others' files. A file counts if it belongs to the user after whom it is named, or to
 //! root, or to this process's user; all of its reservations are that user's, whatever it says. What cannot be read or is too
-//! large is left out with a warning. [`super`] counts of each user no more than that user's share, so that the worst that a
+//! large is left out with a warning. The directory itself belongs to root, to this process's user, or to the one who describes
+//! the pools: the owner of a sticky directory may remove what others have in it. [`super`] counts of each user no more than that user's share, so that the worst that a
 //! false file does is to claim its own user's share, or to hide what its own user has reserved.
 //!
 //! Steps exclude each other by a lock on the directory (flock(2)). Any member may hold it, so the wait has a bound.
@@ -112,6 +113,8 @@ impl UserFile {
 #[derive(Debug)]
 pub(super) struct Ledger {
     path: PathBuf,
+    /// The user who describes the pools.
+    describer: u32,
     /// One step of this process at a time; `flock` is for those of others.
     step: Mutex<()>,
 }
@@ -123,16 +126,17 @@ pub(super) struct Step<'a> {
 }
 
 impl Ledger {
-    /// Opens it; a directory that is not there is made for this user alone.
-    pub(super) fn open(path: &Path) -> Result<Self, StageError> {
+    /// Opens it; a directory that is not there is made for this user alone. `describer` is the user who describes the pools.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] if the directory is a stranger's, or if others may replace what is in it.
+    pub(super) fn open(path: &Path, describer: u32) -> Result<Self, StageError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
             .map_err(|error| StageError::io("make the directory", path, error))?;
-        let facts = std::fs::metadata(path).map_err(|error| StageError::io("stat", path, error))?;
-        check_sticky(path, facts.mode())?;
-        let ledger = Self { path: path.to_owned(), step: Mutex::default() };
+        let ledger = Self { path: path.to_owned(), describer, step: Mutex::default() };
         ledger.step(|_| Ok(()))?;
         Ok(ledger)
     }
@@ -145,6 +149,11 @@ impl Ledger {
         let _one = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let directory =
             calls::open_directory(&self.path).map_err(|error| StageError::io("open", &self.path, error))?;
+        // At each step: the name may have been given to another directory since the last one.
+        let facts =
+            calls::stat(directory.as_fd()).map_err(|error| StageError::io("stat", &self.path, error))?;
+        self.check_owner(facts.stx_uid)?;
+        check_sticky(&self.path, u32::from(facts.stx_mode))?;
         // Until `directory` is closed. A file system without such locks has no other process's steps to exclude.
         lock::wait(directory.as_fd(), true, &self.path, &always)?;
         let mut step = Step { ledger: self, files: self.read()? };
@@ -158,6 +167,18 @@ impl Ledger {
                 .map_err(|error| StageError::sync("fsync", &self.path, error))?;
         }
         Ok(worked)
+    }
+
+    /// Refuses the directory of a user who was there first.
+    fn check_owner(&self, owner: u32) -> Result<(), StageError> {
+        let me = rustix::process::geteuid().as_raw();
+        if [0, me, self.describer].contains(&owner) {
+            return Ok(());
+        }
+        Err(StageError::refused(
+            format!("{}: belongs to uid {owner}, who could remove what others reserve", shown(&self.path)),
+            "the ledger of users who share pools is root's, or of the user who describes the pools",
+        ))
     }
 
     fn read(&self) -> Result<BTreeMap<u32, UserFile>, StageError> {

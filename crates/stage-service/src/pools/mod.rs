@@ -173,7 +173,8 @@ impl Pools {
         clock: Arc<dyn Clock>,
         host: Box<dyn Host>,
     ) -> Result<Self, StageError> {
-        let text = std::fs::read_to_string(config).map_err(|e| StageError::io("read it", config, e))?;
+        let (text, describer) =
+            config::read_file(config).map_err(|error| StageError::io("read it", config, error))?;
         // Without /etc/passwd only users' numbers are known.
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let mut pools = BTreeMap::new();
@@ -186,7 +187,7 @@ impl Pools {
             pools.insert(name, Pool { config, root, device });
         }
         disjoint(&pools)?;
-        let ledger = Ledger::open(ledger)?;
+        let ledger = Ledger::open(ledger, describer)?;
         Ok(Self { pools, ledger, shared: Mutex::default(), room: Condvar::new(), clock, host })
     }
 

@@ -129,6 +129,50 @@ fn users_who_share_a_ledger_can_neither_change_each_others_reservations_nor_clai
 }
 
 #[test]
+fn a_ledger_or_a_users_file_that_a_stranger_made_first_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP users who share a ledger: not root");
+        return;
+    }
+    let f = fixture(100, 60, 1000);
+    set_mode(f.directory.path(), 0o1777);
+    for shared in ["ledger", "tier/a"] {
+        set_mode(&f.at(shared), 0o1777);
+    }
+    let open = |ledger: &str| Pools::open(&f.at("pools.toml"), &f.at(ledger));
+    let refused = |result: Result<(), StageError>, why: &str| {
+        let error = result.unwrap_err();
+        assert_eq!(error.class(), stage::ErrorClass::Refused, "{error}");
+        assert!(error.to_string().contains(why) && error.hint().is_some(), "{error}");
+    };
+    // The owner of a sticky directory may remove what others have in it.
+    by(BOB, || fs::create_dir(f.at("squatted")).unwrap());
+    set_mode(&f.at("squatted"), 0o1777);
+    by(ALICE, || refused(open("squatted").map(drop), "squatted: belongs to uid 1001"));
+    let earlier = by(ALICE, || open("ledger").unwrap());
+    fs::rename(f.at("ledger"), f.at("moved")).unwrap();
+    fs::rename(f.at("squatted"), f.at("ledger")).unwrap();
+    by(ALICE, || refused(reserve(&earlier, "a", ALICE, "s", 1).map(drop), "ledger: belongs to uid 1001"));
+    fs::remove_dir(f.at("ledger")).unwrap();
+    fs::rename(f.at("moved"), f.at("ledger")).unwrap();
+    // The one who describes the pools is believed.
+    std::os::unix::fs::chown(f.at("pools.toml"), Some(BOB), None).unwrap();
+    by(BOB, || fs::create_dir(f.at("described")).unwrap());
+    set_mode(&f.at("described"), 0o1777);
+    by(ALICE, || reserve(&open("described").unwrap(), "a", ALICE, "described", 1)).unwrap();
+    std::os::unix::fs::chown(f.at("pools.toml"), Some(0), None).unwrap();
+    // Her file, made by him before she has one: nothing in it counts, and she is told.
+    let row = serde_json::json!({ "id": 1, "pool": "a", "owner": ALICE, "label": "t", "bytes": 40 * BLOCK, "created": 1,
+        "lease": { "expires": 1u64 << 60, "until": { "boot": "x", "seconds": 1u64 << 60 } } });
+    let file = serde_json::json!({ "schema": "flashwright.stage-ledger/1", "last": 1, "changes": 0,
+        "reservations": [row] });
+    by(BOB, || fs::write(f.at("ledger/1000.json"), file.to_string()).unwrap());
+    assert_eq!(status(&by(2000, || open("ledger").unwrap()), "a").reserved, 0);
+    by(ALICE, || refused(open("ledger").map(drop), "1000.json: belongs to uid 1001"));
+    by(BOB, || reserve(&open("ledger").unwrap(), "a", BOB, "s", 1)).unwrap();
+}
+
+#[test]
 fn a_directory_in_which_members_could_replace_each_others_files_is_refused() {
     let f = fixture(100, 100, 1000);
     for (mode, refused) in [(0o777, true), (0o775, true), (0o1777, false), (0o1770, false)] {
@@ -139,7 +183,7 @@ fn a_directory_in_which_members_could_replace_each_others_files_is_refused() {
         let ledger = f.at(&label);
         fs::create_dir(&ledger).unwrap();
         set_mode(&ledger, mode);
-        assert_eq!(Ledger::open(&ledger).is_err(), refused, "{mode:o}");
+        assert_eq!(Ledger::open(&ledger, 0).is_err(), refused, "{mode:o}");
     }
 }
 
