@@ -10,7 +10,7 @@ use stage::{Level, State, Verb};
 use super::Mutant;
 use super::strict::stored_in;
 use crate::child::{Change, Hit, Order, Strike, run};
-use crate::power::{FAST, SLOW, copied_by_another, cut, live_with};
+use crate::power::{FAST, Past, SLOW, copied_by_another, cut, live_with};
 use crate::world::{Scenario, World, file};
 
 pub fn moved(left: &Mutant) -> Vec<String> {
@@ -81,41 +81,41 @@ pub fn sentinel(world: &World) -> Change {
     Change::Sync { path: PathText(world.slow().join("sentinel")) }
 }
 
-pub fn small_group(left: &Mutant) -> Vec<String> {
-    let build = |fast: &Path, slow: &Path| World::at(Scenario::Checkpoint, Verb::Move, fast, slow);
-    let past = live_with(
-        ("xfs", "ext4-writeback"),
+/// A job whose part gets its name and size durably before call number `after` of this kind, by a sync beside it, and which
+/// dies before the sync that follows its last bytes. What was written in between is durable by the job's own syncs alone.
+fn interrupted(
+    left: &Mutant,
+    file_systems: (&str, &str),
+    build: impl FnOnce(&Path, &Path) -> World,
+    (call, after): (Call, u64),
+    last: Barrier,
+) -> Past {
+    live_with(
+        file_systems,
         build,
         |_| {},
         |order, world| {
-            // The first syncfs is that of the source.
-            let mut order = left
-                .apply(order)
-                .strike([Strike::nth_of(Call::Syncfs, 1, Hit::Meanwhile)])
-                .meanwhile([sentinel(world)]);
-            order.kill_at = Some(Barrier::SetFileSystem.word().to_owned());
+            let strike = Strike::nth_of(call, after, Hit::Meanwhile);
+            let mut order = left.apply(order).strike([strike]).meanwhile([sentinel(world)]);
+            order.kill_at = Some(last.word().to_owned());
             order
         },
-    );
+    )
+}
+
+pub fn small_group(left: &Mutant) -> Vec<String> {
+    let build = |fast: &Path, slow: &Path| World::at(Scenario::Checkpoint, Verb::Move, fast, slow);
+    // The first syncfs is that of the source.
+    let at = (Call::Syncfs, 1);
+    let past = interrupted(left, ("xfs", "ext4-writeback"), build, at, Barrier::SetFileSystem);
     let _ = fs::remove_file(past.world.slow().join("sentinel"));
     cut_and_go_on(&past)
 }
 
 pub fn chunk_group(left: &Mutant) -> Vec<String> {
     let build = |fast: &Path, slow: &Path| World::at(Scenario::Large, Verb::Move, fast, slow);
-    let past = live_with(
-        ("ext4", "xfs"),
-        build,
-        |_| {},
-        |order, world| {
-            let mut order = left
-                .apply(order)
-                .strike([Strike::nth_of(Call::Fdatasync, 0, Hit::Meanwhile)])
-                .meanwhile([sentinel(world)]);
-            order.kill_at = Some(Barrier::LargeFile.word().to_owned());
-            order
-        },
-    );
+    // Before the first chunk: a flush of the drive would make durable what was written by then.
+    let past = interrupted(left, ("ext4", "xfs"), build, (Call::Write, 0), Barrier::LargeFile);
     cut_and_go_on(&past)
 }
 
@@ -125,23 +125,11 @@ pub fn shared_blocks(left: &Mutant) -> Vec<String> {
         world.state = fast.join("state");
         world
     };
-    let past = live_with(
-        ("ext4", "xfs"),
-        build,
-        |_| {},
-        |order, world| {
-            let mut order = left
-                .apply(order)
-                .strike([Strike::nth_of(Call::Ficlone, 0, Hit::Meanwhile)])
-                .meanwhile([sentinel(world)]);
-            order.kill_at = Some(Barrier::LargeFile.word().to_owned());
-            order
-        },
-    );
+    let past = interrupted(left, ("ext4", "xfs"), build, (Call::Ficlone, 0), Barrier::LargeFile);
     cut_and_go_on(&past)
 }
 
-pub fn cut_and_go_on(past: &crate::power::Past) -> Vec<String> {
+fn cut_and_go_on(past: &Past) -> Vec<String> {
     assert!(past.report.is_none(), "the mover was to be killed: {:?}", past.report);
     let wrong = cut(past, past.end, None, true);
     wrong.into_iter().filter(|line| !line.contains("beside the destination")).collect()
@@ -149,19 +137,7 @@ pub fn cut_and_go_on(past: &crate::power::Past) -> Vec<String> {
 
 pub fn fetched_chunks(left: &Mutant) -> Vec<String> {
     let build = |fast: &Path, slow: &Path| stored_in(World::at(Scenario::Large, Verb::Copy, fast, slow));
-    let past = live_with(
-        ("ext4", "xfs"),
-        build,
-        |_| {},
-        |order, world| {
-            let mut order = left
-                .apply(order)
-                .strike([Strike::nth_of(Call::Fdatasync, 0, Hit::Meanwhile)])
-                .meanwhile([sentinel(world)]);
-            order.kill_at = Some(Barrier::FetchedFile.word().to_owned());
-            order
-        },
-    );
+    let past = interrupted(left, ("ext4", "xfs"), build, (Call::Write, 0), Barrier::FetchedFile);
     let image = |drive| past.host.image(drive, past.end, None);
     let _mounted = [past.fast.power_up(&image(FAST)), past.slow.power_up(&image(SLOW))];
     // What is read back at the end finds lost chunks, and all of it is fetched anew.
