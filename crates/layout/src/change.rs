@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::drive::Held;
 use crate::error::{LayoutError, ProgramError};
+use crate::held::Held;
 use crate::knobs;
 use crate::label::{self, Label};
 use crate::spec::Filesystem;

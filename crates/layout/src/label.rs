@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::change::TRIES;
-use crate::drive::Held;
+use crate::held::Held;
 use crate::spec::Filesystem;
 use crate::system::System;
 

@@ -25,9 +25,10 @@ use serde::Serialize;
 
 use crate::change::Change;
 use crate::check::{self, Drift};
-use crate::drive::{DriveId, Held, node};
+use crate::drive::{DriveId, node};
 use crate::error::LayoutError;
 use crate::facts;
+use crate::held::Held;
 use crate::interrupts;
 use crate::journal::Journal;
 use crate::label;

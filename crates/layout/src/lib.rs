@@ -19,6 +19,7 @@ mod cpus;
 pub mod drive;
 pub mod error;
 mod facts;
+pub mod held;
 mod interrupts;
 pub mod journal;
 mod knobs;

@@ -11,10 +11,13 @@
 
 use std::path::Path;
 
+use storage::sysfs::Sysfs;
+
 use crate::change::{Change, Place, TRIES};
 use crate::check;
-use crate::drive::{DriveId, Held};
+use crate::drive::DriveId;
 use crate::error::{LayoutError, ProgramError};
+use crate::held::Held;
 use crate::label;
 use crate::spec::{Filesystem, LayoutKind, LayoutSpec};
 use crate::system::System;
@@ -165,12 +168,14 @@ impl Part {
                 Ok(below().next().map(|device| device.drive.name.clone()))
             }
             (Self::Mount { kind, options, .. }, Change::Mount { point }) => {
-                let on = before.iter().rev().find_map(|made| match &made.change {
-                    Change::Filesystem { on, .. } => Some(on.clone()),
+                let below = before.iter().rev().find_map(|made| match &made.change {
+                    Change::Filesystem { on, uuid, .. } => Some((on, uuid)),
                     _ => None,
                 });
-                let devices = devices(system, &on.unwrap_or_default())?;
+                let (on, uuid) = below.ok_or_else(|| made("mount", "a file system before it", "none"))?;
+                let devices = devices(system, on)?;
                 make_mount(system, *kind, options.as_deref(), &devices, point)?;
+                check_mount(&system.sysfs(), *kind, uuid, &devices, point)?;
                 devices.iter().try_for_each(|device| device.check(system))?;
                 Ok(None)
             }
@@ -276,20 +281,20 @@ fn make_mount(
     devices: &[Held],
     point: &Path,
 ) -> Result<(), LayoutError> {
-    // The kernel shows the name by which a device was mounted to everybody, so this has to be its own.
-    let names: Vec<_> = devices.iter().map(|device| device.node().display().to_string()).collect();
     let made = system.make_directory(point);
     made.map_err(|source| LayoutError::io(point, "make the directory", source))?;
     let mut options: Vec<String> = options.map(str::to_owned).into_iter().collect();
-    // Without udev the kernel has to be told of the other members (btrfs(5), device=).
-    if names.len() > 1 {
-        options.extend(names.iter().map(|name| format!("device={name}")));
+    // Without udev the kernel has to be told of the other members (btrfs(5), device=), and shows those names later.
+    if devices.len() > 1 {
+        options.extend(devices.iter().map(|device| format!("device={}", device.node().display())));
     }
     let mut arguments: Vec<String> = vec!["-t".into(), kind.word().into()];
     if !options.is_empty() {
         arguments.extend(["-o".into(), options.join(",")]);
     }
-    arguments.extend(names.first().cloned());
+    // mount(8) resolves the descriptor to the device's name, which mountinfo then shows; if the node was renamed or removed it
+    // mounts the descriptor's device all the same.
+    arguments.extend(devices.first().map(Held::path));
     arguments.push(point.display().to_string());
     let mounted = system.run("mount", &arguments);
     mounted.map_err(|source| program(&format!("mount {}", kind.word()), source))?;
@@ -302,6 +307,34 @@ fn make_mount(
         system.pause();
     }
     Ok(())
+}
+
+/// Fails with [`LayoutError::Replaced`] if what is mounted at `point` does not lie on these devices: mount(2) takes names, and
+/// a node in `/dev` may be replaced after mount(8) has resolved its name. The caller then unmounts it.
+fn check_mount(
+    sysfs: &Sysfs,
+    kind: Filesystem,
+    uuid: &str,
+    devices: &[Held],
+    point: &Path,
+) -> Result<(), LayoutError> {
+    let mounts = sysfs.mounts();
+    // A later mount on the same point covers an earlier one.
+    let Some(mount) = mounts.iter().rev().find(|mount| mount.mount_point == point) else {
+        return Err(made("mount", kind.word(), "nothing is mounted"));
+    };
+    let is_on = |device: &&Held| match kind {
+        // btrfs has a device number of its own; the kernel lists its members by file system while it is mounted.
+        Filesystem::Btrfs => {
+            let member = format!("/sys/fs/btrfs/{uuid}/devices/{}", device.drive.name);
+            sysfs.at_root(member).exists()
+        }
+        _ => mount.device == device.number(),
+    };
+    match devices.iter().find(|device| !is_on(device)) {
+        Some(other) => Err(other.replaced()),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -21,8 +21,8 @@ use storage::device::{self, Device, DeviceSpec, OpenError};
 use storage::safety::{self, Obstacle, Refusal};
 use storage::sysfs::{DeviceNumber, Sysfs};
 
-use crate::drive::{Held, Identity};
 use crate::error::ProgramError;
+use crate::held::{Held, Identity};
 use crate::interrupts;
 
 /// What is to be done with a drive, and so what has to be ruled out first.

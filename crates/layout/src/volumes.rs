@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use storage::sysfs::Sysfs;
 
 use crate::change::{TRIES, chain};
-use crate::drive::{DriveId, Held, node};
+use crate::drive::{DriveId, node};
 use crate::error::{LayoutError, ProgramError};
+use crate::held::Held;
 use crate::label::{self, Label};
 use crate::system::System;
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use layout::drive::{Held, Identity};
+use layout::held::{Held, Identity};
 use layout::system::{Host, Purpose, System};
 use layout::{LayoutSpec, Layouts, Permits, Stop, error::ProgramError, undo};
 use storage::device::{Device, OpenError};
@@ -121,6 +121,8 @@ struct Mortal {
     host: Host,
     left: u64,
     after: bool,
+    /// The node in `/dev` that another device takes while mount(8) runs, and that device.
+    replaced: Option<(PathBuf, PathBuf)>,
 }
 
 impl Mortal {
@@ -197,7 +199,21 @@ impl System for Mortal {
         self.change(|host| host.zero(device, ranges))
     }
     fn run(&mut self, program: &str, arguments: &[String]) -> Result<String, ProgramError> {
-        self.change(|host| host.run(program, arguments))
+        let mut arguments = arguments.to_vec();
+        let replaced = self.replaced.take_if(|_| program == "mount");
+        if let Some((node, other)) = &replaced {
+            std::fs::rename(node, node.with_extension("saved")).expect("renames");
+            let (_, minor) = other.to_str().expect("text").split_once("loop").expect("a loop device");
+            run("mknod", &[node.to_str().expect("text"), "b", "7", minor]).expect("makes a node");
+            // As if the node was replaced after mount(8) had resolved the descriptor to its name.
+            let at = arguments.len() - 2;
+            arguments[at] = node.display().to_string();
+        }
+        let ran = self.change(|host| host.run(program, &arguments));
+        if let Some((node, _)) = replaced {
+            std::fs::rename(node.with_extension("saved"), node).expect("renames back");
+        }
+        ran
     }
     fn keep_lock(&mut self, lock: std::fs::File) {
         self.host.keep_lock(lock);
@@ -219,7 +235,7 @@ fn the_process_that_is_killed() {
     let left = next().parse().expect("a number");
     let after = next() == "after";
     let state = PathBuf::from(next());
-    let system = Mortal { host: Host::default(), left, after };
+    let system = Mortal { host: Host::default(), left, after, replaced: None };
     let mut layouts =
         Layouts::open_on(Box::new(system), &state, Permits::default(), Stop::default()).expect("opens");
     for spec in next().split(';') {
@@ -487,4 +503,34 @@ fn settings_of_a_loop_device_from_two_state_directories_are_undone_newest_first(
     assert_eq!(loops.settings(), between);
     undo(&loops.state(), &Stop::default()).expect("the other");
     loops.assert_bare(&before, "both are undone");
+}
+
+#[test]
+fn a_node_that_is_replaced_below_mount_is_noticed_and_the_other_device_unmounted() {
+    let Some(loops) = Loops::new(2) else { return };
+    let [node, other] = [&loops.paths[0], &loops.paths[1]];
+    let text = format!("single(filesystem=xfs):{}", node.display());
+    if !is_to_be_had(&text) {
+        return;
+    }
+    run("mkfs.xfs", &["-q", "-L", "thesis", other.to_str().expect("text")])
+        .expect("a file system of somebody");
+    let before = loops.settings();
+    let system = Mortal {
+        host: Host::default(),
+        left: u64::MAX,
+        after: false,
+        replaced: Some((node.clone(), other.clone())),
+    };
+    let mut layouts = Layouts::open_on(Box::new(system), &loops.state(), Permits::default(), Stop::default())
+        .expect("opens");
+    let made = layouts.switch(&LayoutSpec::parse(&text).expect("a layout"));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("reads");
+    let error = made.expect_err("another device was mounted");
+    assert!(matches!(error, layout::LayoutError::Replaced { .. }), "{error}");
+    assert!(!mounts.contains(loops.state().to_str().expect("text")), "{mounts}");
+    layouts.down().expect("down");
+    assert_eq!(signatures(other)[0].label.as_deref(), Some("thesis"));
+    run("wipefs", &["-a", other.to_str().expect("text")]).expect("wipes");
+    loops.assert_bare(&before, "down");
 }

@@ -80,3 +80,27 @@ fn a_drive_that_takes_the_name_of_another_below_an_array_is_not_written() {
 fn a_drive_that_takes_the_name_of_another_below_a_volume_is_not_written() {
     check(WAYS[3]);
 }
+
+#[test]
+fn a_mount_that_shows_another_drive_is_undone_and_refused() {
+    for text in [
+        "single(filesystem=xfs):/dev/nvme0n1",
+        "single(filesystem=ext4):/dev/nvme0n1",
+        "separate(filesystem=f2fs):/dev/nvme0n1,/dev/nvme1n1",
+        "btrfs-raid0:/dev/nvme0n1,/dev/nvme1n1",
+        "md-raid0(chunk=64k,filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1",
+    ] {
+        let world = World::new();
+        std::fs::write(world.at("dev/nvme3n1"), World::intruder()).unwrap();
+        let before = world.everything();
+        let mut layouts =
+            Layouts::open_on(world.mounting("nvme3n1"), &world.state, Permits::default(), Stop::default())
+                .expect("opens");
+        let error = layouts.switch(&LayoutSpec::parse(text).expect(text)).expect_err(text);
+        assert!(matches!(error, LayoutError::Replaced { .. }), "{text}: {error}");
+        assert_eq!(error.class(), LayoutErrorClass::Refused);
+        assert!(!world.text("proc/self/mountinfo").contains("/state/mount-"), "{text}: unmounted at once");
+        layouts.down().expect("down");
+        assert_eq!(world::difference(&before, &world.everything()), [""; 0], "{text}");
+    }
+}

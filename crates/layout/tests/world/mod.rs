@@ -15,8 +15,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use layout::drive::{Held, Identity};
 use layout::error::ProgramError;
+use layout::held::{Held, Identity};
 use layout::system::{Purpose, System, refusal};
 use storage::device::{Device, OpenError};
 use storage::safety::{self, Obstacle};
@@ -66,6 +66,8 @@ struct Fate {
     calls: u64,
     swap: Option<(u64, Swap)>,
     swapped: Option<u64>,
+    /// The drive that mount(8) mounts instead of the one that it was given.
+    mounts_other: Option<&'static str>,
     /// Whether it was looked yet what the drive is: until then what lies at its node is what was named.
     held: bool,
 }
@@ -136,6 +138,13 @@ impl World {
     pub fn swapping(&self, at: u64, swap: Swap) -> Box<Process> {
         let process = self.process(None);
         self.fate.lock().expect("no panic").swap = Some((at, swap));
+        process
+    }
+
+    /// A process below which mount(8) finds another drive at the name that it resolved.
+    pub fn mounting(&self, other: &'static str) -> Box<Process> {
+        let process = self.process(None);
+        self.fate.lock().expect("no panic").mounts_other = Some(other);
         process
     }
 
@@ -420,11 +429,20 @@ impl World {
                 }
             }
             "mount" => {
-                let device = arguments.iter().find(|a| a.starts_with("/dev/")).expect("a device");
-                let point = arguments.last().expect("a point");
-                let number =
-                    self.text(&format!("sys/class/block/{}/dev", device.trim_start_matches("/dev/")));
-                let line = format!("9 1 {} / {point} rw - {} {device} rw\n", number.trim(), after("-t"));
+                let (device, point) =
+                    (devices.first().expect("a device"), arguments.last().expect("a point"));
+                let held = name_of(fs::read_link(device).expect("a descriptor"));
+                let name = self.fate.lock().expect("no panic").mounts_other.unwrap_or(&held).to_owned();
+                let kind = after("-t");
+                if kind == "btrfs" {
+                    let members = after("-o");
+                    let members = members.split(',').filter_map(|option| option.strip_prefix("device=/dev/"));
+                    for member in members.chain([name.as_str()]) {
+                        self.file(&format!("sys/fs/btrfs/{}/devices/{member}", self.btrfs_uuid(&name)), "");
+                    }
+                }
+                let number = self.text(&format!("sys/class/block/{name}/dev"));
+                let line = format!("9 1 {} / {point} rw - {kind} /dev/{name} rw\n", number.trim());
                 let before = self.text("proc/self/mountinfo");
                 self.file("proc/self/mountinfo", &(before + &line));
             }
@@ -439,12 +457,24 @@ impl World {
                 if kept == lines {
                     return Err(format!("{point}: not mounted"));
                 }
+                let source =
+                    lines.lines().find(|line| !kept.contains(line)).and_then(|line| line.split(' ').nth(8));
+                let name = source.expect("a source").trim_start_matches("/dev/").to_owned();
+                let _ = fs::remove_dir_all(self.at("sys/fs/btrfs").join(self.btrfs_uuid(&name)));
                 self.file("proc/self/mountinfo", &kept);
             }
             "lvm" => self.lvm(arguments, &devices, half)?,
             other => return Err(format!("{other}: not on this machine")),
         }
         Ok(())
+    }
+
+    /// The UUID of the btrfs on a drive, or what lies in its place.
+    fn btrfs_uuid(&self, name: &str) -> String {
+        let bytes = fs::read(self.at(format!("dev/{name}"))).expect("reads");
+        let digits: String = bytes[65568..65584].iter().map(|byte| format!("{byte:02x}")).collect();
+        let ends = [0, 8, 12, 16, 20, 32];
+        ends.windows(2).map(|pair| &digits[pair[0]..pair[1]]).collect::<Vec<_>>().join("-")
     }
 
     fn mkfs(&self, device: &str, magic: (u64, &[u8]), uuid_at: u64, uuid: &str, half: bool) {
