@@ -1,8 +1,8 @@
 //! `GET /metrics`, for Prometheus: as much of HTTP/1.1 (RFC 9112) as that takes.
 //!
-//! It is served on a Unix socket or on a loopback address. Others are refused, because the figures tell how a site works, and there is
-//! neither encryption nor a password here (a proxy has both). A connection has a thread, a request has a bound in bytes and
-//! in time, connections have a number, and each is closed after its answer, so that a slow or silent scraper keeps no
+//! It is served on a Unix socket or on a loopback address. Others are refused, because the figures tell how a site works, and
+//! there is neither encryption nor a password here (a proxy has both). A connection has a thread and is closed after its
+//! answer. Requests are bounded in bytes and in time, and connections in number, so that a slow or silent scraper keeps no
 //! other waiting.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ use stage::pace::Stop;
 /// Bytes of a request with its header fields.
 const REQUEST_BYTES: usize = 8 << 10;
 /// How long a request may take, and its answer.
-const TIME: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections at a time.
 const CONNECTIONS: usize = 8;
 
@@ -83,7 +83,10 @@ impl AsFd for Listener {
 pub type Answering = dyn Fn() -> Result<String, StageError> + Send + Sync;
 
 /// Answers scrapers.
-pub struct Scraping(Listener);
+pub struct Scraping {
+    listener: Listener,
+    request_timeout: Duration,
+}
 
 impl Scraping {
     /// Takes the endpoint.
@@ -91,7 +94,7 @@ impl Scraping {
     /// # Errors
     /// Another process listens there, or this one may not.
     pub fn bind(endpoint: &Endpoint) -> Result<Self, StageError> {
-        Ok(Self(match endpoint {
+        let listener = match endpoint {
             Endpoint::Unix(path) => Listener::Unix(Listening::bind(path, Access::Group)?),
             Endpoint::Loopback(address) => {
                 let listener = TcpListener::bind(address)
@@ -100,13 +103,14 @@ impl Scraping {
                     StageError::io("listen at --metrics", address.to_string().as_ref(), error)
                 })?)
             }
-        }))
+        };
+        Ok(Self { listener, request_timeout: REQUEST_TIMEOUT })
     }
 
     /// Where it is: with the port that was given where 0 was asked for.
     #[must_use]
     pub fn shown(&self) -> String {
-        match &self.0 {
+        match &self.listener {
             Listener::Tcp(listener) => {
                 listener.local_addr().map_or_else(|_| String::new(), |a| format!("http://{a}/metrics"))
             }
@@ -116,7 +120,7 @@ impl Scraping {
 
     /// Answers until it is asked to stop, each scraper from a thread of its own.
     pub fn serve(self, stop: &Stop, figures: &Arc<Answering>) {
-        let seats = Arc::new(Seats::default());
+        let connections = Arc::new(Connections::default());
         while !stop.asked() {
             let stream = match self.accept() {
                 Ok(Some(stream)) => stream,
@@ -127,11 +131,11 @@ impl Scraping {
                     continue;
                 }
             };
-            let Some(seat) = Seats::take(&seats, &stream) else { continue };
-            let figures = Arc::clone(figures);
+            let Some(entry) = Connections::enter(&connections, &stream) else { continue };
+            let (figures, timeout) = (Arc::clone(figures), self.request_timeout);
             let started = std::thread::Builder::new().name("stage-metrics".to_owned()).spawn(move || {
                 // An error of the socket is the scraper's end.
-                let _ = answer(&stream, &*figures, &seat);
+                let _ = answer(&stream, &*figures, &entry, timeout);
             });
             if let Err(error) = started {
                 tracing::warn!(%error, "no thread for a scraper");
@@ -142,13 +146,13 @@ impl Scraping {
     /// Waits a moment for a connection. Of a socket's family nothing is asked of it but to be read, written and closed, so one type
     /// stands for both.
     fn accept(&self) -> io::Result<Option<UnixStream>> {
-        if !readable(&self.0, POLL_INTERVAL)? {
+        if !readable(&self.listener, POLL_INTERVAL)? {
             return Ok(None);
         }
-        match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {
+        match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
                 let stream = UnixStream::from(socket);
-                stream.set_write_timeout(Some(TIME))?;
+                stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
                 Ok(Some(stream))
             }
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
@@ -157,70 +161,81 @@ impl Scraping {
     }
 }
 
-/// Who has a connection: of those that have not finished their request the one that has taken longest makes room when all
-/// seats are taken, so that silent scrapers keep no other waiting.
+/// The open connections. When as many are open as may be, the oldest whose request is not complete is evicted for one that
+/// comes, so that silent scrapers keep no other waiting.
 #[derive(Debug, Default)]
-struct Seats(Mutex<BTreeMap<u64, Sitting>>);
-
-#[derive(Debug)]
-struct Sitting {
-    socket: UnixStream,
-    has_asked: bool,
-    leaves: bool,
+struct Connections {
+    /// By number, in the order of arrival.
+    open: Mutex<BTreeMap<u64, Connection>>,
+    closed: Condvar,
 }
 
-/// A connection's seat, which it has until this is dropped.
 #[derive(Debug)]
-struct Seat {
-    seats: Arc<Seats>,
+struct Connection {
+    socket: UnixStream,
+    has_request: bool,
+    is_evicted: bool,
+}
+
+/// A connection's entry, removed when this is dropped.
+#[derive(Debug)]
+struct Entry {
+    connections: Arc<Connections>,
     number: u64,
 }
 
-impl Seats {
-    fn sitting(&self) -> MutexGuard<'_, BTreeMap<u64, Sitting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Connections {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Connection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat, if there is one, or one is given up; those that were told to go have theirs until they have gone.
-    fn take(seats: &Arc<Self>, stream: &UnixStream) -> Option<Seat> {
+    /// Enters a connection. None if all others have complete requests, which are being answered.
+    fn enter(connections: &Arc<Self>, stream: &UnixStream) -> Option<Entry> {
         let socket = stream.try_clone().ok()?;
-        let mut sitting = seats.sitting();
-        if sitting.len() >= 2 * CONNECTIONS {
+        let is_full = |open: &mut BTreeMap<u64, Connection>| {
+            open.len() >= 2 * CONNECTIONS && open.values().any(|one| one.is_evicted)
+        };
+        // The thread of an evicted connection finds its socket shut down and ends. Until then it is a thread too many; the
+        // scraper that comes is not turned away for it.
+        let open = connections.open();
+        let waited = connections.closed.wait_timeout_while(open, REQUEST_TIMEOUT, is_full);
+        let (mut open, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= 2 * CONNECTIONS {
             return None;
         }
-        if sitting.values().filter(|one| !one.leaves).count() >= CONNECTIONS {
-            // Numbers are given in the order of arrival.
-            let silent = sitting.values_mut().find(|one| !one.has_asked && !one.leaves)?;
-            silent.leaves = true;
-            // One that its other end has closed is as good.
+        if open.values().filter(|one| !one.is_evicted).count() >= CONNECTIONS {
+            let silent = open.values_mut().find(|one| !one.has_request && !one.is_evicted)?;
+            silent.is_evicted = true;
+            // An error means that its other end has closed it.
             let _ = silent.socket.shutdown(std::net::Shutdown::Both);
         }
-        let number = sitting.last_key_value().map_or(0, |(last, _)| last + 1);
-        sitting.insert(number, Sitting { socket, has_asked: false, leaves: false });
-        drop(sitting);
-        Some(Seat { seats: Arc::clone(seats), number })
+        let number = open.last_key_value().map_or(0, |(last, _)| last + 1);
+        open.insert(number, Connection { socket, has_request: false, is_evicted: false });
+        drop(open);
+        Some(Entry { connections: Arc::clone(connections), number })
     }
 }
 
-impl Seat {
-    /// The request is there: from here on the time is ours.
-    fn has_asked(&self) {
-        if let Some(own) = self.seats.sitting().get_mut(&self.number) {
-            own.has_asked = true;
+impl Entry {
+    /// Its request is complete: it is answered, and not evicted any more.
+    fn has_request(&self) {
+        if let Some(own) = self.connections.open().get_mut(&self.number) {
+            own.has_request = true;
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for Entry {
     fn drop(&mut self) {
-        self.seats.sitting().remove(&self.number);
+        self.connections.open().remove(&self.number);
+        self.connections.closed.notify_all();
     }
 }
 
-fn answer(mut stream: &UnixStream, figures: &Answering, seat: &Seat) -> io::Result<()> {
+fn answer(mut stream: &UnixStream, figures: &Answering, entry: &Entry, timeout: Duration) -> io::Result<()> {
     let plain = "text/plain; charset=utf-8";
-    let head = read_head(stream)?;
-    seat.has_asked();
+    let head = read_head(stream, timeout)?;
+    entry.has_request();
     let (status, kind, body) = match target(&head) {
         None => ("400 Bad Request", plain, "GET /metrics is all that is answered\n".to_owned()),
         Some("/metrics") => match figures() {
@@ -238,12 +253,12 @@ fn answer(mut stream: &UnixStream, figures: &Answering, seat: &Seat) -> io::Resu
 }
 
 /// Reads to the empty line after the header fields, or as much as there is.
-fn read_head(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+fn read_head(mut stream: &UnixStream, timeout: Duration) -> io::Result<Vec<u8>> {
     let began = Instant::now();
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while head.len() < REQUEST_BYTES && !is_complete(&head) {
-        let left = TIME.saturating_sub(began.elapsed());
+        let left = timeout.saturating_sub(began.elapsed());
         if left.is_zero() || !readable(stream, left)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -310,9 +325,41 @@ mod tests {
     }
 
     #[test]
+    fn a_scraper_that_comes_waits_for_the_threads_of_evicted_connections_to_end() {
+        let connections = Arc::default();
+        let mut others = Vec::new();
+        let mut enter = || {
+            let (near, far) = UnixStream::pair().unwrap();
+            others.push(far);
+            Connections::enter(&connections, &near)
+        };
+        let mut entries: Vec<_> = (0..2 * CONNECTIONS).map(|_| enter().unwrap()).collect();
+        let evicted = entries.remove(0);
+        let (said, is_said) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // As the thread of an evicted connection: it ends once the next scraper has come.
+            is_said.recv().unwrap();
+            drop(evicted);
+        });
+        said.send(()).unwrap();
+        let last = enter().expect("one has left for it");
+        thread.join().unwrap();
+        // No evicted connection is left to wait for.
+        entries.retain(|entry| !connections.open()[&entry.number].is_evicted);
+        entries.push(last);
+        for entry in &entries {
+            entry.has_request();
+        }
+        assert_eq!(entries.len(), CONNECTIONS);
+        assert!(enter().is_none(), "all are being answered");
+    }
+
+    #[test]
     fn a_silent_scraper_and_an_endless_one_keep_no_other_from_the_figures() {
-        let scraping = Scraping::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let Listener::Tcp(listener) = &scraping.0 else { unreachable!() };
+        let mut scraping = Scraping::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        // No scraper is given up for its silence while the test runs.
+        scraping.request_timeout = Duration::from_secs(3600);
+        let Listener::Tcp(listener) = &scraping.listener else { unreachable!() };
         let address = listener.local_addr().unwrap();
         let stop = Stop::new();
         let server = {
@@ -329,9 +376,8 @@ mod tests {
         let mut asks = TcpStream::connect(address).unwrap();
         asks.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut text = String::new();
-        let began = Instant::now();
-        asks.read_to_string(&mut text).unwrap();
-        assert!(began.elapsed() < TIME, "it waited for those that were silent");
+        asks.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        asks.read_to_string(&mut text).expect("it does not wait for those that are silent");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nfigure 1\n"), "{text}");
         assert!(text.contains("Content-Length: 9\r\n"));
         stop.ask();
