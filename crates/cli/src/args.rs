@@ -167,6 +167,8 @@ pub enum Document {
     Volumes,
     /// `volume check --json` (flashwright.volume-check/1)
     VolumeCheck,
+    /// `volume check --data --json` (flashwright.volume-data/1)
+    VolumeData,
     /// `stage status --json`, and of all verbs of stage that hand jobs in (flashwright.stage-status/1)
     StageStatus,
     /// `stage watch --json`, a line (flashwright.stage-watch/1)

@@ -46,6 +46,7 @@ fn of(document: Document) -> Value {
         Document::LayoutUndone => schema_for!(layout::Down),
         Document::LayoutStanding => schema_for!(layout::Show),
         Document::LayoutSurvey => schema_for!(layout::Survey),
+        Document::VolumeData => schema_for!(volume::DataCheck),
         Document::VolumeCheck => schema_for!(volume::survey::Check),
         Document::StageStatus => schema_for!(staging::StageStatus),
         Document::StageWatch => schema_for!(staging::StageWatch),

@@ -216,3 +216,47 @@ impl Drop for Detached {
         eprintln!("left behind: {}", self.0);
     }
 }
+
+/// A bit that flips is an error of the read that meets it, and a row of the check; what is served is verified too.
+#[test]
+fn a_volume_with_checksums_says_which_block_of_which_member_has_changed() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let folder = folder.path();
+    works(folder, &["volume", "create", "--checksums", "--chunk=64k", "file:a?size=9m,file:b?size=9m"]);
+    let shown = json(folder, &["volume", "show", "a,b", "--json"]);
+    fits_schema(folder, "volumes", &shown);
+    assert_eq!(shown["volumes"][0]["checksums"], true);
+    assert!(works(folder, &["volume", "show", "a,b"]).out.contains("checksums  CRC-32C"));
+    let target = ["--direct=0", "--target", "volume:b,a"];
+    let write =
+        ["bench", "--rw=write", "--bs=64k", "--time_based=0", "--size=4m", "--destroy=a", "--destroy=b"];
+    works(folder, &[&write[..], &target[..]].concat());
+    let check = ["volume", "check", "--data", "a,b", "--json"];
+    let sound = json(folder, &check);
+    fits_schema(folder, "volume-data", &sound);
+    assert_eq!((&sound["sound"], &sound["verified_bytes"]), (&true.into(), &(4 << 20).into()));
+    // The second chunk of b, which is the fourth of the volume.
+    let at = (1 << 20) + (64 << 10) + 5000;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(folder.join("b")).expect("b is there");
+    let mut byte = [0];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, at).expect("reads");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 8], at).expect("writes");
+    let came = run(folder, &check);
+    let found: serde_json::Value = serde_json::from_str(&came.out).expect("a document");
+    fits_schema(folder, "volume-data", &found);
+    let finding = &found["findings"][0];
+    assert_eq!((came.code, &finding["kind"], &finding["member"]), (1, &"rotten".into(), &"b".into()));
+    assert_eq!(finding["member_offset"], (1 << 20) + (64 << 10) + 4096);
+    assert_eq!(finding["volume_offset"], 3 * (64 << 10) + 4096);
+    let came = run(folder, &["volume", "check", "--data", "a,b"]);
+    assert!(came.code == 1 && came.out.contains("rotten") && came.out.contains("1118208"), "{}", came.out);
+    let read = ["bench", "--rw=read", "--bs=64k", "--time_based=0", "--size=4m", "--allow-unwritten"];
+    let came = run(folder, &[&read[..], &target[..]].concat());
+    assert!(came.code == 1 && came.err.contains("does not fit its checksum"), "{}", came.err);
+    let came = run(folder, &[&read[..], &["--ioengine=io_uring"], &target[..]].concat());
+    assert!(came.code != 0 && came.err.contains("psync"), "{}", came.err);
+    works(folder, &["volume", "create", "file:c?size=2m"]);
+    let came = run(folder, &["volume", "check", "--data", "c"]);
+    assert_eq!(came.code, 2, "{}", came.err);
+    assert!(came.err.contains("keeps no checksums") && came.err.contains("hint:"), "{}", came.err);
+}

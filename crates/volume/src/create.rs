@@ -3,7 +3,8 @@
 //! A volume comes into being in four steps, each on all members and durable on all of them before the next begins:
 //!
 //! 1. whatever is known to lie on a member is cleared, labels of an earlier volume among it: the first 2 MiB, then
-//!    the last 1 MiB; a member on which nothing is found is left as it is;
+//!    the last 1 MiB; a member on which nothing is found is left as it is; then, where checksums are to be kept, an
+//!    empty map of them is written;
 //! 2. heads, then tails, that say *creating*, generation 1;
 //! 3. heads that say *ready*, generation 2;
 //! 4. tails that say *ready*, generation 2, all of epoch 1.
@@ -28,6 +29,7 @@ use crate::open::{
     Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, open_to_write,
     read_labels, stripe, too_small,
 };
+use crate::sums::{BLOCK, SumsLayout, SumsLimits};
 use storage::uuid::Uuid;
 
 /// What is cleared at the beginning of a member that bears something, bytes; and at its end.
@@ -41,12 +43,14 @@ pub struct NewVolume {
     pub name: String,
     /// Bytes that one member holds before the next.
     pub chunk: u64,
+    /// How checksums of the data are laid out, if they are to be kept.
+    pub checksums: Option<SumsLayout>,
 }
 
 impl Default for NewVolume {
-    /// Without a name, in chunks of 64 KiB.
+    /// Without a name, in chunks of 64 KiB, without checksums.
     fn default() -> Self {
-        Self { name: String::new(), chunk: storage::spec::DEFAULT_CHUNK }
+        Self { name: String::new(), chunk: storage::spec::DEFAULT_CHUNK, checksums: None }
     }
 }
 
@@ -131,6 +135,11 @@ pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, 
         }
         sync(&used)?;
     }
+    if new.checksums.is_some() {
+        crate::sums::write_empty_map(&labels[0], members)
+            .map_err(|source| VolumeError::System { operation: "write the map of checksums", source })?;
+        sync(members)?;
+    }
     let creating = |label: &Label| Label { state: State::Creating, generation: 1, ..label.clone() };
     for place in Place::BOTH {
         write_all(members, &labels.iter().map(creating).collect::<Vec<_>>(), place)?;
@@ -145,10 +154,14 @@ pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, 
 fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, VolumeError> {
     check_name(&new.name)?;
     stripe("the volume", new.chunk, members)?;
+    if let Some(sums) = new.checksums {
+        assert!(sums.makes_sense(), "{sums:?}");
+        check_blocks(members, new.chunk)?;
+    }
     let room = |member: &Arc<dyn Device>| {
         let end = Place::Tail.offset(member.size()).unwrap_or(0);
         let data = end.saturating_sub(DATA_START);
-        data - data % new.chunk
+        new.checksums.map_or(data - data % new.chunk, |sums| sums.data_for(data, new.chunk))
     };
     // The smallest bounds what the others hold: every member has as many chunks.
     let smallest = members.iter().min_by_key(|member| room(member));
@@ -178,6 +191,7 @@ fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, Vo
             member_bytes: member.size(),
             created,
             name: new.name.clone(),
+            sums: new.checksums,
         })
     };
     let all = data_bytes.checked_mul(u64::from(width)).filter(|all| i64::try_from(*all).is_ok());
@@ -185,6 +199,16 @@ fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, Vo
         return Err(VolumeError::TooLarge { volume: "the volume".to_owned() });
     }
     members.iter().enumerate().map(label).collect()
+}
+
+/// Refuses checksums where a block of theirs would lie on two members, or be a part of a member's block.
+fn check_blocks(members: &[Arc<dyn Device>], chunk: u64) -> Result<(), VolumeError> {
+    let block = |member: &Arc<dyn Device>| u64::from(member.geometry().logical_block);
+    if let Some(member) = members.iter().find(|member| block(member) > BLOCK) {
+        let (member, block) = (member.spec().to_owned(), block(member));
+        return Err(VolumeError::SumsBlock { member, block });
+    }
+    if chunk.is_multiple_of(BLOCK) { Ok(()) } else { Err(VolumeError::SumsChunk { chunk }) }
 }
 
 fn check_name(name: &str) -> Result<(), VolumeError> {
@@ -271,7 +295,7 @@ pub fn repair_on(members: &[Arc<dyn Device>]) -> Result<Vec<Mended>, VolumeError
         }
     }
     // What was written is what is there.
-    fit_labelled(String::new(), members.to_vec())?;
+    fit_labelled(String::new(), members.to_vec(), SumsLimits::default())?;
     Ok(mended)
 }
 

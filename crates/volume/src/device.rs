@@ -8,6 +8,7 @@ use std::sync::Arc;
 use storage::device::{Device, DeviceKind, Geometry, Piece, Spread, ZeroOptions, piece_of};
 
 use crate::session::Session;
+use crate::sums::Sums;
 
 /// Open members as one device.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Assembled {
     pub geometry: Geometry,
     /// Of a labelled volume: who it is open for.
     pub session: Option<Session>,
+    /// The checksums of a labelled volume that keeps any.
+    pub sums: Option<Sums>,
 }
 
 /// What failed on which member. The volume's own offset is the caller's to tell.
@@ -34,8 +37,8 @@ struct MemberError {
     source: io::Error,
 }
 
-/// An error of a member, with its kind kept and its place told.
-fn told(
+/// An error of a member, with its kind kept, and its place named.
+pub(crate) fn with_member_context(
     operation: &'static str,
     member: &dyn Device,
     offset: u64,
@@ -125,10 +128,24 @@ impl Device for Assembled {
         &self.members
     }
 
+    fn verifies(&self) -> bool {
+        self.sums.is_some()
+    }
+
+    /// Blocks that were given new checksums after a crash.
+    fn notices(&self) -> Vec<String> {
+        let of_members = self.members.iter().flat_map(|member| member.notices());
+        let resealed = self.sums.iter().flat_map(|sums| sums.resealed().lines(&self.spec));
+        of_members.chain(resealed).collect()
+    }
+
     fn begin_writing(&self) -> io::Result<()> {
         self.members.iter().try_for_each(|member| member.begin_writing())?;
         match &self.session {
-            Some(session) if self.is_writable() => session.begin(&self.members),
+            Some(session) if self.is_writable() => {
+                session.begin(&self.members)?;
+                self.sums.as_ref().map_or(Ok(()), Sums::begin)
+            }
             _ => Ok(()),
         }
     }
@@ -142,12 +159,15 @@ impl Device for Assembled {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.bounded(offset, buffer.len() as u64, io::ErrorKind::UnexpectedEof)?;
+        if let Some(sums) = &self.sums {
+            return sums.read_at(buffer, offset);
+        }
         for piece in self.pieces(offset, buffer.len() as u64) {
             let (start, piece) = piece?;
             let part = &mut buffer[start..start + piece.length as usize];
             let leaf = self.leaf(piece.member);
             leaf.read_at(part, piece.offset)
-                .map_err(|e| told("read", leaf, piece.offset, piece.length, e))?;
+                .map_err(|e| with_member_context("read", leaf, piece.offset, piece.length, e))?;
         }
         Ok(())
     }
@@ -155,13 +175,16 @@ impl Device for Assembled {
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         self.bounded(offset, buffer.len() as u64, io::ErrorKind::WriteZero)?;
         self.begin_writing()?;
+        if let Some(sums) = &self.sums {
+            return sums.write_at(buffer, offset).inspect_err(|_| self.writing_failed());
+        }
         for piece in self.pieces(offset, buffer.len() as u64) {
             let (start, piece) = piece?;
             let part = &buffer[start..start + piece.length as usize];
             let leaf = self.leaf(piece.member);
             leaf.write_at(part, piece.offset).map_err(|e| {
                 self.writing_failed();
-                told("write", leaf, piece.offset, piece.length, e)
+                with_member_context("write", leaf, piece.offset, piece.length, e)
             })?;
         }
         Ok(())
@@ -169,7 +192,12 @@ impl Device for Assembled {
 
     /// Syncs every member, the others too where one fails; the first failure is told.
     fn sync_data(&self) -> io::Result<()> {
-        let sync = |leaf: &Arc<dyn Device>| leaf.sync_data().map_err(|e| told("fdatasync", &**leaf, 0, 0, e));
+        if let Some(sums) = &self.sums {
+            return sums.sync().inspect_err(|_| self.writing_failed());
+        }
+        let sync = |leaf: &Arc<dyn Device>| {
+            leaf.sync_data().map_err(|e| with_member_context("fdatasync", &**leaf, 0, 0, e))
+        };
         let results: Vec<_> = self.spread.members().iter().map(sync).collect();
         if results.iter().any(Result::is_err) {
             self.writing_failed();
@@ -180,15 +208,32 @@ impl Device for Assembled {
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
         self.begin_writing()?;
+        if let Some(sums) = &self.sums {
+            // What a member cannot do has not been done.
+            let is_failure = |error: &io::Error| error.kind() != io::ErrorKind::Unsupported;
+            return sums.discard(offset, length).inspect_err(|error| {
+                if is_failure(error) {
+                    self.writing_failed();
+                }
+            });
+        }
         for (member, part) in self.spread.extents(offset..offset + length) {
             let (leaf, length) = (self.leaf(member), part.end - part.start);
-            leaf.discard(part.start, length).map_err(|e| told("discard", leaf, part.start, length, e))?;
+            leaf.discard(part.start, length)
+                .map_err(|e| with_member_context("discard", leaf, part.start, length, e))?;
         }
         Ok(())
     }
 
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
         self.bounded(offset, length, io::ErrorKind::InvalidInput)?;
+        if let Some(sums) = &self.sums {
+            if how.fast_only {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            self.begin_writing()?;
+            return sums.write_zeroes(offset, length).inspect_err(|_| self.writing_failed());
+        }
         self.begin_writing()?;
         let mut how = how;
         for (member, part) in self.spread.extents(offset..offset + length) {
@@ -196,7 +241,7 @@ impl Device for Assembled {
             let zeroed = leaf.write_zeroes(part.start, length, how);
             // Only the first may refuse as too slow: what it has zeroed cannot be taken back.
             how.fast_only = false;
-            zeroed.map_err(|e| told("write_zeroes", leaf, part.start, length, e))?;
+            zeroed.map_err(|e| with_member_context("write_zeroes", leaf, part.start, length, e))?;
         }
         Ok(())
     }
@@ -204,8 +249,14 @@ impl Device for Assembled {
 
 impl Drop for Assembled {
     fn drop(&mut self) {
-        if let Some(session) = &self.session {
-            session.end(&self.members);
+        let Some(session) = &self.session else { return };
+        // A volume whose checksums are not complete is not closed: its marks stay.
+        if let Some(sums) = &self.sums
+            && session.may_close()
+            && sums.end().is_err()
+        {
+            session.spoil();
         }
+        session.end(&self.members);
     }
 }

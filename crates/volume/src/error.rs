@@ -123,6 +123,26 @@ pub enum VolumeError {
         #[source]
         source: io::Error,
     },
+    /// Checksums of blocks that would lie on two members.
+    #[error("chunk={} is not a multiple of 4096 bytes, which each checksum covers", units::bytes_short(*chunk))]
+    SumsChunk {
+        /// The chunk, bytes.
+        chunk: u64,
+    },
+    /// Checksums of parts of a member's blocks.
+    #[error("{member} has blocks of {block} bytes, more than the 4096 that each checksum covers")]
+    SumsBlock {
+        /// Spec of the member.
+        member: String,
+        /// Its block, bytes.
+        block: u64,
+    },
+    /// Data that cannot be verified.
+    #[error("volume {volume} keeps no checksums, so its data cannot be verified")]
+    NoSums {
+        /// The volume.
+        volume: String,
+    },
     /// More bytes than an offset can name.
     #[error("{volume}: its members together have more bytes than a file offset holds")]
     TooLarge {
@@ -152,6 +172,9 @@ impl VolumeError {
             | Self::TooSmall { .. }
             | Self::PartOfFile { .. }
             | Self::Name { .. }
+            | Self::SumsChunk { .. }
+            | Self::SumsBlock { .. }
+            | Self::NoSums { .. }
             | Self::TooLarge { .. } => OpenErrorClass::Invalid,
         }
     }
@@ -180,6 +203,11 @@ impl VolumeError {
             Self::Chunk { block, .. } => Some(format!("use a multiple of {block}: stripe(chunk=64k):…")),
             Self::TooSmall { .. } => Some("leave it out, or lower the chunk".to_owned()),
             Self::TooLarge { .. } => Some("leave members out".to_owned()),
+            Self::SumsChunk { .. } => Some("use a multiple of 4k, or leave --checksums out".to_owned()),
+            Self::SumsBlock { .. } => Some("leave --checksums out, or the member".to_owned()),
+            Self::NoSums { .. } => {
+                Some("only a volume that was made by flashwright volume create --checksums has them".to_owned())
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::error::VolumeError;
 use crate::label::Label;
 use crate::open::{self, fit_labelled};
 use crate::queue::{Queue, QueueError, QueueOptions};
+use crate::sums::SumsLimits;
 
 /// Bytes that a vectored request moves at a time.
 const GATHERED: usize = 1 << 20;
@@ -56,9 +57,20 @@ impl Volume {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn of_members(members: Vec<Arc<dyn Device>>) -> Result<(Self, Label), VolumeError> {
+        Self::of_members_within(members, SumsLimits::default())
+    }
+
+    /// The same with limits on what the checksums of the volume take, if it keeps any.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn of_members_within(
+        members: Vec<Arc<dyn Device>>,
+        limits: SumsLimits,
+    ) -> Result<(Self, Label), VolumeError> {
         let specs: Vec<&str> = members.iter().map(|member| member.spec()).collect();
         let spec = format!("volume:{}", specs.join(","));
-        let (assembled, label): (Assembled, Label) = fit_labelled(spec, members)?;
+        let (assembled, label): (Assembled, Label) = fit_labelled(spec, members, limits)?;
         Ok((Self { device: Arc::new(assembled) }, label))
     }
 
@@ -192,6 +204,13 @@ impl Volume {
     /// The member's; `EOPNOTSUPP` where it cannot.
     pub fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.device.discard(offset, length)
+    }
+
+    /// What was found since it was opened that is no error, a line each: blocks of a volume with checksums that were
+    /// torn by a crash, and given new ones before the first write.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        self.device.notices()
     }
 
     /// A queue for many requests at once; as many as wanted may be open, one for each thread.

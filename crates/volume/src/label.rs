@@ -19,8 +19,12 @@ use storage::safety::{LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME};
 
 use storage::uuid::Uuid;
 
-/// The version of the format.
-pub const VERSION: u32 = 2;
+use crate::sums::{BLOCK as BLOCK_BYTES, SumsLayout};
+
+/// The version of the format of a volume without checksums.
+pub const PLAIN_VERSION: u32 = 2;
+/// The version of the format of a volume with checksums, and the latest that is read.
+pub const VERSION: u32 = 3;
 /// Where a member's data begin, bytes: a boundary of every erase block, page and cluster below.
 pub const DATA_START: u64 = 1 << 20;
 /// The longest name, bytes of UTF-8.
@@ -133,6 +137,8 @@ pub struct Label {
     pub created: u64,
     /// What the volume is called; may be empty.
     pub name: String,
+    /// How its checksums are laid out, if it keeps any.
+    pub sums: Option<SumsLayout>,
 }
 
 /// One copy of a label, as it was found.
@@ -168,16 +174,22 @@ impl Label {
         self.data_bytes * u64::from(self.width)
     }
 
-    /// The part of the member where the volume's data lie.
+    /// The part of the member where the volume's data lie, and their checksums behind them.
     #[must_use]
     pub fn data(&self) -> Range<u64> {
-        self.data_start..self.data_start + self.data_bytes
+        self.data_start..self.data_start + self.data_bytes + self.sums_bytes()
+    }
+
+    /// Bytes of the member that checksums take.
+    #[must_use]
+    pub fn sums_bytes(&self) -> u64 {
+        self.sums.map_or(0, |sums| sums.bytes_for(self.data_bytes))
     }
 
     /// Whether it says of the volume what `other` says, whatever the member.
     #[must_use]
     pub fn agrees(&self, other: &Self) -> bool {
-        let volume = |l: &Self| (l.volume, l.width, l.chunk, l.data_start, l.data_bytes, l.created);
+        let volume = |l: &Self| (l.volume, l.width, l.chunk, l.data_start, l.data_bytes, l.created, l.sums);
         volume(self) == volume(other) && self.name == other.name
     }
 
@@ -187,7 +199,8 @@ impl Label {
         let mut block = vec![0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, LABEL_MAGIC);
-        put(16, &VERSION.to_le_bytes());
+        let version = if self.sums.is_some() { VERSION } else { PLAIN_VERSION };
+        put(16, &version.to_le_bytes());
         put(20, &(BLOCK as u32).to_le_bytes());
         put(24, &self.generation.to_le_bytes());
         put(32, &self.volume.0);
@@ -206,6 +219,10 @@ impl Label {
         put(192, &self.epoch.id.0);
         put(208, &self.next.number.to_le_bytes());
         put(216, &self.next.id.0);
+        if let Some(sums) = self.sums {
+            put(232, &sums.group_blocks.to_le_bytes());
+            put(236, &sums.region_groups.to_le_bytes());
+        }
         let sum = crc32c::crc32c(&block[..SECTOR_SUM_AT]);
         block[SECTOR_SUM_AT..SECTOR].copy_from_slice(&sum.to_le_bytes());
         let sum = crc32c::crc32c(&block[..SUM_AT]);
@@ -226,8 +243,8 @@ impl Label {
         let says_all = u32_at(SECTOR_SUM_AT) == crc32c::crc32c(&block[..SECTOR_SUM_AT])
             && block[SECTOR..SUM_AT].iter().all(|byte| *byte == 0);
         match version {
-            VERSION if says_all => {}
-            later if whole && later != VERSION => return Found::Later(later),
+            PLAIN_VERSION | VERSION if says_all => {}
+            later if whole && !matches!(later, PLAIN_VERSION | VERSION) => return Found::Later(later),
             _ => return Found::Damaged("its checksum does not match its contents"),
         }
         let state = match u32_at(116) {
@@ -258,6 +275,8 @@ impl Label {
             member_bytes: u64_at(96),
             created: u64_at(104),
             name: name.to_owned(),
+            sums: (version == VERSION)
+                .then(|| SumsLayout { group_blocks: u32_at(232), region_groups: u32_at(236) }),
         };
         match u32_at(20) as usize == BLOCK && label.makes_sense() {
             true if whole => Found::Whole(label),
@@ -269,7 +288,14 @@ impl Label {
     /// Whether arithmetic on the fields can be relied on. The sum says that they are what somebody wrote, not that
     /// whoever wrote them was right.
     fn makes_sense(&self) -> bool {
+        let sums_make_sense = |sums: SumsLayout| {
+            sums.makes_sense() && self.chunk.is_multiple_of(BLOCK_BYTES) && self.data_bytes <= i64::MAX as u64
+        };
+        if !self.sums.is_none_or(sums_make_sense) {
+            return false;
+        }
         let end = self.data_start.checked_add(self.data_bytes);
+        let end = end.and_then(|end| end.checked_add(self.sums_bytes()));
         let fits = |end: u64| Place::Tail.offset(self.member_bytes).is_some_and(|tail| end <= tail);
         (1..=WIDEST).contains(&self.width)
             && self.position < self.width
@@ -327,7 +353,7 @@ pub fn wipe(device: &dyn Device, place: Place) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -347,6 +373,7 @@ mod tests {
             member_bytes: 2 << 20,
             created: 1_700_000_000,
             name: "scratch ä".to_owned(),
+            sums: None,
         }
     }
 
@@ -357,6 +384,8 @@ mod tests {
             assert_eq!(Label::decode(&block, place), Found::Whole(label()));
             assert!(matches!(Label::decode(&block, other), Found::Damaged(_)));
         }
+        let summed = Label { sums: Some(SumsLayout::default()), ..label() };
+        assert_eq!(Label::decode(&summed.encode(Place::Head), Place::Head), Found::Whole(summed));
         let longest = Label { name: "n".repeat(LONGEST_NAME), ..label() };
         assert_eq!(Label::decode(&longest.encode(Place::Head), Place::Head), Found::Whole(longest));
     }
@@ -415,6 +444,10 @@ mod tests {
             Label { data_bytes: u64::MAX / 512 * 512, chunk: 512, ..label() },
             Label { member_bytes: 4096, ..label() },
             Label { epoch: Epoch { number: u64::MAX, ..label().epoch }, ..label() },
+            Label { sums: Some(SumsLayout { group_blocks: 0, region_groups: 1 }), ..label() },
+            Label { sums: Some(SumsLayout { group_blocks: 1021, region_groups: 1 }), ..label() },
+            Label { sums: Some(SumsLayout::default()), chunk: 32_768 + 512, data_bytes: 33_280, ..label() },
+            Label { sums: Some(SumsLayout::default()), chunk: 4096, data_bytes: 1020 << 10, ..label() },
         ] {
             assert!(
                 matches!(Label::decode(&wrong.encode(Place::Head), Place::Head), Found::Damaged(_)),
@@ -440,6 +473,9 @@ mod tests {
         assert!(block[138..192].iter().all(|byte| *byte == 0));
         assert_eq!(hex(192..232), "03".repeat(16) + "0500000000000000" + &"04".repeat(16));
         assert!(block[232..SECTOR_SUM_AT].iter().all(|byte| *byte == 0));
+        let summed = Label { sums: Some(SumsLayout::default()), ..label() }.encode(Place::Tail);
+        assert_eq!((summed[16], &summed[232..240]), (3, &[0xfc, 3, 0, 0, 4, 0, 0, 0][..]));
+        assert!(summed[240..SECTOR_SUM_AT].iter().all(|byte| *byte == 0));
         assert_eq!(
             hex(SECTOR_SUM_AT..SECTOR),
             format!("{:08x}", crc32c::crc32c(&block[..SECTOR_SUM_AT]).swap_bytes())
@@ -451,11 +487,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_block_makes_the_reader_panic(
-            seed in proptest::collection::vec(any::<u8>(), 216), sealed in any::<bool>(), version in 1_u32..4,
+            seed in proptest::collection::vec(any::<u8>(), 224), sealed in any::<bool>(), version in 1_u32..5,
         ) {
             let mut block = vec![0; BLOCK];
             block[..16].copy_from_slice(LABEL_MAGIC);
-            block[16..232].copy_from_slice(&seed);
+            block[16..240].copy_from_slice(&seed);
             block[16..20].copy_from_slice(&version.to_le_bytes());
             if sealed {
                 let sum = crc32c::crc32c(&block[..SECTOR_SUM_AT]).to_le_bytes();

@@ -15,6 +15,9 @@
 //! A request is done when all of its pieces are. What fails is told with the member, the place on it and
 //! the cause. Flushes and discards go to every member that they concern.
 //!
+//! A labelled volume may keep checksums ([`NewVolume::checksums`]). It has a spread like any other, but every request goes
+//! through it, to be verified.
+//!
 //! There is no redundancy: what one member loses is lost to the volume.
 //!
 //! # For programs
@@ -30,7 +33,7 @@
 //! # std::env::set_current_dir(&folder)?;
 //! // Once, which is what `flashwright volume create --chunk=64k file:a?size=4m,file:b?size=4m` does:
 //! let made = DeviceSpec::parse("volume:file:a?size=4m,file:b?size=4m")?;
-//! volume::create(&made, &NewVolume { name: "scratch".to_owned(), chunk: 64 << 10 }, &[])?;
+//! volume::create(&made, &NewVolume { name: "scratch".to_owned(), ..NewVolume::default() }, &[])?;
 //!
 //! // Ever after, the members in any order:
 //! let volume = Volume::open(&DeviceSpec::parse("volume:b,a")?, &OpenOptions::writing().buffered())?;
@@ -56,14 +59,16 @@ mod open;
 mod queue;
 mod session;
 mod stripe;
+mod sums;
 pub mod survey;
 
 pub use census::{Candidate, Census, Fault, Flaw, called, census};
 pub use create::{Mended, NewVolume, create, create_on, destroy, destroy_on, repair, repair_on};
 pub use error::VolumeError;
 pub use handle::Volume;
-pub use label::{Epoch, Found, Label, Place, State, VERSION};
+pub use label::{Epoch, Found, Label, PLAIN_VERSION, Place, State, VERSION};
 pub use open::open;
 pub use queue::{Completion, PartFailures, Queue, QueueError, QueueOptions, Ticket};
 pub use storage::device::{Access, Device, DeviceSpec, OpenOptions};
 pub use storage::uuid::Uuid;
+pub use sums::{DataCheck, DataFinding, FindingKind, Mismatch, Progress, SumsLayout, SumsLimits};

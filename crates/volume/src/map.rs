@@ -1,12 +1,12 @@
 //! How members are put together, down to the devices at the bottom.
 //!
 //! A member may be a volume itself. Requests never pass through it: a piece is followed down to the device at
-//! the bottom, of which there is one flat list.
+//! the bottom, of which there is one flat list. A volume that verifies what it reads counts as such a device.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use storage::device::{Device, Piece, Spread};
+use storage::device::{Device, Piece, Spread, route, targets};
 
 use crate::stripe::Stripe;
 
@@ -82,8 +82,8 @@ impl Map {
     pub fn new(arrangement: Arrangement, start: u64, members: &[Arc<dyn Device>]) -> Self {
         let (mut below, mut leaves) = (Vec::new(), Vec::new());
         for member in members {
-            below.push(Below { first: leaves.len() as u32, spread: member.spread().cloned() });
-            leaves.extend_from_slice(storage::device::leaves(member));
+            below.push(Below { first: leaves.len() as u32, spread: route(&**member).cloned() });
+            leaves.extend_from_slice(targets(member));
         }
         Self { arrangement, start, below, leaves }
     }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use storage::device::{self, Device, DeviceKind, DeviceSpec, Geometry, OpenOptions, check_written};
+use storage::device::{self, Device, DeviceKind, DeviceSpec, Geometry, OpenOptions, Spread, check_written};
 use storage::locks::{self, Attempt};
 use storage::safety;
 
@@ -31,6 +31,7 @@ use crate::label::{Label, Place};
 use crate::map::{Arrangement, Map};
 use crate::session::Session;
 use crate::stripe::Stripe;
+use crate::sums::{BLOCK, Sums, SumsLimits};
 
 /// Opens what `spec` names: one device, or several as one.
 ///
@@ -67,7 +68,7 @@ fn assemble(spec: &DeviceSpec, options: &OpenOptions) -> Result<Arc<dyn Device>,
     let members = spec.members().iter().map(open_member).collect::<Result<Vec<_>, _>>()?;
     let text = spec.to_string();
     Ok(match spec {
-        DeviceSpec::Volume { .. } => Arc::new(fit_labelled(text, members)?.0),
+        DeviceSpec::Volume { .. } => Arc::new(fit_labelled(text, members, SumsLimits::default())?.0),
         DeviceSpec::Stripe { chunk, .. } => Arc::new(fit_striped(text, *chunk, members)?),
         _ => Arc::new(fit_joined(text, members)?),
     })
@@ -145,6 +146,7 @@ fn bears_its_label(device: &dyn Device) -> VolumeError {
 pub(crate) fn fit_labelled(
     spec: String,
     members: Vec<Arc<dyn Device>>,
+    limits: SumsLimits,
 ) -> Result<(Assembled, Label), VolumeError> {
     let candidates = members.iter().map(read_labels).collect::<Result<Vec<_>, _>>()?;
     let Census { order, label } = census(&candidates)?;
@@ -156,11 +158,18 @@ pub(crate) fn fit_labelled(
     let session = Session::default();
     session.watch(&members, &candidates);
     let members: Vec<_> = order.into_iter().map(|at| Arc::clone(&members[at])).collect();
-    let geometry = geometry(&members);
+    let mut geometry = geometry(&members);
     let stripe = stripe(&spec, label.chunk, &members)?;
-    let spread = Arc::new(Map::new(Arrangement::Striped(stripe), label.data_start, &members));
+    let spread: Arc<dyn Spread> =
+        Arc::new(Map::new(Arrangement::Striped(stripe), label.data_start, &members));
+    let sums = Sums::open(&label, &members, &spread, limits)
+        .map_err(|source| VolumeError::System { operation: "read the map of checksums", source })?;
+    if sums.is_some() && members.iter().any(|member| member.is_direct()) {
+        geometry.logical_block = geometry.logical_block.max(BLOCK as u32);
+        geometry.physical_block = geometry.physical_block.max(geometry.logical_block);
+    }
     let (kind, size) = (DeviceKind::Volume, label.volume_bytes());
-    Ok((Assembled { spec, kind, members, spread, size, geometry, session: Some(session) }, label))
+    Ok((Assembled { spec, kind, members, spread, size, geometry, session: Some(session), sums }, label))
 }
 
 /// Both copies of a member's label.
@@ -215,7 +224,16 @@ fn fit_striped(spec: String, chunk: u64, members: Vec<Arc<dyn Device>>) -> Resul
     let used = smallest - smallest % chunk;
     let size = offset_of(&spec, used.checked_mul(members.len() as u64))?;
     let spread = Arc::new(Map::new(Arrangement::Striped(stripe), 0, &members));
-    Ok(Assembled { spec, kind: DeviceKind::Stripe, members, spread, size, geometry, session: None })
+    Ok(Assembled {
+        spec,
+        kind: DeviceKind::Stripe,
+        members,
+        spread,
+        size,
+        geometry,
+        session: None,
+        sums: None,
+    })
 }
 
 /// Members one after the other.
@@ -224,7 +242,16 @@ fn fit_joined(spec: String, members: Vec<Arc<dyn Device>>) -> Result<Assembled, 
     let starts = joined(&spec, &members, u64::from(geometry.logical_block))?;
     let size = starts.last().copied().unwrap_or(0);
     let spread = Arc::new(Map::new(Arrangement::Joined(starts), 0, &members));
-    Ok(Assembled { spec, kind: DeviceKind::Separate, members, spread, size, geometry, session: None })
+    Ok(Assembled {
+        spec,
+        kind: DeviceKind::Separate,
+        members,
+        spread,
+        size,
+        geometry,
+        session: None,
+        sums: None,
+    })
 }
 
 /// What all members take. Where direct requests are made, a piece of a request begins anywhere in its buffer

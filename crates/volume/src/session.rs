@@ -136,6 +136,12 @@ impl Session {
         self.is_spoilt.store(true, Ordering::Relaxed);
     }
 
+    /// Whether this session has written, and all that it wrote is on the members as it was meant.
+    pub fn may_close(&self) -> bool {
+        let is_open = self.is_open.load(Ordering::Acquire);
+        is_open && !self.is_spoilt.load(Ordering::Relaxed) && !std::thread::panicking()
+    }
+
     /// Says in the labels that nothing more will be written. Where that cannot be had, or would not be true, the volume
     /// stays as one that was not closed cleanly, which whoever opens it next is told.
     pub fn end(&self, members: &[Arc<dyn Device>]) {

@@ -4,17 +4,20 @@
 //! is an error where it was named.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use storage::device::{self, DeviceSpec, OpenOptions};
+use storage::device::{self, Device, DeviceSpec, OpenError, OpenOptions};
 use storage::sysfs::{BlockDevice, Sysfs};
 
-use crate::census::{Candidate, Flaw, census};
+use crate::census::{Candidate, Flaw, called, census};
 use crate::create::Mended;
 use crate::error::VolumeError;
 use crate::label::{Label, Place, State};
-use crate::open::no_other_signature;
+use crate::open::{fit_labelled, no_other_signature};
+pub use crate::sums::DATA_SCHEMA;
+use crate::sums::{DataCheck, Progress, SumsLimits};
 use storage::uuid::Uuid;
 
 /// The format of `volume show --json` and `volume create --json`.
@@ -60,6 +63,8 @@ pub struct VolumeFound {
     pub member_data_bytes: u64,
     /// Where they begin on each member, bytes.
     pub data_start_bytes: u64,
+    /// Whether checksums of its data are kept.
+    pub checksums: bool,
     /// When it was made, seconds since 1970.
     pub created_unix_s: u64,
     /// The members that are here, in their order.
@@ -137,6 +142,7 @@ impl VolumeFound {
             size_bytes: label.volume_bytes(),
             member_data_bytes: label.data_bytes,
             data_start_bytes: label.data_start,
+            checksums: label.sums.is_some(),
             created_unix_s: label.created,
             members: members.iter().map(|(candidate, label)| MemberFound::of(candidate, label)).collect(),
         })
@@ -215,6 +221,44 @@ pub fn look_everywhere() -> Volumes {
     let paths = devices.iter().filter(|device| is_top(device)).map(BlockDevice::dev_path);
     let candidates = paths.filter_map(|path| look_at(&DeviceSpec::from(PathBuf::from(path))).ok());
     volumes_of(&candidates.filter(Candidate::bears_a_label).collect::<Vec<_>>())
+}
+
+/// Reads all data of the one volume that `members` are, and compares them with their checksums. `progress` hears of it
+/// now and then, and stops it by returning false. Nothing is written.
+///
+/// # Errors
+/// [`VolumeError`] where they are no volume, or one that keeps no checksums.
+pub fn check_data(
+    members: &DeviceSpec,
+    progress: impl FnMut(Progress) -> bool,
+) -> Result<DataCheck, VolumeError> {
+    crate::open::named_once(members)?;
+    let open = |member: &DeviceSpec| {
+        let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
+        match device::open(member, &options) {
+            Err(OpenError::DirectUnsupported { .. }) => {
+                device::open(member, &OpenOptions { direct: false, ..options })
+            }
+            opened => opened,
+        }
+    };
+    let devices = members.members().iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    check_data_on(devices, progress)
+}
+
+/// The same on open devices.
+///
+/// # Errors
+/// As [`check_data`].
+pub fn check_data_on(
+    members: Vec<Arc<dyn Device>>,
+    progress: impl FnMut(Progress) -> bool,
+) -> Result<DataCheck, VolumeError> {
+    let (volume, label) = fit_labelled(String::new(), members, SumsLimits::default())?;
+    match &volume.sums {
+        Some(sums) => Ok(crate::sums::scrub(sums, progress)),
+        None => Err(VolumeError::NoSums { volume: called(&label) }),
+    }
 }
 
 /// Looks closely at the one volume that `members` are: labels, both copies, sizes, and what else was made there.

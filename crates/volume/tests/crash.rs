@@ -32,7 +32,7 @@ fn devices(disks: &[Arc<Disk>]) -> Vec<Arc<dyn Device>> {
 }
 
 fn named(name: &str) -> NewVolume {
-    NewVolume { name: name.to_owned(), chunk: 16 * KIB }
+    NewVolume { name: name.to_owned(), chunk: 16 * KIB, ..NewVolume::default() }
 }
 
 /// The volume that the disks are, its name, and the disks; why they are none. A volume of which one copy of a label was

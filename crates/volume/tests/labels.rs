@@ -31,7 +31,7 @@ impl Lab {
         let members =
             (0..width).map(|n| format!("file:{}?size={SIZE}", self.path(&format!("{letter}{n}")).display()));
         let spec = format!("volume:{}", members.collect::<Vec<_>>().join(","));
-        let new = NewVolume { name: format!("of {letter}"), chunk: CHUNK };
+        let new = NewVolume { name: format!("of {letter}"), chunk: CHUNK, ..NewVolume::default() };
         volume::create(&DeviceSpec::parse(&spec).unwrap(), &new, &[])
     }
 
@@ -319,7 +319,7 @@ fn a_file_member_is_written_by_one_at_a_time_and_the_second_is_told_who_has_it()
     refused(lab.open(&names).map(drop));
     refused(volume::repair(&lab.spec(&names)).map(drop));
     refused(volume::destroy(lab.spec(&names).members(), &paths).map(drop));
-    let new = NewVolume { name: "another".to_owned(), chunk: CHUNK };
+    let new = NewVolume { name: "another".to_owned(), chunk: CHUNK, ..NewVolume::default() };
     refused(volume::create(&lab.spec(&names), &new, &paths).map(drop));
     // A reader needs no lock, and its end does not release the writer's.
     drop(lab.read(&names).unwrap());
@@ -439,7 +439,7 @@ fn destroyed_members_are_free_and_only_labelled_ones_are_destroyed() {
 fn what_cannot_be_a_volume_is_refused_before_anything_is_written() {
     let lab = Lab { folder: tempfile::tempdir().unwrap() };
     let create = |text: &str, name: &str, chunk| {
-        let new = NewVolume { name: name.to_owned(), chunk };
+        let new = NewVolume { name: name.to_owned(), chunk, ..NewVolume::default() };
         volume::create(&DeviceSpec::parse(text).unwrap(), &new, &[])
     };
     let file = |name: &str, size| format!("volume:file:{}?size={size}", lab.path(name).display());

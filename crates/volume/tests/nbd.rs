@@ -127,7 +127,12 @@ fn a_host_that_comes_back_with_less_than_it_had_is_refused_by_who_is_there_and_b
             contents.iter().zip(0..).map(|(contents, n)| host(folder.path(), n, style, contents)).collect();
         let specs: Vec<String> = hosts.iter().map(|host| host.spec("&timeout=20")).collect();
         let spec = DeviceSpec::parse(&format!("volume:{}", specs.join(","))).unwrap();
-        volume::create(&spec, &NewVolume { name: "of hosts".to_owned(), chunk: 16 * KIB }, &[]).unwrap();
+        volume::create(
+            &spec,
+            &NewVolume { name: "of hosts".to_owned(), chunk: 16 * KIB, ..NewVolume::default() },
+            &[],
+        )
+        .unwrap();
         let before = match is_empty {
             true => vec![0; (2 * MIB) as usize],
             false => contents[1].lock().unwrap().clone(),
@@ -182,7 +187,12 @@ fn a_host_that_comes_back_with_a_copy_of_the_volume_that_was_written_elsewhere_i
     let mut hosts: Vec<Server> = (0..2).map(|n| start(&contents, n)).collect();
     let specs: Vec<String> = hosts.iter().map(|host| host.spec("&timeout=20")).collect();
     let spec = DeviceSpec::parse(&format!("volume:{}", specs.join(","))).unwrap();
-    volume::create(&spec, &NewVolume { name: "of hosts".to_owned(), chunk: 16 * KIB }, &[]).unwrap();
+    volume::create(
+        &spec,
+        &NewVolume { name: "of hosts".to_owned(), chunk: 16 * KIB, ..NewVolume::default() },
+        &[],
+    )
+    .unwrap();
     let image = |n: usize| contents[n].lock().unwrap().clone();
     let as_made = [image(0), image(1)];
     // While it is written, and after it was written so often.
@@ -236,7 +246,12 @@ fn a_connection_that_is_lost_while_an_epoch_begins_or_ends_is_made_again() {
     let contents = Arc::new(Mutex::new(vec![0; (2 * MIB) as usize]));
     let host = Server::start(&folder.path().join("host"), info(2 * MIB), Style::Whole, &contents, script);
     let spec = DeviceSpec::parse(&format!("volume:{}", host.spec("&timeout=20"))).unwrap();
-    volume::create(&spec, &NewVolume { name: "of one".to_owned(), chunk: 16 * KIB }, &[]).unwrap();
+    volume::create(
+        &spec,
+        &NewVolume { name: "of one".to_owned(), chunk: 16 * KIB, ..NewVolume::default() },
+        &[],
+    )
+    .unwrap();
     let mut written = 0;
     for first in [0, 100] {
         for number in 0..18 {

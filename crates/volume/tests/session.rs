@@ -16,8 +16,11 @@ const CHUNK: u64 = 16 * KIB;
 fn disks(clock: &Arc<Clock>) -> Vec<Arc<Disk>> {
     let disks: Vec<_> =
         (0..WIDTH).map(|number| Disk::of(number, vec![0; (2 * MIB) as usize], clock)).collect();
-    volume::create_on(&devices(&disks), &NewVolume { name: "counted".to_owned(), chunk: CHUNK })
-        .expect("it is made");
+    volume::create_on(
+        &devices(&disks),
+        &NewVolume { name: "counted".to_owned(), chunk: CHUNK, ..NewVolume::default() },
+    )
+    .expect("it is made");
     disks
 }
 

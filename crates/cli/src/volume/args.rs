@@ -17,6 +17,8 @@ Examples:
       /dev/nvme0n1,/dev/nvme1n1
   flashwright volume show
   flashwright volume check /dev/nvme1n1,/dev/nvme0n1
+  flashwright volume create --checksums --destroy /dev/sda --destroy /dev/sdb /dev/sda,/dev/sdb
+  flashwright volume check --data /dev/sda,/dev/sdb
   flashwright bench --rw=randread --bs=4k --iodepth=64 --target volume:/dev/nvme0n1,/dev/nvme1n1
   flashwright volume destroy /dev/nvme0n1,/dev/nvme1n1 --destroy /dev/nvme0n1 --destroy /dev/nvme1n1")]
 pub struct VolumeArgs {
@@ -52,6 +54,9 @@ pub struct CreateArgs {
     /// Bytes that one member holds before the next
     #[arg(long, value_name = "SIZE", default_value = "64k", value_parser = crate::values::positive_size)]
     pub chunk: u64,
+    /// Keep a checksum of each block of 4 KiB, which every read is compared with
+    #[arg(long)]
+    pub checksums: bool,
     /// A device whose contents may be lost; may be given many times, and must name that very device
     #[arg(long, value_name = "DEV")]
     pub destroy: Vec<PathBuf>,
@@ -80,7 +85,10 @@ pub struct CheckArgs {
     /// Write a copy of a label that is lost or stale again, from the other one
     #[arg(long)]
     pub repair: bool,
-    /// Print one JSON document (flashwright.volume-check/1)
+    /// Read all data of a volume with checksums as well, and compare them
+    #[arg(long, conflicts_with = "repair")]
+    pub data: bool,
+    /// Print one JSON document (flashwright.volume-check/1; with --data flashwright.volume-data/1)
     #[arg(long)]
     pub json: bool,
 }

@@ -7,10 +7,10 @@ use clap::Args;
 use storage::device::{Access, DeviceSpec, OpenOptions};
 
 use crate::failure::Failure;
-use crate::output;
 use crate::serve::args::ServeArgs;
 use crate::serve::{self, Subject};
 use crate::values;
+use crate::{output, paint};
 
 /// `flashwright volume export`.
 #[derive(Debug, Args)]
@@ -57,7 +57,11 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
         output::print(&format!("export: {}, {}\n", device.spec(), units::bytes(device.size())))?;
     }
     let subject = Subject { description: device.spec().to_owned(), device, loaded_bytes: None };
-    let connections = serve::serve(&args.serve, &subject)?;
+    let served = serve::serve(&args.serve, &subject);
+    for notice in subject.device.notices() {
+        output::tell(&format!("{} {notice}\n", paint::warn("note:")));
+    }
+    let connections = served?;
     if !args.serve.json {
         output::tell(&format!("{}\n", serve::summary(connections)));
     }

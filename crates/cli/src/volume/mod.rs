@@ -1,12 +1,13 @@
 //! `flashwright volume`: volumes over many devices, made, listed, checked and taken apart.
 
 pub mod args;
+mod data;
 pub mod export;
 mod screen;
 
 use std::path::{Path, PathBuf};
 
-use ::volume::{NewVolume, VolumeError, survey};
+use ::volume::{NewVolume, SumsLayout, VolumeError, survey};
 use bench::problem::Problem;
 use storage::device::{DeviceSpec, OpenErrorClass};
 use sweep::error::Class;
@@ -64,7 +65,8 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
         ))
         .hint("for instance --chunk=64k"));
     }
-    let new = NewVolume { name: args.name.clone(), chunk };
+    let checksums = args.checksums.then(SumsLayout::default);
+    let new = NewVolume { name: args.name.clone(), chunk, checksums };
     ::volume::create(&spec, &new, &args.destroy)?;
     // Told from what is read back, not from what was meant.
     let made = survey::look(&without_sizes(&spec))?;
@@ -96,6 +98,9 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let spec = members(&args.members)?;
+    if args.data {
+        return data::check(&spec, args.json);
+    }
     let mended = if args.repair { ::volume::repair(&spec)? } else { Vec::new() };
     let check = survey::check(spec.members(), &mended)?;
     if args.json {

@@ -1,5 +1,6 @@
 //! Volumes as a person reads them.
 
+use ::volume::DataCheck;
 use ::volume::survey::{Check, MemberFound, VolumeFound, Volumes};
 
 use crate::paint;
@@ -38,6 +39,9 @@ fn of_volume(volume: &VolumeFound) -> String {
     row("size", &units::bytes(volume.size_bytes));
     let members = if volume.width == 1 { "member" } else { "members" };
     row("stripe", &format!("{} {members} in chunks of {}", volume.width, units::bytes(volume.chunk_bytes)));
+    if volume.checksums {
+        row("checksums", "CRC-32C of each block of 4 KiB");
+    }
     row("created", &sweep::report::utc(volume.created_unix_s.saturating_mul(1_000_000_000)));
     for member in &volume.members {
         let faults = faults(member);
@@ -69,6 +73,36 @@ pub fn check(check: &Check) -> String {
             "  {:<10} all labels are whole, and nothing else was made on the members\n",
             paint::good("sound")
         );
+    }
+    text
+}
+
+/// What reading all data found: a row for each finding, and how much was read.
+pub fn data(check: &DataCheck) -> String {
+    let mut text = String::new();
+    let offset = |offset: Option<u64>| offset.map_or_else(|| "-".to_owned(), |at| at.to_string());
+    if !check.findings.is_empty() {
+        text += &format!("\n{:<12} {:>16} {:>16}  member\n", "finding", "volume offset", "member offset");
+    }
+    for finding in &check.findings {
+        let word = paint::bad(&format!("{:<12}", finding.kind.word()));
+        let (at, on_member) = (offset(finding.volume_offset), finding.member_offset);
+        let detail = if finding.detail.is_empty() { String::new() } else { format!("; {}", finding.detail) };
+        text += &format!("{word} {at:>16} {on_member:>16}  {}{detail}\n", finding.member);
+    }
+    let unlisted = check.finding_count - check.findings.len() as u64;
+    if unlisted > 0 {
+        text += &format!("and {unlisted} more\n");
+    }
+    let mut row = |name: &str, value: &str| text += &format!("  {name:<10} {value}\n");
+    let (read, verified) = (units::bytes(check.read_bytes), units::bytes(check.verified_bytes));
+    row("read", &format!("{read}, of which {verified} have checksums"));
+    if check.resealed_blocks > 0 {
+        let blocks = check.resealed_blocks;
+        row("resealed", &format!("{blocks} blocks were given new checksums after a crash, in all"));
+    }
+    if check.sound {
+        text += &format!("  {:<10} all that has a checksum fits it\n", paint::good("sound"));
     }
     text
 }

@@ -36,7 +36,7 @@ pub use open::{check_written, open};
 pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions};
 pub use scratch::ScratchFile;
-pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of};
+pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of, route, targets};
 pub use sys::{LoopBacking, loop_backing, space};
 pub use zeroes::ZeroOptions;
 
@@ -124,6 +124,15 @@ pub trait Device: Send + Sync + Debug {
     /// The devices that it was made of, which may be made of others in turn; empty where there are none.
     fn members(&self) -> &[Arc<dyn Device>] {
         &[]
+    }
+    /// Whether the device verifies what it reads and keeps checksums of what is written. Every request must then be made
+    /// by the device's own calls: what goes past it to the members is neither verified nor covered by a checksum.
+    fn verifies(&self) -> bool {
+        false
+    }
+    /// What was found on the device since it was opened that its user should know and that is no error, a line each.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
     }
     /// What the device must do before it is written for the first time; nothing, any later time. Its own calls see to
     /// it themselves, and engines, which go past it to the members, ask for it with each write and discard until it

@@ -87,3 +87,17 @@ pub fn leaves(device: &Arc<dyn Device>) -> &[Arc<dyn Device>] {
         None => std::slice::from_ref(device),
     }
 }
+
+/// Where an engine sends the requests to `device`, if not to the device itself: its spread, unless the device
+/// [verifies](Device::verifies) what passes through it.
+pub fn route(device: &dyn Device) -> Option<&Arc<dyn Spread>> {
+    device.spread().filter(|_| !device.verifies())
+}
+
+/// The devices to which an engine sends the requests to `device`: those of its [`route`], or the device itself.
+pub fn targets(device: &Arc<dyn Device>) -> &[Arc<dyn Device>] {
+    match route(&**device) {
+        Some(spread) => spread.members(),
+        None => std::slice::from_ref(device),
+    }
+}

@@ -3,7 +3,7 @@
 //! `auto` tries io_uring, then libaio, then psync, by really opening each: what a container, a
 //! seccomp filter or `kernel.io_uring_disabled` forbids shows only then. The reason for each step
 //! down is kept for the record. A memory device is copied to and from directly, an export of another host is driven
-//! over its connections.
+//! over its connections, and a device that verifies what it reads by plain calls, which nothing forbids.
 //!
 //! Two kinds of error end the search, because no other engine would mend them: a configuration that is
 //! wrong, and memory for the buffers that cannot be had.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::slots::{CONFIGURE, MAP_BUFFERS};
 use super::{EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Nbd, Psync};
-use crate::device::{Device, leaves};
+use crate::device::{Device, leaves, targets};
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::Params;
 
@@ -83,6 +83,7 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         EngineChoice::Libaio => Ok((libaio()?, None)),
         EngineChoice::Psync => Ok((psync()?, None)),
         EngineChoice::Nbd => Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None)),
+        EngineChoice::Auto if targets(device).iter().any(|target| target.verifies()) => Ok((psync()?, None)),
         EngineChoice::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
             Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
         }

@@ -5,6 +5,9 @@
 //! device is made of others and a request usually reaches several of them, there are as many workers for
 //! each unit of depth, so that a request's parts are made at the same time.
 //!
+//! A device that verifies what it reads ([`Device::verifies`]) is driven by its own calls, as an export of another host
+//! is, and its errors keep their words.
+//!
 //! Workers write to the arena, so they are joined before it is unmapped, whichever way the engine ends.
 
 use std::any::Any;
@@ -20,11 +23,11 @@ use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::device::sys::Signal;
-use crate::device::{Device, leaves};
+use crate::device::{Device, targets};
 use crate::kernel::{Kernel, Linux};
 use crate::remote::errno_of;
 
-const NAME: &str = "psync";
+pub(super) const NAME: &str = "psync";
 /// More threads than a machine has any use for; a device made of others gets no more for its depth.
 const MOST_WORKERS: u32 = 4096;
 /// Enough for a few frames, a system call, and the report of a panic.
@@ -38,8 +41,11 @@ pub struct Psync<K: Kernel + Send + Sync = Linux> {
     kernel: K,
     slots: Slots,
     queued: Vec<Request>,
-    finished: VecDeque<(u32, i64)>,
+    finished: VecDeque<Finished>,
 }
+
+/// The id of a part that is over, its result, and what is behind a failure where that says more than its errno.
+type Finished = (u32, i64, Option<io::Error>);
 
 /// A request on its way to a worker.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +76,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<Request>,
-    finished: VecDeque<(u32, i64)>,
+    finished: VecDeque<Finished>,
     stop: bool,
     /// What a device that panicked said; raised again on the engine's own thread.
     panic: Option<Box<dyn Any + Send>>,
@@ -134,7 +140,7 @@ impl Pool {
             let worker = std::thread::Builder::new()
                 .name(format!("psync-{n}"))
                 .stack_size(WORKER_STACK)
-                .spawn(move || work(&shared, leaves(&device), &kernel))
+                .spawn(move || work(&shared, targets(&device), &kernel))
                 .map_err(|source| EngineError { engine: NAME, operation: "start a thread", source })?;
             pool.workers.push(worker);
         }
@@ -169,7 +175,7 @@ fn work<K: Kernel>(shared: &Shared, members: &[Arc<dyn Device>], kernel: &K) {
         let outcome = catch_unwind(AssertUnwindSafe(|| perform(kernel, members, request)));
         state = shared.lock();
         match outcome {
-            Ok(result) => state.finished.push_back((request.part.id, result)),
+            Ok((result, error)) => state.finished.push_back((request.part.id, result, error)),
             Err(panic) => state.panic = Some(panic),
         }
         shared.done.notify_one();
@@ -179,45 +185,60 @@ fn work<K: Kernel>(shared: &Shared, members: &[Arc<dyn Device>], kernel: &K) {
     }
 }
 
-/// Makes the call and returns bytes transferred, or `-errno`.
-fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request) -> i64 {
+/// Makes the call and returns bytes transferred, or `-errno` and perhaps the error.
+fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request) -> (i64, Option<io::Error>) {
     let Request { part: Part { op, offset, length, member, .. }, buffer } = request;
     let device = &members[member as usize];
-    if device.remote().is_some() {
-        return perform_remote(&**device, request);
+    if device.remote().is_some() || device.verifies() {
+        return match perform_by_device(&**device, request) {
+            Ok(bytes) => (bytes as i64, None),
+            Err(error) => {
+                let errno = errno_behind(&error);
+                // What the kernel has no number for.
+                let says_more = device.verifies() && errno == libc::EIO;
+                (-i64::from(errno), says_more.then_some(error))
+            }
+        };
     }
     let fd = device.fd().as_raw_fd();
-    match op {
+    let result = match op {
         // SAFETY: the slot is in flight, and its length bytes from buffer on are this part's alone.
         Op::Read => errno_or_bytes(unsafe { kernel.pread(fd, buffer, length as usize, offset) }),
         // SAFETY: as above.
         Op::Write => errno_or_bytes(unsafe { kernel.pwrite(fd, buffer, length as usize, offset) }),
         Op::SyncData => errno_or_zero(kernel.fdatasync(fd)),
         Op::Trim => errno_or_zero(device.discard(offset, u64::from(length))),
-    }
+    };
+    (result, None)
 }
 
-/// The same for an export of another host, which has a plain path and no descriptor.
-fn perform_remote(device: &dyn Device, request: Request) -> i64 {
+/// The same by the device's own calls, for an export of another host, which has no descriptor, and for a device that
+/// verifies what it reads. Returns the bytes transferred.
+fn perform_by_device(device: &dyn Device, request: Request) -> io::Result<usize> {
     let Request { part: Part { op, offset, length, .. }, buffer } = request;
     let inside = device.size().saturating_sub(offset).min(u64::from(length)) as usize;
-    let result = match op {
-        Op::Read | Op::Write if inside == 0 => return 0,
+    match op {
+        Op::Read | Op::Write if inside == 0 => {}
         // SAFETY: the slot is in flight, and its length bytes from buffer on are this part's alone.
-        Op::Read => device.read_at(unsafe { std::slice::from_raw_parts_mut(buffer, inside) }, offset),
+        Op::Read => device.read_at(unsafe { std::slice::from_raw_parts_mut(buffer, inside) }, offset)?,
         // SAFETY: as above.
-        Op::Write => device.write_at(unsafe { std::slice::from_raw_parts(buffer, inside) }, offset),
-        Op::SyncData => return remote_result(device.sync_data(), 0),
-        Op::Trim => return remote_result(device.discard(offset, u64::from(length)), 0),
-    };
-    remote_result(result, inside)
+        Op::Write => device.write_at(unsafe { std::slice::from_raw_parts(buffer, inside) }, offset)?,
+        Op::SyncData => return device.sync_data().map(|()| 0),
+        Op::Trim => return device.discard(offset, u64::from(length)).map(|()| 0),
+    }
+    Ok(inside)
 }
 
-/// Bytes transferred, or `-errno`.
-fn remote_result(result: io::Result<()>, bytes: usize) -> i64 {
-    match result {
-        Ok(()) => bytes as i64,
-        Err(error) => -i64::from(errno_of(&error)),
+/// The errno of an error, or of the first cause that has one.
+fn errno_behind(error: &io::Error) -> i32 {
+    let inner = |error: &io::Error| {
+        let cause = error.get_ref()?.source()?.downcast_ref::<io::Error>()?;
+        Some(cause.raw_os_error().unwrap_or_else(|| errno_of(cause)))
+    };
+    match (error.kind(), errno_of(error)) {
+        (io::ErrorKind::Unsupported, libc::EIO) => libc::EOPNOTSUPP,
+        (_, libc::EIO) => inner(error).unwrap_or(libc::EIO),
+        (_, errno) => errno,
     }
 }
 
@@ -242,15 +263,15 @@ impl<K: Kernel + Send + Sync> Engine for Psync<K> {
                     self.queue(part);
                 }
             }
-            Begun::Nowhere(id, result) => self.finished.push_back((id, result)),
+            Begun::Nowhere(id, result) => self.finished.push_back((id, result, None)),
         }
     }
 
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
         let Some(pool) = self.pool.as_ref().filter(|_| !self.is_alone()) else {
             for request in self.queued.drain(..) {
-                let result = perform(&self.kernel, self.slots.members(), request);
-                self.finished.push_back((request.part.id, result));
+                let (result, error) = perform(&self.kernel, self.slots.members(), request);
+                self.finished.push_back((request.part.id, result, error));
             }
             return Ok(());
         };
@@ -297,7 +318,10 @@ impl<K: Kernel + Send + Sync> Engine for Psync<K> {
     fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
         let mut reaped = 0;
         // Each is struck off before the caller hears of it, should the caller's code panic.
-        while let Some((id, result)) = self.finished.pop_front() {
+        while let Some((id, result, error)) = self.finished.pop_front() {
+            if let Some(error) = error {
+                self.slots.explain(id, error);
+            }
             match self.slots.finish(id, self.kernel.completed(result)) {
                 Outcome::Done(slot) => on_complete(slot, Ok(())),
                 Outcome::More => continue,

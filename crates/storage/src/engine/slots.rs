@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::parts::{Part, PartOutcome, Parts};
 use super::{EngineConfig, EngineError, Op, RequestError, RequestFailure};
 use crate::arena::Arena;
-use crate::device::Device;
+use crate::device::{Device, route, targets};
 use crate::pages::{PageChoice, PageKind};
 
 /// How often one request that met EINTR or EAGAIN is made again before it counts as failed.
@@ -106,6 +106,8 @@ pub(super) struct Slots {
     may_write: bool,
     /// Requests that were not made, by their slots, and why; until they are told.
     refused: BTreeMap<u32, io::Error>,
+    /// The errors of a device that is driven by its own calls, which say more than an errno, by slot.
+    explained: BTreeMap<u32, io::Error>,
     pub device: Arc<dyn Device>,
 }
 
@@ -116,6 +118,7 @@ impl Slots {
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
         check(engine, config)?;
+        check_verifying(engine, &device)?;
         let geometry = device.geometry();
         let alignment = geometry.memory_alignment.max(geometry.logical_block).max(512) as usize;
         let arena =
@@ -123,7 +126,7 @@ impl Slots {
                 .map_err(|source| EngineError { engine, operation: MAP_BUFFERS, source })?;
         let idle = Slot { offset: 0, length: 0, retries: 0, op: Op::Read, in_flight: false };
         let slots = vec![idle; config.depth as usize].into_boxed_slice();
-        let parts = match device.spread() {
+        let parts = match route(&*device) {
             Some(spread) => Some(Box::new(
                 Parts::new(&*device, spread, config.depth, config.slot_bytes)
                     .ok_or_else(|| too_many_parts(engine, &*device))?,
@@ -138,6 +141,7 @@ impl Slots {
             parts,
             may_write: false,
             refused: BTreeMap::new(),
+            explained: BTreeMap::new(),
             device,
         })
     }
@@ -157,13 +161,13 @@ impl Slots {
 
     /// The most parts that all slots' transfers together come to.
     pub fn most_parts(&self) -> u64 {
-        let pieces = self.device.spread().map_or(1, |s| s.most_pieces(self.arena().slot_bytes() as u64));
+        let pieces = route(&*self.device).map_or(1, |s| s.most_pieces(self.arena().slot_bytes() as u64));
         pieces.saturating_mul(u64::from(self.depth()))
     }
 
     /// Into how many pieces, on different members, a full slot's request is cut that begins with a piece.
     pub fn usual_parts(&self) -> u32 {
-        let Some(spread) = self.device.spread() else { return 1 };
+        let Some(spread) = route(&*self.device) else { return 1 };
         let length = (self.arena().slot_bytes() as u64).min(self.device.size());
         spread.extents(0..length).len().max(1) as u32
     }
@@ -348,8 +352,18 @@ impl Slots {
         true
     }
 
+    /// Keeps the error behind the result of part `id`, for the failure that [`Slots::finish`] makes of it. Of a
+    /// device that is made of others the part's member is named instead.
+    #[cold]
+    pub fn explain(&mut self, id: u32, error: io::Error) {
+        if self.parts.is_none() {
+            self.explained.insert(id, error);
+        }
+    }
+
     #[cold]
     fn unexpected(&mut self, slot: u32, result: i64) -> Outcome {
+        let explained = self.explained.remove(&slot);
         let state = &mut self.slots[slot as usize];
         if is_transient(result) && state.retries < MAX_RETRIES {
             state.retries += 1;
@@ -359,7 +373,7 @@ impl Slots {
         let Slot { op, offset, length, .. } = *state;
         self.in_flight -= 1;
         let device = self.device.spec().to_owned();
-        let cause = RequestError::of(result, 0);
+        let cause = explained.map_or_else(|| RequestError::of(result, 0), RequestError::Os);
         Outcome::Failed(slot, RequestFailure { op, device, offset, length, member: None, cause })
     }
 
@@ -406,6 +420,18 @@ pub(super) fn check_local(engine: &'static str, device: &Arc<dyn Device>) -> Res
     };
     let message =
         format!("ioengine={engine} is not possible on {}, which is not of this host", remote.spec());
+    let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+    Err(EngineError { engine, operation: CONFIGURE, source })
+}
+
+/// Refuses to send requests past a device that verifies what it reads. Only plain calls are made by the device itself.
+fn check_verifying(engine: &'static str, device: &Arc<dyn Device>) -> Result<(), EngineError> {
+    let verifying = targets(device).iter().find(|target| target.verifies());
+    let Some(target) = verifying.filter(|_| engine != super::psync::NAME) else { return Ok(()) };
+    let message = format!(
+        "ioengine={engine} would go past the checksums of {}; use psync, or auto, which takes it",
+        target.spec()
+    );
     let source = io::Error::new(io::ErrorKind::InvalidInput, message);
     Err(EngineError { engine, operation: CONFIGURE, source })
 }

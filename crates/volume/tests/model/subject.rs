@@ -115,7 +115,7 @@ struct Tally {
 impl Subject {
     /// A labelled volume, newly made.
     pub fn labelled(label: &'static str, source: Source, chunk: u64, seed: u64) -> Self {
-        let new = NewVolume { name: label.to_owned(), chunk };
+        let new = NewVolume { name: label.to_owned(), chunk, ..NewVolume::default() };
         match &source {
             Source::Members(members) => volume::create_on(members, &new),
             Source::Spec(spec, options) => volume::create(spec, &new, &options.destroy),

@@ -102,8 +102,11 @@ impl World {
         let clock = Arc::new(Clock::default());
         let disks: Vec<_> = (0..width).map(|number| Disk::of(number, vec![0; SIZE], &clock)).collect();
         let members = devices(&disks);
-        volume::create_on(&members, &NewVolume { name: "world".to_owned(), chunk: CHUNK })
-            .expect("it is made");
+        volume::create_on(
+            &members,
+            &NewVolume { name: "world".to_owned(), chunk: CHUNK, ..NewVolume::default() },
+        )
+        .expect("it is made");
         let sectors = width * DATA as usize / SECTOR;
         Self {
             random: Random::of(seed),
