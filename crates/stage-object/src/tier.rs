@@ -273,10 +273,10 @@ impl Tier for ObjectTier {
         Ok(false)
     }
 
-    fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
-        let Some(path) = self.directory() else { return Ok(false) };
+    fn shows(&self, name: &OsStr, probe: &OsStr) -> Result<bool, StageError> {
+        let Some(path) = self.directory().map(|path| path.join(name)) else { return Ok(false) };
         match stage::calls::open_directory(&path) {
-            Ok(directory) => stage::distinct::has(directory.as_fd(), name),
+            Ok(directory) => stage::distinct::has(directory.as_fd(), probe),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(StageError::io("open the directory", &path, error)),
         }

@@ -121,6 +121,18 @@ pub fn of_command(jobs: Vec<JobStatus>) -> Vec<Finding> {
     scene.jobs.iter().flat_map(|job| one_job(&scene, job)).collect()
 }
 
+/// An eviction without a job was interrupted when a set of this directory had lost its name.
+#[must_use]
+pub fn of_eviction(directory: &Path) -> Finding {
+    finding(
+        "eviction-interrupted",
+        true,
+        format!("a set in {} has lost its name (.NAME.UUID.part)", shown(directory)),
+        "an eviction was interrupted before it had compared the set once more",
+        "give the same command again, which begins with giving the set its name: flashwright stage evict",
+    )
+}
+
 /// Looks at all of it. What cannot be looked at is left out.
 #[must_use]
 pub fn scene_of(state: &Path, jobs: Vec<JobStatus>) -> Scene {
@@ -384,8 +396,9 @@ fn left_behind(scene: &Scene) -> Vec<Finding> {
                 "part-left",
                 false,
                 format!("{} belongs to no job of this journal", shown(part)),
-                "another server's move is under way, or a move was given up where its part could not be removed",
-                "if no other server moves something there, remove it by hand; it is not a whole copy of anything",
+                "another server's move or eviction is under way, or a move was given up where its part could not be removed",
+                "if no other server works there, remove it by hand; one with a manifest may be a set that was about to be \
+                 removed: flashwright stage verify reads it",
             )
         })
         .collect()

@@ -9,10 +9,9 @@
 //! A single file has no inside: the probe is made beside it and must not appear beside its copy, unless both are in one
 //! directory, where device and inode do tell them apart.
 //!
-//! A crash leaves an empty file under the probe's name. Of a move the journal has that name, so that the next attempt, or
-//! `cancel`, removes the file before the source is walked. Before a fast copy is evicted, the
-//! probe is made beside it, not in it, under a name that is recorded as that of something to be removed: the next attempt
-//! sweeps it.
+//! A crash leaves an empty file under the probe's name, which a journal has: of a move the job's, so that the next attempt,
+//! or `cancel`, removes the file before the source is walked; of an eviction that of the process that evicts, whose next
+//! attempt does.
 
 use std::ffi::OsStr;
 use std::io;
@@ -40,13 +39,24 @@ pub struct Shown<'a> {
 /// # Errors
 /// [`StageError::Refused`] if they are one. The source may not be written to: then it could not be removed either.
 pub fn directories(source: Shown<'_>, copy: Shown<'_>, probe: &OsStr) -> Result<(), StageError> {
+    let appears = appears_keeping_times(source, probe, || has(copy.directory, probe))?;
+    refuse_if(appears, source.path, copy.path)
+}
+
+/// Does a new name in the directory `source` appear elsewhere, where `finds` looks for it? The directory's times are kept;
+/// its time of change is not.
+pub(crate) fn appears_keeping_times(
+    source: Shown<'_>,
+    probe: &OsStr,
+    finds: impl FnOnce() -> Result<bool, StageError>,
+) -> Result<bool, StageError> {
     let before = calls::stat(source.directory).map_err(|error| StageError::io("stat", source.path, error))?;
-    let appears = appears(source, probe, || has(copy.directory, probe));
+    let appears = appears(source, probe, finds);
     // Only the owner may set times. A directory of another owner keeps the time of the probe.
     let (accessed, modified) = (before.stx_atime, before.stx_mtime);
     let times = [accessed, modified].map(|time| (time.tv_sec, time.tv_nsec));
     let _ = calls::set_times(source.directory, times[0], times[1]);
-    refuse_if(appears?, source.path, copy.path)
+    appears
 }
 
 /// Proves that a file in the directory `copy` is not a file in the directory `source` seen through another file system.
@@ -65,8 +75,8 @@ pub fn files(source: Shown<'_>, copy: Shown<'_>, probe: &OsStr) -> Result<(), St
     refuse_if(appears, source.path, copy.path)
 }
 
-/// Does a new name in the directory `source` appear elsewhere, where `finds` looks for it?
-pub(crate) fn appears(
+/// As [`appears_keeping_times`], without regard to times.
+fn appears(
     source: Shown<'_>,
     probe: &OsStr,
     finds: impl FnOnce() -> Result<bool, StageError>,

@@ -300,8 +300,27 @@ fn unlinked(directory: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Result<boo
 /// Where names are recorded that are about to be given to what is to be removed. What keeps no record (the defaults) leaves
 /// what it does not remove at once.
 pub trait Record {
-    /// Records what is about to have a name in a directory and is to be removed; of a link, whose inode is not known, the
-    /// name alone.
+    /// Records the name `part` that a set is about to have instead of `name`, until it is decided whether it goes
+    /// ([`Record::dooms`]). After a crash before that, it gets its name back.
+    fn takes_aside(
+        &self,
+        directory: &Path,
+        name: &OsStr,
+        part: &OsStr,
+        id: &FileId,
+    ) -> Result<(), StageError> {
+        let _ = (directory, name, part, id);
+        Ok(())
+    }
+
+    /// What was taken aside in a directory, and is not doomed.
+    fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
+        let _ = directory;
+        Ok(Vec::new())
+    }
+
+    /// Records what has, or is about to have, a name in a directory and is to be removed; of a link or a probe, whose inode
+    /// is not known, the name alone. Of a probe in a set the name is the set's and its own.
     fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
         let _ = (directory, name, id);
         Ok(())
@@ -318,4 +337,15 @@ pub trait Record {
         let _ = (directory, name);
         Ok(())
     }
+}
+
+/// A set without its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenAside {
+    /// The name that it has.
+    pub part: OsString,
+    /// Its own name.
+    pub name: OsString,
+    /// Which directory it is.
+    pub id: FileId,
 }

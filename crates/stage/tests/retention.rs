@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use stage::fault::{Call, Effect, Fault, Meanwhile, Plan, install};
 use stage::manifest::{self, Entry, Kind, Writer};
-use stage::names::PathText;
-use stage::owned::{FileId, Record};
+use stage::names::{PathText, is_part};
+use stage::owned::{FileId, Record, TakenAside};
 use stage::pace::Stop;
 use stage::retention::{Keep, LATEST, Witness, evict, pin, place, tidy};
 use stage::tier::directory::Directory;
@@ -59,24 +59,47 @@ struct World {
 }
 
 /// What a journal would hold of names that are to be removed.
-type Names = RefCell<BTreeMap<(PathBuf, OsString), Option<FileId>>>;
+#[derive(Default)]
+struct Names {
+    doomed: RefCell<BTreeMap<(PathBuf, OsString), Option<FileId>>>,
+    aside: RefCell<Vec<(PathBuf, TakenAside)>>,
+}
 
 struct Vouched<'a>(BTreeSet<String>, &'a Names);
 
 impl Record for Vouched<'_> {
+    fn takes_aside(
+        &self,
+        directory: &Path,
+        name: &OsStr,
+        part: &OsStr,
+        id: &FileId,
+    ) -> Result<(), StageError> {
+        let aside = TakenAside { part: part.to_owned(), name: name.to_owned(), id: *id };
+        self.1.aside.borrow_mut().push((directory.to_owned(), aside));
+        Ok(())
+    }
+
+    fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
+        let record = self.1.aside.borrow();
+        Ok(record.iter().filter(|(of, _)| of == directory).map(|(_, aside)| aside.clone()).collect())
+    }
+
     fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
-        self.1.borrow_mut().insert((directory.to_owned(), name.to_owned()), id.copied());
+        self.1.aside.borrow_mut().retain(|(of, aside)| of != directory || aside.part != name);
+        self.1.doomed.borrow_mut().insert((directory.to_owned(), name.to_owned()), id.copied());
         Ok(())
     }
 
     fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        let record = self.1.borrow();
+        let record = self.1.doomed.borrow();
         let its = record.iter().filter(|((of, _), _)| of == directory);
         Ok(its.map(|((_, name), id)| (name.clone(), *id)).collect())
     }
 
     fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
-        self.1.borrow_mut().remove(&(directory.to_owned(), name.to_owned()));
+        self.1.aside.borrow_mut().retain(|(of, aside)| of != directory || aside.part != name);
+        self.1.doomed.borrow_mut().remove(&(directory.to_owned(), name.to_owned()));
         Ok(())
     }
 }
@@ -279,8 +302,11 @@ fn model(world: &World) -> (BTreeSet<u32>, BTreeSet<u32>, Option<u32>) {
 fn never_broken(world: &World, tiers: &Tiers, before: &BTreeSet<String>, after: &BTreeSet<String>) {
     let whole = |tier: &str, number: u32| {
         let prefix = format!("{tier}/{}/", name(number));
+        // The proof's file, which a fault may leave until the next time.
+        let is_probe = |path: &str| is_part(Path::new(path).file_name().unwrap_or_default());
         let of = |listing: &BTreeSet<String>| -> Vec<String> {
-            listing.iter().filter(|path| path.starts_with(&prefix)).cloned().collect()
+            let within = listing.iter().filter(|path| path.starts_with(&prefix));
+            within.filter(|path| !is_probe(path)).cloned().collect()
         };
         (of(after) == of(before), of(after).is_empty() && !after.contains(prefix.trim_end_matches('/')))
     };

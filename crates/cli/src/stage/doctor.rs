@@ -1,7 +1,7 @@
 //! `flashwright stage doctor`.
 
 use stage::JobStatus;
-use stage::journal::Journal;
+use stage::journal::{Journal, Purpose};
 use stage_service::ServiceError;
 use stage_service::doctor::{self, Finding};
 use stage_service::full;
@@ -45,6 +45,13 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
         }
     };
     findings.extend(doctor::of_command(desk::jobs_of_commands(&args.server)?));
+    for (state, _) in desk::journals_of_commands(&args.server)? {
+        findings.extend(
+            Journal::peek_directories_of(&state, Purpose::Aside)?
+                .iter()
+                .map(|directory| doctor::of_eviction(directory)),
+        );
+    }
     findings.sort_by_key(|finding| !finding.stuck);
     let stuck = findings.iter().filter(|finding| finding.stuck).count();
     if args.json {

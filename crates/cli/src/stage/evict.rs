@@ -4,32 +4,17 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use stage::names::PathText;
-use stage::owned::Record;
 use stage::pace::Stop;
-use stage::retention::{self, Witness};
-use stage::{JobStatus, Place, StageError, State};
+use stage::retention::{self, OrReading};
+use stage::{JobStatus, Place, State};
 
 use super::args::EvictArgs;
 use super::desk::{self, shown};
 use super::documents::StageEvict;
+use super::foreground::Foreground;
 use super::request;
 use crate::failure::Failure;
 use crate::{output, signals};
-
-/// Nobody's word is taken: what is stored is read.
-struct Reading;
-
-impl Record for Reading {}
-
-impl Witness for Reading {
-    fn vouches(&self, _: &Path, _: &Place) -> Result<bool, StageError> {
-        Ok(false)
-    }
-
-    fn may_read(&self) -> bool {
-        true
-    }
-}
 
 /// Removes a fast copy.
 pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
@@ -40,6 +25,13 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
                 .hint("name the fast copy; its slow copy is named by --copy"));
         }
     };
+    // What is taken from its name is recorded here, for the same command after a crash.
+    let own = Foreground::named(&args.server, &("evict", PathText(path.clone())))?;
+    if own.exists() {
+        let journal = own.journal()?;
+        retention::restore(&journal)?;
+        own.end(journal)?;
+    }
     match std::fs::symlink_metadata(&path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Err(Failure::invalid(format!("{}: is not there", shown(&path)))
@@ -73,7 +65,12 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
             .hint("name the slow copy of the set: TIER/NAME"));
     };
     let stop = Stop::from(signals::stop_flag()?);
-    retention::evict(fast, &*super::tiers().open(&slow, &stop)?, name, &Reading, &stop)?;
+    let journal = own.journal()?;
+    // This journal has no jobs, so the slow copy is read.
+    let witness = OrReading(&journal);
+    let evicted = retention::evict(fast, &*super::tiers().open(&slow, &stop)?, name, &witness, &stop);
+    own.end(journal)?;
+    evicted?;
     if args.json {
         let copy = match copy {
             Place::Path(path) => path,

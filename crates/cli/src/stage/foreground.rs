@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-use stage::journal::Journal;
+use stage::journal::{Journal, Purpose};
 use stage::pace::Stop;
-use stage::{Algorithm, JobSpec, JobStatus, Place, State, runner};
+use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State, runner};
 use stage_service::{Mover, MoverConfig};
 
 use super::args::ServerArgs;
@@ -83,6 +83,23 @@ impl Foreground {
         let config =
             MoverConfig { jobs: jobs.clamp(1, JOBS), tiers: super::tiers(), ..MoverConfig::new(&self.state) };
         Ok(Mover::open(&config)?)
+    }
+
+    /// Takes the journal alone, for a command that makes no job.
+    pub fn journal(&self) -> Result<Journal, Failure> {
+        Ok(Journal::open(&self.state)?)
+    }
+
+    /// Removes the journal of such a command when nothing is recorded in it.
+    pub fn end(&self, journal: Journal) -> Result<(), Failure> {
+        let is_empty = [Purpose::Aside, Purpose::Doomed]
+            .into_iter()
+            .map(|purpose| Ok(journal.directories_of(purpose)?.is_empty()))
+            .collect::<Result<Vec<bool>, StageError>>()?;
+        if is_empty.into_iter().all(|empty| empty) {
+            let _ = std::fs::remove_dir_all(&self.state);
+        }
+        Ok(())
     }
 
     /// Has an earlier command of the same words left a journal?

@@ -137,6 +137,7 @@ impl Mover {
     /// Another process has the journal, or it cannot be used.
     pub fn open(config: &MoverConfig) -> Result<Self, StageError> {
         let journal = Journal::open(&config.state)?;
+        stage::retention::restore(&journal)?;
         let mut desk = Desk::default();
         for row in journal.jobs()? {
             if !row.state.is_final() {

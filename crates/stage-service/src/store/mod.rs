@@ -299,7 +299,13 @@ impl Store {
         let mover = self.mover()?;
         let stop = Stop::new();
         let slow = self.config.tiers.open(&self.slow_place, &stop)?;
-        retention::evict(&self.config.fast, &*slow, &step_name(step), &OrReading(mover.journal()), &stop)
+        retention::evict(
+            &self.config.fast,
+            &*slow,
+            &step_name(step),
+            &retention::OrReading(mover.journal()),
+            &stop,
+        )
     }
 
     /// Stops draining, between two steps, and lets others have the store. What is not drained is gone on with by the
@@ -382,33 +388,6 @@ impl Drop for Store {
             std::mem::forget(std::mem::take(&mut self.inner));
             std::mem::forget(Arc::clone(&self.slow));
         }
-    }
-}
-
-/// The journal as witness; what it does not know may be read.
-struct OrReading<'a>(&'a stage::journal::Journal);
-
-impl retention::Witness for OrReading<'_> {
-    fn vouches(&self, fast: &Path, slow: &Place) -> Result<bool, StageError> {
-        self.0.vouches(fast, slow)
-    }
-
-    fn may_read(&self) -> bool {
-        true
-    }
-}
-
-impl stage::owned::Record for OrReading<'_> {
-    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
-        self.0.dooms(directory, name, id)
-    }
-
-    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        self.0.doomed(directory)
-    }
-
-    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
-        self.0.forgets(directory, name)
     }
 }
 

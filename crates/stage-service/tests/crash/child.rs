@@ -412,25 +412,13 @@ impl Drop for Changed {
     }
 }
 
-/// Reads what is stored, and takes no journal's word.
-struct Reading;
-
-impl stage::owned::Record for Reading {}
-
-impl stage::retention::Witness for Reading {
-    fn vouches(&self, _: &Path, _: &stage::Place) -> Result<bool, stage::StageError> {
-        Ok(false)
-    }
-
-    fn may_read(&self) -> bool {
-        true
-    }
-}
-
-fn evict(set: &Path, slow: &Path) -> Result<(), stage::StageError> {
+fn evict(state: &Path, set: &Path, slow: &Path) -> Result<(), stage::StageError> {
+    let journal = stage::journal::Journal::open(state)?;
+    stage::retention::restore(&journal)?;
     let slow = stage::tier::directory::Directory::open(slow)?;
     let (fast, name) = (set.parent().expect("a directory"), set.file_name().expect("a name"));
-    stage::retention::evict(fast, &slow, name, &Reading, &stage::pace::Stop::new())
+    let witness = stage::retention::OrReading(&journal);
+    stage::retention::evict(fast, &slow, name, &witness, &stage::pace::Stop::new())
 }
 
 fn carry_out(
@@ -439,7 +427,7 @@ fn carry_out(
     again: &mut Option<stage::JobId>,
 ) -> Result<Vec<JobStatus>, stage::StageError> {
     if let Some((set, slow)) = &order.evict {
-        return evict(set, slow).map(|()| Vec::new());
+        return evict(&order.state, set, slow).map(|()| Vec::new());
     }
     let mover = Mover::open(&MoverConfig {
         jobs: 1,

@@ -57,6 +57,11 @@ pub struct Overlay {
 
 impl Overlay {
     pub fn of(layer: &Path, is_upper: bool) -> Option<Self> {
+        Self::with(layer, is_upper, "")
+    }
+
+    /// With more options, each after a comma.
+    fn with(layer: &Path, is_upper: bool, more: &str) -> Option<Self> {
         let beside = layer.parent().unwrap();
         let directory = tempfile::tempdir_in(beside).unwrap();
         let made = ["merged", "other", "work"].map(|name| {
@@ -66,8 +71,8 @@ impl Overlay {
         });
         let [merged, other, work] = &made;
         let (lower, upper) = if is_upper { (other.as_path(), layer) } else { (layer, other.as_path()) };
-        let options =
-            format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        let [lower, upper, work] = [lower, upper, work].map(Path::display);
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}{more}");
         let arguments = ["-t", "overlay", "-o", &options, "none"].map(OsStr::new);
         let mounted = Mounted::new(&arguments, merged)?;
         let merged = merged.clone();
@@ -100,24 +105,37 @@ fn a_source_that_is_seen_through_an_overlay_is_not_its_own_copy() {
     }
 }
 
-/// A set with a manifest is evicted for itself, as an overlay shows it. None where there are no overlays.
-pub fn evicted_through_overlay(change: impl FnOnce(Order) -> Order, is_upper: bool) -> Option<Vec<String>> {
+/// A set with a manifest is evicted for itself, as it has another path in the directory that `show` returns with. None
+/// where that cannot be.
+fn evicted_for_itself<T>(
+    change: impl FnOnce(Order) -> Order,
+    show: impl FnOnce(&World) -> Option<(PathBuf, T)>,
+) -> Option<Vec<String>> {
     let mut world = World::new(Scenario::Checkpoint, Verb::Move);
     world.spec.options.latest = false;
     assert_eq!(run(&Order::to(&world.state, &world.spec)).told().job().state, State::Done);
-    let before = crate::world::names(world.slow());
-    let overlay = Overlay::of(world.slow(), is_upper)?;
+    let (slow, shown) = show(&world)?;
+    let names = || [world.slow(), &world.destination].map(crate::world::names);
+    let before = names();
     let mut order = Order::go_on(&world.fast().join("other-state"));
-    order.evict = Some((world.destination.clone(), overlay.merged.clone()));
+    order.evict = Some((world.destination.clone(), slow));
     let report = run(&change(order)).told();
-    drop(overlay);
+    drop(shown);
     if !world.destination.join("rank-0").exists() {
         return Some(vec!["the only copy was evicted".to_owned()]);
     }
-    assert_eq!(crate::world::names(world.slow()), before, "something of the proof is left");
+    assert_eq!(names(), before, "something of the proof is left");
     let refused = report.refused.map(|why| why.message).unwrap_or_default();
     let is_refused = refused.contains("both may be one");
     Some(if is_refused { Vec::new() } else { vec![format!("not refused: {refused:?}")] })
+}
+
+/// The same by an overlay.
+pub fn evicted_through_overlay(change: impl FnOnce(Order) -> Order, is_upper: bool) -> Option<Vec<String>> {
+    evicted_for_itself(change, |world| {
+        let overlay = Overlay::of(world.slow(), is_upper)?;
+        Some((overlay.merged.clone(), overlay))
+    })
 }
 
 #[test]
@@ -126,6 +144,44 @@ fn a_fast_copy_is_not_evicted_for_itself_as_an_overlay_shows_it() {
         let Some(wrong) = evicted_through_overlay(|order| order, is_upper) else { return };
         assert_eq!(wrong, Vec::<String>::new(), "is_upper: {is_upper}");
     }
+}
+
+#[test]
+fn a_fast_copy_is_not_evicted_for_itself_in_a_directory_that_an_overlay_has_redirected() {
+    // What is beside the set in its own directory is not beside it where it was moved to.
+    let wrong = evicted_for_itself(
+        |order| order,
+        |world| {
+            let overlay = Overlay::with(world.slow(), false, ",redirect_dir=on")?;
+            let slow = overlay.merged.join("moved");
+            fs::create_dir(&slow).unwrap();
+            fs::rename(overlay.merged.join("ckpt-7"), slow.join("ckpt-7")).unwrap();
+            Some((slow, overlay))
+        },
+    );
+    assert_eq!(wrong.unwrap_or_default(), Vec::<String>::new());
+}
+
+#[test]
+fn a_fast_copy_is_not_evicted_for_itself_by_a_bind_mount_or_below_a_link() {
+    let bound = evicted_for_itself(
+        |order| order,
+        |world| {
+            let point = world.fast().join("bound");
+            fs::create_dir(&point).unwrap();
+            Some((point.clone(), Mounted::bind(world.slow(), &point)?))
+        },
+    );
+    assert_eq!(bound.unwrap_or_default(), Vec::<String>::new());
+    let linked = evicted_for_itself(
+        |order| order,
+        |world| {
+            let above = world.fast().join("above");
+            std::os::unix::fs::symlink(world.slow().parent().unwrap(), &above).unwrap();
+            Some((above.join(world.slow().file_name().unwrap()), ()))
+        },
+    );
+    assert_eq!(linked.unwrap_or_default(), Vec::<String>::new());
 }
 
 #[test]

@@ -198,6 +198,11 @@ fn of_check(check: Check) -> Case {
         Check::EvictedNames => {
             ("a fast copy changes right before it loses its name", evicted_changed, "a new file was evicted")
         }
+        Check::TakenAside => (
+            "another directory has the name of a set that was taken aside",
+            aside_replaced,
+            "another directory has the set's name",
+        ),
         Check::FetchedOnResume => {
             ("a fetched file is replaced before the mover goes on", fetched_replaced, "has other bytes")
         }

@@ -21,6 +21,7 @@ mod changes;
 mod child;
 mod claims;
 mod device;
+mod evictions;
 mod failures;
 mod identity;
 mod kills;

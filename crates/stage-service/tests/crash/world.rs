@@ -397,10 +397,20 @@ fn attribute(path: &Path, name: &str, value: &[u8]) {
 
 /// What is under way on the slow tier.
 pub fn part_of(world: &World) -> PathBuf {
-    let parts: Vec<_> =
-        names(world.slow()).into_iter().filter(|name| name.to_string_lossy().ends_with(".part")).collect();
+    part_in(world.slow())
+}
+
+/// The one name in a directory that looks like a part's.
+pub fn part_in(directory: &Path) -> PathBuf {
+    let mut parts = parts_in(directory);
     assert_eq!(parts.len(), 1, "{parts:?}");
-    world.slow().join(&parts[0])
+    parts.remove(0)
+}
+
+/// What has names like those of parts in a directory.
+pub fn parts_in(directory: &Path) -> Vec<PathBuf> {
+    let parts = names(directory).into_iter().filter(|name| stage::names::is_part(name));
+    parts.map(|name| directory.join(name)).collect()
 }
 
 /// Another program copies it.

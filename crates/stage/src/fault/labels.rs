@@ -122,6 +122,7 @@ impl Barrier {
             Self::SourceRemoved
             | Self::SemaphoreRemoved
             | Self::TakenApart
+            | Self::GivenBack
             | Self::Latest
             | Self::LatestAgain => Moment::Done,
         }
@@ -224,6 +225,9 @@ labels! {
         NewerSet = "newer-set",
             "all of these, for the newer set because of which an older one is removed",
             "the older set is removed, and the newer one is gone after a power cut";
+        GivenBack = "given-back",
+            "fsync of the tier's directory, after a set that is not removed got its name back",
+            "a set that stays has lost its name after a power cut, and no journal knows it";
         Doomed = "doomed",
             "fsync of the tier's directory, after a set lost its name",
             "half of a removed set is under the set's name after a power cut";
@@ -336,11 +340,14 @@ labels! {
             "identity of a semaphore and of the one that was read, before it is removed",
             "a semaphore that was replaced while the first one's job ran is removed, and what it asks for is never moved";
         EvictedItself = "evicted-itself",
-            "whether a name made beside a fast copy appears beside its slow copy",
+            "whether a file made in a fast copy appears in its slow copy",
             "a fast copy that is its own slow copy, seen through an overlay, is removed, and was the only one";
         EvictedNames = "evicted-names",
             "names, sizes and times of a fast copy that has lost its name and its slow copy's manifest",
             "what was written to a fast copy while its slow copy was read is removed with it";
+        TakenAside = "taken-aside",
+            "inode and birth of what has the name of a set that was taken aside and the journal's, after a crash",
+            "what another program made gets the set's name, and the set is lost under no name";
         FetchedOnResume = "fetched-on-resume",
             "identity of a fetched file and the journal's",
             "a fetched file that was replaced is trusted";

@@ -30,7 +30,7 @@ use crate::fault::{self, Call, Moment, comes_to};
 use crate::fingerprint::Fingerprint;
 use crate::job::{JobId, State, Why};
 use crate::mounts;
-use crate::owned::{FileId, Record};
+use crate::owned::{FileId, Record, TakenAside};
 use crate::spec::{JobSpec, Level, Options};
 
 /// The note that says of a part, while it is not empty, that something in it is being synced, or was without success, and
@@ -81,6 +81,8 @@ pub struct Judged {
 pub enum Purpose {
     /// A program fills it and has not committed it.
     Begun,
+    /// A set that may go has lost its name, and has to be compared once more before it does.
+    Aside,
     /// It is to be removed.
     Doomed,
 }
@@ -89,6 +91,7 @@ impl Purpose {
     fn word(self) -> &'static str {
         match self {
             Self::Begun => "begun",
+            Self::Aside => "aside",
             Self::Doomed => "doomed",
         }
     }
@@ -479,15 +482,39 @@ impl Journal {
         purpose: Purpose,
         id: Option<&FileId>,
     ) -> Result<(), StageError> {
+        self.own_as(directory, name, purpose, id, None)
+    }
+
+    /// `own_name`: of a set that is aside, the name that it gets back.
+    fn own_as(
+        &self,
+        directory: &Path,
+        name: &OsStr,
+        purpose: Purpose,
+        id: Option<&FileId>,
+        own_name: Option<&OsStr>,
+    ) -> Result<(), StageError> {
         self.step("a name is taken", |step| {
             let (ino, born) = (id.map(|id| id.ino as i64), id.and_then(|id| id.born));
             let (directory, name) = (directory.as_os_str().as_bytes(), name.as_bytes());
             step.execute(
-                "INSERT OR REPLACE INTO owned VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![directory, name, purpose.word(), ino, born],
+                "INSERT OR REPLACE INTO owned VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![directory, name, purpose.word(), ino, born, own_name.map(OsStr::as_bytes)],
             )
         })?;
         Ok(())
+    }
+
+    /// The directories in which a name of this purpose is recorded.
+    pub fn directories_of(&self, purpose: Purpose) -> Result<Vec<PathBuf>, StageError> {
+        self.query("where its own is", |connection| directories_of(connection, purpose))
+    }
+
+    /// The same of a state directory's journal that another process may have open.
+    pub fn peek_directories_of(state: &Path, purpose: Purpose) -> Result<Vec<PathBuf>, StageError> {
+        let path = state.join("journal.db");
+        directories_of(&connect_to_read(&path)?, purpose)
+            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
     }
 
     /// What is recorded for a directory, with its identity where that was known.
@@ -538,7 +565,38 @@ impl Journal {
     }
 }
 
+fn directories_of(connection: &Connection, purpose: Purpose) -> rusqlite::Result<Vec<PathBuf>> {
+    let mut query = connection.prepare("SELECT DISTINCT directory FROM owned WHERE purpose = ?1")?;
+    let rows = query.query_map([purpose.word()], |row| Ok(OsString::from_vec(row.get(0)?).into()))?;
+    rows.collect()
+}
+
 impl Record for Journal {
+    fn takes_aside(
+        &self,
+        directory: &Path,
+        name: &OsStr,
+        part: &OsStr,
+        id: &FileId,
+    ) -> Result<(), StageError> {
+        self.own_as(directory, part, Purpose::Aside, Some(id), Some(name))
+    }
+
+    fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
+        self.query("what is aside", |connection| {
+            let mut query = connection.prepare_cached(
+                "SELECT name, own_name, ino, born FROM owned WHERE directory = ?1 AND purpose = ?2",
+            )?;
+            let directory = directory.as_os_str().as_bytes();
+            let rows = query.query_map(params![directory, Purpose::Aside.word()], |row| {
+                let id = FileId { ino: row.get::<_, i64>(2)? as u64, born: row.get(3)? };
+                let [part, name] = [row.get(0)?, row.get(1)?].map(OsString::from_vec);
+                Ok(TakenAside { part, name, id })
+            })?;
+            rows.collect()
+        })
+    }
+
     fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
         self.own(directory, name, Purpose::Doomed, id)
     }

@@ -29,7 +29,7 @@ pub(super) fn check_owner(state: &Path) -> Result<(), StageError> {
 }
 
 /// The version of the tables and of what is in them. A journal of another version is refused.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 const TABLES: &str = "
 CREATE TABLE jobs (
@@ -110,6 +110,7 @@ CREATE TABLE owned (
     purpose TEXT NOT NULL,
     ino INTEGER,
     born INTEGER,
+    own_name BLOB,
     PRIMARY KEY (directory, name)
 ) WITHOUT ROWID;
 ";

@@ -10,16 +10,17 @@
 //!
 //! 1. A fast copy goes only if its slow copy is durable and vouched for, in a directory synced and read again at that
 //!    moment (the journal's word is about the past), and if it is still what was copied: the same
-//!    names, kinds, sizes, times of modification and hard links as in the slow copy's manifest, and nothing else. A name
-//!    that is made beside the one does not appear beside the other ([`crate::distinct`]): a path, a link or a mount that
-//!    leads back to the fast copy is no copy.
+//!    names, kinds, sizes, times of modification and hard links as in the slow copy's manifest, and nothing else. A file
+//!    that is made in the one does not appear in the other ([`crate::distinct`]): a path, a link or a mount that leads back
+//!    to the fast copy is not a copy.
 //! 2. A slow copy goes only if as many newer ones as are to be kept are durable, one of them at least vouched for, and
 //!    if no fast copy is left of it. So the last durable one never goes, and no fast copy is left behind that
 //!    nothing could ever evict: a `keep_fast` above `keep_slow` counts as `keep_slow`. The set for which the rules are
 //!    applied stays in any case: after a move it may be the only copy.
-//! 3. What goes is renamed first, and only then taken apart: no half of a set is ever under a set's name. The journal holds
-//!    the new name and which directory has it before the rename; with that record, and with nothing but a name never, it is
-//!    taken apart to its end after a crash.
+//! 3. What goes is renamed first, compared once more, and only then taken apart: no half of a set is ever under a set's
+//!    name. The journal holds the new name and which directory has it before the rename. After a crash before the
+//!    comparison the set gets its name back; after it, it is taken apart to its end, with that record, and never by its
+//!    name alone.
 //! 4. `latest` moves only to a set that is durable, by one rename, and never to an older one. What it points to is kept.
 //!
 //! Who is reading a fast copy holds a shared flock(2) on its directory ([`pin`]); it stays as long as the lock does. So does
@@ -40,10 +41,10 @@ use rustix::fs::Mode;
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::fault::{Barrier, Check, enforced};
-use crate::journal::Journal;
+use crate::journal::{Journal, Purpose};
 use crate::lock;
 use crate::mounts::{self, Mount};
-use crate::owned::Record;
+use crate::owned::{FileId, Record, TakenAside};
 use crate::pace::{GoOn, Stop};
 pub use crate::series::{LATEST, Place, place};
 use crate::set::Manifest;
@@ -71,6 +72,48 @@ pub trait Witness: Record {
     /// May it be read now, where nobody vouches for it?
     fn may_read(&self) -> bool {
         false
+    }
+}
+
+/// The journal as witness; what it does not know may be read.
+#[derive(Debug)]
+pub struct OrReading<'a>(pub &'a Journal);
+
+impl Witness for OrReading<'_> {
+    fn vouches(&self, fast: &Path, slow: &spec::Place) -> Result<bool, StageError> {
+        self.0.vouches(fast, slow)
+    }
+
+    fn may_read(&self) -> bool {
+        true
+    }
+}
+
+impl Record for OrReading<'_> {
+    fn takes_aside(
+        &self,
+        directory: &Path,
+        name: &OsStr,
+        part: &OsStr,
+        id: &FileId,
+    ) -> Result<(), StageError> {
+        self.0.takes_aside(directory, name, part, id)
+    }
+
+    fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
+        self.0.taken_aside(directory)
+    }
+
+    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
+        self.0.dooms(directory, name, id)
+    }
+
+    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
+        self.0.doomed(directory)
+    }
+
+    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
+        self.0.forgets(directory, name)
     }
 }
 
@@ -189,6 +232,7 @@ pub fn tidy(
         return Ok(outcome);
     };
     let _alone = slow.lock(stop)?;
+    slow.restore(witness)?;
     if keep.latest {
         outcome.latest = slow.move_latest(name, &place, witness)?;
     }
@@ -203,6 +247,7 @@ pub fn tidy(
     };
     if let Some(fast) = &fast {
         let _alone = fast.lock(stop)?;
+        fast.restore(witness)?;
         let keep_slow = keep.slow.map(|slow| slow.max(1));
         if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
             evict_surplus(fast, slow, &place, most as usize, witness, &mut outcome)?;
@@ -226,7 +271,7 @@ pub fn evictable(
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Option<String>, StageError> {
-    Ok(held(&Directory::open(fast)?, slow, name, witness, Purpose::Tell)?.err())
+    Ok(held(&Directory::open(fast)?, slow, name, witness, Intent::Tell)?.err())
 }
 
 /// Removes one fast copy, if it may go.
@@ -242,6 +287,7 @@ pub fn evict(
 ) -> Result<(), StageError> {
     let fast = Directory::open(fast)?;
     let _alone = fast.lock(stop)?;
+    fast.restore(witness)?;
     fast.sweep(witness)?;
     let refused = |why: String| StageError::Refused {
         what: format!("{} is not evicted: {why}", shown(&fast.path.join(name))),
@@ -250,9 +296,28 @@ pub fn evict(
                 .to_owned(),
         ),
     };
-    let (part, id) = take(&fast, slow, name, witness)?.map_err(|kept| refused(kept.words()))?;
-    fast.take_apart(&part, Some(&id), witness)?;
-    fast.sweep(witness)
+    let evicted = match take(&fast, slow, name, witness)? {
+        Ok((part, id)) => fast.take_apart(&part, Some(&id), witness),
+        Err(kept) => Err(refused(kept.words())),
+    };
+    // The probe's record goes with the probe.
+    fast.sweep(witness)?;
+    evicted
+}
+
+/// Gives all sets their names back that a process took aside before it died, as a journal knows them. A directory that is
+/// not there is left to a later attempt, which `tidy` and `evict` make as well.
+///
+/// # Errors
+/// The journal's.
+pub fn restore(journal: &Journal) -> Result<(), StageError> {
+    for path in journal.directories_of(Purpose::Aside)? {
+        let restored = Directory::open(&path).and_then(|directory| directory.restore(journal));
+        if let Err(error) = restored {
+            tracing::warn!(%error, "a set that was about to be removed has not got its name back");
+        }
+    }
+    Ok(())
 }
 
 /// Keeps a directory from being evicted for as long as what is returned is not dropped. None where the file system
@@ -280,7 +345,11 @@ fn evict_surplus(
         let path = fast.path.join(name);
         match take(fast, slow, name, witness)? {
             Err(kept) => outcome.kept.push((path, kept.words())),
-            Ok(_) => outcome.evicted.push(path),
+            // At once: what was compared may change while other sets are.
+            Ok((part, id)) => {
+                fast.take_apart(&part, Some(&id), witness)?;
+                outcome.evicted.push(path);
+            }
         }
     }
     Ok(())
@@ -352,7 +421,7 @@ fn remove_surplus(
 
 /// Why somebody asks whether a fast copy may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum Intent {
     /// To be told: nothing is synced or read that is not in doubt.
     Tell,
     /// It goes at once.
@@ -366,7 +435,11 @@ fn take(
     name: &OsStr,
     witness: &dyn Witness,
 ) -> Result<Doomed, StageError> {
-    // The slow copy may be somebody's fast copy, and about to go for the sake of this one.
+    // Nothing is made in what another process reads. Whether it does is asked again when the set loses its name.
+    if let Err(StageError::Locked { .. }) = lock::at_once(fast.directory(name)?.as_fd(), true, &fast.path) {
+        return Ok(Err(Kept::Held));
+    }
+    // The slow copy may be the fast copy of another eviction, and about to go for the sake of this one.
     let _slow_copy = match slow.hold(name) {
         Err(StageError::Locked { by, .. }) => {
             return Ok(Err(Kept::Because(format!(
@@ -375,7 +448,7 @@ fn take(
         }
         held => held?,
     };
-    let manifest = match held(fast, slow, name, witness, Purpose::Remove)? {
+    let manifest = match held(fast, slow, name, witness, Intent::Remove)? {
         Ok(manifest) => manifest,
         Err(why) => return Ok(Err(Kept::Because(why))),
     };
@@ -395,12 +468,12 @@ fn held(
     slow: &dyn Tier,
     name: &OsStr,
     witness: &dyn Witness,
-    purpose: Purpose,
+    intent: Intent,
 ) -> Result<Result<Manifest, String>, StageError> {
-    let remove = purpose == Purpose::Remove;
+    let remove = intent == Intent::Remove;
     let (directory, path) = (fast.directory(name)?, fast.path.join(name));
     if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
-        let why = "a name that is made beside it appears beside its slow copy, so both may be one";
+        let why = "a file that is made in it appears in its slow copy, so both may be one";
         return Ok(Err(why.to_owned()));
     }
     let (from, to) = (Mount::nearest(&fast.path), mounts::of_place(&slow.place(name), true));

@@ -15,10 +15,10 @@ use crate::calls;
 use crate::distinct::{self, Shown};
 use crate::error::{StageError, shown};
 use crate::existing::make_durable_at;
-use crate::fault::Barrier;
+use crate::fault::{Barrier, Check, enforced};
 use crate::lock;
 use crate::names::{PathText, is_part, part_name};
-use crate::owned::{FileId, Record, discard};
+use crate::owned::{FileId, Left, Record, TakenAside, discard};
 use crate::pace::Stop;
 use crate::series::{LATEST, Place, place};
 use crate::set::Manifest;
@@ -150,20 +150,32 @@ impl Directory {
         }
     }
 
-    /// Does a name that is made here appear in the tier `slow`? Then both may be one directory, seen through two file
-    /// systems. The name is recorded first, and is no set's.
+    /// Is a set here the set of its name in the tier `slow`, seen through another file system? A file that is made in the
+    /// one for a moment appears in the other then. Its name is recorded first, and is swept after a crash.
     pub(crate) fn shows_in(
         &self,
         slow: &dyn Tier,
         name: &OsStr,
         record: &dyn Record,
     ) -> Result<bool, StageError> {
+        let (set, path) = (self.directory(name)?, self.path.join(name));
         let probe = self.part_of(name)?;
-        record.dooms(&self.path, &probe, None)?;
-        let here = Shown { directory: self.directory.as_fd(), path: &self.path };
-        let appears = distinct::appears(here, &probe, || slow.shows(&probe))?;
-        record.forgets(&self.path, &probe)?;
-        Ok(appears)
+        record.dooms(&self.path, Path::new(name).join(&probe).as_os_str(), None)?;
+        let here = Shown { directory: set.as_fd(), path: &path };
+        let appears = || distinct::appears_keeping_times(here, &probe, || slow.shows(name, &probe));
+        match appears() {
+            // Its owner may not write to it; nor could it be removed then.
+            Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                let failed = |error| StageError::io("set the mode", &path, error);
+                let mode = calls::stat(set.as_fd()).map_err(failed)?.stx_mode;
+                let mode = u32::from(mode) & 0o7777;
+                calls::set_mode(set.as_fd(), mode | 0o700).map_err(failed)?;
+                let appears = appears();
+                calls::set_mode(set.as_fd(), mode).map_err(failed)?;
+                appears
+            }
+            appears => appears,
+        }
     }
 
     /// Rule 4.
@@ -218,8 +230,8 @@ impl Directory {
             .map_err(|error| StageError::sync("fsync", &self.path, error))
     }
 
-    /// Rule 3: has a set lose its name, durably; the name that it has then, or why it keeps its own. `look` says whether it
-    /// may go, and is asked when nobody finds it under its name any more.
+    /// Rule 3: has a set lose its name; the name that it has then, or why it keeps its own. `look` says whether it may go,
+    /// and is asked when no program finds it under its name any more.
     pub(crate) fn doom(
         &self,
         name: &OsStr,
@@ -232,7 +244,7 @@ impl Directory {
         }
         let id = FileId::of(set.as_fd()).map_err(self.failed("stat", name))?;
         let part = self.part_of(name)?;
-        record.dooms(&self.path, &part, Some(&id))?;
+        record.takes_aside(&self.path, name, &part, &id)?;
         match calls::publish(self.directory.as_fd(), name, &part) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -246,32 +258,64 @@ impl Directory {
             true => Ok(Some("something else was given its name".to_owned())),
             false => look(set.as_fd()),
         };
-        match why {
-            Ok(None) => {}
-            Ok(Some(why)) => return self.give_back(name, &part, record).map(|()| Err(Kept::Because(why))),
-            Err(error) => return Err(self.give_back(name, &part, record).err().unwrap_or(error)),
+        let decided = why.and_then(|why| match why {
+            // From here on it is removed, after a crash too.
+            None => record.dooms(&self.path, &part, Some(&id)).map(|()| None),
+            why => Ok(why),
+        });
+        match decided {
+            Ok(None) => Ok(Ok((part, id))),
+            Ok(Some(why)) => self.give_back(name, &part, record).map(|()| Err(Kept::Because(why))),
+            Err(error) => Err(self.give_back(name, &part, record).err().unwrap_or(error)),
         }
-        self.sync(Barrier::Doomed)?;
-        Ok(Ok((part, id)))
     }
 
-    /// Gives a set that is not to go its name back. Where something else has the name by now it stays under the one that it
-    /// has, and is nobody's to remove.
+    /// Gives a set that is not to go its name back, durably. Where something else has the name by now it stays under the one
+    /// that it has, and gets its own back once that is free.
     fn give_back(&self, name: &OsStr, part: &OsStr, record: &dyn Record) -> Result<(), StageError> {
         match calls::publish(self.directory.as_fd(), part, name) {
-            Ok(()) => record.forgets(&self.path, part),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                record.forgets(&self.path, part)?;
-                Err(StageError::refused(
-                    format!(
-                        "{}: was about to be removed and must not be, and something else has its name by now",
-                        shown(&self.path.join(name))
-                    ),
-                    format!("it is {}; give it a name", shown(&self.path.join(part))),
-                ))
+            Ok(()) => {
+                self.sync(Barrier::GivenBack)?;
+                record.forgets(&self.path, part)
             }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(StageError::refused(
+                format!(
+                    "{}: was about to be removed and must not be, and something else has its name by now",
+                    shown(&self.path.join(name))
+                ),
+                format!("it is {}; give it a name", shown(&self.path.join(part))),
+            )),
             Err(error) => Err(self.failed("give its name back to", name)(error)),
         }
+    }
+
+    /// Gives sets their names back that were taken aside before a crash, and not compared once more. What cannot have its
+    /// name stays recorded.
+    pub(crate) fn restore(&self, record: &dyn Record) -> Result<(), StageError> {
+        for TakenAside { part, name, id } in record.taken_aside(&self.path)? {
+            let there = FileId::at(self.directory.as_fd(), &part).map_err(self.failed("stat", &part))?;
+            match there {
+                // It was not renamed, or that was not durable. Where nothing has the name either, the tier may not be mounted.
+                None if self.has(&name)? => record.forgets(&self.path, &part)?,
+                None => {}
+                Some(there) if there.is(&id) || !enforced(Check::TakenAside) => {
+                    match self.give_back(&name, &part, record) {
+                        Err(refused @ StageError::Refused { .. }) => tracing::warn!("{refused}"),
+                        given => given?,
+                    }
+                }
+                Some(_) => {
+                    let note = Left::Foreign.note(&self.path.join(&part)).unwrap_or_default();
+                    // What is there may be the claim of its rename.
+                    if !calls::is_claim(self.directory.as_fd(), &part).map_err(self.failed("stat", &part))? {
+                        tracing::warn!("{note}");
+                    }
+                    calls::release_claim(self.directory.as_fd(), &part);
+                    record.forgets(&self.path, &part)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes apart what was doomed, now or before a crash.
@@ -282,19 +326,36 @@ impl Directory {
         Ok(())
     }
 
-    /// Takes apart what has the name of a set that was doomed, if it is that.
+    /// Takes apart what has the name of a set that was doomed, if it is that. Of a probe in a set, `part` is the set's name
+    /// and its own.
     pub(crate) fn take_apart(
         &self,
         part: &OsStr,
         id: Option<&FileId>,
         record: &dyn Record,
     ) -> Result<(), StageError> {
-        let left = discard(&self.directory, part, &self.path, id)?;
-        if let Some(note) = left.note(&self.path.join(part)) {
+        let set = Path::new(part).parent().filter(|set| !set.as_os_str().is_empty());
+        let inside = match set
+            .map(|set| calls::open_at(self.directory.as_fd(), set.as_os_str(), DIRECTORY, Mode::empty()))
+        {
+            // The probe went with its set.
+            Some(Err(error)) if calls::is_not_there(&error) => return record.forgets(&self.path, part),
+            opened => opened.transpose().map_err(self.failed("open", part))?,
+        };
+        if inside.is_none() {
+            // Half of a set is under no set's name, whatever a power cut takes back.
+            self.sync(Barrier::Doomed)?;
+        }
+        let directory = inside.as_ref().unwrap_or(&self.directory);
+        let path = set.map_or_else(|| self.path.clone(), |set| self.path.join(set));
+        let name = Path::new(part).file_name().unwrap_or(part);
+        let left = discard(directory, name, &path, id)?;
+        if let Some(note) = left.note(&path.join(name)) {
             tracing::warn!("{note}");
         }
         // What comes back after a power cut must still be known.
-        self.sync(Barrier::TakenApart)?;
+        calls::sync(directory.as_fd(), Barrier::TakenApart)
+            .map_err(|error| StageError::sync("fsync", &path, error))?;
         record.forgets(&self.path, part)
     }
 }
@@ -312,8 +373,12 @@ impl Tier for Directory {
         fast.is(self)
     }
 
-    fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
-        distinct::has(self.directory.as_fd(), name)
+    fn shows(&self, name: &OsStr, probe: &OsStr) -> Result<bool, StageError> {
+        match calls::open_at(self.directory.as_fd(), name, DIRECTORY, Mode::empty()) {
+            Ok(set) => distinct::has(set.as_fd(), probe),
+            Err(error) if calls::is_not_there(&error) => Ok(false),
+            Err(error) => Err(self.failed("open", name)(error)),
+        }
     }
 
     fn hold(&self, name: &OsStr) -> Result<Option<OwnedFd>, StageError> {
@@ -395,6 +460,10 @@ impl Tier for Directory {
             }),
             _ => Ok(()),
         }
+    }
+
+    fn restore(&self, record: &dyn Record) -> Result<(), StageError> {
+        self.restore(record)
     }
 
     fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {

@@ -254,9 +254,10 @@ pub trait Tier: fmt::Debug + Send + Sync {
     /// Is it this directory?
     fn is(&self, fast: &Directory) -> Result<bool, StageError>;
 
-    /// Does it show this name, which was made in another directory a moment ago? What is not a directory shows none.
-    fn shows(&self, name: &OsStr) -> Result<bool, StageError> {
-        let _ = name;
+    /// Does a set show this name, which was made in another set a moment ago? False if there is no such set, or if it is
+    /// not a directory.
+    fn shows(&self, name: &OsStr, probe: &OsStr) -> Result<bool, StageError> {
+        let _ = (name, probe);
         Ok(false)
     }
 
@@ -309,7 +310,13 @@ pub trait Tier: fmt::Debug + Send + Sync {
         record: &dyn Record,
     ) -> Result<Option<OsString>, StageError>;
 
-    /// Has a set be none any more, durably. What is left of it goes with [`Tier::sweep`], or before.
+    /// Gives sets their names back that a process took away before a crash, and had not compared once more.
+    fn restore(&self, record: &dyn Record) -> Result<(), StageError> {
+        let _ = record;
+        Ok(())
+    }
+
+    /// Has a set be none any more. What is left of it goes with [`Tier::sweep`], which makes that durable, or before.
     fn remove(&self, name: &OsStr, record: &dyn Record) -> Result<(), StageError>;
 
     /// Takes apart what was removed, now or before a crash.

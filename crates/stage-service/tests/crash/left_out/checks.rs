@@ -12,7 +12,7 @@ use super::strict::{stored, with_semaphore};
 use super::{Mutant, order};
 use crate::child::{Change, Ended, Hit, Order, Report, Strike, run};
 use crate::identity::{Mounted, Overlay};
-use crate::world::{Scenario, World, copy, file, flip, part_of};
+use crate::world::{Scenario, World, copy, file, flip, part_in, part_of};
 
 pub fn fetched_replaced(left: &Mutant) -> Vec<String> {
     let world = stored();
@@ -398,4 +398,22 @@ pub fn evicted_changed(left: &Mutant) -> Vec<String> {
     let report = run(&order(&world, left).strike([strike]).meanwhile([change])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None));
     if world.source.join("another").exists() { Vec::new() } else { vec!["a new file was evicted".to_owned()] }
+}
+
+/// A mover dies right after a fast copy has lost its name, and another program puts a directory in its place.
+pub fn aside_replaced(left: &Mutant) -> Vec<String> {
+    let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
+    world.spec.options.keep_fast = Some(0);
+    world.spec.options.latest = false;
+    killed(&order(&world, &Mutant::none()).strike([Strike::nth_of(Call::Renameat, 1, Hit::KillAfter)]));
+    let aside = part_in(world.fast());
+    fs::rename(&aside, world.fast().join("aside")).unwrap();
+    fs::create_dir(&aside).unwrap();
+    fs::write(aside.join("theirs"), "of another program").unwrap();
+    run(&order(&world, left));
+    if world.source.join("theirs").exists() {
+        vec!["another directory has the set's name".to_owned()]
+    } else {
+        Vec::new()
+    }
 }

@@ -7,13 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use stage::fault::{Barrier, Moment};
+use stage::fault::{Barrier, Call, Moment};
 use stage::names::PathText;
 use stage::semaphore::Semaphore;
 use stage::{Place, State, Verb};
 
 use super::{Mutant, order};
-use crate::child::{Ended, Order, Report, Step, run};
+use crate::child::{Change, Ended, Hit, Order, Report, Step, Strike, run};
 use crate::device::{Drive, Host};
 use crate::power::copied_by_another;
 use crate::world::{Scenario, World, file};
@@ -121,7 +121,8 @@ fn rests_on(world: &World, step: &Step, path: &Path) -> bool {
     } else if is(Moment::Recorded) {
         in_part(path).is_some_and(|within| about(&|about| within == about))
     } else if is(Moment::Renamed) {
-        about(&|part| path.starts_with(part))
+        // A fast copy that loses its name, or gets it back, is its application's.
+        about(&|part| path.starts_with(part)) && !path.starts_with(world.fast())
     } else if is(Moment::Removed) {
         // Of the source; of a set that is evicted, which rests on its slow copy and on having lost its name; of an older
         // set, which rests on the newer ones. What is under way may be taken apart at any time.
@@ -234,6 +235,7 @@ pub fn world_of(barrier: Barrier) -> Option<Missed> {
         Barrier::LatestAgain => ("another program has replaced `latest`", latest_again, "slow"),
         Barrier::SlowCopy => ("a fast copy is evicted", evicting, "slow/ckpt-7/rank-1"),
         Barrier::NewerSet => ("an older set is removed, file by file", removing_older, "slow/ckpt-8/rank-1"),
+        Barrier::GivenBack => ("a fast copy that has changed gets its name back", giving_back, "fast"),
         Barrier::Doomed => ("a fast copy goes when it was copied", evicting_after_commit, "fast"),
         Barrier::TakenApart => ("a fast copy goes when it was copied", evicting_after_commit, "fast"),
         Barrier::FetchedChunks => ("a large file is fetched", fetching_large, "slow/part"),
@@ -327,6 +329,15 @@ fn evicting() -> Ready {
 fn evicting_after_commit() -> Ready {
     Ready::of(World::new(Scenario::Checkpoint, Verb::Copy))
         .asked(|world| world.spec.options.keep_fast = Some(0))
+}
+
+/// The fast copy changes right before it loses its name.
+fn giving_back() -> Ready {
+    let mut ready = evicting_after_commit().asked(|world| world.spec.options.latest = false);
+    let path = PathText(ready.world.source.join("another"));
+    ready.order.changes.push(Change::Create { path, bytes: b"new".to_vec() });
+    ready.order.strikes.push(Strike::nth_of(Call::Renameat, 1, Hit::Meanwhile));
+    ready
 }
 
 /// Three sets of which one is to be kept: an older one, this, and a newer one.
