@@ -143,6 +143,26 @@ fn a_wait_for_a_durable_copy_that_is_in_memory_fails_and_a_semaphore_is_not_remo
 }
 
 #[test]
+fn a_move_of_what_a_copy_has_stored_already_removes_the_source() {
+    let folder = place();
+    let _server = Server::start(folder.path());
+    let store = format!("file://{}/store", folder.path().canonicalize().expect("is there").display());
+    ["store", "slow"].map(|name| fs::create_dir(folder.path().join(name)).expect("makes"));
+    for (name, to) in [("ckpt-7", "slow".to_owned()), ("ckpt-8", store)] {
+        let (source, copy) = (format!("fast/{name}"), format!("{to}/{name}"));
+        set(folder.path(), &source, 2);
+        works(folder.path(), &["cp", "--wait", "-T", &source, &copy]);
+        let came = works(folder.path(), &["cp", "--wait", "--idempotent", "-T", &source, &copy]);
+        assert!(came.out.contains("there already, and right"), "{came:?}");
+        works(folder.path(), &["mv", "--wait", "--idempotent", "-T", &source, &copy]);
+        assert!(!folder.path().join(&source).exists(), "the source stays");
+        works(folder.path(), &["verify", &copy]);
+        let came = works(folder.path(), &["mv", "--wait", "--idempotent", "-T", &source, &copy]);
+        assert!(came.out.contains("there already, and right"), "{came:?}");
+    }
+}
+
+#[test]
 fn jobs_that_are_not_there_or_not_in_that_state_are_refused() {
     let folder = place();
     let _server = Server::start(folder.path());

@@ -16,7 +16,7 @@ use stage::manifest::{self, Entry};
 use stage::names::PathText;
 use stage::pace::{Progress, Stop};
 use stage::set::{Manifest, Times};
-use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State};
+use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State, Verb};
 
 use super::args::VerifyArgs;
 use super::desk::{self, Server, shown};
@@ -445,16 +445,16 @@ fn fault_words(path: &Path, fault: &Fault) -> String {
     format!("{name}: is not as it was written{at}: {}", fault.what)
 }
 
-/// Is what a job would make at its destination, whole and right, and is the source, if it is still there, the same?
-/// `known` finds the job that made it, for what has no manifest.
+/// Is what a job would make at its destination, whole and right, and is the source of a copy, if it is still there, the
+/// same? False for a move whose source is there: the job compares both, and removes the source. `known` finds the job that made it, for what has no manifest.
 pub fn is_there(
     job: &JobSpec,
     known: &dyn Fn() -> Result<Option<(JobStatus, PathBuf)>, Failure>,
 ) -> Result<bool, Failure> {
-    // Names, sizes and times do not tell whether the bytes are those that were copied.
+    // Names, sizes and times do not tell whether the bytes are those that were copied. A move has its source to remove.
     let is_source_copied = || match known()? {
-        Some((made, _)) => Ok::<bool, Failure>(is_of_its_source(&made)?),
-        None => Ok(false),
+        Some((made, _)) if job.verb == Verb::Copy => Ok::<bool, Failure>(is_of_its_source(&made)?),
+        _ => Ok(false),
     };
     #[cfg(feature = "s3")]
     if let (Some(source), Place::Object(url)) = (job.source.path(), &job.destination) {
