@@ -147,7 +147,9 @@ fn a_move_of_what_a_copy_has_stored_already_removes_the_source() {
     let folder = place();
     let _server = Server::start(folder.path());
     let store = format!("file://{}/store", folder.path().canonicalize().expect("is there").display());
-    ["store", "slow"].map(|name| fs::create_dir(folder.path().join(name)).expect("makes"));
+    for name in ["store", "slow"] {
+        fs::create_dir(folder.path().join(name)).expect("makes");
+    }
     for (name, to) in [("ckpt-7", "slow".to_owned()), ("ckpt-8", store)] {
         let (source, copy) = (format!("fast/{name}"), format!("{to}/{name}"));
         set(folder.path(), &source, 2);

@@ -15,6 +15,7 @@ mod strict;
 
 use std::path::{Path, PathBuf};
 
+use stage::Verb;
 use stage::fault::{Barrier, Call, Check};
 
 use self::checks::*;
@@ -183,6 +184,11 @@ fn of_check(check: Check) -> Case {
             changed_after_rename,
             "what was written to the source is lost",
         ),
+        Check::SourceBytesInMemory => (
+            "a program stores to a source in memory after it was copied",
+            |left| stored_through_a_mapping(left, Verb::Move),
+            "what was stored is lost",
+        ),
         Check::SemaphoreBeforeRemoval => (
             "a semaphore is replaced while its job is at work",
             semaphore_replaced,
@@ -198,6 +204,11 @@ fn of_check(check: Check) -> Case {
         Check::EvictedNames => {
             ("a fast copy changes right before it loses its name", evicted_changed, "a new file was evicted")
         }
+        Check::EvictedBytesInMemory => (
+            "a program stores to a fast copy in memory after it was copied",
+            |left| stored_through_a_mapping(left, Verb::Copy),
+            "what was stored is lost",
+        ),
         Check::TakenAside => (
             "another directory has the name of a set that was taken aside",
             aside_replaced,

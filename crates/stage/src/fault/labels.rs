@@ -336,6 +336,9 @@ labels! {
         SourceBeforeRemoval = "source-before-removal",
             "identity of a source file, before it is removed",
             "what was written to the source after its copy is lost";
+        SourceBytesInMemory = "source-bytes-in-memory",
+            "bytes of a source file in memory (tmpfs) and the journal's digests, before it is removed",
+            "what was stored to the source through a shared mapping after its copy is lost";
         SemaphoreBeforeRemoval = "semaphore-before-removal",
             "identity of a semaphore and of the one that was read, before it is removed",
             "a semaphore that was replaced while the first one's job ran is removed, and what it asks for is never moved";
@@ -345,6 +348,9 @@ labels! {
         EvictedNames = "evicted-names",
             "names, sizes and times of a fast copy that has lost its name and its slow copy's manifest",
             "what was written to a fast copy while its slow copy was read is removed with it";
+        EvictedBytesInMemory = "evicted-bytes-in-memory",
+            "bytes of a fast copy in memory (tmpfs) and its slow copy's manifest",
+            "what was stored to a fast copy through a shared mapping after it was copied is removed with it";
         TakenAside = "taken-aside",
             "inode and birth of what has the name of a set that was taken aside and the journal's, after a crash",
             "what another program made gets the set's name, and the set is lost under no name";

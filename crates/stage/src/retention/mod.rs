@@ -239,7 +239,7 @@ pub fn tidy(
     if keep.fast.is_none() && keep.slow.is_none() {
         return slow.sweep(witness).map(|()| outcome);
     }
-    let fast = match Directory::open(fast) {
+    let fast = match Directory::open(fast).map(|fast| fast.until(stop)) {
         Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         // One directory under two names: there are no two copies in it.
         Ok(fast) if slow.is(&fast)? => return Ok(outcome),
@@ -285,7 +285,7 @@ pub fn evict(
     witness: &dyn Witness,
     stop: &Stop,
 ) -> Result<(), StageError> {
-    let fast = Directory::open(fast)?;
+    let fast = Directory::open(fast)?.until(stop);
     let _alone = fast.lock(stop)?;
     fast.restore(witness)?;
     fast.sweep(witness)?;
@@ -494,7 +494,20 @@ fn held(
     if !vouches(Some(fast), slow, name, &manifest, witness, !remove)? {
         return Ok(Err("nobody vouches for its slow copy; `stage verify` reads it".to_owned()));
     }
-    Ok(changed(directory.as_fd(), &path, &manifest)?.map_or(Ok(manifest), Err))
+    if let Some(how) = changed(directory.as_fd(), &path, &manifest)? {
+        return Ok(Err(how));
+    }
+    // Stores through a shared mapping move no time of a file in memory.
+    let is_in_memory = from.is_some_and(|from| from.is_in_memory());
+    if remove && is_in_memory && enforced(Check::EvictedBytesInMemory) {
+        match manifest.verify(directory.as_fd(), &path, &|| fast.go_on()) {
+            Err(error @ StageError::Corrupt { .. }) => {
+                return Ok(Err(format!("it is not what was copied: {error}")));
+            }
+            read => read?,
+        }
+    }
+    Ok(Ok(manifest))
 }
 
 /// How a fast copy is not what its slow copy was made of.

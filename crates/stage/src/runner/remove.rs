@@ -17,6 +17,7 @@ use crate::fault::{Barrier, Check, enforced};
 use crate::journal::{Done, Identity};
 use crate::lock;
 use crate::manifest::{self, Kind};
+use crate::mounts;
 use crate::names::joined;
 use crate::semaphore::{self, Removal, Semaphore};
 use crate::set::Manifest;
@@ -260,10 +261,17 @@ fn file(
     };
     let now = Identity::of(&stat);
     let expected = unlinked.get(&now.ino).unwrap_or(&done.source);
-    if expected.change(&now).is_some()
-        && enforced(Check::SourceBeforeRemoval)
-        && !has_same_bytes(run, directory, name, done, &now, shown)?
-    {
+    let is_copied = match expected.change(&now) {
+        Some(_) => {
+            !enforced(Check::SourceBeforeRemoval) || has_same_bytes(run, directory, name, done, &now, shown)?
+        }
+        // Stores through a shared mapping move no time of a file in memory.
+        None if is_in_memory(run) && enforced(Check::SourceBytesInMemory) => {
+            reads_as_copied(run, directory, name, done, &now, shown)?
+        }
+        None => true,
+    };
+    if !is_copied {
         left.add(shown, "it changed after it was copied");
         return Ok(());
     }
@@ -305,6 +313,23 @@ fn has_same_bytes(
     if was.nlink == now.nlink || !same {
         return Ok(false);
     }
+    reads_as_copied(run, directory, name, done, now, shown)
+}
+
+/// Does a source lie in a file system in memory? Nothing else is mounted in the source of a move.
+fn is_in_memory(run: &Run<'_>) -> bool {
+    mounts::of_place(&run.spec.source, false).is_some_and(|mount| mount.is_in_memory())
+}
+
+/// Reads a file, and compares what is read with what was copied. `now` is how the file was found.
+fn reads_as_copied(
+    run: &Run<'_>,
+    directory: &OwnedFd,
+    name: &std::ffi::OsStr,
+    done: &Done,
+    now: &Identity,
+    shown: &Path,
+) -> Result<bool, StageError> {
     if done.entry.kind == Kind::Symlink {
         // Where a symbolic link leads cannot be changed.
         return Ok(true);
@@ -320,7 +345,7 @@ fn has_same_bytes(
         directory.as_fd(),
         Path::new(name),
         shown,
-        was.size,
+        done.source.size,
         algorithm,
         &mut |_, digest| {
             run.stop.check()?;

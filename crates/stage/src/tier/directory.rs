@@ -85,6 +85,11 @@ impl Directory {
         Self { stop: stop.clone(), ..self }
     }
 
+    /// Ends the reading of a set when that is asked for.
+    pub(crate) fn go_on(&self) -> Result<(), StageError> {
+        self.stop.check()
+    }
+
     pub(crate) fn is(&self, other: &Self) -> Result<bool, StageError> {
         let identity = |directory: &OwnedFd| {
             let found =

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub enum Change {
     Symlink { path: stage::names::PathText, target: stage::names::PathText },
     /// A new file is made.
     Create { path: stage::names::PathText, bytes: Vec<u8> },
+    /// Another program makes this file, which is waited for.
+    Await { path: stage::names::PathText },
     /// Mode and time of modification are set.
     Finish { path: stage::names::PathText, mode: u32, seconds: i64 },
     /// There is nothing of this name, or the changes end here.
@@ -59,9 +62,19 @@ impl Change {
             Self::Rename { from, to } => fs::rename(&from.0, &to.0),
             Self::Symlink { path, target } => std::os::unix::fs::symlink(&target.0, &path.0),
             Self::Create { path, bytes } => fs::write(&path.0, bytes),
+            Self::Await { path } => {
+                let until = Instant::now() + Duration::from_secs(20);
+                while !path.0.exists() {
+                    if Instant::now() > until {
+                        return Err(std::io::ErrorKind::TimedOut.into());
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(())
+            }
             Self::Finish { path, mode, seconds } => {
                 fs::set_permissions(&path.0, fs::Permissions::from_mode(*mode))?;
-                let since = std::time::Duration::from_secs(seconds.unsigned_abs());
+                let since = Duration::from_secs(seconds.unsigned_abs());
                 File::open(&path.0)?.set_modified(std::time::UNIX_EPOCH + since)
             }
             Self::Absent { path } if fs::symlink_metadata(&path.0).is_ok() => {

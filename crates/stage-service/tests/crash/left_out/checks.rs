@@ -417,3 +417,39 @@ pub fn aside_replaced(left: &Mutant) -> Vec<String> {
         Vec::new()
     }
 }
+
+/// A program that has a source file in memory mapped already stores to it right before the copy gets its name.
+pub fn stored_through_a_mapping(left: &Mutant, verb: Verb) -> Vec<String> {
+    const PROGRAM: &str = "\
+import mmap, os, sys, time
+path, ready, go, done = sys.argv[1:]
+with open(path, 'r+b') as file:
+    mapped = mmap.mmap(file.fileno(), 0)
+mapped[5] = mapped[5]
+open(ready, 'w').close()
+while not os.path.exists(go):
+    time.sleep(0.001)
+mapped[5] ^= 4
+open(done, 'w').close()
+";
+    let mut world = World::new(Scenario::Checkpoint, verb);
+    world.spec.options.latest = false;
+    world.spec.options.keep_fast = (verb == Verb::Copy).then_some(0);
+    let path = world.source.join("rank-1");
+    let [ready, go, done] = ["ready", "go", "done"].map(|name| world.fast().join(name));
+    let mut program = std::process::Command::new("python3");
+    let mut program = program.args(["-c", PROGRAM]).args([&path, &ready, &go, &done]).spawn().unwrap();
+    Change::Await { path: PathText(ready) }.make().expect("python3 maps the file");
+    let stored = fs::read(&path).unwrap();
+    let changes =
+        [Change::Create { path: PathText(go), bytes: Vec::new() }, Change::Await { path: PathText(done) }];
+    let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
+    let report = run(&order(&world, left).strike([strike]).meanwhile(changes)).told();
+    program.wait().unwrap();
+    assert_eq!((report.fired, &report.change_failed), (1, &None));
+    match fs::read(&path) {
+        Ok(found) if found != stored => Vec::new(),
+        Ok(_) => vec!["nothing was stored".to_owned()],
+        Err(_) => vec!["what was stored is lost".to_owned()],
+    }
+}
