@@ -3,16 +3,16 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 BINARY = target/release/flashwright
-# What is tested and checked is linked with the system's OpenSSL where its headers are; the release builds its own from
-# source, which takes minutes.
-QUICK := $(shell pkg-config --exists openssl 2>/dev/null && echo OPENSSL_NO_VENDOR=1)
+# Built with the system's OpenSSL where its headers are, else with one that is compiled from source, which takes minutes.
+# Expanded when it is used: `tls` may have installed the headers by then.
+QUICK = $(shell pkg-config --exists openssl 2>/dev/null && echo OPENSSL_NO_VENDOR=1)
 # Debian packages that tests use beside cargo: peers to compare with and to talk to, and file systems to make.
 PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux dmsetup python3 \
-  nbdkit libnbd-bin strace qemu-utils gnutls-bin gfortran python3-venv
+  nbdkit libnbd-bin strace qemu-utils gnutls-bin gfortran python3-venv libssl-dev pkg-config
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: left-out run build test test-explore test-tools test-moto test-cargo test-hostile test-crash test-python test-lab lint deny bench install clean help
+.PHONY: left-out run build tls test test-explore test-tools test-moto test-cargo test-hostile test-crash test-python test-lab lint deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -20,8 +20,17 @@ help: ## Show what there is
 run: build ## Build the release binary and measure this directory's flash: three minutes, then report.html
 	./$(BINARY) sweep
 
-build: ## Build the release binary
-	$(CARGO) build --release --locked -p flashwright
+build: tls ## Build the release binary; as root on Debian, with the headers of the system's OpenSSL
+	$(QUICK) $(CARGO) build --release --locked -p flashwright
+
+# Without the headers, which only root can install, OpenSSL is compiled: it works as well, and takes longer.
+tls:
+	@if pkg-config --exists openssl 2>/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then \
+	  exit 0; \
+	fi; \
+	echo "make build: installing libssl-dev and pkg-config, so that OpenSSL need not be compiled"; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libssl-dev pkg-config >/dev/null; } </dev/null \
+	  || echo "make build: could not install them; OpenSSL is compiled, which takes some minutes more"
 
 # A failure of one part is not to hide another, nor what was left out.
 PARTS = cargo hostile python
@@ -121,7 +130,7 @@ deny:
 
 bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp), of volumes and of hosts, with the machine they were measured on
 	python3 tools/ratios.py
-	$(CARGO) build --release --locked -p flashwright-volume --examples
+	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume --examples
 	python3 tools/volume_ratios.py
 	python3 tools/ratios_hosts.py
 	python3 tools/ratios_stage.py
