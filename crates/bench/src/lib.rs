@@ -9,6 +9,7 @@
 //! - [`lies`] compares what was asked with what was seen, and warns.
 //! - [`fio`] reads fio's job files and writes fio's JSON.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod fio;
 pub mod ladder;

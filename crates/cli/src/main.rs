@@ -9,6 +9,7 @@
 //!    something to do about it ([`failure`]).
 //! 3. The exit code tells 0 done, 1 failed, 2 wrong request, 3 refused for safety, 130 interrupted.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod args;
 mod bench;

@@ -12,6 +12,7 @@
 //! 3. **What is wiped is what was made**: a mark is ours if it bears the UUID that was chosen for it beforehand.
 //! 4. **What is in force is read back from the machine**, never taken from the request.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod change;
 mod check;

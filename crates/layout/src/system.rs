@@ -196,6 +196,7 @@ impl System for Host {
         safety::users_of_each(&self.sysfs(), numbers)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a file of /proc, where only the kernel makes names")]
     fn is_managed(&self, interrupt: u32) -> bool {
         // No file says it. Writing back what was read changes nothing, and fails where anything would.
         let path = interrupts::affinity(interrupt);

@@ -15,6 +15,7 @@
 //! - **A conversation that fails ends alone.** A panic in its thread is caught there.
 //! - **Stopping** takes no more connections, serves what clients have sent, says good-bye and comes back.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod device;
 mod door;

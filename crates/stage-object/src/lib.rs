@@ -22,6 +22,7 @@
 //! under way, so that a drain that was killed uploads nothing twice but what was in flight.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod address;
 mod attempt;

@@ -16,6 +16,7 @@
 //! - `house`: what sessions share; `session` answers a connection; [`server`] takes connections; [`own`] is the process.
 //!   [`config`] is its file.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod client;
 pub mod config;

@@ -2,16 +2,18 @@
 //!
 //! - A socket without a server is what a killed one left, and goes; a socket with a server stays, and so
 //!   does everything that is no socket. Two servers that start at once are kept apart by a lock beside the socket.
-//! - Between bind(2) and listen(2) its mode is set, so that there is no moment at which more may connect than should.
+//! - Its mode is 0600 from the moment it has a name, and is set by descriptor before listen(2), so that no more may connect
+//!   than should at any moment.
 //! - It is not made in a directory in which others could replace it.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use stage::error::{StageError, shown};
@@ -66,14 +68,25 @@ impl Listening {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|error| failed("make a socket", error.into()))?;
+        // The name gets the socket's own mode (unix(7)), without the bits of the umask.
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| failed("set the mode", error.into()))?;
         rustix::net::bind(&socket, &address).map_err(|error| failed("bind", error.into()))?;
+        let name = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let name = name.map_err(|error| failed("open", error.into()))?;
+        let facts = name.try_clone().and_then(|name| File::from(name).metadata());
+        let facts = facts.map_err(|error| failed("stat", error))?;
+        if !facts.file_type().is_socket() {
+            return Err(StageError::refused(
+                format!("{}: something else was put in its place", shown(path)),
+                "name a socket in a directory of your own",
+            ));
+        }
         let mode = match access {
             Access::Own => 0o600,
             Access::Group => 0o660,
         };
-        let facts = std::fs::set_permissions(path, Permissions::from_mode(mode))
-            .and_then(|()| std::fs::symlink_metadata(path))
-            .map_err(|error| failed("set the mode", error))?;
+        stage::calls::set_mode_of_path(name.as_fd(), mode).map_err(|error| failed("set the mode", error))?;
         let made = Made { path: path.to_owned(), identity: (facts.dev(), facts.ino()), _lock: lock };
         let listening = Self { listener: socket.into(), made: Some(made) };
         rustix::net::listen(&listening.listener, BACKLOG).map_err(|error| failed("listen", error.into()))?;
@@ -215,6 +228,9 @@ fn clear(path: &Path) -> Result<(), StageError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

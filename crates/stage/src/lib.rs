@@ -12,6 +12,7 @@
 //! each step that must not be taken twice. A failed fsync is never tried again on the same file; no resume trusts a
 //! file's length.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod address;
 pub mod calls;

@@ -5,6 +5,7 @@
 //! buffer belongs to the kernel from submission until its completion has been reaped.
 //!
 //! This is the only crate with hand-written `unsafe`; each block says why it holds.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod aio_abi;
 pub mod arena;

@@ -3,6 +3,7 @@
 //! This crate does not know what a drive is. It drives [`measure::Target`]s that it is handed, so the
 //! same sweep runs on real flash and on a simulated machine.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod analysis;
 pub mod diff;
