@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates whose modules had a circle when this test was written. The list only shrinks.
-const CIRCULAR: [&str; 9] =
-    ["bench", "cli", "layout", "measure", "nbd", "serve", "storage", "sweep", "volume"];
+const CIRCULAR: [&str; 8] = ["cli", "layout", "measure", "nbd", "serve", "storage", "sweep", "volume"];
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
