@@ -19,6 +19,7 @@ command -v "$FLASHWRIGHT" > /dev/null || {
     exit 1
 }
 CHECKPOINTS=5 FILES=4 MIB=16 # 64 MiB each
+mkdir -p -- "${1:-.}"
 place=$(mktemp -d "${1:-.}/checkpoint-demo.XXXXXX")
 place=$(cd "$place" && pwd)
 fast=$place/fast slow=$place/slow

@@ -19,7 +19,7 @@ const ABOUT: &str = "Find the fastest way to use the flash you have, then use it
 
 const EXAMPLES: &str = "\
 Start here:
-  flashwright sweep      measure this directory's flash in three minutes; writes report.html
+  flashwright sweep      measure this directory's flash in three minutes
   flashwright probe .    what is here, and what bears on measuring it
   flashwright bench --rw=randread --bs=4k --iodepth=32 --target FILE
 
@@ -66,10 +66,10 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  flashwright probe                 the machine and all its drives
-  flashwright probe /scratch        what /scratch stands on: file system, options, drives below
+  flashwright probe            the machine and all its drives
+  flashwright probe /scratch   its file system, options, and the drives below
   flashwright probe /dev/nvme0n1 --json
-  flashwright probe --ladder        latency and bandwidth of caches, memory and all drives
+  flashwright probe --ladder   latency and bandwidth of caches, memory, drives
   flashwright probe --ladder /scratch --remote nbd://host2 --html ladder.html")]
 pub struct ProbeArgs {
     /// Files, directories, block devices or specs over them (volume:SPEC,SPEC) to look at; the whole machine where
@@ -87,13 +87,14 @@ pub struct ProbeArgs {
 /// `flashwright report`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --format the output's name decides, and HTML where it does not. HTML goes to report.html
-beside results.db unless --output says otherwise; the other formats go to standard output.
+Without --format the output's name decides, and HTML where it does not. HTML \
+goes to report.html beside results.db unless --output says otherwise; the \
+other formats go to standard output.
 
 Examples:
-  flashwright report results/                         make results/report.html again
-  flashwright report results/ --format md             a summary for a ticket
-  flashwright report results/ --output runs.csv       every run, for a spreadsheet")]
+  flashwright report results/                    make results/report.html again
+  flashwright report results/ --format md        a summary for a ticket
+  flashwright report results/ --output runs.csv  every run, for a spreadsheet")]
 pub struct ReportArgs {
     /// A sweep's directory, or its results.db
     #[arg(value_name = "DIR|results.db")]
@@ -219,5 +220,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn examples_of_help_fit_a_terminal_of_80_columns() {
+        let mut commands = vec![super::Cli::command()];
+        let mut wide = Vec::new();
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines = help.lines().filter(|line| line.starts_with("  ") && line.chars().count() > 80);
+            wide.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
+        }
+        assert!(wide.is_empty(), "{wide:#?}");
     }
 }

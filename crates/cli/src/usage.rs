@@ -23,9 +23,11 @@ pub fn explain(error: &Error) -> Parsed {
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             output::tell(&styled(error));
+            let failure = Failure::invalid("no verb was given");
+            // A verb with verbs of its own has just listed them.
+            let is_first = std::env::args_os().len() == 1;
             Parsed::Wrong(
-                Failure::invalid("no verb was given")
-                    .hint("start with `flashwright sweep`, or `flashwright probe`"),
+                failure.hint_if(is_first.then_some("start with `flashwright sweep`, or `flashwright probe`")),
             )
         }
         _ => Parsed::Wrong(failure(error)),

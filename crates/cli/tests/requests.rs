@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, names, place, refused, run, works};
+use common::{command, finish, json, names, place, refused, run, works};
 
 #[test]
 fn wrong_flags_are_named_with_their_values() {
@@ -291,4 +291,57 @@ fn every_schema_is_a_schema() {
         jsonschema::validator_for(&one).expect("a schema");
         assert_eq!(one["type"], "object", "{name}");
     }
+}
+
+#[test]
+fn what_cannot_be_served_or_laid_out_is_refused_before_anything_is_taken() {
+    let folder = place();
+    std::fs::write(folder.path().join("taken"), "text").expect("writes");
+    let serve = |flags: &[&'static str]| [&["memory", "serve", "--size", "1m"], flags].concat();
+    let tcp = ["--listen", "127.0.0.1:0", "--insecure"];
+    for (arguments, words) in [
+        (
+            serve(&["--tls-psk", "nosuch"]),
+            "error: --tls-psk=nosuch: read nosuch: No such file or directory (os error 2)\n",
+        ),
+        (
+            serve(&[&tcp[..], &["--announce", "/nosuch/x"]].concat()),
+            "error: --announce=/nosuch/x: there is no directory /nosuch\n\
+             hint: make the directory, or name another path\n",
+        ),
+        (
+            serve(&["--announce", "place"]),
+            "error: --announce=place: a Unix socket is found on this host only\nhint: add --listen ADDR:PORT\n",
+        ),
+        (
+            serve(&["--socket", "nosuch/x"]),
+            "error: --socket=nosuch/x: there is no directory nosuch\n\
+             hint: make the directory, or name another path\n",
+        ),
+        (
+            serve(&["--socket", "taken"]),
+            "error: --socket=taken: there is a file of that name that is not a socket\nhint: name another path\n",
+        ),
+        (
+            vec!["layout", "survey", "nosuch"],
+            "error: nosuch: cannot be surveyed: No such file or directory (os error 2)\n\
+             hint: name drives, such as /dev/nvme0n1; lsblk lists those of this host\n",
+        ),
+        (
+            vec!["layout", "survey", "taken"],
+            "error: taken: cannot be surveyed: it is not a block device\n\
+             hint: name drives, such as /dev/nvme0n1; lsblk lists those of this host\n",
+        ),
+    ] {
+        refused(folder.path(), &arguments, 2, words);
+    }
+    let mut up = command(folder.path(), &["layout", "up", "stripe:/dev/nosuch1,/dev/nosuch2"]);
+    let came = finish(up.env("FLASHWRIGHT_STATE", folder.path().join("state")));
+    let words = "error: /dev/nosuch1: is not a block device of this host\n\
+                 hint: lsblk lists the block devices of this host\n";
+    assert_eq!((came.code, came.err.as_str()), (2, words));
+    // The list of a command's verbs is hint enough.
+    let came = run(folder.path(), &["memory"]);
+    assert!(came.code == 2 && came.err.ends_with("error: no verb was given\n"), "{}", came.err);
+    assert!(run(folder.path(), &[]).err.ends_with("or `flashwright probe`\n"));
 }

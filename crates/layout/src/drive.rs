@@ -5,7 +5,6 @@
 //! other.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -64,10 +63,7 @@ pub struct DiskSequence {
 impl DriveId {
     /// The drive that `path` leads to.
     pub(crate) fn of(system: &Sysfs, path: &Path) -> Result<Self, LayoutError> {
-        let none = || {
-            let source = io::Error::new(io::ErrorKind::NotFound, "the kernel knows no such block device");
-            LayoutError::io(path, "find the drive", source)
-        };
+        let none = || LayoutError::NoDrive { drive: path.to_owned() };
         let name = system.device_at(path).ok_or_else(none)?;
         Self::named(system, &name).ok_or_else(none)
     }

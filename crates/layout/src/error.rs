@@ -71,6 +71,22 @@ pub enum LayoutError {
     /// A drive that is no block device, or that is in use or bears data.
     #[error(transparent)]
     Drive(#[from] OpenError),
+    /// A name that leads to no block device.
+    #[error("{}: is not a block device of this host", drive.display())]
+    NoDrive {
+        /// The name.
+        drive: PathBuf,
+    },
+    /// A file that does not fit on the file system of a layout.
+    #[error("a file of {} does not fit on {}, which has room for {}", units::bytes(*asked), place.display(), units::bytes(*available))]
+    NoRoom {
+        /// The drive or mount point.
+        place: PathBuf,
+        /// The size that was asked for, bytes.
+        asked: u64,
+        /// The most that fits, bytes.
+        available: u64,
+    },
     /// Two names of a layout are the same drive.
     #[error("{} and {} are the same drive", first.display(), second.display())]
     SameDrive {
@@ -218,7 +234,11 @@ impl LayoutError {
     #[must_use]
     pub fn class(&self) -> LayoutErrorClass {
         match self {
-            Self::Spec(_) | Self::Unavailable { .. } | Self::SameDrive { .. } => LayoutErrorClass::Invalid,
+            Self::Spec(_)
+            | Self::Unavailable { .. }
+            | Self::NoDrive { .. }
+            | Self::NoRoom { .. }
+            | Self::SameDrive { .. } => LayoutErrorClass::Invalid,
             Self::Drive(error) => match error.class() {
                 OpenErrorClass::Invalid => LayoutErrorClass::Invalid,
                 OpenErrorClass::Refused => LayoutErrorClass::Refused,
@@ -246,6 +266,8 @@ impl LayoutError {
             }
             Self::Stands { .. } => "`flashwright layout undo` restores what it changed".to_owned(),
             Self::Locked { .. } => "wait until it has ended, or end it".to_owned(),
+            Self::NoDrive { .. } => "lsblk lists the block devices of this host".to_owned(),
+            Self::NoRoom { .. } => "ask for less, or for no size: then it is as large as fits, less a tenth".to_owned(),
             Self::Newer { journal, .. } => {
                 let state = journal.parent().unwrap_or(journal).display();
                 format!("settings are undone newest first: take that one down before this, FLASHWRIGHT_STATE={state}")

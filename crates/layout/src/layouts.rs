@@ -36,7 +36,7 @@ use crate::locks::{Locks, take_state};
 use crate::order;
 use crate::parts::{self, Made, Part};
 use crate::settings::{self, Recorded, Wanted};
-use crate::spec::LayoutSpec;
+use crate::spec::{LayoutKind, LayoutSpec};
 use crate::stop::Stop;
 use crate::survey::Availability;
 use crate::system::{Host, Purpose, System};
@@ -182,6 +182,7 @@ impl Layouts {
         let drives = self.find(spec)?;
         Availability::at_a_glance(self.system.as_ref(), &spec.drives).check_spec(spec)?;
         let parts = parts::plan(spec, &drives);
+        self.check_file_bytes(spec, &drives)?;
         let shared = self.made.iter().zip(&parts).take_while(|(made, part)| made.part == **part).count();
         let purpose = if parts.is_empty() { Purpose::Settings } else { Purpose::Contents };
         let foreign: Vec<_> = drives.iter().filter(|drive| !self.ours.contains(drive)).cloned().collect();
@@ -256,6 +257,24 @@ impl Layouts {
         }
         self.leave = true;
         Ok(())
+    }
+
+    /// Refuses files that are larger than the drives below them, before anything is made. Whether they fit on the file system
+    /// is known when that is there ([`room`](Self::room)).
+    fn check_file_bytes(&self, spec: &LayoutSpec, drives: &[DriveId]) -> Result<(), LayoutError> {
+        let Some(asked) = self.file_bytes.filter(|_| spec.mounted_filesystem().is_some()) else {
+            return Ok(());
+        };
+        let sizes = drives.iter().map(|drive| drive.size_bytes);
+        let is_one =
+            matches!(spec.kind, LayoutKind::MdRaid0 | LayoutKind::LvmStripe | LayoutKind::BtrfsRaid0);
+        let available = if is_one { Some(sizes.sum()) } else { sizes.min() };
+        match (drives.first(), available.filter(|available| asked > *available)) {
+            (Some(drive), Some(available)) => {
+                Err(LayoutError::NoRoom { place: node(&drive.name), asked, available })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The drives of a layout, each once under whatever name.
@@ -502,20 +521,21 @@ impl Layouts {
         Ok(built)
     }
 
-    /// Bytes for each file: what was asked for, or nine tenths of the least room. What a file has already is room.
+    /// Bytes for each file: what was asked for, if that fits, or nine tenths of the least room. What a file has already is room.
     fn room(&self, mounts: &[PathBuf], files: &[PathBuf]) -> Result<u64, LayoutError> {
-        if let Some(bytes) = self.file_bytes.filter(|_| !mounts.is_empty()) {
-            return Ok(bytes);
-        }
         let mut least: Option<u64> = None;
         for (mount, file) in mounts.iter().zip(files) {
             let free = self.system.free_bytes(mount);
             let free = free.map_err(|source| LayoutError::io(mount, "look for room", source))?;
             let has = std::fs::metadata(file).map(|file| file.len()).unwrap_or(0);
+            if let Some(asked) = self.file_bytes.filter(|asked| *asked > free.saturating_add(has)) {
+                let available = free.saturating_add(has);
+                return Err(LayoutError::NoRoom { place: mount.clone(), asked, available });
+            }
             let room = if has > 0 { has } else { free / 10 * 9 / (1 << 20) * (1 << 20) };
             least = Some(least.map_or(room, |least| least.min(room)));
         }
-        Ok(least.unwrap_or(0))
+        Ok(least.map_or(0, |least| self.file_bytes.unwrap_or(least)))
     }
 }
 

@@ -88,7 +88,7 @@ fn settings_of_queues_do_not_build_anew() {
 fn the_device_spec_is_what_is_to_be_measured() {
     let world = World::new();
     let mut layouts = open(&world);
-    layouts.set_file_bytes(Some(64 << 20));
+    layouts.set_file_bytes(Some(64 << 10));
     let state = world.state.canonicalize().unwrap();
     let state = state.display();
     for (text, expected) in [
@@ -100,14 +100,36 @@ fn the_device_spec_is_what_is_to_be_measured() {
         ),
         ("md-raid0(chunk=64k):/dev/nvme0n1,/dev/nvme1n1", "/dev/md127".to_owned()),
         ("lvm-stripe:/dev/nvme0n1,/dev/nvme1n1", "/dev/dm-0".to_owned()),
-        ("single(filesystem=xfs):/dev/nvme0n1", format!("file:{state}/mount-0/data?size=64m")),
+        ("single(filesystem=xfs):/dev/nvme0n1", format!("file:{state}/mount-0/data?size=64k")),
         (
             "separate(filesystem=ext4):/dev/nvme0n1,/dev/nvme1n1",
-            format!("separate:file:{state}/mount-0/data?size=64m,file:{state}/mount-1/data?size=64m"),
+            format!("separate:file:{state}/mount-0/data?size=64k,file:{state}/mount-1/data?size=64k"),
         ),
     ] {
         assert_eq!(layouts.switch(&spec(text)).expect(text).device_spec, expected, "{text}");
     }
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_before_anything_is_made() {
+    let world = World::new();
+    let before = world.everything();
+    let mut layouts = open(&world);
+    layouts.set_file_bytes(Some(100 << 10));
+    for text in ["single(filesystem=xfs):/dev/nvme0n1", "separate(filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1"]
+    {
+        let error = layouts.switch(&spec(text)).expect_err("a drive has 72 KiB");
+        assert_eq!(error.class(), LayoutErrorClass::Invalid, "{error}");
+        assert!(error.to_string().contains("100 KiB") && error.to_string().contains("72 KiB"), "{error}");
+        assert_eq!(difference(&before, &world.everything()), [""; 0]);
+    }
+    layouts.switch(&spec("md-raid0(chunk=64k,filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1")).expect("two fit");
+    // On the file system there is room for 100 MiB, whatever the drives have.
+    world.grow("nvme2n1", 1 << 30);
+    layouts.set_file_bytes(Some(200 << 20));
+    let error = layouts.switch(&spec("single(filesystem=xfs):/dev/nvme2n1")).expect_err("too large");
+    assert!(error.to_string().contains("200 MiB") && error.to_string().contains("100 MiB"), "{error}");
+    layouts.down().expect("down");
 }
 
 #[test]

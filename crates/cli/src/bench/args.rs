@@ -15,17 +15,22 @@ use crate::values;
 
 const EXAMPLES: &str = "\
 Examples:
-  flashwright bench --rw=randread --bs=4k --iodepth=32 --runtime=5s --target FILE
-  flashwright bench --rw=write --bs=1m --size=1g --target NEWFILE      make NEWFILE and write it
-  flashwright bench --rw=randwrite --bs=4k --target /dev/nvme1n1 --destroy /dev/nvme1n1
-  flashwright bench --rw=randread --rate_iops=20k --target FILE        open loop: latency under a given load
+  flashwright bench --rw=randread --bs=4k --iodepth=32 --target FILE
+  flashwright bench --rw=write --bs=1m --size=1g --target NEWFILE
+                       make NEWFILE and write it
+  flashwright bench --rw=randwrite --bs=4k \\
+      --target /dev/nvme1n1 --destroy /dev/nvme1n1
+  flashwright bench --rw=randread --rate_iops=20k --target FILE
+                       open loop: latency under a given load
   flashwright bench job.fio --output-format=fio-json
-  flashwright bench --rw=randwrite --bs=4k --purge --precondition=steady --target /dev/nvme1n1 --destroy /dev/nvme1n1
-  flashwright bench --wsat --purge --target /dev/nvme1n1 --destroy /dev/nvme1n1 --output curve/
+  flashwright bench --rw=randwrite --bs=4k --purge --precondition=steady \\
+      --target /dev/nvme1n1 --destroy /dev/nvme1n1
+  flashwright bench --wsat --purge --output curve/ \\
+      --target /dev/nvme1n1 --destroy /dev/nvme1n1
 
-A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC,
-separate:SPEC,SPEC, or a labelled volume (flashwright volume), volume:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are
-seconds unless they name a unit. Flags are spelled as fio spells them; hyphens do as well as
+A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC, \
+separate:SPEC,SPEC, or a labelled volume (flashwright volume), volume:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are \
+seconds unless they name a unit. Flags are spelled as fio spells them; hyphens do as well as \
 underscores.";
 
 /// `flashwright bench`.

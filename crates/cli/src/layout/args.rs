@@ -9,13 +9,15 @@ use clap::{Args, Subcommand};
 #[command(after_help = "\
 A layout is a kind, settings and drives: KIND(SETTING=VALUE,…):DRIVE,DRIVE,…
 Kinds: single, separate, stripe, md-raid0, btrfs-raid0, lvm-stripe.
-Settings: chunk, width, filesystem (raw, xfs, ext4, btrfs, f2fs), mount_options, scheduler, read_ahead_kb,
-nr_requests, nomerges, rq_affinity, write_cache, wbt_lat_usec, max_sectors_kb, io_poll, iostats, irq_cpus.
+Settings: chunk, width, filesystem (raw, xfs, ext4, btrfs, f2fs), \
+mount_options, scheduler, read_ahead_kb, nr_requests, nomerges, rq_affinity, \
+write_cache, wbt_lat_usec, max_sectors_kb, io_poll, iostats, irq_cpus.
 What is not named is left as the machine has it.
 
 Examples:
   flashwright layout survey /dev/nvme0n1 /dev/nvme1n1
-  flashwright layout up 'md-raid0(chunk=64k,filesystem=xfs,scheduler=none):/dev/nvme0n1,/dev/nvme1n1'
+  flashwright layout up \\
+      'md-raid0(chunk=64k,filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1'
   flashwright layout show
   flashwright layout down")]
 pub struct LayoutArgs {

@@ -3,6 +3,8 @@
 pub mod args;
 pub mod documents;
 
+use std::os::unix::fs::FileTypeExt;
+
 use ::layout::{Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, Undone};
 use sweep::error::Class;
 
@@ -134,6 +136,15 @@ const ASKED: [(&str, &[&str]); 4] = [
 ];
 
 fn survey(args: &SurveyArgs) -> Result<(), Failure> {
+    for drive in &args.drives {
+        let wrong = match std::fs::metadata(drive) {
+            Ok(found) if found.file_type().is_block_device() => continue,
+            Ok(_) => "it is not a block device".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        return Err(Failure::invalid(format!("{}: cannot be surveyed: {wrong}", drive.display()))
+            .hint("name drives, such as /dev/nvme0n1; lsblk lists those of this host"));
+    }
     let available = ::layout::survey(&args.drives);
     let answers = ASKED.iter().flat_map(|(name, values)| values.iter().map(move |value| (*name, *value)));
     let answers: Vec<_> =

@@ -25,15 +25,18 @@ pub enum MemoryCommand {
 /// `flashwright memory serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The memory is there as a whole before the line `ready: …` appears, and zero unless --file fills it.
+The memory is there as a whole before the line `ready: …` appears, and zero unless --file fills it. \
 SIGTERM or Ctrl-C: no new connections, what clients have sent is served, --file is written, exit code 0.
 
 Examples:
   flashwright memory serve --size 8g
   flashwright memory serve --size 64g --listen 0.0.0.0 --tls-psk keys.psk
-  flashwright memory serve --size 64g --listen 10.1.0.7 --insecure --announce /shared/drive/
-  flashwright bench --rw=randread --bs=4k --iodepth=64 --target 'nbd+unix:///?socket=/run/flashwright/nbd.sock'
-  flashwright bench --rw=randread --bs=4k --iodepth=64 --target 'stripe(chunk=64k):nbd://n1/,nbd://n2/'")]
+  flashwright memory serve --size 64g --listen 10.1.0.7 --insecure \\
+      --announce /shared/drive/
+  flashwright bench --rw=randread --bs=4k --iodepth=64 \\
+      --target 'nbd+unix:///?socket=/run/flashwright/nbd.sock'
+  flashwright bench --rw=randread --bs=4k --iodepth=64 \\
+      --target 'stripe(chunk=64k):nbd://n1/,nbd://n2/'")]
 pub struct MemoryServeArgs {
     /// How much
     #[arg(long, value_name = "SIZE", value_parser = crate::values::positive_size)]

@@ -34,7 +34,7 @@ impl From<ImageError> for Failure {
 }
 
 fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
-    serve::listen::check(&args.serve)?;
+    serve::check(&args.serve)?;
     if let Some(node) = args.numa_node {
         run_on(node)?;
     }

@@ -29,15 +29,9 @@ pub fn place(address: SocketAddr) -> String {
 }
 
 impl Announcement {
-    /// Announces these places.
+    /// Announces these places, of which there is one at least ([`super::listen::check`]).
     pub fn make(path: &Path, places: &[String]) -> Result<Self, Failure> {
-        let Some(first) = places.first() else {
-            return Err(Failure::invalid(format!(
-                "--announce={}: a Unix socket is found on this host only",
-                path.display()
-            ))
-            .hint("add --listen ADDR:PORT"));
-        };
+        let Some(first) = places.first() else { return Ok(Self(None)) };
         let lines: String = places.iter().map(|place| format!("{place}\n")).collect();
         let failed = |error: io::Error| Failure::io(path, "announce this server there", &error);
         if path.is_dir() {

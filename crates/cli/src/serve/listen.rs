@@ -2,8 +2,8 @@
 
 use std::fs::DirBuilder;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
@@ -88,7 +88,10 @@ pub fn socket(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(directory.join("nbd.sock")))
 }
 
-/// Refuses what would let strangers in by oversight.
+/// Checks addresses, users and paths: what would let strangers in by oversight, and what cannot work.
+///
+/// # Errors
+/// A [`Failure`] that names flag and value.
 pub fn check(args: &ServeArgs) -> Result<(), Failure> {
     let guarded = args.insecure || args.tls_psk.is_some() || args.tls_certificates.is_some();
     if let Some(address) = args.listen.first().filter(|_| !guarded) {
@@ -107,10 +110,36 @@ pub fn check(args: &ServeArgs) -> Result<(), Failure> {
             "add --socket PATH; who may connect over TCP is a matter of --tls-psk or --tls-certificates",
         ));
     }
+    if let Some(path) = args.announce.as_deref().filter(|_| args.listen.is_empty()) {
+        let wrong = format!("--announce={}: a Unix socket is found on this host only", path.display());
+        return Err(Failure::invalid(wrong).hint("add --listen ADDR:PORT"));
+    }
+    for (flag, path) in [("--socket", &args.socket), ("--announce", &args.announce)] {
+        if let Some(path) = path {
+            check_directory(flag, path)?;
+        }
+    }
+    let is_other =
+        |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket());
+    if let Some(path) = args.socket.as_ref().filter(is_other) {
+        let wrong = format!("--socket={}: there is a file of that name that is not a socket", path.display());
+        return Err(Failure::invalid(wrong).hint("name another path"));
+    }
     if args.max_connections == 0 {
         return Err(Failure::invalid("--max-connections=0: nobody could connect").hint("64 is the default"));
     }
     Ok(())
+}
+
+/// Checks that the directory of a path is there. A name alone is in the current directory.
+fn check_directory(flag: &str, path: &Path) -> Result<(), Failure> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(directory) if !directory.is_dir() => {
+            let wrong = format!("{flag}={}: there is no directory {}", path.display(), directory.display());
+            Err(Failure::invalid(wrong).hint("make the directory, or name another path"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,15 @@ pub struct Subject {
     pub loaded_bytes: Option<u64>,
 }
 
+/// Checks what can be checked of a request before memory is taken or a device is opened for it.
+///
+/// # Errors
+/// A [`Failure`] that names flag and value.
+pub fn check(args: &ServeArgs) -> Result<(), Failure> {
+    listen::check(args)?;
+    tls(args).map(drop)
+}
+
 /// Serves until a signal comes, and says how many connections there were.
 pub fn serve(args: &ServeArgs, subject: &Subject) -> Result<u64, Failure> {
     let stop = stop_pipe()?;
@@ -115,12 +124,16 @@ fn stop_pipe() -> Result<PipeReader, Failure> {
 }
 
 fn tls(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
-    let made = match (&args.tls_psk, &args.tls_certificates) {
-        (Some(file), _) => ServerTls::psk(file),
-        (None, Some(directory)) => ServerTls::certificates(directory, &clients(args)),
+    let (flag, path, made) = match (&args.tls_psk, &args.tls_certificates) {
+        (Some(file), _) => ("--tls-psk", file, ServerTls::psk(file)),
+        (None, Some(directory)) => {
+            ("--tls-certificates", directory, ServerTls::certificates(directory, &clients(args)))
+        }
         (None, None) => return Ok(None),
     };
-    made.map(Some).map_err(|error| Failure::of(Class::Invalid, &error).hint_if(error.hint()))
+    made.map(Some).map_err(|error| {
+        Failure::invalid(format!("{flag}={}: {}", path.display(), chain(&error))).hint_if(error.hint())
+    })
 }
 
 /// Whom a server with a certificate lets in.

@@ -372,7 +372,7 @@ a file is named, reservations are kept in a file.
 Examples:
   flashwright stage pools list
   flashwright stage pools list --config pools.toml
-  dir=$(flashwright stage pools reserve scratch ckpt-7 --size 20g --wait 10m) && cd \"$dir\"
+  dir=$(flashwright stage pools reserve scratch ckpt-7 --size 20g) && cd \"$dir\"
   flashwright stage pools release 3")]
 pub struct PoolsArgs {
     /// Where no verb is given: of `list`.

@@ -37,7 +37,7 @@ steps, exit code 0; the next start goes on.
 
 Examples:
   flashwright stage serve                           until a signal comes
-  flashwright stage serve --metrics 127.0.0.1:9750  with figures for Prometheus
+  flashwright stage serve --metrics 127.0.0.1:9750  figures for Prometheus
 
 Under systemd (dist/systemd/):
   systemctl --user enable --now flashwright-stage.socket")]

@@ -9,13 +9,14 @@ use crate::values;
 
 const EXAMPLES: &str = "\
 Examples:
-  flashwright sweep                      the papers' fourteen test types, here, in three minutes
-  flashwright sweep --target /scratch    the same on the file system of /scratch
-  flashwright sweep examples/depth.toml --target /dev/nvme1n1 --destroy /dev/nvme1n1
+  flashwright sweep                    the papers' 14 tests, in three minutes
+  flashwright sweep --target /scratch  the same on the file system of /scratch
+  flashwright sweep examples/depth.toml --target /dev/nvme1n1 \\
+      --destroy /dev/nvme1n1
   flashwright sweep plan examples/dash14.toml
 
-Without --target a scratch file is laid in the current directory; it has no name and vanishes at
-the end, however that comes. A space is a TOML file; examples/ has some, and docs/sweep.md
+Without --target a scratch file is laid in the current directory; it has no name and vanishes at \
+the end, however that comes. A space is a TOML file; examples/ has some, and docs/sweep.md \
 tells all keys.";
 
 /// `flashwright sweep`.

@@ -7,14 +7,16 @@ use clap::{Args, Subcommand};
 /// `flashwright tune`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-DIR is a sweep's directory, its results.db or its results.json. Without --for the one layout is taken that serves all
-kinds of work best; with it, the best for that kind alone.
+DIR is a sweep's directory, its results.db or its results.json. Without --for the one \
+layout is taken that serves all kinds of work best; with it, the best for that \
+kind alone.
 
 Examples:
-  flashwright tune show results/                          the settings, and what each gives
-  flashwright tune apply results/                         set queues and interrupts now; contents stay
-  flashwright tune undo                                   set everything back as it was
-  flashwright tune export results/ --output tuned/        udev rules, a tuned profile, a script that builds it")]
+  flashwright tune show results/   the settings, and what each gives
+  flashwright tune apply results/  set queues and interrupts; contents stay
+  flashwright tune undo            set everything back as it was
+  flashwright tune export results/ --output tuned/
+                                   udev rules, a tuned profile, and a script")]
 pub struct TuneArgs {
     /// What to do.
     #[command(subcommand)]

@@ -9,18 +9,21 @@ use super::export::ExportArgs;
 /// `flashwright volume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A volume is RAID-0 in user space over files, block devices and NBD exports, each of which bears a label. It is
+A volume is RAID-0 in user space over files, block devices and NBD exports, each of which bears a label. It is \
 named by its members in any order: volume:SPEC,SPEC,… wherever a command takes a device.
 
 Examples:
-  flashwright volume create --name scratch --chunk 64k --destroy /dev/nvme0n1 --destroy /dev/nvme1n1 \\
-      /dev/nvme0n1,/dev/nvme1n1
+  flashwright volume create --name scratch --chunk 64k \\
+      --destroy /dev/nvme0n1 --destroy /dev/nvme1n1 /dev/nvme0n1,/dev/nvme1n1
   flashwright volume show
   flashwright volume check /dev/nvme1n1,/dev/nvme0n1
-  flashwright volume create --checksums --destroy /dev/sda --destroy /dev/sdb /dev/sda,/dev/sdb
+  flashwright volume create --checksums \\
+      --destroy /dev/sda --destroy /dev/sdb /dev/sda,/dev/sdb
   flashwright volume check --data /dev/sda,/dev/sdb
-  flashwright bench --rw=randread --bs=4k --iodepth=64 --target volume:/dev/nvme0n1,/dev/nvme1n1
-  flashwright volume destroy /dev/nvme0n1,/dev/nvme1n1 --destroy /dev/nvme0n1 --destroy /dev/nvme1n1")]
+  flashwright bench --rw=randread --bs=4k --iodepth=64 \\
+      --target volume:/dev/nvme0n1,/dev/nvme1n1
+  flashwright volume destroy /dev/nvme0n1,/dev/nvme1n1 \\
+      --destroy /dev/nvme0n1 --destroy /dev/nvme1n1")]
 pub struct VolumeArgs {
     /// What to do.
     #[command(subcommand)]

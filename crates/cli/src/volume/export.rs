@@ -15,11 +15,12 @@ use crate::{output, paint};
 /// `flashwright volume export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is served is opened as for any other use: nothing that is mounted, held or open elsewhere is written, and
+What is served is opened as for any other use: nothing that is mounted, held or open elsewhere is written, and \
 what bears data only if --destroy names it, unless --read-only.
 
 Examples:
-  flashwright volume export volume:/dev/nvme0n1,/dev/nvme1n1 --socket /run/volume.sock
+  flashwright volume export volume:/dev/nvme0n1,/dev/nvme1n1 \\
+      --socket /run/volume.sock
   flashwright volume export 'stripe(chunk=64k):nbd://n1/,nbd://n2/'
   flashwright volume export --read-only disk.img
   nbd-client -unix /run/volume.sock /dev/nbd0")]
@@ -40,7 +41,7 @@ pub struct ExportArgs {
 
 /// Serves a device.
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
-    serve::listen::check(&args.serve)?;
+    serve::check(&args.serve)?;
     let spec = DeviceSpec::parse(&args.device).map_err(Problem::from)?;
     let options = OpenOptions {
         direct: args.direct,

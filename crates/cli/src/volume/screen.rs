@@ -70,8 +70,8 @@ pub fn check(check: &Check) -> String {
     }
     if check.sound {
         text += &format!(
-            "  {:<10} all labels are whole, and nothing else was made on the members\n",
-            paint::good("sound")
+            "  {} all labels are whole, and nothing else was made on the members\n",
+            paint::good(&format!("{:<10}", "sound"))
         );
     }
     text

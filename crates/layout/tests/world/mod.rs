@@ -190,6 +190,12 @@ impl World {
         }
     }
 
+    /// Has sysfs say that a drive has so many bytes.
+    pub fn grow(&self, name: &str, bytes: u64) {
+        let size = fs::canonicalize(self.at(format!("sys/block/{name}/size"))).expect("a drive");
+        fs::write(size, format!("{}\n", bytes / 512)).expect("writes");
+    }
+
     /// The settings of a drive's queue.
     pub fn queue(&self, name: &str) -> Vec<String> {
         QUEUE.map(|(file, _)| self.text(&format!("sys/block/{name}/{file}"))).to_vec()
