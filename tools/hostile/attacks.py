@@ -14,7 +14,7 @@ import subprocess
 
 from nbd import (ABORT, ACK, CACHE, EXPORT_NAME, FLUSH, GO, INFO, LIST, READ, SET_META, STARTTLS, STRUCTURED, TRIM,
                  WRITE, ZEROES, Client, Gone)
-from servers import PLACES, SIZE
+from servers import PLACES, SIZE, at_last
 
 ATTACKS = []
 ALL = ("unix", "tcp", "tls")
@@ -107,14 +107,12 @@ def silence(server):
 
 @attack("a handshake of one byte a second", "it is sent away after 10 s")
 def slow_loris(server):
-    # Those of the attack before may not have left yet.
-    for _ in range(3000):
-        try:
-            client = Client(server.address)
-            client.take(18)
-            break
-        except Gone:
-            time.sleep(0.01)
+    def connected():
+        client = Client(server.address)
+        client.take(18)
+        return client
+
+    client = at_last(connected)
     for byte in struct.pack(">IQII", 3, 0x49484156454F5054, LIST, 4096) + bytes(AWAY - 20):
         try:
             client.send(bytes([byte]))
@@ -280,8 +278,9 @@ def noise_in_requests(server):
 @attack("client flags that do not exist, and the handshake of 2007", "the connection is ended, or an option is demanded")
 def odd_flags(server):
     for flags in (0xFFFFFFFF, 0x80000000, 4):
-        ended(lambda flags=flags: Client(server.address).greet(flags))
-    with Client(server.address).greet(0) as client:
+        client = server.greeted(flags)
+        assert client.is_ended(), f"flags {flags:#x} are taken"
+    with server.greeted(0) as client:
         client.option(ABORT)
         assert client.is_ended()
 
@@ -299,7 +298,7 @@ def other_exports(server):
 
 @attack("any option but STARTTLS, in clear", "it is told that TLS is required, and nothing else", doors=("tls",))
 def without_tls(server):
-    with Client(server.address).greet() as client:
+    with server.greeted() as client:
         for kind in (LIST, INFO, GO, STRUCTURED, SET_META, 4711):
             client.option(kind, struct.pack(">IH", 0, 0))
             reply, _ = client.answer()
@@ -308,7 +307,7 @@ def without_tls(server):
 
 
 def named(server):
-    client = Client(server.address).greet()
+    client = server.greeted()
     client.option(EXPORT_NAME)
     return client
 
@@ -317,7 +316,7 @@ def named(server):
         doors=("tls",))
 def injected(server):
     def act():
-        client = Client(server.address).greet()
+        client = server.greeted()
         go = struct.pack(">QII", 0x49484156454F5054, GO, 6) + struct.pack(">IH", 0, 0)
         client.send(struct.pack(">QII", 0x49484156454F5054, STARTTLS, 0) + go)
         assert client.answer() == (ACK, b"")
@@ -327,7 +326,7 @@ def injected(server):
 
 @attack("what was agreed in clear before STARTTLS (structured replies)", "it is forgotten with TLS", doors=("tls",))
 def agreed_before(server):
-    with Client(server.address).greet() as client:
+    with server.greeted() as client:
         client.ask(STRUCTURED)
         client.starttls(server.certificates.context("client"))
         assert client.go()
@@ -369,7 +368,7 @@ def _connects_through_starttls(server, offer) -> bool:
     def relay():
         near, _ = listener.accept()
         try:
-            with Client(server.address).greet() as far:
+            with server.greeted() as far:
                 assert far.ask(STARTTLS) == ACK
                 asked.set()
                 pump = threading.Thread(target=_pump, args=(far.socket, near), daemon=True)
@@ -403,7 +402,7 @@ def _pump(source, sink):
 def certificates(server):
     for name in (None, "revoked", "expired", "early", "foreign", "purpose", "another"):
         try:
-            with Client(server.address).greet() as client:
+            with server.greeted() as client:
                 client.starttls(server.certificates.context(name))
                 assert not client.go(), f"{name} is let in"
         except Gone:
@@ -415,7 +414,7 @@ def replay(server):
     sent = _recorded(server)
 
     def act():
-        client = Client(server.address).greet()
+        client = server.greeted()
         assert client.ask(STARTTLS) == ACK
         client.send(sent)
         return client
@@ -424,7 +423,7 @@ def replay(server):
 
 def _recorded(server) -> bytes:
     """What an honest client sends behind STARTTLS, as somebody on the way sees it."""
-    client = Client(server.address).greet()
+    client = server.greeted()
     assert client.ask(STARTTLS) == ACK
     incoming, outgoing, sent = ssl.MemoryBIO(), ssl.MemoryBIO(), b""
     tls = server.certificates.context("client").wrap_bio(incoming, outgoing)
@@ -450,7 +449,7 @@ def _recorded(server) -> bytes:
 @attack("TLS that is agreed and never begun, or stops in its handshake", "it is sent away after 10 s", doors=("tls",))
 def tls_loris(server):
     since = time.monotonic()
-    silent = [Client(server.address).greet() for _ in range(4)]
+    silent = [server.greeted() for _ in range(4)]
     for number, client in enumerate(silent):
         client.ask(STARTTLS)
         client.send(b"\x16\x03\x01\x02"[:number])
