@@ -353,3 +353,25 @@ fn a_file_that_looks_like_a_part_is_not_lost_by_a_move() {
         report.jobs
     );
 }
+
+#[test]
+fn a_semaphore_is_not_removed_for_a_copy_that_an_earlier_version_has_made_in_memory() {
+    let (disk, memory) = (std::env::temp_dir(), crate::world::memory());
+    let is_in_memory =
+        |path: &Path| stage::mounts::Mount::nearest(path).is_some_and(|mount| mount.is_in_memory());
+    if !is_in_memory(&memory) {
+        println!("SKIP a semaphore and a copy in memory: there is no /dev/shm in memory");
+        return;
+    }
+    let mut world = World::at(Scenario::Small, Verb::Copy, &disk, &memory);
+    let semaphore = world.fast().join("ckpt-7.done");
+    fs::write(&semaphore, "").unwrap();
+    world.spec.options.semaphore = Some(stage::semaphore::Semaphore::at(semaphore.clone()).unwrap());
+    let mut order = Order::to(&world.state, &world.spec);
+    // Earlier versions did not refuse it.
+    order.left_out = Some(stage::fault::Check::InMemory.word().to_owned());
+    let report = run(&order).told();
+    let job = report.job();
+    assert_eq!((job.state, job.level), (State::Done, stage::Level::InMemory), "{job:?}");
+    assert!(semaphore.exists(), "it asked for a durable copy");
+}

@@ -24,6 +24,35 @@ fn what_a_semaphore_promises_must_be_there() {
 }
 
 #[test]
+fn a_semaphore_does_not_ask_for_a_copy_in_memory() {
+    let bench = Bench::new();
+    let is_in_memory =
+        |path: &Path| stage::mounts::Mount::nearest(path).is_some_and(|mount| mount.is_in_memory());
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        println!("SKIP a copy in memory: there is no /dev/shm");
+        return;
+    };
+    if !is_in_memory(memory.path()) {
+        println!("SKIP a copy in memory: /dev/shm is not");
+        return;
+    }
+    fs::write(bench.at("fast"), "bytes").unwrap();
+    fs::write(bench.at("fast.done"), "").unwrap();
+    let semaphore = Some(Semaphore::at(bench.at("fast.done")).unwrap());
+    let destination = Place::of_path(&memory.path().join("fast")).unwrap();
+    let mut spec = bench.spec(Verb::Copy, "fast", "slow/a", Options { semaphore, ..Options::default() });
+    spec.destination = destination;
+    let error = bench.mover.submit(spec.clone()).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Refused, "{error}");
+    assert!(error.to_string().ends_with(", and a semaphore asks for a durable copy"), "{error}");
+    spec.options.semaphore = None;
+    let id = bench.mover.submit(spec).unwrap();
+    let status = bench.mover.wait(id, Level::Durable, None).unwrap();
+    assert_eq!((status.state, status.level), (State::Done, Level::InMemory), "{status:?}");
+    assert_eq!(names(memory.path()), ["fast"]);
+}
+
+#[test]
 fn no_link_is_followed_for_the_digest_of_a_listed_file() {
     let bench = Bench::new();
     bench.tree("fast");
