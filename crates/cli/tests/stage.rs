@@ -536,6 +536,11 @@ fn a_copy_in_memory_is_not_called_durable_and_nothing_goes_for_it() {
     assert!(came.out.starts_with(&copied), "{came:?}");
     let came = run(disk.path(), &["mv", "--foreground", "--idempotent", "ckpt-7", &to("")]);
     assert!(came.code == 3 && came.err.contains("a restart would lose it"), "{came:?}");
+    // Nor is it called moved because its source has gone by another hand.
+    fs::rename(disk.path().join("ckpt-7"), disk.path().join("aside")).expect("renames");
+    let came = run(disk.path(), &["mv", "--foreground", "--idempotent", "ckpt-7", &to("")]);
+    assert!(came.code == 3 && came.err.contains("a restart would lose it"), "{came:?}");
+    fs::rename(disk.path().join("aside"), disk.path().join("ckpt-7")).expect("renames");
     let came = run(disk.path(), &["evict", "ckpt-7", "--copy", &to("ckpt-7")]);
     assert_eq!(came.code, 3, "{came:?}");
     assert!(came.err.contains("its slow copy is in memory (tmpfs at /dev/shm), and it is not"), "{came:?}");
