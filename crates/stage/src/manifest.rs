@@ -274,13 +274,14 @@ impl<R: BufRead> Reader<R> {
             return Err(format!("{shown:?} is out of order or comes twice"));
         }
         let parent = path.parent().unwrap_or(Path::new(""));
-        // Bytes sort "a-b" between "a" and "a/b": a directory may still get entries until one comes that sorts after
-        // its name and a slash.
-        self.above.retain(|directory| {
-            let mut last = directory.0.as_os_str().as_bytes().to_vec();
-            last.push(b'/' + 1);
-            bytes < last.as_slice()
-        });
+        // Bytes sort "a-b" between "a" and "a/b": a directory may still get entries as long as names go on with its own and
+        // a byte up to the slash. Such a range holds those of the directories in it, so the last one ends first.
+        let is_open = |directory: &[u8]| {
+            bytes.strip_prefix(directory).and_then(<[u8]>::first).is_some_and(|next| *next <= b'/')
+        };
+        while self.above.last().is_some_and(|last| !is_open(last.0.as_os_str().as_bytes())) {
+            self.above.pop();
+        }
         if !bytes.is_empty() && !parent.as_os_str().is_empty() && !self.known(parent) {
             return Err(format!("{shown:?} lies in what is not a directory of this set"));
         }
@@ -309,7 +310,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn known(&self, directory: &Path) -> bool {
-        self.above.iter().any(|above| above.0 == directory)
+        self.above.iter().rev().any(|above| above.0.as_os_str() == directory.as_os_str())
     }
 
     fn directory(&mut self, path: &Path) {
@@ -477,5 +478,37 @@ mod tests {
         assert!(read(&written(&[other])).is_err(), "another name of what lies outside");
         let short = Entry { size: 3 * CHUNK_BYTES, ..entry("a", Kind::File) };
         assert!(read(&written(&[short])).is_err(), "chunks that are not listed");
+    }
+
+    #[test]
+    fn a_manifest_lists_a_tree_of_thousands_of_levels() {
+        const LEVELS: usize = 5_000;
+        let entry = |path: &Path| Entry {
+            path: PathText(path.to_owned()),
+            kind: Kind::Directory,
+            size: 0,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            mtime_s: 0,
+            mtime_ns: 0,
+            digest: None,
+            chunks: Vec::new(),
+            target: None,
+            link_to: None,
+        };
+        let mut writer = Writer::new(Vec::new(), Algorithm::Xxh3, Path::new("deep"), 0).unwrap();
+        let mut path = std::path::PathBuf::new();
+        for _ in 0..LEVELS {
+            writer.entry(&entry(&path)).unwrap();
+            path.push("d");
+        }
+        let (text, _) = writer.finish().unwrap();
+        let mut reader = Reader::new(&text[..], "deep".to_owned()).unwrap();
+        let mut listed = 0;
+        while reader.next_entry().unwrap().is_some() {
+            listed += 1;
+        }
+        assert_eq!(listed, LEVELS);
     }
 }
