@@ -399,6 +399,54 @@ fn a_directory_without_its_manifest_is_not_called_right_unread() {
 }
 
 #[test]
+fn an_eviction_that_was_killed_is_named_by_doctor_and_finished_by_the_same_command() {
+    if Command::new("strace").arg("--version").output().is_err() {
+        println!("SKIP evictions that are killed: there is no strace");
+        return;
+    }
+    let folder = place();
+    for tier in ["fast", "slow"] {
+        fs::create_dir(folder.path().join(tier)).expect("makes");
+    }
+    let evict = ["evict", "--state=state", "fast/ckpt-7", "--copy=slow/ckpt-7"];
+    let doctor = ["doctor", "--state=state"];
+    let (mut renamed, mut finished) = (0, false);
+    // Killed at each sync in turn, until an eviction needs no more of them.
+    for nth in 1..100 {
+        if !folder.path().join("fast/ckpt-7").exists() {
+            let _ = fs::remove_dir_all(folder.path().join("slow/ckpt-7"));
+            checkpoint(folder.path(), "fast/ckpt-7");
+            let copy = ["cp", "--foreground", "--state=state", "-T", "fast/ckpt-7", "slow/ckpt-7"];
+            works(folder.path(), &copy);
+        }
+        let command = stage(folder.path(), &evict);
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-q", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"]);
+        traced.arg(format!("inject=fsync,fdatasync:signal=KILL:when={nth}"));
+        traced.arg(command.get_program()).args(command.get_args());
+        traced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ended = traced.current_dir(folder.path()).output().expect("strace runs");
+        if ended.status.code() == Some(0) {
+            finished = true;
+            break;
+        }
+        let is_renamed = names(&folder.path().join("fast")).iter().any(|name| name.ends_with(".part"));
+        if is_renamed {
+            renamed += 1;
+            let came = run(folder.path(), &doctor);
+            assert!(came.out.contains("a removal of old sets in"), "{nth}: {came:?}");
+        }
+        let came = works(folder.path(), &evict);
+        assert!(came.out.contains("/fast/ckpt-7: evicted; "), "{nth}: {came:?}");
+        assert_eq!(names(&folder.path().join("fast")), [] as [String; 0], "{nth}");
+        is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
+        let came = run(folder.path(), &doctor);
+        assert!(!came.out.contains("a removal of old sets"), "{nth}: {came:?}");
+    }
+    assert!(finished && renamed > 1, "killed {renamed} times without a name");
+}
+
+#[test]
 fn what_is_interrupted_goes_on_by_the_same_command() {
     let folder = place();
     checkpoint(folder.path(), "ckpt-7");

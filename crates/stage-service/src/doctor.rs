@@ -121,15 +121,15 @@ pub fn of_command(jobs: Vec<JobStatus>) -> Vec<Finding> {
     scene.jobs.iter().flat_map(|job| one_job(&scene, job)).collect()
 }
 
-/// An eviction without a job was interrupted when a set of this directory had lost its name.
+/// An eviction without a job was interrupted in this directory.
 #[must_use]
 pub fn of_eviction(directory: &Path) -> Finding {
     finding(
         "eviction-interrupted",
         true,
-        format!("a set in {} has lost its name (.NAME.UUID.part)", shown(directory)),
-        "an eviction was interrupted before it had compared the set once more",
-        "give the same command again, which begins with giving the set its name: flashwright stage evict",
+        format!("a removal of old sets in {} was interrupted", shown(directory)),
+        "a set there may have lost its name (.NAME.UUID.part), or be removed in part",
+        "give the same command again, which gives the set its name back or finishes: flashwright stage evict",
     )
 }
 

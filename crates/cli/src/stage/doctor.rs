@@ -1,5 +1,7 @@
 //! `flashwright stage doctor`.
 
+use std::collections::BTreeSet;
+
 use stage::JobStatus;
 use stage::journal::{Journal, Purpose};
 use stage_service::ServiceError;
@@ -45,13 +47,13 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
         }
     };
     findings.extend(doctor::of_command(desk::jobs_of_commands(&args.server)?));
+    let mut interrupted = BTreeSet::new();
     for (state, _) in desk::journals_of_commands(&args.server)? {
-        findings.extend(
-            Journal::peek_directories_of(&state, Purpose::Aside)?
-                .iter()
-                .map(|directory| doctor::of_eviction(directory)),
-        );
+        for purpose in [Purpose::Aside, Purpose::Doomed] {
+            interrupted.extend(Journal::peek_directories_of(&state, purpose)?);
+        }
     }
+    findings.extend(interrupted.iter().map(|directory| doctor::of_eviction(directory)));
     findings.sort_by_key(|finding| !finding.stuck);
     let stuck = findings.iter().filter(|finding| finding.stuck).count();
     if args.json {

@@ -1,7 +1,7 @@
 //! `flashwright stage evict`.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stage::names::PathText;
 use stage::pace::Stop;
@@ -25,14 +25,21 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
                 .hint("name the fast copy; its slow copy is named by --copy"));
         }
     };
+    let stop = Stop::from(signals::stop_flag()?);
     // What is taken from its name is recorded here, for the same command after a crash.
     let own = Foreground::named(&args.server, &("evict", PathText(path.clone())))?;
-    if own.exists() {
+    let is_resumed = own.exists();
+    if is_resumed {
         let journal = own.journal()?;
-        retention::restore(&journal)?;
+        retention::recover(&journal, &stop)?;
         own.end(journal)?;
     }
     match std::fs::symlink_metadata(&path) {
+        // Its copy had been read back, and it is removed now.
+        Err(error) if is_resumed && error.kind() == ErrorKind::NotFound => {
+            let copy = copy_of(args, &path)?;
+            return report(args, path, copy);
+        }
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Err(Failure::invalid(format!("{}: is not there", shown(&path)))
                 .hint("name the fast copy of a set"));
@@ -48,10 +55,7 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         return Err(Failure::invalid(format!("{}: has no name", shown(&path)))
             .hint("name the fast copy of a set: a directory in a directory"));
     };
-    let copy = match &args.copy {
-        Some(copy) => request::place(copy)?,
-        None => slow_copy(args, &path)?,
-    };
+    let copy = copy_of(args, &path)?;
     if copy.name().as_deref() != Some(name) {
         return Err(Failure::invalid(format!("{} and {}: have different names", shown(&path), copy.shown()))
             .hint("what is evicted is the same set on two tiers, under one name"));
@@ -64,13 +68,16 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         return Err(Failure::invalid(format!("--copy={}: has no name", copy.shown()))
             .hint("name the slow copy of the set: TIER/NAME"));
     };
-    let stop = Stop::from(signals::stop_flag()?);
     let journal = own.journal()?;
     // This journal has no jobs, so the slow copy is read.
     let witness = OrReading(&journal);
     let evicted = retention::evict(fast, &*super::tiers().open(&slow, &stop)?, name, &witness, &stop);
     own.end(journal)?;
     evicted?;
+    report(args, path, copy)
+}
+
+fn report(args: &EvictArgs, path: PathBuf, copy: Place) -> Result<(), Failure> {
     if args.json {
         let copy = match copy {
             Place::Path(path) => path,
@@ -82,6 +89,14 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         return output::print(&format!("{text}\n"));
     }
     output::print(&format!("{}: evicted; {} has been read back and stays\n", shown(&path), copy.shown()))
+}
+
+/// The slow copy that is meant.
+fn copy_of(args: &EvictArgs, path: &Path) -> Result<Place, Failure> {
+    match &args.copy {
+        Some(copy) => Ok(request::place(copy)?),
+        None => slow_copy(args, path),
+    }
 }
 
 /// Where the newest job that copied it has put it.

@@ -320,6 +320,21 @@ pub fn restore(journal: &Journal) -> Result<(), StageError> {
     Ok(())
 }
 
+/// Finishes what a process that died had begun to remove, as its journal knows it: [`restore`], then what was doomed is
+/// taken apart.
+///
+/// # Errors
+/// The journal's; a call that failed; [`StageError::Locked`] if another process works there.
+pub fn recover(journal: &Journal, stop: &Stop) -> Result<(), StageError> {
+    restore(journal)?;
+    for path in journal.directories_of(Purpose::Doomed)? {
+        let directory = Directory::open(&path)?;
+        let _alone = directory.lock(stop)?;
+        directory.sweep(journal)?;
+    }
+    Ok(())
+}
+
 /// Keeps a directory from being evicted for as long as what is returned is not dropped. None where the file system
 /// has no such locks, and nothing keeps it.
 ///
