@@ -11,7 +11,7 @@ use stage::{ErrorClass, Level, Place, State, Verb};
 
 use crate::child::{Change, Hit, Order, Report, Strike, run};
 use crate::tree::{differences, snapshot};
-use crate::world::{Scenario, World};
+use crate::world::{Scenario, World, copy};
 
 /// What is mounted, until this goes.
 pub struct Mounted(PathBuf);
@@ -302,4 +302,44 @@ fn a_copy_whose_directory_was_renamed_meanwhile_is_not_called_durable() {
     assert_eq!((job.state, &job.error), (State::Done, &None), "{job:?}");
     let copy = snapshot(&world.destination).unwrap().expect("the copy is at its path");
     assert!(world.complete(&copy).is_empty());
+}
+
+#[test]
+fn an_adopted_copy_whose_directory_is_renamed_at_any_call_after_the_comparison_is_not_lost_with_its_source() {
+    for scenario in [Scenario::Checkpoint, Scenario::Small] {
+        let ready = || {
+            let mut world = World::new(scenario, Verb::Move);
+            world.spec.options.latest = false;
+            let place = world.slow().join("k");
+            fs::create_dir(&place).unwrap();
+            world.destination = place.join("ckpt-7");
+            world.spec.destination = Place::of_path(&world.destination).unwrap();
+            copy(&world.source, &world.destination);
+            (world, place)
+        };
+        let (world, _) = ready();
+        let report = run(&Order::to(&world.state, &world.spec)).told();
+        assert_eq!(report.job().state, State::Done, "{:?}", report.jobs);
+        // The proof's file is the first that is removed; what is compared is recorded next.
+        let compared = report.calls.iter().position(|call| call == "Unlinkat").expect("there is a proof");
+        let name = format!("renamed {scenario:?}");
+        for n in crate::kills::chosen(&name, &report.calls[compared..], 24) {
+            let (world, place) = ready();
+            let moved = world.slow().join("k2");
+            let rename = Change::Rename { from: PathText(place.clone()), to: PathText(moved.clone()) };
+            let strike = Strike::nth(n + compared as u64, Hit::Meanwhile);
+            let order = Order::to(&world.state, &world.spec).strike([strike]).meanwhile([rename]);
+            let report = run(&order).told();
+            let done = format!("{scenario:?}: renamed before call {n} after the comparison");
+            assert_eq!(report.change_failed, None, "{done}");
+            let copy = snapshot(&moved.join("ckpt-7")).unwrap();
+            let copy = copy.or(snapshot(&world.destination).unwrap()).expect("the copy is somewhere");
+            for (path, entry) in &world.before {
+                let is_there = snapshot(&world.source).unwrap().is_some_and(|left| left.contains_key(path));
+                assert!(is_there || copy.get(path) == Some(entry), "{done}: {path:?} is lost");
+            }
+            let job = report.job();
+            assert!(world.source.exists() || job.level == Level::Durable, "{done}: {job:?}");
+        }
+    }
 }
