@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LayoutError, ProgramError};
 use crate::held::Held;
+use crate::interrupts;
 use crate::knobs;
 use crate::label::{self, Label};
 use crate::spec::Filesystem;
@@ -53,14 +54,24 @@ impl Place {
         }
     }
 
-    /// The device that it is now, held; none where it is not there.
+    /// The device that it is now, held; None if it is not there. An array or volume is looked for again once it is held,
+    /// since only then is its name no other's.
     pub(crate) fn hold(&self, system: &dyn System) -> Result<Option<Held>, LayoutError> {
-        let layer = match self {
-            Self::Drive(drive) => return drive.hold(system),
-            Self::Array { uuid, members } => volumes::arrays_of(system, uuid, members)?.into_iter().next(),
-            Self::Volume { group } => volumes::mappings_of(&system.sysfs(), group).into_iter().next(),
-        };
-        layer.map(|name| Held::open(system, &name)).transpose()
+        if let Self::Drive(drive) = self {
+            return drive.hold(system);
+        }
+        let Some(name) = self.layers(system)?.into_iter().next() else { return Ok(None) };
+        let held = Held::open(system, &name)?;
+        if self.layers(system)?.contains(&name) { Ok(Some(held)) } else { Err(held.replaced()) }
+    }
+
+    /// The kernel names of the array or volume.
+    fn layers(&self, system: &dyn System) -> Result<Vec<String>, LayoutError> {
+        match self {
+            Self::Drive(_) => Ok(Vec::new()),
+            Self::Array { uuid, members } => volumes::arrays_of(system, uuid, members),
+            Self::Volume { group } => Ok(volumes::mappings_of(&system.sysfs(), group)),
+        }
     }
 }
 
@@ -74,6 +85,10 @@ pub enum Owner {
     ThisBoot {
         /// For people: `md127`, `interrupts of nvme0n1`.
         what: String,
+        /// The array or volume, or the drive whose interrupts they are: within one boot another array may get the name,
+        /// and another drive the numbers of the interrupts. None for a btrfs, whose files are named by its UUID.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<DriveId>,
     },
 }
 
@@ -127,7 +142,7 @@ impl fmt::Display for Change {
             Self::Settings { of, old } => {
                 let of = match of {
                     Owner::Drive(drive) => &drive.name,
-                    Owner::ThisBoot { what } => what,
+                    Owner::ThisBoot { what, .. } => what,
                 };
                 let old: Vec<_> = old
                     .iter()
@@ -203,20 +218,31 @@ fn undo_settings(
     old: &[(PathBuf, String)],
     same_boot: bool,
 ) -> Result<(), Obstruction> {
-    let held = match of {
-        Owner::Drive(drive) => match drive.hold(system).map_err(|error| chain(&error))? {
-            Some(held) => Some(held),
-            // A drive that is gone has its settings from its driver when it comes back.
-            None => return Ok(()),
-        },
+    let device = match of {
+        Owner::Drive(drive) => Some(drive),
         // A boot has set them back, and numbers interrupts and arrays anew.
         Owner::ThisBoot { .. } if !same_boot => return Ok(()),
-        Owner::ThisBoot { .. } => None,
+        Owner::ThisBoot { device, .. } => device.as_ref(),
     };
+    let held = device.map(|device| device.hold(system)).transpose().map_err(|error| chain(&error))?;
     // While it is held its name is no other's.
-    let directory =
-        held.as_ref().map_or_else(PathBuf::new, |held| Path::new("/sys/class/block").join(&held.drive.name));
-    let files: Vec<_> = old.iter().map(|(file, value)| (directory.join(file), value.clone())).collect();
+    let name = match &held {
+        Some(Some(held)) => held.drive.name.as_str(),
+        // An array that is gone took its settings along; a drive has them from its driver when it comes back.
+        Some(None) => return Ok(()),
+        None => "",
+    };
+    let directory = match of {
+        Owner::Drive(_) => Path::new("/sys/class/block").join(name),
+        Owner::ThisBoot { .. } => PathBuf::new(),
+    };
+    let interrupts: Vec<_> =
+        interrupts::of_drive(&system.sysfs(), name).into_iter().map(interrupts::affinity).collect();
+    let is_of_device = |file: &Path| {
+        name.is_empty() || !file.starts_with("/proc/irq") || interrupts.iter().any(|own| own == file)
+    };
+    let old = old.iter().filter(|(file, _)| is_of_device(file));
+    let files: Vec<_> = old.map(|(file, value)| (directory.join(file), value.clone())).collect();
     settle(system, &files)
         .map_err(|(path, source)| format!("{} cannot be set back: {source}", path.display()))
 }

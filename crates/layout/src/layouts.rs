@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::change::Change;
+use crate::change::{Change, Owner};
 use crate::check::{self, Drift};
 use crate::drive::{DriveId, node};
 use crate::error::LayoutError;
@@ -429,10 +429,12 @@ impl Layouts {
         Ok(())
     }
 
-    fn queue_owners(&self, drives: &[DriveId]) -> Vec<crate::change::Owner> {
-        let interrupts = drives.iter().map(interrupts_of);
-        let queues = self.queues(drives).into_iter().map(crate::change::Owner::Drive);
-        queues.chain(interrupts.map(|what| crate::change::Owner::ThisBoot { what })).collect()
+    fn queue_owners(&self, drives: &[DriveId]) -> Vec<Owner> {
+        let queues = self.queues(drives).into_iter().map(Owner::Drive);
+        let interrupts = drives
+            .iter()
+            .map(|drive| Owner::ThisBoot { what: interrupts_of(drive), device: Some(drive.clone()) });
+        queues.chain(interrupts).collect()
     }
 
     /// The drives whose queues these have: of partitions their disks, each once.
@@ -460,7 +462,7 @@ impl Layouts {
         for drive in drives {
             let numbers = interrupts::of_drive(&sysfs, &drive.name);
             let files = spec.irq_cpus.as_ref().map(|asked| interrupts::assign(&sysfs, &numbers, asked));
-            all.push(Wanted::of_files(&interrupts_of(drive), files.unwrap_or_default()));
+            all.push(Wanted::of_files(&interrupts_of(drive), Some(drive.clone()), files.unwrap_or_default()));
         }
         all.extend(self.read_ahead(spec));
         all
@@ -470,18 +472,20 @@ impl Layouts {
     /// on one device has that device's.
     fn read_ahead(&self, spec: &LayoutSpec) -> Vec<Wanted> {
         let asked = spec.queue.get("read_ahead_kb");
-        let wanted = |what: &str, path: String| {
+        let sysfs = self.system.sysfs();
+        let wanted = |what: &str, device: Option<DriveId>, path: String| {
             let files = asked.map(|value| (PathBuf::from(path), value.clone()));
-            Wanted::of_files(&format!("{LAYER}{what}"), files.into_iter().collect())
+            Wanted::of_files(&format!("{LAYER}{what}"), device, files.into_iter().collect())
         };
         self.made
             .iter()
             .filter_map(|made| match (&made.part, &made.change, &made.device) {
                 (Part::Array { .. } | Part::Volume { .. }, _, Some(name)) => {
-                    Some(wanted(name, format!("/sys/class/block/{name}/queue/read_ahead_kb")))
+                    let device = DriveId::of(&sysfs, &node(name)).ok();
+                    Some(wanted(name, device, format!("/sys/class/block/{name}/queue/read_ahead_kb")))
                 }
                 (_, Change::Filesystem { kind: crate::spec::Filesystem::Btrfs, uuid, .. }, _) => {
-                    Some(wanted("btrfs", format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")))
+                    Some(wanted("btrfs", None, format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")))
                 }
                 _ => None,
             })
@@ -550,8 +554,8 @@ impl Built {
 /// How the owners of settings that go with a layer are named.
 const LAYER: &str = "layer ";
 
-fn is_of_layer(owner: &crate::change::Owner) -> bool {
-    matches!(owner, crate::change::Owner::ThisBoot { what } if what.starts_with(LAYER))
+fn is_of_layer(owner: &Owner) -> bool {
+    matches!(owner, Owner::ThisBoot { what, .. } if what.starts_with(LAYER))
 }
 
 fn interrupts_of(drive: &DriveId) -> String {

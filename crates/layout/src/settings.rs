@@ -57,9 +57,9 @@ impl Wanted {
         }
     }
 
-    /// Settings in files that do not outlast a boot.
-    pub fn of_files(what: &str, files: Vec<(PathBuf, String)>) -> Self {
-        let owner = Owner::ThisBoot { what: what.to_owned() };
+    /// Settings of a device, or of a file system without one of its own, in files that do not outlast a boot.
+    pub fn of_files(what: &str, device: Option<DriveId>, files: Vec<(PathBuf, String)>) -> Self {
+        let owner = Owner::ThisBoot { what: what.to_owned(), device };
         Self { owner, shown: what.to_owned(), directory: PathBuf::new(), files }
     }
 }

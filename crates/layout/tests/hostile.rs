@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use layout::{LayoutErrorClass, Stop, undo_on};
+use layout::{LayoutErrorClass, LayoutSpec, Layouts, Permits, Stop, undo_on};
 use world::World;
 
 /// A journal of these changes, in the boot of the world.
@@ -73,6 +73,51 @@ fn entries_that_name_what_no_layout_changes_are_not_carried_out() {
         fs::remove_file(&journal).expect("removes");
         assert_eq!(world::difference(&before, &world.everything()), [""; 0], "{change}");
     }
+}
+
+#[test]
+fn settings_of_an_array_or_interrupts_are_not_set_back_on_what_has_the_name_or_number_now() {
+    let world = World::new();
+    let other = world.at("other");
+    fs::create_dir(&other).expect("makes");
+    let text = "md-raid0(chunk=64k,read_ahead_kb=4096):/dev/nvme2n1,/dev/nvme3n1";
+    let up = |state: &Path, text: &str| {
+        let opened = Layouts::open_on(world.process(None), state, Permits::default(), Stop::default());
+        let mut layouts = opened.expect("opens");
+        layouts.switch(&LayoutSpec::parse(text).expect(text)).expect(text);
+        layouts.leave().expect("stays");
+    };
+    let undo = |state: &Path| {
+        undo_on(world.process(None).as_mut(), state, &Stop::default(), &mut |_| {}, false).expect("undone")
+    };
+    up(&world.state, text);
+    // Another array has the name: the kernel has counted another disk.
+    let sequence = world.at("sys/block/md127/diskseq");
+    fs::write(&sequence, "4711\n").expect("writes");
+    fs::write(world.at("sys/block/md127/queue/read_ahead_kb"), "77\n").expect("writes");
+    let undone = std::cell::Cell::new(false);
+    let _ = undo_on(
+        world.process(None).as_mut(),
+        &world.state,
+        &Stop::default(),
+        &mut |words| {
+            // Settings come first, and then the array itself, with its directory.
+            if words.contains("md array") {
+                undone.set(true);
+                assert_eq!(world.text("sys/block/md127/queue/read_ahead_kb"), "77\n");
+            }
+        },
+        false,
+    );
+    assert!(undone.get());
+
+    // Another drive has the number of an interrupt.
+    up(&other, "single(irq_cpus=2):/dev/nvme1n1");
+    assert_eq!(world.text("proc/irq/20/smp_affinity_list"), "2\n");
+    fs::remove_file(world.at("sys/devices/pci1/msi_irqs/20")).expect("removes");
+    undo(&other);
+    assert_eq!(world.text("proc/irq/20/smp_affinity_list"), "2\n", "another's by now");
+    assert_eq!(world.text("proc/irq/21/smp_affinity_list"), "0-3\n");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::drive::DriveId;
+use crate::drive::{DriveId, node};
 use crate::error::LayoutError;
 use crate::settings::{self, Wanted};
 use crate::spec::{LayoutKind, LayoutSpec};
@@ -75,7 +75,8 @@ impl Layouts {
             let is_ours = device.slaves.iter().all(|slave| own.contains(slave));
             if is_ours && sysfs.text(&file).is_some() {
                 let files = vec![(file.into(), asked.clone())];
-                layers.push(Wanted::of_files(&format!("{LAYER}{name}"), files));
+                let layer = DriveId::of(&sysfs, &node(name)).ok();
+                layers.push(Wanted::of_files(&format!("{LAYER}{name}"), layer, files));
             }
         }
         layers
