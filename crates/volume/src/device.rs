@@ -81,6 +81,13 @@ impl Assembled {
         })
     }
 
+    /// After a request that failed: the volume is not closed if the request may have been made in part.
+    fn spoil_with(&self, sums: &Sums) {
+        if sums.is_spoilt() {
+            self.writing_failed();
+        }
+    }
+
     fn leaf(&self, member: u32) -> &dyn Device {
         &*self.spread.members()[member as usize]
     }
@@ -176,7 +183,7 @@ impl Device for Assembled {
         self.bounded(offset, buffer.len() as u64, io::ErrorKind::WriteZero)?;
         self.begin_writing()?;
         if let Some(sums) = &self.sums {
-            return sums.write_at(buffer, offset).inspect_err(|_| self.writing_failed());
+            return sums.write_at(buffer, offset).inspect_err(|_| self.spoil_with(sums));
         }
         for piece in self.pieces(offset, buffer.len() as u64) {
             let (start, piece) = piece?;
@@ -193,7 +200,7 @@ impl Device for Assembled {
     /// Syncs every member, the others too where one fails; the first failure is told.
     fn sync_data(&self) -> io::Result<()> {
         if let Some(sums) = &self.sums {
-            return sums.sync().inspect_err(|_| self.writing_failed());
+            return sums.sync().inspect_err(|_| self.spoil_with(sums));
         }
         let sync = |leaf: &Arc<dyn Device>| {
             leaf.sync_data().map_err(|e| with_member_context("fdatasync", &**leaf, 0, 0, e))
@@ -232,7 +239,7 @@ impl Device for Assembled {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             self.begin_writing()?;
-            return sums.write_zeroes(offset, length).inspect_err(|_| self.writing_failed());
+            return sums.write_zeroes(offset, length).inspect_err(|_| self.spoil_with(sums));
         }
         self.begin_writing()?;
         let mut how = how;

@@ -187,6 +187,50 @@ fn a_block_in_the_place_of_another_is_found_although_it_was_written_whole() {
     assert!(scrubbed(&disks).sound);
 }
 
+/// With its block of sums, so that all of it fits but for the place.
+#[test]
+fn a_group_in_the_place_of_another_members_with_its_checksums_is_found() {
+    let (disks, _) = filled(2);
+    let label = volume::Candidate::read(&*disks[0]).expect("reads").label().cloned().expect("a label");
+    let group = MIB as usize..(MIB + u64::from(LAYOUT.group_blocks) * BLOCK) as usize;
+    let sums = (label.data_start + label.data_bytes) as usize;
+    let sums = sums..sums + BLOCK as usize;
+    let data = disks[0].parts(std::slice::from_ref(&group));
+    disks[1].put_back(&[group], &data);
+    // The checksums of member 0 lie on member 1, and the other way round.
+    let checksums = disks[1].parts(std::slice::from_ref(&sums));
+    disks[0].put_back(&[sums], &checksums);
+    let volume = opened(&disks);
+    read(&volume, 0).expect("it is where it was written");
+    read(&volume, CHUNK / BLOCK).expect_err("that is member 0's");
+}
+
+/// The write that takes the marks of a session away is lost; what rots afterwards is not taken for torn.
+#[test]
+fn marks_of_a_session_that_was_closed_are_not_believed() {
+    let (disks, blocks) = filled(2);
+    let label = volume::Candidate::read(&*disks[0]).expect("reads").label().cloned().expect("a label");
+    let map = (label.data_start + label.data_bytes + label.sums_bytes() - 2 * BLOCK) as usize;
+    let slots = [map..map + BLOCK as usize, map + BLOCK as usize..map + 2 * BLOCK as usize];
+    let volume = opened(&disks);
+    volume.write_at(&block_of(0, 1), 0).expect("it writes");
+    volume.write_at(&block_of(blocks - 1, 1), (blocks - 1) * BLOCK).expect("it writes");
+    let marked: Vec<_> = disks.iter().map(|disk| disk.parts(&slots)).collect();
+    drop(volume);
+    disks.iter().zip(marked).for_each(|(disk, parts)| disk.put_back(&slots, &parts));
+    change(&disks, 0, |bytes| bytes[0] ^= 1);
+    assert_eq!(scrubbed(&disks).findings[0].kind, FindingKind::Rotten);
+    let volume = opened(&disks);
+    read(&volume, 0).expect_err("it is rotten");
+    volume.write_at(&block_of(9, 1), 9 * BLOCK).expect("it writes");
+    read(&volume, 0).expect_err("it is rotten still");
+    // What was refused has written nothing, so the volume is closed all the same.
+    volume.write_at(&[1], 5).expect_err("the rest of the block is rotten");
+    drop(volume);
+    let candidate = volume::Candidate::read(&*disks[0]).expect("reads");
+    assert_eq!(candidate.label().map(|label| label.state), Some(volume::State::Ready));
+}
+
 #[test]
 fn a_damaged_block_of_sums_spoils_its_blocks_until_they_are_written_again() {
     let (disks, blocks) = filled(2);

@@ -6,6 +6,10 @@
 //! to be marked, those that were not written for longest are settled (their checksums written and synced) and unmarked,
 //! a quarter of the limit at a time, in the same write of the map.
 //!
+//! That a region has checksums is written to both slots of its block of the map, so that one drive which loses a write does
+//! not have it pass for one that has none. Other changes are written to one: where a mark is lost, what a crash has torn
+//! counts as rotten; where its removal is lost, the labels show that the volume was closed, and no mark is believed.
+//!
 //! Where the region before is marked already, writes are likely to go on in their direction, and a few regions are
 //! marked at once.
 
@@ -109,6 +113,10 @@ impl Marks {
             entries.extend(block.entries);
             generations.push(block.generation);
             resealed += block.resealed;
+        }
+        // The drive that was to take the marks away may have lost that write; the labels of all members know.
+        if store.was_closed()? {
+            entries.iter_mut().for_each(|entry| *entry &= !MARKED);
         }
         let is_unclean = entries.iter().any(|entry| entry & MARKED != 0);
         Ok(Self {
@@ -238,9 +246,16 @@ impl Marks {
         if !fresh.is_empty() {
             cache.forget(|(_, group)| fresh.contains(&store.area.region_of(group)));
         }
-        self.write(store, wanted.iter().chain(settled).copied(), |region, _| {
-            if wanted.contains(&region) { HAS_SUMS | MARKED } else { HAS_SUMS }
-        })
+        let write = || {
+            self.write(store, wanted.iter().chain(settled).copied(), |region, _| {
+                if wanted.contains(&region) { HAS_SUMS | MARKED } else { HAS_SUMS }
+            })
+        };
+        // To both slots where regions get their first checksums: were the one write lost, they would not be verified.
+        if !fresh.is_empty() {
+            write()?;
+        }
+        write()
     }
 
     fn set(&self, region: u64, entry: u8) {

@@ -115,6 +115,8 @@ pub(crate) struct Sums {
     /// Whether nothing is left of a session that was not closed.
     is_ready: AtomicBool,
     resealing: Mutex<reseal::Stage>,
+    /// Whether a write or a sync failed, so that what is on the members may not fit.
+    is_spoilt: AtomicBool,
 }
 
 /// A run of whole blocks on one member.
@@ -151,6 +153,7 @@ impl Sums {
             lock: RangeLock::default(),
             is_ready: AtomicBool::new(false),
             resealing: Mutex::default(),
+            is_spoilt: AtomicBool::new(false),
         }))
     }
 
@@ -174,6 +177,16 @@ impl Sums {
     /// What was given new checksums after a crash, by this session.
     pub fn resealed(&self) -> Resealed {
         self.resealing.lock().unwrap_or_else(PoisonError::into_inner).resealed()
+    }
+
+    /// Whether a write or a sync failed, so that what is on the members may not fit. A request that was refused because
+    /// the rest of a block does not fit has written nothing.
+    pub fn is_spoilt(&self) -> bool {
+        self.is_spoilt.load(Ordering::Relaxed)
+    }
+
+    fn spoil(&self) {
+        self.is_spoilt.store(true, Ordering::Relaxed);
     }
 
     /// Writes all checksums, syncs all members, and takes the marks of this session away.
@@ -334,7 +347,7 @@ impl Sums {
             let part = &buffer[part];
             let _held = self.lock.hold(whole.start / BLOCK..whole.end / BLOCK);
             if whole == (at..at + part.len() as u64) {
-                self.write_blocks(part, at)?;
+                self.write_blocks(part, at).inspect_err(|_| self.spoil())?;
                 continue;
             }
             let mut blocks = AlignedBuffer::zeroed((whole.end - whole.start) as usize, BLOCK as usize);
@@ -349,7 +362,8 @@ impl Sums {
             }
             let skip = (at - whole.start) as usize;
             blocks[skip..skip + part.len()].copy_from_slice(part);
-            self.write_blocks(&blocks[..(whole.end - whole.start) as usize], whole.start)?;
+            let blocks = &blocks[..(whole.end - whole.start) as usize];
+            self.write_blocks(blocks, whole.start).inspect_err(|_| self.spoil())?;
         }
         Ok(())
     }
@@ -405,7 +419,7 @@ impl Sums {
     /// A member's.
     pub fn sync(&self) -> io::Result<()> {
         let written = self.cache.write_back(&self.store, |_| true);
-        written.and(self.store.sync_all())
+        written.and(self.store.sync_all()).inspect_err(|_| self.spoil())
     }
 
     /// Writes zeros.

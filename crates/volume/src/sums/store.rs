@@ -7,10 +7,14 @@ use storage::device::{AlignedBuffer, Device};
 
 use super::area::{Area, BLOCK, LOST_SUM, MapBlock, NO_SUM};
 use super::cache::Key;
+use crate::census::Candidate;
 use crate::device::with_member_context;
+use crate::label::State;
 
 /// How often a block of sums that is not as it was written is read before it counts as damaged.
 const MOST_READS: u32 = 2;
+/// How often a block of the map is written that is not there afterwards.
+const MOST_MAP_WRITES: u32 = 4;
 
 /// See the module's argument.
 #[derive(Debug)]
@@ -75,6 +79,21 @@ impl Store {
         (0..self.area.width()).try_for_each(|member| self.write_sums((member, groups.start), &all))
     }
 
+    /// Whether the last session that wrote has ended in peace, by the labels. Each member is *open* from before the
+    /// first write of a session until its end, and one that is not shows that all of them were synced.
+    ///
+    /// # Errors
+    /// A member's.
+    pub fn was_closed(&self) -> io::Result<bool> {
+        for member in &self.members {
+            let candidate = Candidate::read(&**member)?;
+            if candidate.label().is_some_and(|label| label.state != State::Open) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Reads a block of the map: the slot that was written last, and whether the other was as it was written.
     ///
     /// # Errors
@@ -91,14 +110,27 @@ impl Store {
         Ok((slots.into_iter().flatten().max_by_key(|block| block.generation), are_whole))
     }
 
-    /// Writes a block of the map to the slot of its generation, and makes it durable.
+    /// Writes a block of the map to the slot of its generation, makes it durable, and reads it back: where the write of
+    /// a slot is lost and the next one, to the other slot, is cut short, a state of long ago would hold.
     ///
     /// # Errors
-    /// The member's.
+    /// The member's; `InvalidData` if it is not there after several attempts.
     pub fn write_map(&self, index: u64, map: &MapBlock) -> io::Result<()> {
         let (holder, at) = self.area.map_place(index, map.generation % 2);
-        self.write(holder, &self.area.encode_map(index, map), at)?;
-        self.sync(holder)
+        let block = self.area.encode_map(index, map);
+        let mut found = AlignedBuffer::zeroed(BLOCK as usize, BLOCK as usize);
+        for _ in 0..MOST_MAP_WRITES {
+            self.write(holder, &block, at)?;
+            self.sync(holder)?;
+            self.read(holder, &mut found, at)?;
+            if found[..] == block[..] {
+                return Ok(());
+            }
+        }
+        let member = self.member(holder).spec();
+        let why =
+            format!("the map of checksums at {at} of {member} is not what was written there just before");
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
     /// Reads from a member.

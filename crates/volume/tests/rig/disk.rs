@@ -154,6 +154,20 @@ impl Disk {
         ranges.iter().map(|range| media.bytes[range.clone()].to_vec()).collect()
     }
 
+    /// Lets bits of a byte rot, on the medium and in what is on its way there.
+    pub fn flip(&self, at: usize, bits: u8) {
+        let mut media = self.media.lock().unwrap();
+        media.bytes[at] ^= bits;
+        for volatile in &mut media.volatile {
+            let places = [&mut volatile.before, &mut volatile.after];
+            for bytes in places {
+                if let Some(byte) = at.checked_sub(volatile.at).and_then(|at| bytes.get_mut(at)) {
+                    *byte ^= bits;
+                }
+            }
+        }
+    }
+
     /// Puts such parts back, durably, and past all counting.
     pub fn put_back(&self, ranges: &[std::ops::Range<usize>], parts: &[Vec<u8>]) {
         let mut media = self.media.lock().unwrap();

@@ -17,6 +17,7 @@
 //!
 //! `FLASHWRIGHT_TEST_SEED=…` has another run, `STEPS=…` a shorter or longer one.
 
+mod checked;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod world;
@@ -52,4 +53,28 @@ fn a_volume_of_two_members_in_a_world_of_faults_holds_what_the_model_holds() {
 #[test]
 fn a_volume_of_four_members_in_a_world_of_faults_holds_what_the_model_holds() {
     run(4, 4);
+}
+
+/// The same for a volume with checksums, of which one member is at fault after a tenth of the steps.
+fn run_checked(width: usize) {
+    let mut world = checked::World::new(width, rig::seed().wrapping_mul(width as u64));
+    let steps = steps() / 20;
+    for step in 0..steps {
+        if step == steps / 10 {
+            world.let_fail();
+        }
+        world.step();
+    }
+    println!("{width} members with checksums: {:?}", world.tally);
+    world.tally.is_of_use();
+}
+
+#[test]
+fn a_volume_with_checksums_and_a_faulty_member_of_two_returns_what_was_written_or_an_error() {
+    run_checked(2);
+}
+
+#[test]
+fn a_volume_with_checksums_and_a_faulty_member_of_three_returns_what_was_written_or_an_error() {
+    run_checked(3);
 }
