@@ -270,6 +270,8 @@ fn wrong_requests_are_named_with_their_values() {
         ),
         (&["serve", "--state=file"], 2, no_directory.into()),
         (&["doctor", "--state=file"], 2, no_directory.into()),
+        (&["wait", "--state=file", "7"], 2, no_directory.into()),
+        (&["pools", "--state=file"], 2, no_directory.into()),
         (&["cp", "--foreground", "--state=file", "file", "copy"], 2, no_directory.into()),
         (&["verify", "--state=file", "file"], 2, no_directory.into()),
         (

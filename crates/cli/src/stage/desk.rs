@@ -101,7 +101,10 @@ pub fn socket(args: &ServerArgs) -> Result<Option<PathBuf>, StageError> {
     Ok(match (&args.socket, &args.state) {
         (Some(socket), _) => Some(socket.clone()),
         // A server that was started with a state directory of its own has its socket there.
-        (None, Some(state)) => Some(Surroundings::here().own_socket(Some(state))?),
+        (None, Some(state)) => {
+            request::check_directory("--state", state)?;
+            Some(Surroundings::here().own_socket(Some(state))?)
+        }
         (None, None) => None,
     })
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stage::names::PathText;
-use stage::{JobSpec, Options, Place, Verb};
+use stage::{JobSpec, Options, Place, StageError, Verb};
 
 use super::args::OptionArgs;
 use crate::failure::Failure;
@@ -157,16 +157,23 @@ pub fn file(flag: &str, path: &Path) -> Result<PathBuf, Failure> {
 /// # Errors
 /// Exit code 2, with the flag: something else has its name, or one of the names above it.
 pub fn directory(flag: &str, path: &Path) -> Result<PathBuf, Failure> {
-    let full = absolute(path)?;
-    let is_other = match full.metadata() {
+    check_directory(flag, path)?;
+    absolute(path)
+}
+
+/// [`directory`], for those who need no absolute path.
+pub fn check_directory(flag: &str, path: &Path) -> Result<(), StageError> {
+    let is_other = match path.metadata() {
         Ok(facts) => !facts.is_dir(),
         Err(error) => error.kind() == ErrorKind::NotADirectory,
     };
     if is_other {
-        return Err(Failure::invalid(format!("{flag}={}: is not a directory", shown(path.as_os_str())))
-            .hint("name a directory; one that is not there is made when it is needed"));
+        return Err(StageError::invalid(
+            format!("{flag}={}: is not a directory", shown(path.as_os_str())),
+            "name a directory; one that is not there is made when it is needed",
+        ));
     }
-    Ok(full)
+    Ok(())
 }
 
 fn shown(text: &OsStr) -> String {
