@@ -110,9 +110,9 @@ fn a_read_only_destination_fails_the_move_and_keeps_the_source() {
 
 #[test]
 fn a_part_stays_while_another_destination_is_refused_and_goes_when_an_equal_one_is_adopted() {
-    for (scenario, barrier) in
-        [(Scenario::Checkpoint, Barrier::SetFileSystem), (Scenario::Chunked, Barrier::LargeFile)]
-    {
+    // Where each file is synced by itself, a part whose directories are being synced is in doubt.
+    let half_way = if crate::LIKE_NFS { Barrier::SmallFile } else { Barrier::SetFileSystem };
+    for (scenario, barrier) in [(Scenario::Checkpoint, half_way), (Scenario::Chunked, Barrier::LargeFile)] {
         let killed = || {
             let world = World::new(scenario, Verb::Move);
             let mut order = Order::to(&world.state, &world.spec);
