@@ -1,9 +1,9 @@
-//! Who a labelled volume is open for: how its members are kept of one time.
+//! One opening of a labelled volume, and the epochs that keep its members of one time.
 //!
-//! Each label has the [`Epoch`] whose writes may be on its member. The first write after opening begins a new epoch
-//! on all members, and the end of whoever wrote begins the one at rest; a member that was not there, be it an old
-//! image brought back or memory that lost what it held, is then of another, and [`crate::census`] refuses it. Between
-//! the two nothing is asked of labels: a request costs what it costs without them.
+//! Each label holds the [`Epoch`] whose writes may be on its member. The first write after opening begins a new epoch on
+//! all members, and closing begins the epoch at rest. A member that was absent meanwhile (an old image that was brought
+//! back, memory that lost its contents) is of another epoch, and [`crate::census`] refuses it. Other writes do not touch
+//! the labels, so they cost what they cost without them.
 //!
 //! A new epoch begins in three steps, each on all members and durable on all of them before the next:
 //!

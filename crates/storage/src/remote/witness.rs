@@ -1,8 +1,7 @@
-//! What tells that an export is the one that it was, where its server does not: some bytes of it, looked at on each new
-//! connection before it is used.
+//! Bytes of an export that are read and judged on each new connection, before it is used.
 //!
-//! A server that was started again may say of its export what it said before, and hold nothing, or what it held
-//! long ago.
+//! A server that was restarted may describe its export as before and hold nothing, or what it held long ago. Its
+//! description cannot tell; the bytes can.
 
 use std::fmt;
 use std::io::{self, Read, Write};
