@@ -261,15 +261,26 @@ fn file(
     };
     let now = Identity::of(&stat);
     let expected = unlinked.get(&now.ino).unwrap_or(&done.source);
-    let is_copied = match expected.change(&now) {
+    let compared = match expected.change(&now) {
         Some(_) => {
-            !enforced(Check::SourceBeforeRemoval) || has_same_bytes(run, directory, name, done, &now, shown)?
+            if enforced(Check::SourceBeforeRemoval) {
+                has_same_bytes(run, directory, name, done, &now, shown)
+            } else {
+                Ok(true)
+            }
         }
         // Stores through a shared mapping move no time of a file in memory.
         None if is_in_memory(run) && enforced(Check::SourceBytesInMemory) => {
-            reads_as_copied(run, directory, name, done, &now, shown)?
+            reads_as_copied(run, directory, name, done, &now, shown)
         }
-        None => true,
+        None => Ok(true),
+    };
+    let is_copied = match compared {
+        // Another program has removed it meanwhile.
+        Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
+            return Ok(());
+        }
+        compared => compared?,
     };
     if !is_copied {
         left.add(shown, "it changed after it was copied");
