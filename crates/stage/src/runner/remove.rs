@@ -127,7 +127,7 @@ pub(super) fn remove(
             }
         }
     } else if let Some(done) = run.journal.entry(run.id, Path::new(""))? {
-        file(run, &source.parent, &source.name, &done, path, &mut Unlinked::new(), &mut left)?;
+        file(run, &source.parent, &source.name, &done, path, &mut Removing::of(run), &mut left)?;
     }
     let above = path.parent().unwrap_or(path);
     calls::sync(source.parent.as_fd(), Barrier::SourceRemoved)
@@ -193,7 +193,7 @@ fn beneath(
     let mut before: Option<PathBuf> = None;
     // The directory of the entry before is most often this one's.
     let mut here: Option<(PathBuf, OwnedFd)> = None;
-    let mut unlinked = Unlinked::new();
+    let mut removing = Removing::of(run);
     let copy = copy_root(run)?;
     loop {
         let page = run.journal.entries_before(run.id, before.as_deref(), PAGE)?;
@@ -234,15 +234,32 @@ fn beneath(
                 {
                     left.add(&shown, "its copy is not there any more");
                 } else {
-                    file(run, directory, name, &done, &shown, &mut unlinked, left)?;
+                    file(run, directory, name, &done, &shown, &mut removing, left)?;
                 }
             }
         }
     }
 }
 
-/// Files of several names, by inode, as they were right after one of their names was removed here.
-type Unlinked = HashMap<u64, Identity>;
+/// What the removal of one source needs for each of its files.
+struct Removing {
+    /// Files of several names, by inode, as they were right after one of their names was removed here.
+    unlinked: HashMap<u64, Identity>,
+    /// The source lies in a file system in memory. Nothing else is mounted in the source of a move.
+    is_in_memory: bool,
+    reader: Reader,
+}
+
+impl Removing {
+    fn of(run: &Run<'_>) -> Self {
+        let mount = mounts::of_place(&run.spec.source, false);
+        Self {
+            unlinked: HashMap::new(),
+            is_in_memory: mount.is_some_and(|mount| mount.is_in_memory()),
+            reader: Reader::new(CHUNK_BYTES),
+        }
+    }
+}
 
 fn file(
     run: &Run<'_>,
@@ -250,7 +267,7 @@ fn file(
     name: &std::ffi::OsStr,
     done: &Done,
     shown: &Path,
-    unlinked: &mut Unlinked,
+    removing: &mut Removing,
     left: &mut Left,
 ) -> Result<(), StageError> {
     let failed = |error| StageError::io("look at", shown, error);
@@ -260,18 +277,18 @@ fn file(
         Err(error) => return Err(failed(error)),
     };
     let now = Identity::of(&stat);
-    let expected = unlinked.get(&now.ino).unwrap_or(&done.source);
+    let expected = removing.unlinked.get(&now.ino).unwrap_or(&done.source);
     let compared = match expected.change(&now) {
         Some(_) => {
             if enforced(Check::SourceBeforeRemoval) {
-                has_same_bytes(run, directory, name, done, &now, shown)
+                has_same_bytes(run, &mut removing.reader, directory, name, done, &now, shown)
             } else {
                 Ok(true)
             }
         }
         // Stores through a shared mapping move no time of a file in memory.
-        None if is_in_memory(run) && enforced(Check::SourceBytesInMemory) => {
-            reads_as_copied(run, directory, name, done, &now, shown)
+        None if removing.is_in_memory && enforced(Check::SourceBytesInMemory) => {
+            reads_as_copied(run, &mut removing.reader, directory, name, done, &now, shown)
         }
         None => Ok(true),
     };
@@ -297,13 +314,13 @@ fn file(
         }
         _ => {}
     }
-    unlinked.remove(&now.ino);
+    removing.unlinked.remove(&now.ino);
     if let Some(file) = other_names {
         let after = Identity::of(&calls::stat(file.as_fd()).map_err(failed)?);
         let only_unlinked =
             after.nlink + 1 == now.nlink && now.change(&Identity { ctime: now.ctime, ..after }).is_none();
         if only_unlinked {
-            unlinked.insert(after.ino, after);
+            removing.unlinked.insert(after.ino, after);
         }
     }
     Ok(())
@@ -313,6 +330,7 @@ fn file(
 /// removal may have moved it, or another program gave or took a name; its bytes tell.
 fn has_same_bytes(
     run: &Run<'_>,
+    reader: &mut Reader,
     directory: &OwnedFd,
     name: &std::ffi::OsStr,
     done: &Done,
@@ -324,17 +342,13 @@ fn has_same_bytes(
     if was.nlink == now.nlink || !same {
         return Ok(false);
     }
-    reads_as_copied(run, directory, name, done, now, shown)
-}
-
-/// Does a source lie in a file system in memory? Nothing else is mounted in the source of a move.
-fn is_in_memory(run: &Run<'_>) -> bool {
-    mounts::of_place(&run.spec.source, false).is_some_and(|mount| mount.is_in_memory())
+    reads_as_copied(run, reader, directory, name, done, now, shown)
 }
 
 /// Reads a file, and compares what is read with what was copied. `now` is how the file was found.
 fn reads_as_copied(
     run: &Run<'_>,
+    reader: &mut Reader,
     directory: &OwnedFd,
     name: &std::ffi::OsStr,
     done: &Done,
@@ -352,7 +366,7 @@ fn reads_as_copied(
     let Some(copied) = copied else { return Ok(false) };
     let algorithm = run.spec.options.digest;
     let mut chunks = Vec::new();
-    let read = Reader::new(CHUNK_BYTES).chunks(
+    let read = reader.chunks(
         directory.as_fd(),
         Path::new(name),
         shown,
