@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a volume costs beside its members: the sum of their speeds, and the CPU time of one of them.
 
-    tools/volume_ratios.py [sum] [instructions] [cpu]      (all of them by default)
+    tools/volume_ratios.py [sum] [instructions] [cpu] [checksums]      (all of them by default)
 
 sum           Loop devices, each throttled to the same rate (control group version 1, blkio): each is measured
               alone, then labelled volumes of 1, 2, 4, 8 and 16 of them. The figure is the volume's IOPS by the sum of
@@ -15,7 +15,11 @@ cpu           CPU time of the process, the kernel's included, for each 4 KiB ran
               memory without a throttle: one device, and a volume of 4, each with the same depth in all. Interleaved
               rounds; a ratio within a round survives a noisy machine, a figure does not.
 
-Needs root and loop devices for sum and cpu, valgrind for instructions; what is missing is said and left out. Everything
+checksums     Sequential 128 KiB and random 4 KiB reads and writes on a volume of 2 with checksums beside the same without, in
+              turns, by the library's queue with 16 requests on each member; direct, on loop devices over memory. The
+              volume without is driven by io_uring, and by psync, which is the one engine that checksums allow.
+
+Needs root and loop devices for sum, cpu and checksums, valgrind for instructions; what is missing is said and left out. Everything
 that is made is removed again. Nothing here passes or fails.
 """
 
@@ -32,7 +36,9 @@ import tempfile
 import ratios
 
 BLKIO = "/sys/fs/cgroup/blkio"
-STRIPE = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ratios.ROOT, "target")), "release", "examples", "stripe")
+EXAMPLES = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ratios.ROOT, "target")), "release", "examples")
+STRIPE = os.path.join(EXAMPLES, "stripe")
+CHECKSUMS = os.path.join(EXAMPLES, "checksums")
 RATE = 2000
 # Of each member: the throttle lets requests through in bursts, in which a short queue runs dry.
 DEPTH = 64
@@ -84,10 +90,10 @@ class Group:
         os.rmdir(self.path)
 
 
-def label(devices):
+def label(devices, *flags):
     """Makes a volume of the devices, whose spec it returns."""
     given_up = [word for device in devices for word in ("--destroy", device)]
-    ratios.execute([ratios.OURS, "volume", "create", *given_up, ",".join(devices)])
+    ratios.execute([ratios.OURS, "volume", "create", *flags, *given_up, ",".join(devices)])
     return "volume:" + ",".join(devices)
 
 
@@ -189,7 +195,22 @@ def compare_cpu(options):
         loops.close()
 
 
-PARTS = {"sum": compare_sum, "instructions": compare_instructions, "cpu": compare_cpu}
+def compare_checksums(options):
+    if os.geteuid() != 0 or not os.path.exists(CHECKSUMS):
+        print("checksums are left out: they need root and the example checksums", file=sys.stderr)
+        return
+    loops = Loops(4, 256)
+    try:
+        plain = label(loops.devices[:2], "--chunk=128k")
+        checked = label(loops.devices[2:], "--chunk=128k", "--checksums")
+        print("\n### A volume of 2 with checksums beside one without, loop devices over memory, direct\n", flush=True)
+        subprocess.run([CHECKSUMS, plain, checked, str(options.rounds)], check=True)
+    finally:
+        loops.close()
+
+
+PARTS = {"sum": compare_sum, "instructions": compare_instructions, "cpu": compare_cpu,
+         "checksums": compare_checksums}
 
 
 def main():

@@ -232,6 +232,23 @@ fn marks_of_a_session_that_was_closed_are_not_believed() {
 }
 
 #[test]
+fn a_change_of_the_map_that_a_drive_loses_is_made_again() {
+    let disks = made(2);
+    let label = volume::Candidate::read(&*disks[0]).expect("reads").label().cloned().expect("a label");
+    let map = label.data_start + label.data_bytes + label.sums_bytes() - 2 * BLOCK;
+    let slot = |number: u64| map + number * BLOCK..map + (number + 1) * BLOCK;
+    let held = |number: u64| {
+        let range = slot(number).start as usize..slot(number).end as usize;
+        disks[number as usize].parts(&[range])
+    };
+    let before = [held(0), held(1)];
+    (0..2).for_each(|number| *disks[number as usize].loses.lock().unwrap() = Some(slot(number)));
+    let volume = opened(&disks);
+    volume.write_at(&block_of(0, 1), 0).expect("it writes");
+    assert!(held(0) != before[0] && held(1) != before[1], "both slots say that there are checksums");
+}
+
+#[test]
 fn a_damaged_block_of_sums_spoils_its_blocks_until_they_are_written_again() {
     let (disks, blocks) = filled(2);
     let label = volume::Candidate::read(&*disks[0]).expect("reads").label().cloned().expect("a label");

@@ -239,7 +239,8 @@ impl Marks {
         }
         let fresh: Vec<u64> = wanted.iter().copied().filter(|region| !self.has_sums(*region)).collect();
         fresh.iter().try_for_each(|region| store.write_fresh_sums(*region))?;
-        if !fresh.is_empty() || !settled.is_empty() {
+        // Fresh ones need no sync: they are in a region that is marked until all is synced.
+        if !settled.is_empty() {
             store.sync_all()?;
         }
         // What a reader fetched of a region while it had none.

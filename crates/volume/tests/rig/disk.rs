@@ -96,6 +96,8 @@ pub struct Disk {
     pub writable: AtomicBool,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
+    /// The next write that begins here is acknowledged and not made.
+    pub loses: Mutex<Option<std::ops::Range<u64>>>,
     descriptor: File,
 }
 
@@ -113,6 +115,7 @@ impl Disk {
             writable: AtomicBool::new(true),
             writes: AtomicU64::default(),
             syncs: AtomicU64::default(),
+            loses: Mutex::default(),
             descriptor,
         })
     }
@@ -219,6 +222,9 @@ impl Device for Disk {
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         assert!(self.is_writable(), "nothing is written through {}", self.name);
+        if self.loses.lock().unwrap().take_if(|range| range.contains(&offset)).is_some() {
+            return Ok(());
+        }
         let step = self.clock.step();
         if step != Step::Never {
             let (mut media, at) = (self.media.lock().unwrap(), offset as usize);

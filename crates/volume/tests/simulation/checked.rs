@@ -360,7 +360,14 @@ impl World {
         self.volume = Some(volume);
         let blocks = self.model.len() / BLOCK_SECTORS;
         let block = self.random.below(blocks as u64) as usize;
-        self.rewrite(block);
+        // The power may go again while torn blocks get new checksums.
+        if self.random.one_in(2) {
+            self.clock.stop_after(self.random.below(16) as u32);
+        }
+        if !self.rewrite(block) {
+            return self.lose_power();
+        }
+        self.clock.go_on();
         // What it has met meanwhile may have been in a region whose turn was to come.
         self.forget_what_was_met();
         let notices = self.volume.as_ref().map_or(0, |volume| volume.notices().len());
@@ -383,7 +390,8 @@ impl World {
         }
     }
 
-    fn rewrite(&mut self, block: usize) {
+    /// Writes a whole block; whether the power is there still.
+    fn rewrite(&mut self, block: usize) -> bool {
         self.value += 1;
         let first = block * BLOCK_SECTORS;
         let mut bytes = vec![0; BLOCK as usize];
@@ -393,9 +401,11 @@ impl World {
                 .for_each(|word| word.copy_from_slice(&(self.value << 16 | sector).to_le_bytes()));
         }
         let volume = self.volume.as_ref().expect("it is open");
-        volume.write_at(&bytes, (first * SECTOR) as u64).expect("the power is there");
+        let ended = volume.write_at(&bytes, (first * SECTOR) as u64);
+        assert!(ended.is_ok() || self.clock.is_stopped(), "{ended:?}");
         let sectors = &mut self.model[first..first + BLOCK_SECTORS];
         sectors.iter_mut().for_each(|values| values.push(Some(self.value)));
+        !self.clock.is_stopped()
     }
 }
 
