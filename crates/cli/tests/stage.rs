@@ -402,8 +402,8 @@ fn a_directory_without_its_manifest_is_not_called_right_unread() {
 
 #[test]
 fn an_eviction_that_was_killed_is_named_by_doctor_and_finished_by_the_same_command() {
-    if Command::new("strace").arg("--version").output().is_err() {
-        println!("SKIP evictions that are killed: there is no strace");
+    if !Command::new("strace").arg("true").output().is_ok_and(|ended| ended.status.success()) {
+        println!("SKIP evictions that are killed: strace does not work here");
         return;
     }
     let folder = place();
@@ -437,15 +437,65 @@ fn an_eviction_that_was_killed_is_named_by_doctor_and_finished_by_the_same_comma
             renamed += 1;
             let came = run(folder.path(), &doctor);
             assert!(came.out.contains("a removal of old sets in"), "{nth}: {came:?}");
+            // What is left may be all there is, whatever was read back before.
+            let [slow, away] = ["slow/ckpt-7", "slow/away"].map(|name| folder.path().join(name));
+            fs::rename(&slow, &away).expect("renames");
+            let came = run(folder.path(), &evict);
+            assert_eq!((came.code, came.out.as_str()), (3, ""), "{nth}: {came:?}");
+            assert_eq!(names(&folder.path().join("fast")).len(), 1, "{nth}: {came:?}");
+            fs::rename(&away, &slow).expect("renames");
         }
         let came = works(folder.path(), &evict);
-        assert!(came.out.contains("/fast/ckpt-7: evicted; "), "{nth}: {came:?}");
+        let said = ["evicted", "is not there any more"];
+        let said =
+            said.map(|words| format!("/fast/ckpt-7: {words}; {}", folder.path().join("slow").display()));
+        assert!(said.iter().any(|words| came.out.contains(words)), "{nth}: {came:?}");
         assert_eq!(names(&folder.path().join("fast")), [] as [String; 0], "{nth}");
         is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
         let came = run(folder.path(), &doctor);
         assert!(!came.out.contains("a removal of old sets"), "{nth}: {came:?}");
     }
     assert!(finished && renamed > 1, "killed {renamed} times without a name");
+}
+
+#[test]
+fn evictions_beside_each_other_do_not_find_each_others_journals() {
+    let folder = place();
+    fs::create_dir(folder.path().join("slow")).expect("makes");
+    let sets: Vec<String> = (0..12).map(|n| format!("ckpt-{n}")).collect();
+    for set in &sets {
+        checkpoint(folder.path(), set);
+        works(folder.path(), &["cp", "--foreground", "--state=state", set, "slow/"]);
+    }
+    let ended = std::thread::scope(|scope| {
+        let evict =
+            |set| run(folder.path(), &["evict", "--state=state", set, "--copy", &format!("slow/{set}")]);
+        let evictions: Vec<_> = sets.iter().map(|set| scope.spawn(move || evict(set))).collect();
+        let beside = scope.spawn(|| run(folder.path(), &["doctor", "--state=state"]));
+        let mut ended: Vec<_> = evictions.into_iter().map(|one| one.join().expect("no panic")).collect();
+        let beside = beside.join().expect("no panic");
+        assert!(!beside.out.contains("a removal of old sets"), "{beside:?}");
+        ended.push(beside);
+        ended
+    });
+    for came in ended {
+        assert_eq!((came.code, came.err.as_str()), (0, ""), "{came:?}");
+    }
+    assert_eq!(names(&folder.path().join("state/evictions")), [] as [String; 0]);
+}
+
+#[test]
+fn an_eviction_that_is_refused_does_not_make_its_set_another() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = place();
+    checkpoint(folder.path(), "ckpt-7");
+    fs::create_dir_all(folder.path().join("slow/ckpt-7")).expect("makes");
+    let changed =
+        || fs::metadata(folder.path().join("ckpt-7")).map(|at| (at.ctime(), at.ctime_nsec())).expect("stat");
+    let before = changed();
+    let came = run(folder.path(), &["evict", "--state=state", "ckpt-7", "--copy", "slow/ckpt-7"]);
+    assert_eq!(came.code, 3, "{came:?}");
+    assert_eq!(changed(), before, "a copy of it would begin again");
 }
 
 #[test]

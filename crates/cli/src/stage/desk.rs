@@ -1,12 +1,14 @@
 //! Where jobs are handed in: at a server's socket.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use stage::journal::Journal;
+use stage::journal::{Journal, Purpose};
 use stage::{JobId, JobSpec, JobStatus, Level, StageError};
 use stage_service::desk::Desk;
 use stage_service::place::Surroundings;
@@ -16,9 +18,13 @@ use stage_service::{Client, ServiceError};
 use super::args::ServerArgs;
 use super::request;
 use crate::failure::Failure;
+use crate::{output, paint};
 
 /// Where in the state directory the journals of commands without a server are.
 pub const FOREGROUND: &str = "foreground";
+
+/// Where in it those of evictions without a job are.
+pub const EVICTIONS: &str = "evictions";
 
 /// A server, as a desk. One that has gone is looked for again by the next question.
 #[derive(Debug)]
@@ -122,15 +128,42 @@ pub fn jobs_of_commands(args: &ServerArgs) -> Result<Vec<JobStatus>, Failure> {
     Ok(journals_of_commands(args)?.into_iter().flat_map(|(_, jobs)| jobs).collect())
 }
 
-/// Each journal of a command without a server, and its jobs.
+/// Each journal of a command without a server, and its jobs. One that cannot be read is passed over with a warning: it may
+/// be made, or removed, at this moment, or be that of another version of flashwright.
 pub fn journals_of_commands(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
     let entries = std::fs::read_dir(state(args)?.join(FOREGROUND)).into_iter().flatten().flatten();
     let journals = entries.map(|entry| entry.path()).filter(|journal| journal.join("journal.db").is_file());
-    journals.map(|journal| Ok((journal.clone(), peek(&journal)?))).collect()
+    let read = journals.filter_map(|journal| match peek(&journal) {
+        Ok(jobs) => Some((journal, jobs)),
+        Err(failure) => {
+            if journal.exists() {
+                output::tell(&format!("{}: passed over: {}\n", paint::warn("warning"), failure.message()));
+            }
+            None
+        }
+    });
+    Ok(read.collect())
 }
 
 fn peek(journal: &Path) -> Result<Vec<JobStatus>, Failure> {
     Ok(Journal::peek(journal)?.into_iter().map(JobStatus::from).collect())
+}
+
+/// The directories in which an eviction without a job was interrupted, as the journals of such commands know them. One that
+/// is at work, or that cannot be read at this moment, is left out.
+pub fn interrupted_evictions(args: &ServerArgs) -> Result<BTreeSet<PathBuf>, Failure> {
+    let entries = std::fs::read_dir(state(args)?.join(EVICTIONS)).into_iter().flatten().flatten();
+    let mut interrupted = BTreeSet::new();
+    for journal in entries.map(|entry| entry.path()) {
+        let holder = |lock: std::fs::File| storage::locks::holder(lock.as_fd()).ok().flatten();
+        let is_at_work = std::fs::File::open(journal.join("lock")).ok().and_then(holder).is_some();
+        if !is_at_work {
+            for purpose in [Purpose::Aside, Purpose::Doomed] {
+                interrupted.extend(Journal::peek_directories_of(&journal, purpose).unwrap_or_default());
+            }
+        }
+    }
+    Ok(interrupted)
 }
 
 /// The jobs of each journal that may know a path: the server's first, or else that of the state directory, then those

@@ -1,9 +1,7 @@
 //! `flashwright stage doctor`.
 
-use std::collections::BTreeSet;
-
 use stage::JobStatus;
-use stage::journal::{Journal, Purpose};
+use stage::journal::Journal;
 use stage_service::ServiceError;
 use stage_service::doctor::{self, Finding};
 use stage_service::full;
@@ -47,12 +45,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
         }
     };
     findings.extend(doctor::of_command(desk::jobs_of_commands(&args.server)?));
-    let mut interrupted = BTreeSet::new();
-    for (state, _) in desk::journals_of_commands(&args.server)? {
-        for purpose in [Purpose::Aside, Purpose::Doomed] {
-            interrupted.extend(Journal::peek_directories_of(&state, purpose)?);
-        }
-    }
+    let interrupted = desk::interrupted_evictions(&args.server)?;
     findings.extend(interrupted.iter().map(|directory| doctor::of_eviction(directory)));
     findings.sort_by_key(|finding| !finding.stuck);
     let stuck = findings.iter().filter(|finding| finding.stuck).count();

@@ -16,6 +16,11 @@ use super::request;
 use crate::failure::Failure;
 use crate::{output, signals};
 
+/// What became of a fast copy.
+const EVICTED: &str = "evicted";
+/// The same, where an earlier command was interrupted and nothing tells whether it or somebody else removed it.
+const GONE: &str = "is not there any more";
+
 /// Removes a fast copy.
 pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
     let path = match request::place(args.path.as_os_str())? {
@@ -25,20 +30,32 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
                 .hint("name the fast copy; its slow copy is named by --copy"));
         }
     };
+    let (Some(fast), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::invalid(format!("{}: has no name", shown(&path)))
+            .hint("name the fast copy of a set: a directory in a directory"));
+    };
     let stop = Stop::from(signals::stop_flag()?);
     // What is taken from its name is recorded here, for the same command after a crash.
-    let own = Foreground::named(&args.server, &("evict", PathText(path.clone())))?;
-    let is_resumed = own.exists();
-    if is_resumed {
+    let own = Foreground::of_eviction(&args.server, &path)?;
+    let mut resumed = None;
+    if own.exists() {
         let journal = own.journal()?;
-        retention::recover(&journal, &stop)?;
+        let is_half_removed = retention::is_half_removed(&journal, fast)?;
+        // The command before may have been killed when all was done and nothing was said.
+        if is_half_removed || !path.exists() {
+            let (slow, copy) = slow_copy_of(args, &path)?;
+            retention::finish(fast, &*super::tiers().open(&slow, &stop)?, name, &journal, &stop)?;
+            resumed = Some((copy, if is_half_removed { EVICTED } else { GONE }));
+        }
+        retention::clear(&journal, &stop)?;
         own.end(journal)?;
     }
     match std::fs::symlink_metadata(&path) {
-        // Its copy had been read back, and it is removed now.
-        Err(error) if is_resumed && error.kind() == ErrorKind::NotFound => {
-            let copy = copy_of(args, &path)?;
-            return report(args, path, copy);
+        Err(error)
+            if error.kind() == ErrorKind::NotFound
+                && let Some((copy, words)) = resumed =>
+        {
+            return report(args, path, copy, words);
         }
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Err(Failure::invalid(format!("{}: is not there", shown(&path)))
@@ -51,33 +68,17 @@ pub fn evict(args: &EvictArgs) -> Result<(), Failure> {
         }
         Ok(_) => {}
     }
-    let (Some(fast), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Failure::invalid(format!("{}: has no name", shown(&path)))
-            .hint("name the fast copy of a set: a directory in a directory"));
-    };
-    let copy = copy_of(args, &path)?;
-    if copy.name().as_deref() != Some(name) {
-        return Err(Failure::invalid(format!("{} and {}: have different names", shown(&path), copy.shown()))
-            .hint("what is evicted is the same set on two tiers, under one name"));
-    }
-    if copy.path().is_some_and(|copy| !copy.is_dir()) {
-        return Err(Failure::refused(format!("{}: there is no copy of {}", copy.shown(), shown(&path)))
-            .hint("copy it first: flashwright stage cp"));
-    }
-    let Some((slow, _)) = retention::split(&copy) else {
-        return Err(Failure::invalid(format!("--copy={}: has no name", copy.shown()))
-            .hint("name the slow copy of the set: TIER/NAME"));
-    };
+    let (slow, copy) = slow_copy_of(args, &path)?;
     let journal = own.journal()?;
     // This journal has no jobs, so the slow copy is read.
     let witness = OrReading(&journal);
     let evicted = retention::evict(fast, &*super::tiers().open(&slow, &stop)?, name, &witness, &stop);
     own.end(journal)?;
     evicted?;
-    report(args, path, copy)
+    report(args, path, copy, EVICTED)
 }
 
-fn report(args: &EvictArgs, path: PathBuf, copy: Place) -> Result<(), Failure> {
+fn report(args: &EvictArgs, path: PathBuf, copy: Place, words: &str) -> Result<(), Failure> {
     if args.json {
         let copy = match copy {
             Place::Path(path) => path,
@@ -88,15 +89,28 @@ fn report(args: &EvictArgs, path: PathBuf, copy: Place) -> Result<(), Failure> {
             .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
         return output::print(&format!("{text}\n"));
     }
-    output::print(&format!("{}: evicted; {} has been read back and stays\n", shown(&path), copy.shown()))
+    output::print(&format!("{}: {words}; {} has been read back and stays\n", shown(&path), copy.shown()))
 }
 
-/// The slow copy that is meant.
-fn copy_of(args: &EvictArgs, path: &Path) -> Result<Place, Failure> {
-    match &args.copy {
-        Some(copy) => Ok(request::place(copy)?),
-        None => slow_copy(args, path),
+/// The slow copy that is meant: the tier that it is in, and its place.
+fn slow_copy_of(args: &EvictArgs, path: &Path) -> Result<(Place, Place), Failure> {
+    let copy = match &args.copy {
+        Some(copy) => request::place(copy)?,
+        None => slow_copy(args, path)?,
+    };
+    if copy.name().as_deref() != path.file_name() {
+        return Err(Failure::invalid(format!("{} and {}: have different names", shown(path), copy.shown()))
+            .hint("what is evicted is the same set on two tiers, under one name"));
     }
+    if copy.path().is_some_and(|copy| !copy.is_dir()) {
+        return Err(Failure::refused(format!("{}: there is no copy of {}", copy.shown(), shown(path)))
+            .hint("copy it first: flashwright stage cp"));
+    }
+    let Some((slow, _)) = retention::split(&copy) else {
+        return Err(Failure::invalid(format!("--copy={}: has no name", copy.shown()))
+            .hint("name the slow copy of the set: TIER/NAME"));
+    };
+    Ok((slow, copy))
 }
 
 /// Where the newest job that copied it has put it.

@@ -3,9 +3,10 @@
 //! The journal's directory is named by what is moved and where to, so that the same command, given again after
 //! an interruption, finds what it has copied, and two commands are not in each other's way.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stage::journal::{Journal, Purpose};
+use stage::names::PathText;
 use stage::pace::Stop;
 use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State, runner};
 use stage_service::{Mover, MoverConfig};
@@ -59,12 +60,22 @@ impl Foreground {
         Self::named(args, &places)
     }
 
+    /// For the eviction of this fast copy. Such a journal has no jobs, and comes and goes with its command, so it lies
+    /// where nobody looks for jobs.
+    pub fn of_eviction(args: &ServerArgs, fast: &Path) -> Result<Self, Failure> {
+        Self::in_folder(args, desk::EVICTIONS, &PathText(fast.to_owned()))
+    }
+
     /// For whatever this says.
     pub fn named(args: &ServerArgs, what: &impl serde::Serialize) -> Result<Self, Failure> {
+        Self::in_folder(args, desk::FOREGROUND, what)
+    }
+
+    fn in_folder(args: &ServerArgs, folder: &str, what: &impl serde::Serialize) -> Result<Self, Failure> {
         let text = serde_json::to_vec(what)
             .map_err(|error| Failure::failed(format!("cannot name the journal: {error}")))?;
         let name = Algorithm::Xxh3.of(&text).text(Algorithm::Xxh3);
-        Ok(Self { state: desk::state(args)?.join(desk::FOREGROUND).join(name) })
+        Ok(Self { state: desk::state(args)?.join(folder).join(name) })
     }
 
     /// Takes the journal, and goes on with what is in it; with what `jobs` say now about how fast.

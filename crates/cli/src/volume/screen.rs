@@ -102,7 +102,7 @@ pub fn data(check: &DataCheck) -> String {
         row("resealed", &format!("{blocks} blocks were given new checksums after a crash, in all"));
     }
     if check.sound {
-        text += &format!("  {:<10} all that has a checksum fits it\n", paint::good("sound"));
+        text += &format!("  {} all that has a checksum fits it\n", paint::good(&format!("{:<10}", "sound")));
     }
     text
 }

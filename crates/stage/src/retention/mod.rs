@@ -248,6 +248,8 @@ pub fn tidy(
     if let Some(fast) = &fast {
         let _alone = fast.lock(stop)?;
         fast.restore(witness)?;
+        // What an interrupted eviction left in a set would make it another than was copied.
+        fast.sweep(witness)?;
         let keep_slow = keep.slow.map(|slow| slow.max(1));
         if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
             evict_surplus(fast, slow, &place, most as usize, witness, &mut outcome)?;
@@ -296,13 +298,14 @@ pub fn evict(
                 .to_owned(),
         ),
     };
-    let evicted = match take(&fast, slow, name, witness)? {
-        Ok((part, id)) => fast.take_apart(&part, Some(&id), witness),
-        Err(kept) => Err(refused(kept.words())),
+    let evicted = match take(&fast, slow, name, witness) {
+        Ok(Ok((part, id))) => fast.take_apart(&part, Some(&id), witness),
+        Ok(Err(kept)) => Err(refused(kept.words())),
+        Err(error) => Err(error),
     };
-    // The probe's record goes with the probe.
-    fast.sweep(witness)?;
-    evicted
+    // The probe's record goes with the probe, whatever came of it; the first error is the one that is told.
+    let swept = fast.sweep(witness);
+    evicted.and(swept)
 }
 
 /// Gives all sets their names back that a process took aside before it died, as a journal knows them. A directory that is
@@ -320,17 +323,65 @@ pub fn restore(journal: &Journal) -> Result<(), StageError> {
     Ok(())
 }
 
-/// Finishes what a process that died had begun to remove, as its journal knows it: [`restore`], then what was doomed is
-/// taken apart.
+/// Has a process that died begun to take a set of this directory apart, as its journal knows it? What was only taken aside
+/// has its name back after this ([`restore`]).
+///
+/// # Errors
+/// The journal's.
+pub fn is_half_removed(journal: &Journal, fast: &Path) -> Result<bool, StageError> {
+    restore(journal)?;
+    Ok(journal.doomed(fast)?.iter().any(|(_, id)| id.is_some()))
+}
+
+/// Finishes what a process that died had begun to remove, as its journal knows it ([`is_half_removed`]). The copy in `slow` is
+/// read again first: that process may have decided by another, and it may have gone since.
+///
+/// # Errors
+/// [`StageError::Refused`] if the copy is not there or not whole: what is left of the set stays then. The journal's; a call
+/// that failed; [`StageError::Locked`] if another process works there.
+pub fn finish(
+    fast: &Path,
+    slow: &dyn Tier,
+    name: &OsStr,
+    journal: &Journal,
+    stop: &Stop,
+) -> Result<(), StageError> {
+    let fast = Directory::open(fast)?.until(stop);
+    let _alone = fast.lock(stop)?;
+    slow.make_durable(name, Barrier::SlowCopy)?;
+    let is_whole = match slow.durable(name)? {
+        Some(manifest) => slow.reads_back(name, &manifest)?,
+        None => false,
+    };
+    if !is_whole {
+        return Err(StageError::refused(
+            format!(
+                "{}: its removal was interrupted, and {} is not whole",
+                shown(&fast.path.join(name)),
+                slow.place(name).shown()
+            ),
+            "what is left of the set has its name, or .NAME.UUID.part; name the copy that is whole: --copy PATH",
+        ));
+    }
+    fast.sweep(journal)
+}
+
+/// Removes the probes that a process which died has left in sets, as its journal knows them.
 ///
 /// # Errors
 /// The journal's; a call that failed; [`StageError::Locked`] if another process works there.
-pub fn recover(journal: &Journal, stop: &Stop) -> Result<(), StageError> {
-    restore(journal)?;
+pub fn clear(journal: &Journal, stop: &Stop) -> Result<(), StageError> {
     for path in journal.directories_of(Purpose::Doomed)? {
-        let directory = Directory::open(&path)?;
+        let directory = match Directory::open(&path) {
+            Err(StageError::Io { source, .. }) if calls::is_not_there(&source) => continue,
+            opened => opened?,
+        };
         let _alone = directory.lock(stop)?;
-        directory.sweep(journal)?;
+        for (part, id) in journal.doomed(&path)? {
+            if id.is_none() {
+                directory.take_apart(&part, None, journal)?;
+            }
+        }
     }
     Ok(())
 }
@@ -487,10 +538,6 @@ fn held(
 ) -> Result<Result<Manifest, String>, StageError> {
     let remove = intent == Intent::Remove;
     let (directory, path) = (fast.directory(name)?, fast.path.join(name));
-    if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
-        let why = "a file that is made in it appears in its slow copy, so both may be one";
-        return Ok(Err(why.to_owned()));
-    }
     let (from, to) = (Mount::nearest(&fast.path), mounts::of_place(&slow.place(name), true));
     if let Some(how) = mounts::is_lost_with(from.as_ref(), to.as_ref()) {
         return Ok(Err(format!("its slow copy {how}, and it is not")));
@@ -521,6 +568,12 @@ fn held(
             }
             read => read?,
         }
+    }
+    // Last: it moves the time of change of a set that is about to go, and of no other. One that stays may be the source of
+    // a copy.
+    if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
+        let why = "a file that is made in it appears in its slow copy, so both may be one";
+        return Ok(Err(why.to_owned()));
     }
     Ok(Ok(manifest))
 }
