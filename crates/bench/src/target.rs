@@ -301,9 +301,9 @@ fn all_memory(spec: &DeviceSpec) -> bool {
 }
 
 /// Whether a device, open for writing, keeps others from opening it so: block devices do, and so do exports of servers
-/// that serve one client at a time.
+/// that serve one client at a time, and labelled volumes, whose files are locked.
 fn holds_a_claim(device: &dyn Device) -> bool {
-    matches!(device.kind(), DeviceKind::Block | DeviceKind::Nbd)
+    matches!(device.kind(), DeviceKind::Block | DeviceKind::Nbd | DeviceKind::Volume)
         || device.members().iter().any(|member| holds_a_claim(&**member))
 }
 

@@ -9,6 +9,7 @@ use bench::{Outcome, RunOptions};
 use measure::WarningCode;
 use measure::record::RunRecord;
 use measure::workload::{IoEngine, Rw, Verify, Workload};
+use volume::{DeviceSpec, NewVolume};
 
 const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
@@ -116,6 +117,22 @@ fn what_is_written_to_volumes_is_verified() {
             assert!(record.verified_blocks >= 1500 * KIB / bs, "{} of {bs}", record.verified_blocks);
             assert!(!record.has_warning(WarningCode::VerifyPartial));
         }
+    }
+}
+
+#[test]
+fn a_volume_of_files_is_written_directly_and_through_the_page_cache_by_one_target() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let members = files(folder.path(), 2, "4m");
+    let new = NewVolume { name: "both".to_owned(), chunk: 64 << 10, checksums: None };
+    volume::create(&DeviceSpec::parse(&format!("volume:{members}")).unwrap(), &new, &[]).unwrap();
+    let named =
+        members.split(',').map(|member| member.trim_start_matches("file:").split('?').next().unwrap());
+    let named: Vec<_> = named.collect();
+    let options = TargetOptions { destroy: named.iter().map(Into::into).collect(), ..Default::default() };
+    let mut target = BenchTarget::new(&format!("volume:{}", named.join(",")), options).expect("a spec");
+    for direct in [true, false, true] {
+        run(&mut target, &Workload { direct, ..workload(Rw::Write) }).expect("nobody else has it open");
     }
 }
 

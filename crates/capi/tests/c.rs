@@ -27,7 +27,8 @@ fn run(command: &mut Command) -> String {
 /// Compiles a program beside this file, links it with the library, and runs it over two directories.
 fn compiled(compiler: &str, source: &str, flags: &[&str]) -> (tempfile::TempDir, String) {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let scratch = tempfile::tempdir().expect("a directory of our own");
+    // Beside the build: /tmp may be memory, in which nothing is durable.
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory of our own");
     let program = scratch.path().join("program");
     let library = library();
     let mut rpath = OsStr::new("-Wl,-rpath,").to_owned();

@@ -412,6 +412,11 @@ pub fn replace(directory: BorrowedFd<'_>, part: &OsStr, name: &OsStr) -> io::Res
 /// Removes a name that is not a directory.
 pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     comes_to(Moment::Removed, || vec![path_at(directory, name)]);
+    remove_probe(directory, name)
+}
+
+/// Removes an empty file that the caller has made just now: no data go with it.
+pub fn remove_probe(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     planned!(Unlinkat, Ok(fs::unlinkat(directory, name, AtFlags::empty())?)).inspect(|()| changed(directory))
 }
 

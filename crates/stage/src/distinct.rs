@@ -85,7 +85,7 @@ fn appears(
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     calls::open_at(source.directory, probe, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     let found = finds();
-    match calls::remove_file(source.directory, probe) {
+    match calls::remove_probe(source.directory, probe) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
         _ => found,
     }

@@ -151,7 +151,8 @@ impl Device for Assembled {
         match &self.session {
             Some(session) if self.is_writable() => {
                 session.begin(&self.members)?;
-                self.sums.as_ref().map_or(Ok(()), Sums::begin)
+                // Where that failed the volume is not closed: its marks must be believed by whoever opens it next.
+                self.sums.as_ref().map_or(Ok(()), Sums::begin).inspect_err(|_| session.spoil())
             }
             _ => Ok(()),
         }

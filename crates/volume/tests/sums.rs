@@ -475,9 +475,8 @@ fn verify_after_crash(images: &Images, before: &Images, versions: (u64, u64), is
     assert!(check.sound, "step {step}: {check:?}");
 }
 
-/// A region that was not being written is not forgiven because of a crash elsewhere.
-#[test]
-fn after_a_crash_rot_is_told_from_what_was_torn() {
+/// A volume whose block 1 is on the medium, and its checksum is not; and how many blocks it has.
+fn torn() -> (Images, u64) {
     let (disks_before, blocks) = filled(2);
     let clock = Arc::new(Clock::default());
     let disks = disks(&images_of(&disks_before), &clock);
@@ -488,8 +487,53 @@ fn after_a_crash_rot_is_told_from_what_was_torn() {
     clock.stop_after(0);
     disks[0].sync_data().expect_err("the power is gone");
     drop(volume);
-    // The write of block 1 is on the medium, and its checksum is not.
-    let disks = reopened(&images_of(&disks));
+    (images_of(&reopened(&images_of(&disks))), blocks)
+}
+
+#[test]
+fn a_call_that_fails_while_torn_blocks_are_resealed_makes_none_of_them_rotten() {
+    let (images, _) = torn();
+    for step in 0..200 {
+        let clock = Arc::new(Clock::default());
+        let disks = disks(&images, &clock);
+        let volume = opened(&disks);
+        clock.stop_after(step);
+        let written = volume.write_at(&[1], 5 * BLOCK);
+        // All is well again before the volume is closed.
+        clock.go_on();
+        drop(volume);
+        let disks = reopened(&images_of(&disks));
+        let check = scrubbed(&disks);
+        assert!(check.findings.iter().all(|f| f.kind == FindingKind::Torn), "step {step}: {check:?}");
+        assert_eq!(read(&opened(&disks), 1).expect("it is no rot"), block_of(1, 1), "step {step}");
+        if written.is_ok() {
+            assert!(step > 10 && check.sound, "step {step}: {check:?}");
+            return;
+        }
+    }
+    panic!("it never came to its end");
+}
+
+#[test]
+fn a_block_that_cannot_be_read_while_torn_ones_are_resealed_is_not_rotten_afterwards() {
+    let (images, _) = torn();
+    let disks = reopened(&images);
+    let (member, range) = place(2, 1);
+    let volume = opened(&disks);
+    *disks[member].unreadable.lock().unwrap() = range.start as u64..range.end as u64;
+    volume.write_at(&[1], 5 * BLOCK).expect("it writes");
+    *disks[member].unreadable.lock().unwrap() = 0..0;
+    assert_eq!(read(&volume, 1).expect("it can be read again"), block_of(1, 1));
+    drop(volume);
+    let check = scrubbed(&disks);
+    assert!(check.sound, "{check:?}");
+}
+
+/// A region that was not being written is not forgiven because of a crash elsewhere.
+#[test]
+fn after_a_crash_rot_is_told_from_what_was_torn() {
+    let (images, blocks) = torn();
+    let disks = reopened(&images);
     let far = blocks - 1;
     change(&disks, far, |bytes| bytes[0] ^= 1);
     let check = scrubbed(&disks);

@@ -34,7 +34,7 @@ impl From<ImageError> for Failure {
 }
 
 fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
-    serve::check(&args.serve)?;
+    let checked = serve::check(&args.serve)?;
     if let Some(node) = args.numa_node {
         run_on(node)?;
     }
@@ -57,7 +57,7 @@ fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
     let description =
         format!("{} of memory, incarnation {:x}-{:x}", units::bytes(args.size), begun, std::process::id());
     let subject = Subject { device: device.clone(), description, loaded_bytes };
-    let connections = serve::serve(&args.serve, &subject)?;
+    let connections = serve::serve(&args.serve, checked, &subject)?;
     let said = |words: &str| output::tell(&format!("{words}\n"));
     if let Some(path) = written_back {
         image::write_back(memory, path)?;

@@ -7,6 +7,7 @@ pub mod listen;
 use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -66,17 +67,23 @@ pub struct Subject {
     pub loaded_bytes: Option<u64>,
 }
 
+/// A request that was checked: where the socket will be, and the keys, which are read once (a pipe has them once).
+pub struct Checked {
+    socket: Option<PathBuf>,
+    tls: Option<ServerTls>,
+}
+
 /// Checks what can be checked of a request before memory is taken or a device is opened for it.
 ///
 /// # Errors
 /// A [`Failure`] that names flag and value.
-pub fn check(args: &ServeArgs) -> Result<(), Failure> {
+pub fn check(args: &ServeArgs) -> Result<Checked, Failure> {
     listen::check(args)?;
-    tls(args).map(drop)
+    Ok(Checked { socket: listen::socket(args)?, tls: tls(args)? })
 }
 
 /// Serves until a signal comes, and says how many connections there were.
-pub fn serve(args: &ServeArgs, subject: &Subject) -> Result<u64, Failure> {
+pub fn serve(args: &ServeArgs, checked: Checked, subject: &Subject) -> Result<u64, Failure> {
     let stop = stop_pipe()?;
     let export = Export {
         name: args.export.clone(),
@@ -84,20 +91,19 @@ pub fn serve(args: &ServeArgs, subject: &Subject) -> Result<u64, Failure> {
         device: Arc::clone(&subject.device),
         writable: !args.read_only,
     };
-    let options = Options { max_connections: args.max_connections as usize, tls: tls(args)? };
+    let options = Options { max_connections: args.max_connections as usize, tls: checked.tls };
     let teller = Teller::default();
     let mut server = Server::new(export, options, move |event| teller.tell(event))?;
     let mut places = Vec::new();
     for address in &args.listen {
         places.push(announce::place(server.listen(*address)?));
     }
-    let socket = listen::socket(args)?;
-    if let Some(path) = &socket {
+    if let Some(path) = &checked.socket {
         let allowed = Allowed { users: args.allow_user.clone(), groups: args.allow_group.clone() };
         server.listen_unix(path, &allowed)?;
     }
     let announced = args.announce.as_deref().map(|path| Announcement::make(path, &places)).transpose()?;
-    say_ready(args, subject, &uris(args, &places, socket.as_deref()))?;
+    say_ready(args, subject, &uris(args, &places, checked.socket.as_deref()))?;
     let summary = server.run(stop.as_fd())?;
     drop(announced);
     Ok(summary.connections)

@@ -41,7 +41,7 @@ pub struct ExportArgs {
 
 /// Serves a device.
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
-    serve::check(&args.serve)?;
+    let checked = serve::check(&args.serve)?;
     let spec = DeviceSpec::parse(&args.device).map_err(Problem::from)?;
     let options = OpenOptions {
         direct: args.direct,
@@ -58,7 +58,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
         output::print(&format!("export: {}, {}\n", device.spec(), units::bytes(device.size())))?;
     }
     let subject = Subject { description: device.spec().to_owned(), device, loaded_bytes: None };
-    let served = serve::serve(&args.serve, &subject);
+    let served = serve::serve(&args.serve, checked, &subject);
     for notice in subject.device.notices() {
         output::tell(&format!("{} {notice}\n", paint::warn("note:")));
     }

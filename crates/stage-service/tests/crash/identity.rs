@@ -339,7 +339,7 @@ fn an_adopted_copy_whose_directory_is_renamed_at_any_call_after_the_comparison_i
                 assert!(is_there || copy.get(path) == Some(entry), "{done}: {path:?} is lost");
             }
             let job = report.job();
-            assert!(world.source.exists() || job.level == Level::Durable, "{done}: {job:?}");
+            assert!(world.source.exists() || job.level.is_committed(), "{done}: {job:?}");
         }
     }
 }

@@ -348,8 +348,7 @@ pub fn finish(
 ) -> Result<(), StageError> {
     let fast = Directory::open(fast)?.until(stop);
     let _alone = fast.lock(stop)?;
-    slow.make_durable(name, Barrier::SlowCopy)?;
-    let is_whole = match slow.durable(name)? {
+    let is_whole = match synced(slow, name)? {
         Some(manifest) => slow.reads_back(name, &manifest)?,
         None => false,
     };
@@ -542,11 +541,8 @@ fn held(
     if let Some(how) = mounts::is_lost_with(from.as_ref(), to.as_ref()) {
         return Ok(Err(format!("its slow copy {how}, and it is not")));
     }
-    // Before it is compared: what is there may be in the page cache alone, whoever put it there.
-    if remove {
-        slow.make_durable(name, Barrier::SlowCopy)?;
-    }
-    let Some(manifest) = slow.durable(name)? else {
+    let there = if remove { synced(slow, name)? } else { slow.durable(name)? };
+    let Some(manifest) = there else {
         return Ok(Err("no durable copy of it is on the slow tier".to_owned()));
     };
     if let Some(how) = changed(directory.as_fd(), &path, &manifest)? {
@@ -576,6 +572,13 @@ fn held(
         return Ok(Err(why.to_owned()));
     }
     Ok(Ok(manifest))
+}
+
+/// The manifest of a slow copy that is made durable before it is compared: what is there may be in the page cache alone,
+/// whoever put it there.
+fn synced(slow: &dyn Tier, name: &OsStr) -> Result<Option<Manifest>, StageError> {
+    slow.make_durable(name, Barrier::SlowCopy)?;
+    slow.durable(name)
 }
 
 /// How a fast copy is not what its slow copy was made of.

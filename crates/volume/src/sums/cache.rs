@@ -167,7 +167,11 @@ impl Cache {
             // What was written meanwhile, or forgotten, is left out; the rest may be in several rows then.
             let is_dirty = |key: &Key| state.blocks.get(key).is_some_and(|cached| cached.is_dirty);
             let dirty: Vec<Key> = run.into_iter().filter(is_dirty).collect();
-            for row in dirty.chunk_by(|one, other| one.1 + 1 == other.1) {
+            let length = dirty.chunk_by(|one, other| one.1 + 1 == other.1).next().map_or(0, <[Key]>::len);
+            let (row, rest) = dirty.split_at(length);
+            // Others may be written, or forgotten, while this row is: they are looked at again.
+            rest.iter().rev().for_each(|key| keys.push_front(*key));
+            if !row.is_empty() {
                 let (returned, written) = self.write_run(state, store, row);
                 state = returned;
                 written?;
@@ -176,7 +180,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes changed blocks of one member that lie beside each other, none of which is being written.
+    /// Writes changed blocks of one member that lie beside each other, none of which is being written, all of which are there.
     fn write_run<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

@@ -169,7 +169,7 @@ impl Sums {
     #[cold]
     fn begin_first(&self) -> io::Result<()> {
         let mut stage = self.resealing.lock().unwrap_or_else(PoisonError::into_inner);
-        stage.run(&self.store, &self.cache, &self.marks)?;
+        stage.run(&self.store, &self.cache, &self.marks).inspect_err(|_| self.spoil())?;
         self.is_ready.store(true, Ordering::Release);
         Ok(())
     }
@@ -192,8 +192,11 @@ impl Sums {
     /// Writes all checksums, syncs all members, and takes the marks of this session away.
     ///
     /// # Errors
-    /// A member's; the marks stay then.
+    /// A member's; what a crash has torn was not resealed. The marks stay then.
     pub fn end(&self) -> io::Result<()> {
+        if !self.is_ready.load(Ordering::Acquire) {
+            return Err(io::Error::other("what a crash has torn has no new checksums yet"));
+        }
         self.cache.write_back(&self.store, |_| true)?;
         self.store.sync_all()?;
         self.marks.close(&self.store)
@@ -385,14 +388,21 @@ impl Sums {
         let region = |block: u64| area.region_of(area.group_of(block));
         let first = runs.iter().map(|run| region(run.first)).min().unwrap_or(0);
         let last = runs.iter().map(|run| region(run.first + run.length as u64 / BLOCK - 1)).max();
-        let _marked = self.marks.enter(&self.store, &self.cache, first..last.unwrap_or(first) + 1)?;
-        for run in runs {
-            let part = &bytes[run.start..run.start + run.length];
-            self.store.write(run.member, part, self.place(run))?;
-            for (group, blocks) in self.by_group(run) {
-                let sums = self.sums_of(run, &blocks, part);
-                self.change(run.member, group, &blocks, |at| sums[at])?;
-            }
+        let marked = self.marks.enter(&self.store, &self.cache, first..last.unwrap_or(first) + 1)?;
+        let written = runs.into_iter().try_for_each(|run| self.write_run(run, bytes));
+        if written.is_err() {
+            // Data and checksums may be at odds: the regions stay marked until the volume is opened anew.
+            std::mem::forget(marked);
+        }
+        written
+    }
+
+    fn write_run(&self, run: Run, bytes: &[u8]) -> io::Result<()> {
+        let part = &bytes[run.start..run.start + run.length];
+        self.store.write(run.member, part, self.place(run))?;
+        for (group, blocks) in self.by_group(run) {
+            let sums = self.sums_of(run, &blocks, part);
+            self.change(run.member, group, &blocks, |at| sums[at])?;
         }
         Ok(())
     }

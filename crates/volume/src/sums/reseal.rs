@@ -125,8 +125,11 @@ fn reseal_group(store: &Store, cache: &Cache, key: Key, resealed: &mut Resealed)
     let blocks = store.area.blocks_of(group);
     for_each_block(store, member, blocks.clone(), |block, bytes| {
         let sum = &mut sums[(block - blocks.start) as usize];
-        // What cannot be read is an error whenever it is read, whatever its checksum.
-        let Ok(bytes) = bytes else { return };
+        let Ok(bytes) = bytes else {
+            // It may be readable later, as it was written or as it was before: not verified until it is written again.
+            (*sum, is_changed) = (NO_SUM, true);
+            return;
+        };
         let found = store.area.sum(member, block, bytes);
         if is_torn || (*sum != found && !matches!(*sum, NO_SUM | LOST_SUM)) {
             (*sum, is_changed) = (found, true);

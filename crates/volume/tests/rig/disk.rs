@@ -98,6 +98,8 @@ pub struct Disk {
     pub syncs: AtomicU64,
     /// The next write that begins here is acknowledged and not made.
     pub loses: Mutex<Option<std::ops::Range<u64>>>,
+    /// What cannot be read for the time being.
+    pub unreadable: Mutex<std::ops::Range<u64>>,
     descriptor: File,
 }
 
@@ -116,6 +118,7 @@ impl Disk {
             writes: AtomicU64::default(),
             syncs: AtomicU64::default(),
             loses: Mutex::default(),
+            unreadable: Mutex::default(),
             descriptor,
         })
     }
@@ -215,6 +218,10 @@ impl Device for Disk {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let unreadable = self.unreadable.lock().unwrap().clone();
+        if offset < unreadable.end && unreadable.start < offset + buffer.len() as u64 {
+            return Err(io::Error::other("it cannot be read for the time being"));
+        }
         let media = self.media.lock().unwrap();
         buffer.copy_from_slice(&media.bytes[offset as usize..offset as usize + buffer.len()]);
         Ok(())
