@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use common::{fits_schema, names, place, refused, run, signal, wait_until};
 use serde_json::Value;
@@ -57,6 +58,20 @@ fn a_file_is_loaded_at_the_start_and_written_back_at_the_end_and_not_in_between(
     let (code, err) = served.end();
     assert_eq!((code, err.as_str()), (0, "served 1 connection\n"), "what was only read is not written back");
     assert_eq!(names(folder.path()), ["image"]);
+}
+
+#[test]
+fn keys_are_read_once_so_that_a_pipe_may_have_them() {
+    let folder = place();
+    let keys = folder.path().join("keys");
+    assert!(Command::new("mkfifo").arg(&keys).status().expect("there is mkfifo").success());
+    // Written once, as a shell does it that substitutes a command.
+    let writer = std::thread::spawn(move || std::fs::write(keys, "alice:00112233445566778899aabbccddeeff\n"));
+    let served = Served::start(folder.path(), &["memory", "serve", "--size", "1m", "--tls-psk", "keys"]);
+    assert!(served.uri.starts_with("nbds://"), "{}", served.uri);
+    writer.join().expect("no panic").expect("writes");
+    let (code, err) = served.end();
+    assert_eq!((code, err.as_str()), (0, "served 0 connections\n"));
 }
 
 #[test]
