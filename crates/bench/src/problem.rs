@@ -2,21 +2,12 @@
 
 use std::io;
 
-use storage::device::{OpenError, OpenErrorClass, SpecError};
+pub use base::ErrorClass;
+use measure::TargetError;
+use storage::device::{OpenError, SpecError};
 use volume::VolumeError;
 
 use crate::run::BenchError;
-
-/// What kind of problem it is; front doors turn it into the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProblemClass {
-    /// The request makes no sense.
-    Invalid,
-    /// Data would be lost, or the figure would lie.
-    Refused,
-    /// The system would not.
-    Failed,
-}
 
 /// Why a target did not run.
 #[derive(Debug, thiserror::Error)]
@@ -59,27 +50,24 @@ impl From<VolumeError> for Problem {
     }
 }
 
-impl From<OpenErrorClass> for ProblemClass {
-    fn from(class: OpenErrorClass) -> Self {
-        match class {
-            OpenErrorClass::Invalid => Self::Invalid,
-            OpenErrorClass::Refused => Self::Refused,
-            OpenErrorClass::Failed => Self::Failed,
-        }
+impl From<Problem> for TargetError {
+    fn from(problem: Problem) -> Self {
+        Self::new(problem.class(), Box::new(problem))
     }
 }
 
 impl Problem {
     /// What kind of problem it is.
     #[must_use]
-    pub fn class(&self) -> ProblemClass {
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Spec(_) => ProblemClass::Invalid,
-            Self::Open(error) => error.class().into(),
-            Self::Volume(error) => error.class().into(),
-            Self::Run(error) if error.is_about_the_request() => ProblemClass::Invalid,
-            Self::Precondition(error) if error.is_about_the_request() => ProblemClass::Invalid,
-            Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ProblemClass::Failed,
+            Self::Spec(_) => ErrorClass::Invalid,
+            Self::Open(error) => error.class(),
+            Self::Volume(error) => error.class(),
+            Self::Run(error) if error.is_about_the_request() => ErrorClass::Invalid,
+            Self::Precondition(error) if error.is_about_the_request() => ErrorClass::Invalid,
+            Self::Precondition(PreconditionError::Interrupted) => ErrorClass::Interrupted,
+            Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ErrorClass::Failed,
         }
     }
 
@@ -96,12 +84,6 @@ impl Problem {
                 storage::remote::told_by(source).and_then(storage::remote::RemoteError::hint)
             }
         }
-    }
-
-    /// Whether it is no problem, but somebody's wish to stop.
-    #[must_use]
-    pub fn is_interruption(&self) -> bool {
-        matches!(self, Self::Precondition(PreconditionError::Interrupted))
     }
 }
 

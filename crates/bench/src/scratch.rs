@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use storage::device::{Device, OpenError, OpenOptions, ScratchFile, space};
-use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig, Op};
+use storage::engine::{self, Engine, EngineConfig, IoEngine, Op};
 
 use crate::payload::Payload;
 use crate::run::BenchError;
@@ -204,14 +204,8 @@ pub fn fill(
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), BenchError> {
     let config = EngineConfig { depth: DEPTH, slot_bytes: REQUEST as usize, ..EngineConfig::default() };
-    let (engine, _) = engine::open(EngineChoice::Auto, device, &config)?;
-    match engine {
-        AnyEngine::IoUring(engine) => write_all(engine, region, stop, progress),
-        AnyEngine::Libaio(engine) => write_all(engine, region, stop, progress),
-        AnyEngine::Psync(engine) => write_all(engine, region, stop, progress),
-        AnyEngine::Memory(engine) => write_all(engine, region, stop, progress),
-        AnyEngine::Nbd(engine) => write_all(engine, region, stop, progress),
-    }?;
+    let (engine, _) = engine::open(IoEngine::Auto, device, &config)?;
+    storage::on_engine!(engine, engine => write_all(engine, region, stop, progress))?;
     device.sync_data().map_err(|source| BenchError::Flush { device: device.spec().to_owned(), source })
 }
 

@@ -20,7 +20,7 @@ use storage::sysfs::Sysfs;
 
 use crate::lies::{Known, blocks};
 use crate::observe::{Observer, Subject};
-use crate::problem::{Problem, ProblemClass};
+use crate::problem::Problem;
 use crate::run::{BenchError, Job, Outcome, RunOptions, part_of, run};
 
 /// What the user allows.
@@ -315,22 +315,11 @@ impl Target for BenchTarget {
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
         let stop = self.options.stop.clone();
         let options = RunOptions { stop: stop.as_deref(), progress: None, pass: 1 };
-        let outcome = self.run_once(workload, options).map_err(target_error)?;
+        let outcome = self.run_once(workload, options).map_err(TargetError::from)?;
         if outcome.interrupted {
             return Err(TargetError::Interrupted);
         }
         let record = outcome.records.into_iter().next();
         record.ok_or_else(|| TargetError::Failed("the run gave no record".into()))
-    }
-}
-
-fn target_error(problem: Problem) -> TargetError {
-    if problem.is_interruption() {
-        return TargetError::Interrupted;
-    }
-    match problem.class() {
-        ProblemClass::Invalid => TargetError::Invalid(Box::new(problem)),
-        ProblemClass::Refused => TargetError::Refused(Box::new(problem)),
-        ProblemClass::Failed => TargetError::Failed(Box::new(problem)),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bench::precondition::{self, Plan, Step, Watch};
-use bench::problem::{PreconditionError, Problem, ProblemClass};
+use bench::problem::{ErrorClass, PreconditionError, Problem};
 use bench::saturation;
 use bench::target::{BenchTarget, TargetOptions};
 use bench::{RunOptions, scratch};
@@ -113,7 +113,7 @@ fn what_cannot_be_prepared_is_refused_before_anything_is_written() {
     let steady = Plan { how: Precondition::Steady, ..Plan::default() };
     let reads = Workload { rw: Rw::RandRead, ..writes() };
     let error = prepare(&mut target("mem:16m"), &reads, &steady).expect_err("has no writes");
-    assert_eq!(error.class(), ProblemClass::Invalid);
+    assert_eq!(error.class(), ErrorClass::Invalid);
     assert!(error.to_string().contains("rw=randread writes nothing") && error.hint().is_some(), "{error}");
     let purge = Plan { purge: true, ..Plan::default() };
     let error = prepare(&mut target("mem:16m"), &writes(), &purge).expect_err("is no flash");
@@ -153,7 +153,7 @@ fn a_wish_to_stop_ends_the_preparation_as_an_interruption() {
     let plan = Plan { how: Precondition::Steady, round, ..Plan::default() };
     let watch = Watch { stop: &stop, tell: &tell };
     let error = precondition::run(&mut target, &writes(), &plan, watch).expect_err("is stopped");
-    assert!(error.is_interruption());
+    assert_eq!(error.class(), ErrorClass::Interrupted);
 }
 
 #[test]

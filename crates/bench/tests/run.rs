@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::problem::{Problem, ProblemClass};
+use bench::problem::{ErrorClass, Problem};
 use bench::run::BenchError;
 use bench::target::{BenchTarget, TargetOptions};
 use bench::{Outcome, RunOptions};
@@ -209,7 +209,7 @@ fn spoiled(spoil: impl Fn(&std::fs::File)) -> String {
     spoil(&std::fs::OpenOptions::new().read(true).write(true).open(&scratch.path).expect("opens"));
     let problem = run(&mut scratch.target(), &Workload { rw: Rw::Read, ..w }).expect_err("is noticed");
     let Problem::Run(BenchError::Verify { source, .. }) = &problem else { panic!("{problem:?}") };
-    assert_eq!(problem.class(), ProblemClass::Failed);
+    assert_eq!(problem.class(), ErrorClass::Failed);
     source.to_string()
 }
 
@@ -267,7 +267,7 @@ fn discards_flushes_and_syncs_run() {
     let record = run(&mut scratch.target(), &workload(Rw::Trim)).expect("punches holes");
     assert_eq!(record.total.trim_bytes, 4 * MIB);
     let problem = run(&mut scratch.target(), &workload(Rw::Read)).expect_err("holes are refused");
-    assert_eq!(problem.class(), ProblemClass::Refused);
+    assert_eq!(problem.class(), ErrorClass::Refused);
     let w = Workload { fdatasync: 16, end_fsync: true, ..workload(Rw::Write) };
     let record = run(&mut scratch.target(), &w).expect("writes durably");
     assert_eq!(record.total.write_bytes, 4 * MIB);
@@ -286,13 +286,13 @@ fn requests_that_make_no_sense_here_are_refused_before_anything_is_touched() {
     ];
     for case in cases {
         let problem = run(&mut scratch.target(), &case).expect_err("makes no sense");
-        assert_eq!(problem.class(), ProblemClass::Invalid, "{problem:?}");
+        assert_eq!(problem.class(), ErrorClass::Invalid, "{problem:?}");
     }
     assert_eq!(std::fs::read(&scratch.path).expect("reads"), before);
     let missing = Path::new("/nowhere/at/all");
     let mut target =
         BenchTarget::new(&missing.display().to_string(), TargetOptions::default()).expect("a spec");
-    assert_eq!(run(&mut target, &workload(Rw::Read)).expect_err("is missing").class(), ProblemClass::Invalid);
+    assert_eq!(run(&mut target, &workload(Rw::Read)).expect_err("is missing").class(), ErrorClass::Invalid);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bench::problem::{Problem, ProblemClass};
+use bench::problem::{ErrorClass, Problem};
 use bench::target::{BenchTarget, TargetOptions};
 use bench::{Outcome, RunOptions};
 use measure::WarningCode;
@@ -89,7 +89,7 @@ fn a_rate_is_divided_among_separate_devices() {
     assert!(record.total.ios <= due, "{} of at most {due}", record.total.ios);
     let little = Workload { rate_iops: Some(3), ..limited };
     let problem = run(&mut target, &little).expect_err("one device would get nothing");
-    assert_eq!(problem.class(), ProblemClass::Invalid);
+    assert_eq!(problem.class(), ErrorClass::Invalid);
     assert!(problem.to_string().contains("rate_iops=3"), "{problem}");
 }
 
@@ -98,7 +98,7 @@ fn more_threads_than_can_be_are_refused() {
     let mut target = target("separate:mem:1m,mem:1m,mem:1m");
     let problem = run(&mut target, &Workload { numjobs: 2000, bs: 512, ..workload(Rw::RandRead) });
     let problem = problem.expect_err("6000 threads");
-    assert_eq!(problem.class(), ProblemClass::Invalid);
+    assert_eq!(problem.class(), ErrorClass::Invalid);
     assert!(problem.to_string().contains("numjobs=2000"), "{problem}");
 }
 
@@ -175,7 +175,7 @@ fn holes_in_one_member_are_refused_by_its_name() {
         match run(&mut target(&spec), &workload(Rw::RandRead)) {
             Ok(record) => eprintln!("SKIP holes are not told here: {:?}", record.target.filesystem),
             Err(problem) => {
-                assert_eq!(problem.class(), ProblemClass::Refused);
+                assert_eq!(problem.class(), ErrorClass::Refused);
                 assert!(problem.to_string().contains("/holes:"), "{problem}");
             }
         }
@@ -188,5 +188,5 @@ fn requests_that_a_member_cannot_take_are_refused() {
     let mut target = target(&format!("stripe:{}", files(folder.path(), 2, "1m")));
     let odd = Workload { bs: 1000, direct: true, ..workload(Rw::Write) };
     let problem = run(&mut target, &odd).expect_err("no block is 1000 bytes");
-    assert_eq!(problem.class(), ProblemClass::Invalid, "{problem}");
+    assert_eq!(problem.class(), ErrorClass::Invalid, "{problem}");
 }

@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bench::problem::{Problem, ProblemClass};
+use base::ErrorClass;
+use bench::problem::Problem;
 use measure::workload::InvalidWorkload;
-use sweep::error::Class;
 use sweep::merge::MergeError;
 use sweep::run::RunError;
 use sweep::space::SpaceError;
@@ -19,38 +19,39 @@ use crate::paint;
 /// The end of a command that did not do what was asked.
 #[derive(Debug)]
 pub struct Failure {
-    class: Class,
+    class: ErrorClass,
     message: String,
     hint: Option<String>,
 }
 
 impl Failure {
-    fn new(class: Class, message: impl Into<String>) -> Self {
+    /// A failure of a class.
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), hint: None }
     }
 
     /// The work failed: exit code 1.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(Class::Failed, message)
+        Self::new(ErrorClass::Failed, message)
     }
 
     /// The request was wrong: exit code 2.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Class::Invalid, message)
+        Self::new(ErrorClass::Invalid, message)
     }
 
     /// It might cost somebody data: exit code 3.
     pub fn refused(message: impl Into<String>) -> Self {
-        Self::new(Class::Refused, message)
+        Self::new(ErrorClass::Refused, message)
     }
 
     /// Somebody asked to stop: exit code 130.
     pub fn interrupted(message: impl Into<String>) -> Self {
-        Self::new(Class::Interrupted, message)
+        Self::new(ErrorClass::Interrupted, message)
     }
 
     /// An error with all its causes.
-    pub fn of(class: Class, error: &dyn Error) -> Self {
+    pub fn of(class: ErrorClass, error: &dyn Error) -> Self {
         Self::new(class, chain(error))
     }
 
@@ -113,12 +114,7 @@ pub fn chain(error: &dyn Error) -> String {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        let class = match problem.class() {
-            ProblemClass::Invalid => Class::Invalid,
-            ProblemClass::Refused => Class::Refused,
-            ProblemClass::Failed => Class::Failed,
-        };
-        Self::of(class, &problem).hint_if(problem.hint())
+        Self::of(problem.class(), &problem).hint_if(problem.hint())
     }
 }
 

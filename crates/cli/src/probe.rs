@@ -34,8 +34,8 @@ pub fn probe(args: &ProbeArgs) -> Result<(), Failure> {
 fn survey(paths: &[PathBuf]) -> Result<Survey, Failure> {
     storage::survey::survey(paths).map_err(|error| {
         let class = match error.source.kind() {
-            std::io::ErrorKind::NotFound => sweep::error::Class::Invalid,
-            _ => sweep::error::Class::Failed,
+            std::io::ErrorKind::NotFound => base::ErrorClass::Invalid,
+            _ => base::ErrorClass::Failed,
         };
         Failure::of(class, &error).hint(error.hint())
     })

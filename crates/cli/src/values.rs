@@ -3,11 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use measure::precondition::Precondition;
-use measure::workload::{
-    CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw,
-    SizeShare, Verify,
-};
+use base::Word;
+use measure::workload::{NumberList, RandomDistribution, SizeShare};
 
 /// A value that was not understood. The flag and the value are named by whoever prints it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,102 +86,24 @@ pub fn whole<T: FromStr>(text: &str) -> Result<T, BadValue> {
     })
 }
 
-/// One of some words, or an error that lists them.
-fn word<T>(text: &str, found: Option<T>, words: &[&str]) -> Result<T, BadValue> {
-    found.ok_or_else(|| {
-        let hint = match nearest(text, words) {
-            Some(near) => format!("did you mean {near}? There are {}", words.join(", ")),
-            None => format!("there are {}", words.join(", ")),
-        };
-        BadValue::new(format!("'{text}' is not known"), hint)
-    })
+/// One of the words of an enum; else the error lists them.
+pub fn word<W: Word>(text: &str) -> Result<W, BadValue> {
+    W::from_word(text).ok_or_else(|| unknown_word(text, W::WORDS))
 }
 
-/// The word that `text` was most likely meant to be.
-pub fn nearest<'a>(text: &str, words: &[&'a str]) -> Option<&'a str> {
-    let near = words.iter().map(|word| (distance(text, word), *word)).min()?;
-    (near.0 <= 1 + text.chars().count() / 4).then_some(near.1)
-}
-
-/// Levenshtein's distance, with neighbours changed over counted as one (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
-}
-
-/// fio's `rw`.
-pub fn rw(text: &str) -> Result<Rw, BadValue> {
-    word(text, Rw::from_word(text), &Rw::ALL.map(Rw::word))
-}
-
-/// fio's `ioengine`.
-pub fn ioengine(text: &str) -> Result<IoEngine, BadValue> {
-    let engines = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Nbd];
-    word(text, IoEngine::from_word(text), &engines.map(IoEngine::word))
+/// A word that is not one of `words`, which the hint lists.
+pub fn unknown_word(text: &str, words: &[&str]) -> BadValue {
+    let hint = match base::nearest(text, words.iter().copied()) {
+        Some(near) => format!("did you mean {near}? There are {}", words.join(", ")),
+        None => format!("there are {}", words.join(", ")),
+    };
+    BadValue::new(format!("'{text}' is not known"), hint)
 }
 
 /// CPUs or NUMA nodes: `0-3,8`.
 pub fn number_list(text: &str) -> Result<NumberList, BadValue> {
     text.parse::<NumberList>()
         .map_err(|e| BadValue::new(e.to_string(), "numbers and ranges, for instance 0-3,8"))
-}
-
-/// fio's `cpus_allowed_policy`.
-pub fn cpus_allowed_policy(text: &str) -> Result<CpusAllowedPolicy, BadValue> {
-    word(text, CpusAllowedPolicy::from_word(text), &["shared", "split"])
-}
-
-/// The pages of buffers.
-pub fn pages(text: &str) -> Result<Pages, BadValue> {
-    word(text, Pages::from_word(text), &Pages::ALL.map(Pages::word))
-}
-
-/// How far to go before measuring.
-pub fn precondition(text: &str) -> Result<Precondition, BadValue> {
-    word(text, Precondition::from_word(text), &Precondition::ALL.map(Precondition::word))
-}
-
-/// fio's `verify`.
-pub fn verify(text: &str) -> Result<Verify, BadValue> {
-    let found = match text {
-        "crc32c" => Some(Verify::Crc32c),
-        "xxh3" => Some(Verify::Xxh3),
-        _ => None,
-    };
-    word(text, found, &["crc32c", "xxh3"])
-}
-
-/// fio's `rate_process`.
-pub fn rate_process(text: &str) -> Result<RateProcess, BadValue> {
-    let found = match text {
-        "linear" => Some(RateProcess::Linear),
-        "poisson" => Some(RateProcess::Poisson),
-        _ => None,
-    };
-    word(text, found, &["linear", "poisson"])
-}
-
-/// How often the clock is read.
-pub fn latency_clock(text: &str) -> Result<LatencyClock, BadValue> {
-    let found = match text {
-        "batch" => Some(LatencyClock::Batch),
-        "each" => Some(LatencyClock::Each),
-        _ => None,
-    };
-    word(text, found, &["batch", "each"])
 }
 
 /// fio's `random_distribution`: `random`, `zipf:1.2`, `pareto:0.2`.
@@ -227,15 +146,16 @@ pub fn bssplit(text: &str) -> Result<Vec<SizeShare>, BadValue> {
 
 #[cfg(test)]
 mod tests {
+    use measure::workload::{IoEngine, Rw};
+
     use super::*;
 
     #[test]
     fn words_that_are_not_known_are_answered_with_the_nearest() {
-        let error = rw("ranread").unwrap_err();
+        let error = word::<Rw>("ranread").unwrap_err();
         assert_eq!(error.to_string(), "'ranread' is not known");
         assert!(error.hint.starts_with("did you mean randread?"), "{}", error.hint);
-        assert!(ioengine("spdk").unwrap_err().hint.starts_with("there are auto"));
-        assert_eq!(nearest("wirte", &["read", "write"]), Some("write"));
+        assert!(word::<IoEngine>("spdk").unwrap_err().hint.starts_with("there are auto"));
     }
 
     #[test]

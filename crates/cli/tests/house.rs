@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use base::environment::{CHILD_PREFIX, LOG, STAGE_SOCKET, STATE, VARIABLES};
+
 /// Crates whose modules had a circle when this test was written. The list only shrinks.
 const CIRCULAR: [&str; 8] = ["cli", "layout", "measure", "nbd", "serve", "storage", "sweep", "volume"];
 
@@ -68,6 +70,68 @@ fn tests_of_a_crate_need_no_crate_above_it() {
                 }
             }
             assert!(!below.contains(name), "{name}: its tests need {above}, which depends on it");
+        }
+    }
+}
+
+/// Every `FLASHWRIGHT_*` in the files of the tree is declared in `base::environment`, every declared one is used, and the
+/// documentation says of each what the declaration says.
+#[test]
+fn environment_variables_are_declared_once_and_documented() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().parent().unwrap();
+    let page = std::fs::read_to_string(tree.join("docs/environment.md")).unwrap();
+    for variable in VARIABLES {
+        let row = format!("| `{}` | {} |", variable.name, variable.meaning);
+        assert!(page.lines().any(|line| line == row), "docs/environment.md lacks this row:\n{row}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, VARIABLES.len(), "docs/environment.md has a row of no declared variable");
+    let mut files = vec![tree.join("Makefile"), tree.join(".cargo/config.toml")];
+    for part in ["crates", "docs", "tools", "python", "examples"] {
+        texts(&tree.join(part), &mut files);
+    }
+    assert!(files.len() > 500, "{}", files.len());
+    let mut used = BTreeSet::new();
+    for file in files {
+        if file.ends_with("base/src/environment.rs") || file.ends_with("docs/environment.md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        for (at, _) in text.match_indices("FLASHWRIGHT_") {
+            let name = identifier(&text[at..]);
+            let is_declared = VARIABLES.iter().any(|variable| variable.name == name);
+            let is_mark = name.starts_with(CHILD_PREFIX) || name == "FLASHWRIGHT_H" || name == "FLASHWRIGHT_";
+            assert!(is_declared || is_mark, "{}: {name} is not declared", file.display());
+            used.insert(name.to_owned());
+        }
+        // Inside the product a variable is named by its constant.
+        for (constant, name) in [
+            ("environment::STATE", STATE),
+            ("environment::STAGE_SOCKET", STAGE_SOCKET),
+            ("environment::LOG", LOG),
+        ] {
+            if text.contains(constant) {
+                used.insert(name.to_owned());
+            }
+        }
+    }
+    for variable in VARIABLES {
+        assert!(used.contains(variable.name), "{} is declared, and nothing reads it", variable.name);
+    }
+}
+
+/// The text files of a directory that may name variables.
+fn texts(directory: &Path, files: &mut Vec<PathBuf>) {
+    const KINDS: [&str; 9] = ["rs", "md", "py", "pyi", "sh", "toml", "h", "c", "f90"];
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if entry.file_type().unwrap().is_dir() && !is_hidden {
+            texts(&path, files);
+        } else if kind.is_some_and(|kind| KINDS.contains(&kind)) {
+            files.push(path);
         }
     }
 }

@@ -28,7 +28,7 @@ pub use crate::drive::DriveId;
 /// What a file system lies on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum BackingDevice {
     /// A drive.
     Drive(DriveId),
     /// The md array with this UUID, made of these drives.
@@ -45,7 +45,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl BackingDevice {
     fn drives(&self) -> &[DriveId] {
         match self {
             Self::Drive(drive) => std::slice::from_ref(drive),
@@ -126,7 +126,7 @@ pub enum Change {
         /// Its UUID.
         uuid: String,
         /// Where it lies; several for a btrfs of several drives.
-        on: Vec<Place>,
+        on: Vec<BackingDevice>,
     },
     /// A mount.
     Mount {
@@ -158,9 +158,9 @@ impl fmt::Display for Change {
                 let on: Vec<_> = on
                     .iter()
                     .map(|place| match place {
-                        Place::Drive(drive) => drive.name.clone(),
-                        Place::Array { .. } => "the array".to_owned(),
-                        Place::Volume { group } => group.clone(),
+                        BackingDevice::Drive(drive) => drive.name.clone(),
+                        BackingDevice::Array { .. } => "the array".to_owned(),
+                        BackingDevice::Volume { group } => group.clone(),
                     })
                     .collect();
                 write!(f, "{} {uuid} on {}", kind.word(), on.join(", "))
@@ -182,7 +182,7 @@ impl Change {
         match self {
             Self::Settings { of: Owner::Drive(drive), .. } => vec![drive],
             Self::Array { members, .. } | Self::Volume { members, .. } => members.iter().collect(),
-            Self::Filesystem { on, .. } => on.iter().flat_map(Place::drives).collect(),
+            Self::Filesystem { on, .. } => on.iter().flat_map(BackingDevice::drives).collect(),
             Self::Settings { .. } | Self::Mount { .. } => Vec::new(),
         }
     }
@@ -293,7 +293,7 @@ fn undo_filesystem(
     system: &mut dyn System,
     kind: Filesystem,
     uuid: &str,
-    on: &[Place],
+    on: &[BackingDevice],
 ) -> Result<(), Obstruction> {
     let mut left = Vec::new();
     for place in on {
@@ -301,7 +301,7 @@ fn undo_filesystem(
             (Ok(Some(held)), _) => {
                 left.extend(label::wipe(system, &held, Label::Filesystem(kind), uuid).err());
             }
-            (Ok(None), Place::Drive(drive)) => left.push(drive.gone()),
+            (Ok(None), BackingDevice::Drive(drive)) => left.push(drive.gone()),
             // What lay on an array or volume that is gone is nowhere; a drive may come back with it.
             (Ok(None), _) => {}
             (Err(error), _) => left.push(chain(&error)),

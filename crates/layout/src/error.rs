@@ -3,24 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use storage::device::{OpenError, OpenErrorClass};
+pub use base::ErrorClass;
+use base::environment::STATE;
+use storage::device::OpenError;
 use storage::trust::TrustError;
 
 use crate::journal::Standing;
 use crate::spec::SpecError;
-
-/// What kind of failure it is. Front doors turn it into the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LayoutErrorClass {
-    /// The request makes no sense here: exit 2.
-    Invalid,
-    /// Refused for safety: exit 3.
-    Refused,
-    /// The system would not: exit 1.
-    Failed,
-    /// Somebody asked to stop: exit 130.
-    Interrupted,
-}
 
 /// A program that did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -232,26 +221,22 @@ impl LayoutError {
 
     /// What kind of failure it is.
     #[must_use]
-    pub fn class(&self) -> LayoutErrorClass {
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Spec(_)
             | Self::Unavailable { .. }
             | Self::NoDrive { .. }
             | Self::NoRoom { .. }
-            | Self::SameDrive { .. } => LayoutErrorClass::Invalid,
-            Self::Drive(error) => match error.class() {
-                OpenErrorClass::Invalid => LayoutErrorClass::Invalid,
-                OpenErrorClass::Refused => LayoutErrorClass::Refused,
-                OpenErrorClass::Failed => LayoutErrorClass::Failed,
-            },
+            | Self::SameDrive { .. } => ErrorClass::Invalid,
+            Self::Drive(error) => error.class(),
             Self::Stands { .. }
             | Self::Locked { .. }
             | Self::Newer { .. }
             | Self::Replaced { .. }
-            | Self::Appeared { .. } => LayoutErrorClass::Refused,
-            Self::Distrust(TrustError::Untrusted { .. }) => LayoutErrorClass::Refused,
-            Self::Interrupted { .. } => LayoutErrorClass::Interrupted,
-            _ => LayoutErrorClass::Failed,
+            | Self::Appeared { .. } => ErrorClass::Refused,
+            Self::Distrust(TrustError::Untrusted { .. }) => ErrorClass::Refused,
+            Self::Interrupted { .. } => ErrorClass::Interrupted,
+            _ => ErrorClass::Failed,
         }
     }
 
@@ -270,16 +255,17 @@ impl LayoutError {
             Self::NoRoom { .. } => "ask for less, or for no size: then it is as large as fits, less a tenth".to_owned(),
             Self::Newer { journal, .. } => {
                 let state = journal.parent().unwrap_or(journal).display();
-                format!("settings are undone newest first: take that one down before this, FLASHWRIGHT_STATE={state}")
+                format!("settings are undone newest first: take that one down before this, {STATE}={state}")
             }
             Self::Unavailable { .. } => "`flashwright layout survey DRIVE…` tells what is to be had".to_owned(),
             Self::Replaced { .. } | Self::Appeared { .. } => {
                 "nothing was written to it; look at what it is, and name the drives again".to_owned()
             }
             Self::Distrust(TrustError::Untrusted { .. }) => {
-                "who writes a journal has things undone with the rights of its reader: undo it as the user who made it, or \
-                 name a state directory of your own (FLASHWRIGHT_STATE)"
-                    .to_owned()
+                format!(
+                    "undoing uses the rights of the user who runs it, so the journal must not be writable by others: undo it as \
+                     the user who made it, or name a state directory of your own ({STATE})"
+                )
             }
             Self::Left { .. } => {
                 "remove what stands in the way and run `flashwright layout undo` again; --abandon forgets what \
@@ -293,7 +279,7 @@ impl LayoutError {
                 "run as root".to_owned()
             }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                "run as root, or name another directory for the journal: FLASHWRIGHT_STATE".to_owned()
+                format!("run as root, or name another directory for the journal: {STATE}")
             }
             Self::Journal { .. } => {
                 "it may be of a later version of flashwright; that one can undo it".to_owned()

@@ -39,7 +39,7 @@ mod undo;
 mod volumes;
 
 pub use check::Drift;
-pub use error::{LayoutError, LayoutErrorClass};
+pub use error::{ErrorClass, LayoutError};
 pub use journal::Standing;
 pub use layouts::{Built, Layouts, Permits};
 pub use spec::{LayoutSpec, SpecError};

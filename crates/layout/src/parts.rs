@@ -13,7 +13,7 @@ use std::path::Path;
 
 use storage::sysfs::Sysfs;
 
-use crate::change::{Change, Place, TRIES};
+use crate::change::{BackingDevice, Change, TRIES};
 use crate::check;
 use crate::drive::DriveId;
 use crate::error::{LayoutError, ProgramError};
@@ -128,7 +128,7 @@ impl Part {
             }
             Self::Filesystem { kind, on, .. } => {
                 let on = match on {
-                    On::Drives(drives) => drives.iter().cloned().map(Place::Drive).collect(),
+                    On::Drives(drives) => drives.iter().cloned().map(BackingDevice::Drive).collect(),
                     On::Layer => before.iter().filter_map(|made| layer(&made.change)).collect(),
                 };
                 Change::Filesystem { kind: *kind, uuid: uuid()?, on }
@@ -185,18 +185,18 @@ impl Part {
 }
 
 /// What a file system lies on, held.
-fn devices(system: &dyn System, on: &[Place]) -> Result<Vec<Held>, LayoutError> {
+fn devices(system: &dyn System, on: &[BackingDevice]) -> Result<Vec<Held>, LayoutError> {
     let held = on.iter().map(|place| place.hold(system)?.ok_or_else(|| made("device", "there", "gone")));
     held.collect()
 }
 
 /// The layer that a change makes.
-fn layer(change: &Change) -> Option<Place> {
+fn layer(change: &Change) -> Option<BackingDevice> {
     match change {
         Change::Array { uuid, members } => {
-            Some(Place::Array { uuid: uuid.clone(), members: members.clone() })
+            Some(BackingDevice::Array { uuid: uuid.clone(), members: members.clone() })
         }
-        Change::Volume { group, .. } => Some(Place::Volume { group: group.clone() }),
+        Change::Volume { group, .. } => Some(BackingDevice::Volume { group: group.clone() }),
         _ => None,
     }
 }

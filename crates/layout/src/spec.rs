@@ -13,101 +13,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub use base::{Filesystem, LayoutKind};
+
 use crate::cpus;
 use crate::knobs::{KNOBS, knob};
-
-/// How drives are made into one target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LayoutKind {
-    /// One drive.
-    Single,
-    /// The drives one by one, the load spread over them.
-    Separate,
-    /// Striped in user space.
-    Stripe,
-    /// Striped by the kernel's md driver (md(4)).
-    MdRaid0,
-    /// One btrfs over the drives, data and metadata striped (mkfs.btrfs(8)).
-    BtrfsRaid0,
-    /// A striped logical volume (lvmraid(7), lvcreate(8)).
-    LvmStripe,
-}
-
-impl LayoutKind {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Single, Self::Separate, Self::Stripe, Self::MdRaid0, Self::BtrfsRaid0, Self::LvmStripe];
-
-    /// Its name: `md-raid0`.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Separate => "separate",
-            Self::Stripe => "stripe",
-            Self::MdRaid0 => "md-raid0",
-            Self::BtrfsRaid0 => "btrfs-raid0",
-            Self::LvmStripe => "lvm-stripe",
-        }
-    }
-
-    /// Whether a drive holds a chunk before the next one's turn comes.
-    #[must_use]
-    pub fn has_chunk(self) -> bool {
-        !matches!(self, Self::Single | Self::Separate)
-    }
-
-    /// The chunk where none is named, bytes: 64 KiB, but mdadm's own default of 512 KiB for md.
-    #[must_use]
-    pub fn default_chunk(self) -> u64 {
-        match self {
-            Self::MdRaid0 => 512 << 10,
-            _ => 64 << 10,
-        }
-    }
-}
-
-/// A file system that a layout may bear.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Filesystem {
-    /// XFS.
-    Xfs,
-    /// ext4.
-    Ext4,
-    /// btrfs.
-    Btrfs,
-    /// F2FS.
-    F2fs,
-}
-
-impl Filesystem {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Xfs, Self::Ext4, Self::Btrfs, Self::F2fs];
-
-    /// Its name to mount(8).
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Xfs => "xfs",
-            Self::Ext4 => "ext4",
-            Self::Btrfs => "btrfs",
-            Self::F2fs => "f2fs",
-        }
-    }
-}
 
 /// What is to be under test.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

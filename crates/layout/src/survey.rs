@@ -100,12 +100,12 @@ impl Availability {
     fn refusal(&self, name: &str, value: &str) -> Option<String> {
         match name {
             "layout" => {
-                let kind = LayoutKind::ALL.into_iter().find(|kind| kind.word() == value);
+                let kind = LayoutKind::from_word(value);
                 kind.map_or_else(|| Some("there is no such layout".into()), |kind| self.kinds[&kind].clone())
             }
             "filesystem" if value == "raw" => None,
             "filesystem" => {
-                let fs = Filesystem::ALL.into_iter().find(|fs| fs.word() == value);
+                let fs = Filesystem::from_word(value);
                 fs.map_or_else(
                     || Some("there is no such file system".into()),
                     |fs| self.filesystems[&fs].clone(),

@@ -35,7 +35,7 @@ pub fn state_dir() -> PathBuf {
         let state = variable("XDG_STATE_HOME").filter(|path| path.is_absolute());
         state.or_else(|| Some(variable("HOME")?.join(".local/state"))).map(|path| path.join("flashwright"))
     };
-    variable("FLASHWRIGHT_STATE")
+    variable(base::environment::STATE)
         .or_else(|| if is_root { None } else { of_user() })
         .unwrap_or_else(|| PathBuf::from("/var/lib/flashwright"))
 }

@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use layout::{LayoutErrorClass, LayoutSpec, Layouts, Permits, Stop, undo_on};
+use layout::{ErrorClass, LayoutSpec, Layouts, Permits, Stop, undo_on};
 use world::World;
 
 /// A journal of these changes, in the boot of the world.
@@ -128,7 +128,7 @@ fn a_journal_that_others_can_write_is_not_believed() {
     let refused = |why: &str| {
         let error = undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, true)
             .expect_err(why);
-        assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
+        assert_eq!(error.class(), ErrorClass::Refused, "{error}");
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(world.text("sys/block/nvme0n1/queue/nomerges"), "0\n", "{why}");
     };

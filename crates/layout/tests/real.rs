@@ -236,7 +236,7 @@ impl System for Mortal {
 }
 
 /// What the killed process is told, for it is this test program again.
-const ORDERS: &str = "FLASHWRIGHT_TEST_LAYOUT";
+const ORDERS: &str = "FLASHWRIGHT_CHILD_LAYOUT";
 
 /// Not a test: the process that is killed. It does nothing unless it is told to.
 #[test]
@@ -409,7 +409,7 @@ fn a_setting_changed_by_somebody_else_and_a_vanished_mount_are_drifts() {
 
 #[test]
 fn a_drive_in_use_is_refused_with_its_reason_and_left_alone() {
-    use layout::LayoutErrorClass;
+    use layout::ErrorClass;
     let Some(loops) = Loops::new(2) else { return };
     let before = loops.settings();
     let text = loops.spec("separate(filesystem=xfs,scheduler=kyber)");
@@ -422,7 +422,7 @@ fn a_drive_in_use_is_refused_with_its_reason_and_left_alone() {
         let permits = Permits { destroy: destroy.iter().map(|path| path.to_path_buf()).collect() };
         let mut layouts = Layouts::open(&loops.state(), permits, Stop::default()).expect("opens");
         let error = layouts.switch(&LayoutSpec::parse(&text).expect("a layout")).expect_err("refused");
-        assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
+        assert_eq!(error.class(), ErrorClass::Refused, "{error}");
         error.to_string()
     };
     assert!(attempt(&[]).contains("thesis"));

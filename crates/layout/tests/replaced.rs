@@ -2,7 +2,7 @@
 
 mod world;
 
-use layout::{LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, Stop, undo_on};
+use layout::{ErrorClass, LayoutError, LayoutSpec, Layouts, Permits, Stop, undo_on};
 use world::{SWAPPED, Swap, World};
 
 /// A layout of each kind, from one to the next, so that taking down is gone through as well.
@@ -51,7 +51,7 @@ fn check(way: [&str; 2]) {
             let went = go(&world, way, at + 1, swap);
             let Some(swapped) = world.swapped() else { break };
             (at, tried) = (swapped, tried + 1);
-            refused += u64::from(went.is_err_and(|error| error.class() == LayoutErrorClass::Refused));
+            refused += u64::from(went.is_err_and(|error| error.class() == ErrorClass::Refused));
             let _ = undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, true);
             let when = format!("{way:?}, {swap:?} before call {at}");
             assert!(std::fs::read(world.at("dev/nvme1n1")).unwrap() == World::intruder(), "{when}");
@@ -98,7 +98,7 @@ fn a_mount_that_shows_another_drive_is_undone_and_refused() {
                 .expect("opens");
         let error = layouts.switch(&LayoutSpec::parse(text).expect(text)).expect_err(text);
         assert!(matches!(error, LayoutError::Replaced { .. }), "{text}: {error}");
-        assert_eq!(error.class(), LayoutErrorClass::Refused);
+        assert_eq!(error.class(), ErrorClass::Refused);
         assert!(!world.text("proc/self/mountinfo").contains("/state/mount-"), "{text}: unmounted at once");
         layouts.down().expect("down");
         assert_eq!(world::difference(&before, &world.everything()), [""; 0], "{text}");

@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use layout::{Availability, LayoutErrorClass, LayoutSpec, Layouts, Permits, Stop, standing, undo_on};
+use layout::{Availability, ErrorClass, LayoutSpec, Layouts, Permits, Stop, standing, undo_on};
 use std::path::PathBuf;
 use world::{World, difference};
 
@@ -119,7 +119,7 @@ fn a_file_that_does_not_fit_is_refused_before_anything_is_made() {
     for text in ["single(filesystem=xfs):/dev/nvme0n1", "separate(filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1"]
     {
         let error = layouts.switch(&spec(text)).expect_err("a drive has 72 KiB");
-        assert_eq!(error.class(), LayoutErrorClass::Invalid, "{error}");
+        assert_eq!(error.class(), ErrorClass::Invalid, "{error}");
         assert!(error.to_string().contains("100 KiB") && error.to_string().contains("72 KiB"), "{error}");
         assert_eq!(difference(&before, &world.everything()), [""; 0]);
     }
@@ -173,7 +173,7 @@ fn a_layout_by_hand_keeps_others_out_until_it_is_taken_down() {
     layouts.leave().expect("stays");
     let error = Layouts::open_on(world.process(None), &world.state, Permits::default(), Stop::default())
         .expect_err("it stands");
-    assert_eq!(error.class(), LayoutErrorClass::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     assert!(error.to_string().contains("made by hand"), "{error}");
     assert!(error.hint().expect("a hint").contains("layout down"));
     let stands = standing(&world.state).expect("readable").expect("something");
@@ -192,7 +192,7 @@ fn a_second_process_is_kept_out_while_the_first_is_at_work() {
     lock.lock().expect("locks");
     let error = Layouts::open_on(world.process(None), &world.state, Permits::default(), Stop::default())
         .expect_err("locked");
-    assert_eq!(error.class(), LayoutErrorClass::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
 }
 
@@ -206,11 +206,11 @@ fn drives_in_use_or_named_twice_are_refused_before_anything_is_touched() {
     for text in ["md-raid0:/dev/nvme0n1,/dev/nvme1n1", "separate(scheduler=kyber):/dev/nvme0n1,/dev/nvme1n1"]
     {
         let error = layouts.switch(&spec(text)).expect_err("in use");
-        assert_eq!(error.class(), LayoutErrorClass::Refused, "{text}");
+        assert_eq!(error.class(), ErrorClass::Refused, "{text}");
         assert!(error.to_string().contains("/dev/nvme1n1 is mounted on /srv"), "{error}");
     }
     let error = layouts.switch(&spec("separate:/dev/nvme0n1,/dev/disk/by-id/nvme0n1")).expect_err("twice");
-    assert_eq!(error.class(), LayoutErrorClass::Invalid);
+    assert_eq!(error.class(), ErrorClass::Invalid);
     drop(layouts);
     assert_eq!(difference(&before, &world.everything()), [""; 0]);
 }
@@ -270,7 +270,7 @@ fn two_state_directories_share_the_locks_of_drives_and_interrupts() {
     };
     let refused = |text: &str, what: &str| {
         let (class, error) = attempt(&other, text).expect_err(text);
-        assert_eq!(class, LayoutErrorClass::Refused, "{error}");
+        assert_eq!(class, ErrorClass::Refused, "{error}");
         let me = format!("process {} (", std::process::id());
         assert!(error.contains(what) && error.contains(&me) && error.contains("is at work"), "{error}");
     };
@@ -305,7 +305,7 @@ fn a_wait_for_a_lock_ends_when_it_is_asked_to_stop() {
     let stopped = || Stop::from(Arc::new(AtomicBool::new(true)));
     let second = |stop| Layouts::open_on(world.process(None), &other, Permits::default(), stop);
     let error = second(stopped()).expect("opens").switch(&spec("single:/dev/nvme0n1")).expect_err("stopped");
-    assert_eq!(error.class(), LayoutErrorClass::Interrupted, "{error}");
+    assert_eq!(error.class(), ErrorClass::Interrupted, "{error}");
 
     // The lock of the state directory, whose process has ended: the wait has no bound but this.
     first.leave().expect("stays");
@@ -326,15 +326,15 @@ fn a_wait_for_a_lock_ends_when_it_is_asked_to_stop() {
         assert!(!waiting.is_finished(), "it waits for the program that inherited the lock");
         flag.store(true, Ordering::Relaxed);
         let error = waiting.join().expect("no panic").expect_err("stopped");
-        assert_eq!(error.class(), LayoutErrorClass::Interrupted, "{error}");
+        assert_eq!(error.class(), ErrorClass::Interrupted, "{error}");
         assert!(error.to_string().contains("layout.lock"), "{error}");
     });
     let error = Layouts::open_on(world.process(None), &world.state, Permits::default(), stopped());
-    assert_eq!(error.expect_err("stopped").class(), LayoutErrorClass::Interrupted);
+    assert_eq!(error.expect_err("stopped").class(), ErrorClass::Interrupted);
     drop(lock);
     // Between two changes, with the rest in the journal.
     let error = undo_on(world.process(None).as_mut(), &world.state, &stopped(), &mut |_| {}, false);
-    assert_eq!(error.expect_err("stopped").class(), LayoutErrorClass::Interrupted);
+    assert_eq!(error.expect_err("stopped").class(), ErrorClass::Interrupted);
     assert!(world.text("sys/block/nvme0n1/queue/scheduler").contains("[kyber]"));
     undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false)
         .expect("undone");
@@ -359,7 +359,7 @@ fn settings_of_two_state_directories_are_undone_newest_first() {
     };
     let refused = |state: &std::path::Path, disk: &str| {
         let error = undo(state).expect_err("a newer one stands");
-        assert_eq!(error.class(), LayoutErrorClass::Refused, "{error}");
+        assert_eq!(error.class(), ErrorClass::Refused, "{error}");
         assert!(error.to_string().contains(&format!("settings of {disk} were changed later")), "{error}");
         assert!(error.to_string().contains("other/layout.journal"), "{error}");
         assert!(error.hint().expect("a hint").contains("newest first"));

@@ -96,74 +96,33 @@ impl From<NumberList> for String {
     }
 }
 
-/// How the CPUs of `cpus_allowed` are given to a workload's jobs: fio's `cpus_allowed_policy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CpusAllowedPolicy {
-    /// Every job may run on all of them.
-    #[default]
-    Shared,
-    /// Each job is bound to one of them, in order, beginning again where there are more jobs than CPUs.
-    Split,
-}
-
-impl CpusAllowedPolicy {
-    /// The word a user types.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::Split => "split",
-        }
-    }
-
-    /// The meaning of a word a user typed.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Shared, Self::Split].into_iter().find(|policy| policy.word() == word)
+base::words! {
+    /// How the CPUs of `cpus_allowed` are given to a workload's jobs: fio's `cpus_allowed_policy`.
+    #[derive(Default)]
+    pub enum CpusAllowedPolicy {
+        /// Every job may run on all of them.
+        #[default]
+        Shared = "shared",
+        /// Each job is bound to one of them, in order, beginning again where there are more jobs than CPUs.
+        Split = "split",
     }
 }
 
-/// The pages that buffers lie in. fio's `iomem` says less: its `mmaphuge` is [`Pages::Huge`] here, and its
-/// other words leave it to the machine whether pages are transparently huge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Pages {
-    /// The largest that can be had: reserved huge pages, transparent ones, base pages. The record says
-    /// which it was.
-    #[default]
-    Auto,
-    /// Pages of the base size (4 KiB on most machines), even where huge ones are to be had.
-    #[serde(alias = "4k")]
-    Base,
-    /// Transparent huge pages, asked for by madvise(2).
-    Thp,
-    /// Reserved huge pages (`vm.nr_hugepages`).
-    Huge,
-}
-
-impl Pages {
-    /// All of them, in the order of the help.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Base, Self::Thp, Self::Huge];
-
-    /// The word a user types.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Base => "base",
-            Self::Thp => "thp",
-            Self::Huge => "huge",
-        }
-    }
-
-    /// The meaning of a word a user typed; `4k` is taken for `base`.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        if word == "4k" {
-            return Some(Self::Base);
-        }
-        Self::ALL.into_iter().find(|pages| pages.word() == word)
+base::words! {
+    /// The pages that buffers lie in. fio's `iomem` says less: its `mmaphuge` is [`Pages::Huge`] here, and its
+    /// other words leave it to the machine whether pages are transparently huge.
+    #[derive(Default)]
+    pub enum Pages {
+        /// The largest available: reserved huge pages, transparent ones, base pages. The record says
+        /// which it was.
+        #[default]
+        Auto = "auto",
+        /// Pages of the base size (4 KiB on most machines), even where huge ones are available.
+        Base = "base" | "4k",
+        /// Transparent huge pages, asked for by madvise(2).
+        Thp = "thp",
+        /// Reserved huge pages (`vm.nr_hugepages`).
+        Huge = "huge",
     }
 }
 

@@ -11,37 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::Steadiness;
 
-/// How far to go before measuring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Precondition {
-    /// Measure the target as it stands.
-    #[default]
-    None,
-    /// Write its region twice, sequentially.
-    Fill,
-    /// The same, then the workload itself in rounds until it is steady.
-    Steady,
-}
-
-impl Precondition {
-    /// All of them, in the order of the help.
-    pub const ALL: [Self; 3] = [Self::None, Self::Fill, Self::Steady];
-
-    /// The word a user types.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Fill => "fill",
-            Self::Steady => "steady",
-        }
-    }
-
-    /// The meaning of a word a user typed.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|how| how.word() == word)
+base::words! {
+    /// How far to go before measuring.
+    #[derive(Default)]
+    pub enum Precondition {
+        /// Measure the target as it stands.
+        #[default]
+        None = "none",
+        /// Write its region twice, sequentially.
+        Fill = "fill",
+        /// The same, then the workload itself in rounds until it is steady.
+        Steady = "steady",
     }
 }
 

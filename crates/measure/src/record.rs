@@ -15,7 +15,7 @@ use crate::histogram::Histogram;
 use crate::limit::Verdict;
 use crate::precondition::Preconditioned;
 use crate::warning::Warning;
-use crate::workload::{LatencyClock, Workload};
+use crate::workload::{LatencyClock, Workload, full_queues};
 
 /// The name of the format, in each record's `schema`.
 pub const SCHEMA: &str = "flashwright.run/1";
@@ -430,8 +430,8 @@ impl RunRecord {
     /// each of `numjobs`.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        let depth = self.workload.iodepth.max(self.separate_devices());
-        u64::from(depth) * u64::from(self.workload.numjobs)
+        let Workload { iodepth, numjobs, .. } = self.workload;
+        full_queues(iodepth, numjobs, self.separate_devices())
     }
 
     /// Depth of the job at this place in [`RunRecord::jobs`]. Jobs of separate devices stand device by device, and

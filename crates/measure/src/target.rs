@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use base::ErrorClass;
+
 use crate::record::{RunRecord, TargetFacts};
 use crate::workload::Workload;
 
@@ -33,4 +35,28 @@ pub enum TargetError {
     /// Somebody asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl TargetError {
+    /// An error of a class, whose causes are `source` and its own.
+    #[must_use]
+    pub fn new(class: ErrorClass, source: Box<dyn Error + Send + Sync>) -> Self {
+        match class {
+            ErrorClass::Invalid => Self::Invalid(source),
+            ErrorClass::Refused => Self::Refused(source),
+            ErrorClass::Failed => Self::Failed(source),
+            ErrorClass::Interrupted => Self::Interrupted,
+        }
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Invalid(_) => ErrorClass::Invalid,
+            Self::Refused(_) => ErrorClass::Refused,
+            Self::Failed(_) => ErrorClass::Failed,
+            Self::Interrupted => ErrorClass::Interrupted,
+        }
+    }
 }

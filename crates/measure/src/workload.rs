@@ -10,69 +10,34 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use base::IoEngine;
+
 pub use crate::placement::{CpusAllowedPolicy, NumberList, Pages};
 use crate::words;
 
-/// The direction and order of the requests: fio's `rw`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Rw {
-    /// Sequential reads.
-    Read,
-    /// Sequential writes.
-    Write,
-    /// Reads at random offsets.
-    RandRead,
-    /// Writes at random offsets.
-    RandWrite,
-    /// A sequential mix of reads and writes in the proportion `rwmixread`.
-    #[serde(alias = "readwrite")]
-    Rw,
-    /// A random mix of reads and writes in the proportion `rwmixread`.
-    RandRw,
-    /// Sequential discards: `BLKDISCARD` on a block device, a punched hole in a file.
-    Trim,
-    /// Discards at random offsets.
-    RandTrim,
+base::words! {
+    /// The direction and order of the requests: fio's `rw`.
+    pub enum Rw {
+        /// Sequential reads.
+        Read = "read",
+        /// Sequential writes.
+        Write = "write",
+        /// Reads at random offsets.
+        RandRead = "randread",
+        /// Writes at random offsets.
+        RandWrite = "randwrite",
+        /// A sequential mix of reads and writes in the proportion `rwmixread`.
+        Rw = "rw" | "readwrite",
+        /// A random mix of reads and writes in the proportion `rwmixread`.
+        RandRw = "randrw",
+        /// Sequential discards: `BLKDISCARD` on a block device, a punched hole in a file.
+        Trim = "trim",
+        /// Discards at random offsets.
+        RandTrim = "randtrim",
+    }
 }
 
 impl Rw {
-    /// All spellings, in the order in which the help lists them.
-    pub const ALL: [Self; 8] = [
-        Self::Read,
-        Self::Write,
-        Self::RandRead,
-        Self::RandWrite,
-        Self::Rw,
-        Self::RandRw,
-        Self::Trim,
-        Self::RandTrim,
-    ];
-
-    /// The word a user types.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::RandRead => "randread",
-            Self::RandWrite => "randwrite",
-            Self::Rw => "rw",
-            Self::RandRw => "randrw",
-            Self::Trim => "trim",
-            Self::RandTrim => "randtrim",
-        }
-    }
-
-    /// The meaning of a word a user typed, `readwrite` included.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        if word == "readwrite" {
-            return Some(Self::Rw);
-        }
-        Self::ALL.into_iter().find(|rw| rw.word() == word)
-    }
-
     /// Whether offsets are drawn at random.
     #[must_use]
     pub fn is_random(self) -> bool {
@@ -98,47 +63,6 @@ impl Rw {
     }
 }
 
-/// The engine asked for: fio's `ioengine`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum IoEngine {
-    /// The fastest that this kernel allows: io_uring, then libaio, then psync; the record says why. Copying for memory,
-    /// and NBD for exports of other hosts.
-    #[default]
-    Auto,
-    /// io_uring(7).
-    #[serde(rename = "io_uring", alias = "iouring")]
-    IoUring,
-    /// The kernel's native asynchronous I/O, io_submit(2).
-    Libaio,
-    /// pread(2) and pwrite(2) on one thread for each unit of depth.
-    Psync,
-    /// NBD: connections to other hosts, of targets that are exports (`nbd://…`).
-    Nbd,
-}
-
-impl IoEngine {
-    /// The word a user types.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::IoUring => "io_uring",
-            Self::Libaio => "libaio",
-            Self::Psync => "psync",
-            Self::Nbd => "nbd",
-        }
-    }
-
-    /// The meaning of a word a user typed.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Auto, Self::IoUring, Self::Libaio, Self::Psync, Self::Nbd]
-            .into_iter()
-            .find(|e| e.word() == word)
-    }
-}
-
 /// How random offsets are drawn: fio's `random_distribution`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -152,37 +76,39 @@ pub enum RandomDistribution {
     Pareto(f64),
 }
 
-/// The checksum in the header of each written block: fio's `verify`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Verify {
-    /// CRC-32C, in hardware where there is any.
-    Crc32c,
-    /// xxh3-64, faster in software.
-    Xxh3,
+base::words! {
+    /// The checksum in the header of each written block: fio's `verify`.
+    pub enum Verify {
+        /// CRC-32C, in hardware where there is any.
+        Crc32c = "crc32c",
+        /// xxh3-64, faster in software.
+        Xxh3 = "xxh3",
+    }
 }
 
-/// When arrivals are due under `rate_iops`: fio's `rate_process`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RateProcess {
-    /// At equal distances.
-    #[default]
-    Linear,
-    /// With exponential gaps, as requests from many independent users arrive.
-    Poisson,
+base::words! {
+    /// When arrivals are due under `rate_iops`: fio's `rate_process`.
+    #[derive(Default)]
+    pub enum RateProcess {
+        /// At equal distances.
+        #[default]
+        Linear = "linear",
+        /// With exponential gaps, as requests from many independent users arrive.
+        Poisson = "poisson",
+    }
 }
 
-/// How often the clock is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LatencyClock {
-    /// Once a submitted batch and once a reaped group: a request's latency is exact to within the
-    /// time between two reaps. No cost a request.
-    #[default]
-    Batch,
-    /// Once a request, at submission and at completion; every request is submitted by itself.
-    Each,
+base::words! {
+    /// How often the clock is read.
+    #[derive(Default)]
+    pub enum LatencyClock {
+        /// Once a submitted batch and once a reaped group: a request's latency is exact to within the
+        /// time between two reaps. No cost a request.
+        #[default]
+        Batch = "batch",
+        /// Once a request, at submission and at completion; every request is submitted by itself.
+        Each = "each",
+    }
 }
 
 /// One block size and its share of the requests, in percent: an entry of fio's `bssplit`.
@@ -194,6 +120,13 @@ pub struct SizeShare {
     pub bs: u64,
     /// Share of the requests, 1–100 percent.
     pub percent: u8,
+}
+
+/// Requests in flight while the queues of all jobs are full. `separate_devices` is how many devices a job serves one by
+/// one, 1 where it serves one: each of them has at least one request of each job.
+#[must_use]
+pub fn full_queues(iodepth: u32, numjobs: u32, separate_devices: u32) -> u64 {
+    u64::from(iodepth.max(separate_devices)) * u64::from(numjobs)
 }
 
 /// A workload: everything about a run except where it runs. See the module's argument.
@@ -493,10 +426,6 @@ impl Workload {
     /// once a pass, so anything that repeats blocks within a pass is refused.
     fn validate_verify(&self) -> Result<(), InvalidWorkload> {
         let Some(verify) = self.verify else { return Ok(()) };
-        let value = match verify {
-            Verify::Crc32c => "crc32c",
-            Verify::Xxh3 => "xxh3",
-        };
         let problem = if self.min_bs() < 512 {
             Some(("needs blocks of at least 512 bytes", "raise --bs"))
         } else if !self.bssplit.is_empty() {
@@ -517,7 +446,7 @@ impl Workload {
         };
         match problem {
             Some((reason, hint)) => {
-                Err(InvalidWorkload { option: "verify", value: value.into(), reason, hint })
+                Err(InvalidWorkload { option: "verify", value: verify.word().into(), reason, hint })
             }
             None => Ok(()),
         }

@@ -27,7 +27,7 @@ pub const SCHEMES: [&str; 4] = ["nbd", "nbds", "nbd+unix", "nbds+unix"];
 
 /// What a server listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum ServerAddress {
     /// A name or address, and a port. An IPv6 address stands here without its brackets.
     Tcp(String, u16),
     /// The path of a Unix socket; one that begins with NUL is of the abstract name space.
@@ -38,7 +38,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Uri {
     text: String,
-    place: Place,
+    place: ServerAddress,
     is_secure: bool,
     export: String,
     tls: TlsParameters,
@@ -178,7 +178,7 @@ impl Uri {
 
     /// What the server listens on.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn server(&self) -> &ServerAddress {
         &self.place
     }
 
@@ -234,7 +234,7 @@ impl Uri {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -287,7 +287,7 @@ fn parse(text: &str) -> Result<Uri, UriProblem> {
     };
     let place = match (is_unix, socket) {
         (true, _) if !host.is_empty() => return Err(UriProblem::HostOfSocket),
-        (true, Some(path)) if !path.is_empty() => Place::Unix(path.into()),
+        (true, Some(path)) if !path.is_empty() => ServerAddress::Unix(path.into()),
         (true, _) => return Err(UriProblem::NoSocket),
         (false, Some(_)) => return Err(UriProblem::SocketOfHost),
         (false, None) => address(host)?,
@@ -308,7 +308,7 @@ fn parse(text: &str) -> Result<Uri, UriProblem> {
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.
-fn address(host: &str) -> Result<Place, UriProblem> {
+fn address(host: &str) -> Result<ServerAddress, UriProblem> {
     let wrong = || UriProblem::Host(host.to_owned());
     let (name, port) = if let Some(rest) = host.strip_prefix('[') {
         let (name, rest) = rest.split_once(']').ok_or_else(wrong)?;
@@ -344,7 +344,7 @@ fn address(host: &str) -> Result<Place, UriProblem> {
         }
         Some(port) => return Err(UriProblem::Port(port.to_owned())),
     };
-    Ok(Place::Tcp(name, port))
+    Ok(ServerAddress::Tcp(name, port))
 }
 
 fn tls_parameters(
@@ -473,8 +473,8 @@ mod tests {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn tcp(host: &str, port: u16) -> Place {
-        Place::Tcp(host.into(), port)
+    fn tcp(host: &str, port: u16) -> ServerAddress {
+        ServerAddress::Tcp(host.into(), port)
     }
 
     #[test]
@@ -490,7 +490,10 @@ mod tests {
             assert_eq!(uri(text).export(), export, "{text}");
             assert_eq!(uri(text).to_string(), text);
         }
-        assert_eq!(uri("nbd+unix:///?socket=%00/abstract").place(), &Place::Unix("\0/abstract".into()));
+        assert_eq!(
+            uri("nbd+unix:///?socket=%00/abstract").server(),
+            &ServerAddress::Unix("\0/abstract".into())
+        );
     }
 
     #[test]
@@ -503,7 +506,7 @@ mod tests {
             ("nbd://[::1]", tcp("::1", 10809)),
             ("nbd://[fe80::1%25eth0]:99/x", tcp("fe80::1%eth0", 99)),
         ] {
-            assert_eq!(uri(text).place(), &place, "{text}");
+            assert_eq!(uri(text).server(), &place, "{text}");
         }
         assert_eq!(uri("nbd://[::1]/x").host(), "[::1]:10809");
         assert_eq!(uri("nbds://alice@h1/x").tls().username.as_deref(), Some("alice"));
@@ -513,7 +516,7 @@ mod tests {
     fn parameters_are_read() {
         let text = "nbds+unix:///x?socket=/run/a%3Fb&tls-certificates=/etc/pki&tls-hostname=h&connections=16;timeout=5";
         let uri = uri(text);
-        assert_eq!(uri.place(), &Place::Unix("/run/a?b".into()));
+        assert_eq!(uri.server(), &ServerAddress::Unix("/run/a?b".into()));
         assert_eq!(uri.tls().certificates.as_deref(), Some(Path::new("/etc/pki")));
         assert_eq!(uri.tls().hostname.as_deref(), Some("h"));
         assert!(uri.is_secure() && !uri.tls().no_verify);

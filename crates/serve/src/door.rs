@@ -1,6 +1,6 @@
 //! Who is let in: the places that connections have, and who gives one up when there are none left.
 //!
-//! A place belongs to its connection ([`Place`]) and is given back when that is dropped, by nobody else and once: a
+//! A place belongs to its connection ([`Seat`]) and is given back when that is dropped, by nobody else and once: a
 //! connection that is refused never had one.
 //!
 //! **A crowd keeps nobody out for ever.** At a full door the first of these that applies gives its place to the newcomer:
@@ -147,7 +147,7 @@ impl Door {
     ///
     /// # Errors
     /// There is no descriptor left to keep its socket by.
-    pub fn enter(&self, peer: Peer, socket: BorrowedFd<'_>) -> io::Result<Option<Place<'_>>> {
+    pub fn enter(&self, peer: Peer, socket: BorrowedFd<'_>) -> io::Result<Option<Seat<'_>>> {
         let socket = socket.try_clone_to_owned()?;
         let now = Instant::now();
         let mut held = self.held();
@@ -166,7 +166,7 @@ impl Door {
         let number = held.last;
         let holder = Holder { peer, socket, accepted: now, doing: Doing::Handshake, leaves: false };
         held.holders.insert(number, holder);
-        Ok(Some(Place { door: self, number }))
+        Ok(Some(Seat { door: self, number }))
     }
 
     /// Connections that have a place, with those that were told to go and have not gone.
@@ -182,12 +182,12 @@ impl Door {
 
 /// A connection's place, which it has until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'d> {
+pub(crate) struct Seat<'d> {
     door: &'d Door,
     number: u64,
 }
 
-impl Place<'_> {
+impl Seat<'_> {
     /// It has requests under way from here on.
     pub fn works(&self) {
         self.does(Doing::Work);
@@ -210,7 +210,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Seat<'_> {
     fn drop(&mut self) {
         self.door.held().holders.remove(&self.number);
     }
@@ -229,7 +229,7 @@ mod tests {
 
     /// A connection: what the server has of it, and the client's end.
     struct Connection<'d> {
-        place: Place<'d>,
+        place: Seat<'d>,
         _server: UnixStream,
         client: UnixStream,
     }

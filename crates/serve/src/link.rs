@@ -34,14 +34,14 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct Link<'s> {
     pub stream: Stream,
     stop: &'s Stop,
-    door: &'s door::Place<'s>,
+    door: &'s door::Seat<'s>,
     /// The door was told that there is no request under way.
     rests: bool,
 }
 
 /// Where in the conversation a wait is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WaitPosition {
     /// Between requests.
     Between,
     /// In the middle of a message.
@@ -55,14 +55,14 @@ pub(crate) fn is_not_yet(error: &io::Error) -> bool {
 
 impl<'s> Link<'s> {
     /// A link over `stream`, whose calls wait.
-    pub fn waiting(stream: Stream, stop: &'s Stop, door: &'s door::Place<'s>) -> io::Result<Self> {
+    pub fn waiting(stream: Stream, stop: &'s Stop, door: &'s door::Seat<'s>) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         set_time_outs(stream.as_fd(), Some(TICK))?;
         Ok(Self { stream, stop, door, rests: false })
     }
 
     /// A link over `stream`, whose calls do not wait.
-    pub fn polled(stream: Stream, stop: &'s Stop, door: &'s door::Place<'s>) -> io::Result<Self> {
+    pub fn polled(stream: Stream, stop: &'s Stop, door: &'s door::Seat<'s>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { stream, stop, door, rests: false })
     }
@@ -95,7 +95,7 @@ impl<'s> Link<'s> {
     /// Makes a call that waits for the client until it moves something: bytes moved, 0 at the end.
     pub fn wait(
         &mut self,
-        place: Place,
+        place: WaitPosition,
         mut call: impl FnMut(&mut Stream) -> io::Result<usize>,
     ) -> Result<usize, Ending> {
         let mut since = None;
@@ -115,20 +115,20 @@ impl<'s> Link<'s> {
     }
 
     /// Whether to go on waiting after nothing has moved since `since`.
-    pub fn patience(&mut self, place: Place, since: Instant) -> Result<(), Ending> {
+    pub fn patience(&mut self, place: WaitPosition, since: Instant) -> Result<(), Ending> {
         let waited = since.elapsed();
         match place {
-            Place::Between if self.stop.is_asked() => Err(Ending::Stopped),
-            Place::Between => {
+            WaitPosition::Between if self.stop.is_asked() => Err(Ending::Stopped),
+            WaitPosition::Between => {
                 if !self.rests {
                     self.rests = true;
                     self.door.rests(since);
                 }
                 Ok(())
             }
-            Place::Within if waited > STALL => Err(Ending::Stalled),
-            Place::Within if self.is_over() => Err(Ending::Stopped),
-            Place::Within => Ok(()),
+            WaitPosition::Within if waited > STALL => Err(Ending::Stalled),
+            WaitPosition::Within if self.is_over() => Err(Ending::Stopped),
+            WaitPosition::Within => Ok(()),
         }
     }
 

@@ -25,7 +25,7 @@ use storage::memory::{MOST_RUNS, Run, SharedMemory};
 
 use crate::error::Ending;
 use crate::input::Input;
-use crate::link::{Link, Place};
+use crate::link::{Link, WaitPosition};
 use crate::reply::{self, Head};
 use crate::terms::{Kind, Terms};
 use nbd::wire::ErrorCode as Code;
@@ -110,9 +110,13 @@ impl<'a> Conversation<'a> {
 
     /// Waits for more of what the client sends.
     fn receive_requests(&mut self) -> Result<(), Ending> {
-        let place = if self.input.available().is_empty() { Place::Between } else { Place::Within };
+        let place =
+            if self.input.available().is_empty() { WaitPosition::Between } else { WaitPosition::Within };
         let stop = self.link.stop();
-        if place == Place::Between && stop.is_asked() && (stop.is_due() || !self.link.has_something()?) {
+        if place == WaitPosition::Between
+            && stop.is_asked()
+            && (stop.is_due() || !self.link.has_something()?)
+        {
             return Err(Ending::Stopped);
         }
         let room = self.input.room();
@@ -207,7 +211,7 @@ impl<'a> Conversation<'a> {
         let receive = |stream: &mut Stream| {
             if plain { memory.receive(stream.as_fd(), offset, left, room) } else { stream.read(room) }
         };
-        let bytes = match self.link.wait(Place::Within, receive)? {
+        let bytes = match self.link.wait(WaitPosition::Within, receive)? {
             0 => return Err(Ending::Closed),
             bytes => bytes,
         };
@@ -252,7 +256,7 @@ impl<'a> Conversation<'a> {
             if self.input.available().is_empty() {
                 self.send()?;
                 let room = self.input.room();
-                match self.link.wait(Place::Within, |stream| stream.read(room))? {
+                match self.link.wait(WaitPosition::Within, |stream| stream.read(room))? {
                     0 => return Err(Ending::Closed),
                     bytes => self.input.received(bytes),
                 }
@@ -324,7 +328,7 @@ impl<'a> Conversation<'a> {
     fn send_buffer(&mut self) -> Result<(), Ending> {
         let mut rest = &self.buffer[..self.filled];
         while !rest.is_empty() {
-            let sent = self.link.wait(Place::Within, |stream| stream.write(rest))?;
+            let sent = self.link.wait(WaitPosition::Within, |stream| stream.write(rest))?;
             rest = &rest[sent..];
         }
         Ok(())
@@ -339,7 +343,7 @@ fn send_runs(
 ) -> Result<(), Ending> {
     let mut rest = runs;
     while !rest.is_empty() {
-        let sent = link.wait(Place::Within, |stream| memory.send(stream.as_fd(), rest, more))?;
+        let sent = link.wait(WaitPosition::Within, |stream| memory.send(stream.as_fd(), rest, more))?;
         rest = advance(rest, sent);
     }
     Ok(())
@@ -352,7 +356,8 @@ fn send_pages(
     mut left: usize,
 ) -> Result<(), Ending> {
     while left > 0 {
-        let sent = link.wait(Place::Within, |stream| memory.send_pages(stream.as_fd(), offset, left))?;
+        let sent =
+            link.wait(WaitPosition::Within, |stream| memory.send_pages(stream.as_fd(), offset, left))?;
         (offset, left) = (offset + sent as u64, left - sent);
     }
     Ok(())

@@ -16,7 +16,7 @@ use nbd::tls::ServerTls;
 use nbd::wire::BASE_ALLOCATION;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::door::{Door, Place};
+use crate::door::{Door, Seat};
 use crate::error::{Ending, ServeError};
 use crate::export::Export;
 use crate::flushes::Flushes;
@@ -250,7 +250,7 @@ impl Server {
     }
 
     /// A connection from its first byte to its last.
-    fn converse(&self, stream: Stream, peer: &str, place: &Place<'_>) -> Ending {
+    fn converse(&self, stream: Stream, peer: &str, place: &Seat<'_>) -> Ending {
         let agreed = match negotiate(stream, &self.policy, self) {
             Ok(agreed) => agreed,
             Err(error) if error.is_ordinary() => return Ending::Closed,

@@ -30,7 +30,7 @@ use stage::error::StageError;
 use stage::existing;
 use stage::fault::Barrier;
 use stage::pace::{Progress, Stop, Unlimited};
-use stage::series::{LATEST, Place, place};
+use stage::series::{LATEST, SeriesPosition, place};
 use stage::tier::directory::Directory;
 use stage::tier::{Lock, Tier};
 use stage::{set, spec};
@@ -331,7 +331,7 @@ impl Tier for ObjectTier {
     fn move_latest(
         &self,
         name: &OsStr,
-        own: &Place<'_>,
+        own: &SeriesPosition<'_>,
         _: &dyn stage::owned::Record,
     ) -> Result<Option<OsString>, StageError> {
         let (Some(text), true) = (name.to_str(), self.durable(name)?.is_some()) else { return Ok(None) };

@@ -234,7 +234,7 @@ fn a_semaphores_list_holds_for_a_store_and_its_semaphore_stays_until_all_is_ther
 }
 
 /// What the child does: `drain` or `fetch`, and the directory of it all, each on a line.
-const CHILD: &str = "FLASHWRIGHT_TEST_OBJECTS_CHILD";
+const CHILD: &str = "FLASHWRIGHT_CHILD_OBJECTS";
 
 /// No test by itself: a process whose memory is measured.
 #[test]

@@ -20,7 +20,7 @@ use stage_object::{Environment, ObjectSet, StoreError, tiers_with};
 
 /// What the child is to do: source, destination, state directory, and the request before which it stops for good,
 /// each on a line.
-const CHILD: &str = "FLASHWRIGHT_TEST_S3_CHILD";
+const CHILD: &str = "FLASHWRIGHT_CHILD_S3";
 const BUCKET: &str = "checkpoints";
 
 /// A server of its own, gone with its end.

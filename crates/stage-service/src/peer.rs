@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_caller_outside_of_the_pid_namespace_is_answered_in_words() {
         use std::io::{Read, Write};
-        const INSIDE: &str = "FLASHWRIGHT_TEST_PEER";
+        const INSIDE: &str = "FLASHWRIGHT_CHILD_PEER";
         if let Some(path) = std::env::var_os(INSIDE) {
             let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
             let (mut socket, _) = listener.accept().unwrap();

@@ -15,7 +15,7 @@ use stage::error::StageError;
 /// root's, so that no user can put a socket there.
 pub const UNIT_SOCKETS: &str = "/run/flashwright";
 /// The variable that names a socket to clients.
-pub const SOCKET_VARIABLE: &str = "FLASHWRIGHT_STAGE_SOCKET";
+pub const SOCKET_VARIABLE: &str = base::environment::STAGE_SOCKET;
 
 /// How a client came to a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -380,7 +380,7 @@ fn most_resident() -> usize {
 
 #[test]
 fn a_hundred_connections_take_little_memory_whatever_they_send() {
-    const ALONE: &str = "FLASHWRIGHT_TEST_MEMORY";
+    const ALONE: &str = "FLASHWRIGHT_CHILD_MEMORY";
     // What a line repeats: files that are kept, and what is refused at once, later, and within a path.
     let kinds = [r#"{"path":"a"}"#, "{}", r#"{"a":0}"#, "0", r#"{"path":"a","size":"#, r#"{"path":["#];
     let Some(kind) = std::env::var_os(ALONE) else {

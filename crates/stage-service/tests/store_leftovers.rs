@@ -7,7 +7,7 @@ use std::process::Command;
 
 use stage_service::store::{Store, StoreConfig};
 
-const VARIABLE: &str = "FLASHWRIGHT_STORE_CHILD";
+const VARIABLE: &str = "FLASHWRIGHT_CHILD_STORE";
 
 fn open(place: &Path) -> Store {
     Store::open(StoreConfig::new(place.join("fast"), place.join("slow"))).unwrap()

@@ -3,21 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What kind of failure it is. Front doors turn it into the exit code, Python into an exception.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum ErrorClass {
-    /// The request makes no sense: exit 2.
-    Invalid,
-    /// Refused, because it might lose data or the caller has no right to it: exit 3.
-    Refused,
-    /// The system would not: exit 1.
-    Failed,
-    /// It was asked to stop: exit 130.
-    Interrupted,
-}
+pub use base::ErrorClass;
 
 /// Why a job failed, as the journal keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]

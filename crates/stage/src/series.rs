@@ -9,7 +9,7 @@ pub const LATEST: &str = "latest";
 
 /// A member's place in its series.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct SeriesPosition<'a> {
     before: &'a [u8],
     digits: &'a [u8],
     after: &'a [u8],
@@ -17,23 +17,23 @@ pub struct Place<'a> {
 
 /// Reads a name as a member of a series: what is before its last number, the number, what is after.
 #[must_use]
-pub fn place(name: &OsStr) -> Option<Place<'_>> {
+pub fn place(name: &OsStr) -> Option<SeriesPosition<'_>> {
     let bytes = name.as_bytes();
     let end = bytes.iter().rposition(u8::is_ascii_digit)? + 1;
     let start = bytes[..end].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
-    Some(Place { before: &bytes[..start], digits: &bytes[start..end], after: &bytes[end..] })
+    Some(SeriesPosition { before: &bytes[..start], digits: &bytes[start..end], after: &bytes[end..] })
 }
 
-impl Place<'_> {
+impl SeriesPosition<'_> {
     /// Are these of one series?
     #[must_use]
-    pub fn is_beside(&self, other: &Place<'_>) -> bool {
+    pub fn is_beside(&self, other: &SeriesPosition<'_>) -> bool {
         self.before == other.before && self.after == other.after
     }
 
     /// The order within a series: by number, however long, and 7 before 07.
     #[must_use]
-    pub fn order(&self, other: &Place<'_>) -> Ordering {
+    pub fn order(&self, other: &SeriesPosition<'_>) -> Ordering {
         let number = |digits: &[u8]| {
             let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
             digits[zeros..].to_vec()

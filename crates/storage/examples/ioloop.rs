@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use storage::device::{DeviceSpec, OpenOptions, open};
-use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig, Op};
+use storage::engine::{self, Engine, EngineConfig, IoEngine, Op};
 
 const BLOCK: u32 = 4096;
 const DEPTH: u32 = 32;
@@ -38,18 +38,12 @@ fn main() -> ExitCode {
 fn run(path: &str) -> Result<(), Box<dyn Error>> {
     let device = open(&DeviceSpec::parse(path)?, &OpenOptions::reading())?;
     let config = EngineConfig { depth: DEPTH, slot_bytes: BLOCK as usize, ..EngineConfig::default() };
-    let (engine, fallback) = engine::open(EngineChoice::Auto, &device, &config)?;
+    let (engine, fallback) = engine::open(IoEngine::Auto, &device, &config)?;
     if let Some(reason) = fallback {
         println!("fell back: {reason}");
     }
     // Dispatched once, so that the loop is compiled for each engine by itself.
-    match engine {
-        AnyEngine::IoUring(engine) => read_randomly(engine),
-        AnyEngine::Libaio(engine) => read_randomly(engine),
-        AnyEngine::Psync(engine) => read_randomly(engine),
-        AnyEngine::Memory(engine) => read_randomly(engine),
-        AnyEngine::Nbd(engine) => read_randomly(engine),
-    }
+    storage::on_engine!(engine, engine => read_randomly(engine))
 }
 
 fn read_randomly<E: Engine>(mut engine: E) -> Result<(), Box<dyn Error>> {

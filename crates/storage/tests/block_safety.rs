@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lab::{Loop, Mounted, run};
-use storage::device::{DeviceKind, DeviceSpec, OpenErrorClass, OpenOptions, open};
+use storage::device::{DeviceKind, DeviceSpec, ErrorClass, OpenOptions, open};
 use storage::sysfs::Sysfs;
 
 const MIB: u64 = 1 << 20;
@@ -20,7 +20,7 @@ fn writing(destroy: &[&Path]) -> OpenOptions {
 
 fn refused(path: &Path, options: &OpenOptions, part: &str) {
     let error = open(&DeviceSpec::from(path), options).expect_err("must be refused");
-    assert_eq!(error.class(), OpenErrorClass::Refused, "{error}");
+    assert_eq!(error.class(), ErrorClass::Refused, "{error}");
     assert!(error.to_string().contains(part), "'{error}' does not say '{part}'");
     assert!(error.hint().is_some());
 }
@@ -241,7 +241,7 @@ fn a_read_only_device_is_not_opened_for_writing() {
     let result = open(&DeviceSpec::from(Path::new(&path)), &writing(&[]));
     run("losetup", &["--detach", &path]).unwrap();
     let error = result.expect_err("must not open");
-    assert_eq!(error.class(), OpenErrorClass::Failed, "{error}");
+    assert_eq!(error.class(), ErrorClass::Failed, "{error}");
     assert!(error.to_string().contains(&path));
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lab::{Loop, Mounted, run};
 use storage::device::{
-    Device, DeviceKind, DeviceSpec, OpenError, OpenErrorClass, OpenOptions, check_written, open,
+    Device, DeviceKind, DeviceSpec, ErrorClass, OpenError, OpenOptions, check_written, open,
 };
 
 const MIB: u64 = 1 << 20;
@@ -27,7 +27,7 @@ fn buffered() -> OpenOptions {
     OpenOptions { direct: false, ..OpenOptions::writing() }
 }
 
-fn refused(spec: &DeviceSpec, options: &OpenOptions, class: OpenErrorClass, part: &str) -> OpenError {
+fn refused(spec: &DeviceSpec, options: &OpenOptions, class: ErrorClass, part: &str) -> OpenError {
     let error = open(spec, options).err().unwrap_or_else(|| panic!("{spec} must not open"));
     assert_eq!(error.class(), class, "{error}");
     assert!(error.to_string().contains(part), "'{error}' does not say '{part}'");
@@ -92,7 +92,7 @@ fn memory_behaves_as_a_device() {
 #[test]
 fn memory_that_is_not_there_is_refused_before_it_is_taken() {
     let spec = DeviceSpec::Memory { size: 1 << 50 };
-    let error = refused(&spec, &OpenOptions::writing(), OpenErrorClass::Failed, "mem:1p");
+    let error = refused(&spec, &OpenOptions::writing(), ErrorClass::Failed, "mem:1p");
     assert!(error.hint().is_some());
 }
 
@@ -106,14 +106,14 @@ fn somebodys_file_is_not_written_unless_it_is_given_up_by_name() {
     fs::write(&other, "x").unwrap();
     for destroy in [vec![], vec![other], vec!["/no/such/file".into()]] {
         let options = OpenOptions { destroy, ..buffered() };
-        let error = refused(&at(&path), &options, OpenErrorClass::Refused, "thesis");
+        let error = refused(&at(&path), &options, ErrorClass::Refused, "thesis");
         assert!(error.hint().unwrap().contains("--destroy"));
-        refused(&sized(&path, 4096), &options, OpenErrorClass::Refused, "thesis");
+        refused(&sized(&path, 4096), &options, ErrorClass::Refused, "thesis");
     }
     assert_eq!(fs::read(&path).unwrap(), words);
     let alias = directory.path().join("alias");
     symlink(&path, &alias).unwrap();
-    refused(&at(&alias), &buffered(), OpenErrorClass::Refused, "alias");
+    refused(&at(&alias), &buffered(), ErrorClass::Refused, "alias");
     let options = OpenOptions { destroy: vec![alias], ..buffered() };
     open(&at(&path), &options).unwrap();
 }
@@ -131,7 +131,7 @@ fn a_copy_of_a_scratch_file_is_no_scratch_file() {
         eprintln!("SKIPPED: {reason}");
         return;
     }
-    refused(&at(&copy), &buffered(), OpenErrorClass::Refused, "copy");
+    refused(&at(&copy), &buffered(), ErrorClass::Refused, "copy");
     drop(open(&at(&path), &buffered()).unwrap());
 }
 
@@ -149,7 +149,7 @@ fn what_is_no_file_or_block_device_is_named_for_what_it_is() {
         (Path::new("/dev/null"), "a character device"),
     ] {
         for options in [OpenOptions::reading(), OpenOptions::writing()] {
-            let error = refused(&at(path), &options, OpenErrorClass::Invalid, what);
+            let error = refused(&at(path), &options, ErrorClass::Invalid, what);
             assert!(error.hint().is_some());
         }
     }
@@ -160,21 +160,21 @@ fn missing_and_empty_files_are_wrong_requests() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
     for options in [OpenOptions::reading(), OpenOptions::writing()] {
-        refused(&at(&missing), &options, OpenErrorClass::Invalid, "missing: no such file");
+        refused(&at(&missing), &options, ErrorClass::Invalid, "missing: no such file");
     }
     // To make a file for reading only would be to make one that cannot be read.
-    refused(&sized(&missing, MIB), &OpenOptions::reading(), OpenErrorClass::Invalid, "no such file");
+    refused(&sized(&missing, MIB), &OpenOptions::reading(), ErrorClass::Invalid, "no such file");
     assert!(!missing.exists());
     let nowhere = directory.path().join("nowhere/file");
-    refused(&sized(&nowhere, MIB), &OpenOptions::writing(), OpenErrorClass::Invalid, "nowhere");
+    refused(&sized(&nowhere, MIB), &OpenOptions::writing(), ErrorClass::Invalid, "nowhere");
     let empty = directory.path().join("empty");
     fs::write(&empty, "").unwrap();
-    refused(&at(&empty), &buffered(), OpenErrorClass::Invalid, "has 0 bytes");
+    refused(&at(&empty), &buffered(), ErrorClass::Invalid, "has 0 bytes");
     let short = directory.path().join("short");
     fs::write(&short, "abc").unwrap();
     let options = OpenOptions::reading();
     match open(&at(&short), &options) {
-        Err(error) => assert_eq!(error.class(), OpenErrorClass::Invalid, "{error}"),
+        Err(error) => assert_eq!(error.class(), ErrorClass::Invalid, "{error}"),
         Ok(_) => panic!("three bytes are no block"),
     }
 }
@@ -185,7 +185,7 @@ fn a_dangling_link_is_not_followed_to_make_a_file() {
     let target = directory.path().join("target");
     let link = directory.path().join("link");
     symlink(&target, &link).unwrap();
-    refused(&sized(&link, MIB), &OpenOptions::writing(), OpenErrorClass::Invalid, "link");
+    refused(&sized(&link, MIB), &OpenOptions::writing(), ErrorClass::Invalid, "link");
     assert!(!target.exists());
 }
 
@@ -198,7 +198,7 @@ fn a_size_limits_an_existing_file_and_must_not_exceed_it() {
     assert_eq!(device.size(), MIB);
     assert!(device.read_at(&mut [0; 16], MIB).is_err());
     assert!(device.write_at(&[0; 512], 0).is_err(), "opened for reading");
-    refused(&sized(&path, 4 * MIB), &OpenOptions::reading(), OpenErrorClass::Invalid, "size=4m");
+    refused(&sized(&path, 4 * MIB), &OpenOptions::reading(), ErrorClass::Invalid, "size=4m");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn sparse_and_reserved_files_are_refused_for_reading_with_the_bytes_named() {
     let file = fs::File::create(&path).unwrap();
     file.set_len(4 * MIB).unwrap();
     file.write_all_at(&vec![7; MIB as usize], 0).unwrap();
-    let error = refused(&at(&path), &OpenOptions::reading(), OpenErrorClass::Refused, "3 MiB (holes)");
+    let error = refused(&at(&path), &OpenOptions::reading(), ErrorClass::Refused, "3 MiB (holes)");
     assert!(error.hint().unwrap().contains("--allow-unwritten"));
     open(&at(&path), &OpenOptions { allow_unwritten: true, ..OpenOptions::reading() }).unwrap();
     open(&at(&path), &OpenOptions { region: Some(0..MIB), ..OpenOptions::reading() }).unwrap();
@@ -216,7 +216,7 @@ fn sparse_and_reserved_files_are_refused_for_reading_with_the_bytes_named() {
     let fresh = directory.path().join("fresh");
     let device = open(&sized(&fresh, 2 * MIB), &buffered()).unwrap();
     let error = check_written(device.as_ref(), 0..2 * MIB, false).unwrap_err();
-    assert_eq!(error.class(), OpenErrorClass::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     device.write_at(&vec![7; 2 * MIB as usize], 0).unwrap();
     assert!(check_written(device.as_ref(), 0..2 * MIB, false).unwrap().is_fully_written());
 }
@@ -225,7 +225,7 @@ fn sparse_and_reserved_files_are_refused_for_reading_with_the_bytes_named() {
 fn a_full_file_system_gives_one_error_and_leaves_nothing_behind() {
     let Some(mount) = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "tmpfs"]) else { return };
     let path = mount.point.join("scratch");
-    let error = refused(&sized(&path, 64 * MIB), &buffered(), OpenErrorClass::Failed, "64 MiB");
+    let error = refused(&sized(&path, 64 * MIB), &buffered(), ErrorClass::Failed, "64 MiB");
     assert!(matches!(error, OpenError::NoSpace { .. }), "{error:?}");
     assert!(!path.exists());
     drop(open(&sized(&path, MIB), &buffered()).unwrap());
@@ -247,9 +247,9 @@ fn a_read_only_mount_refuses_writing_and_permits_reading() {
     let Some(mount) = Mounted::new(&["-o", "ro", device.text()]) else { return };
     let path = mount.point.join("data");
     let options = OpenOptions { destroy: vec![path.clone()], ..buffered() };
-    let error = refused(&at(&path), &options, OpenErrorClass::Failed, "not permitted");
+    let error = refused(&at(&path), &options, ErrorClass::Failed, "not permitted");
     assert!(error.hint().unwrap().contains("read-only"));
-    refused(&sized(&mount.point.join("new"), MIB), &buffered(), OpenErrorClass::Failed, "not permitted");
+    refused(&sized(&mount.point.join("new"), MIB), &buffered(), ErrorClass::Failed, "not permitted");
     open(&at(&path), &OpenOptions::reading()).unwrap();
 }
 
@@ -264,7 +264,7 @@ fn an_immutable_file_is_a_failure_that_names_it() {
     }
     let options = OpenOptions { destroy: vec![path.clone()], ..buffered() };
     let result = std::panic::catch_unwind(|| {
-        refused(&at(&path), &options, OpenErrorClass::Failed, "fixed: not permitted to open for writing")
+        refused(&at(&path), &options, ErrorClass::Failed, "fixed: not permitted to open for writing")
     });
     run("chattr", &["-i", path.to_str().unwrap()]).unwrap();
     result.unwrap();
@@ -338,7 +338,7 @@ fn a_file_without_permission_is_a_failure_that_names_it() {
         eprintln!("SKIPPED: this user may read everything");
         return;
     }
-    refused(&at(&path), &OpenOptions::reading(), OpenErrorClass::Failed, "secret");
+    refused(&at(&path), &OpenOptions::reading(), ErrorClass::Failed, "secret");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rig::{BLOCK, MIB, config, memory, options, scratch, seed};
 use storage::conformance::{check_device, check_engine};
 use storage::device::{Device, DeviceSpec, open};
 use storage::engine::{
-    AnyEngine, Engine, EngineChoice, EngineConfig, IoUring, Libaio, MemoryCopy, Op, Psync, availability,
+    AnyEngine, Engine, EngineConfig, IoEngine, IoUring, Libaio, MemoryCopy, Op, Psync, availability,
 };
 
 const SIZE: u64 = 4 * MIB;
@@ -136,7 +136,7 @@ fn polled_rings_conform_or_are_refused_by_name() {
 fn polling_without_direct_io_is_refused_and_auto_does_not_hide_it() {
     let device = rig::any_file(MIB);
     let polled = EngineConfig { hipri: true, ..config(1) };
-    for choice in [EngineChoice::IoUring, EngineChoice::Auto] {
+    for choice in [IoEngine::IoUring, IoEngine::Auto] {
         let error = storage::engine::open(choice, &device, &polled).expect_err("cannot be polled");
         let said = error.source.to_string();
         assert!(said.contains("hipri=1") && said.contains("direct I/O"), "{said}");
@@ -146,18 +146,12 @@ fn polling_without_direct_io_is_refused_and_auto_does_not_hide_it() {
 #[test]
 fn auto_takes_the_first_engine_there_is() {
     let device = rig::any_file(MIB);
-    let (engine, fallback) = storage::engine::open(EngineChoice::Auto, &device, &config(4)).unwrap();
-    let used = match engine {
-        AnyEngine::IoUring(engine) => engine.name(),
-        AnyEngine::Libaio(engine) => engine.name(),
-        AnyEngine::Psync(engine) => engine.name(),
-        AnyEngine::Memory(engine) => engine.name(),
-        AnyEngine::Nbd(engine) => engine.name(),
-    };
+    let (engine, fallback) = storage::engine::open(IoEngine::Auto, &device, &config(4)).unwrap();
+    let used = engine.name();
     let first = availability().into_iter().find(|(_, available)| available.is_ok());
     assert_eq!(first.map(|(name, _)| name), Some(used));
     assert_eq!(fallback.is_none(), used == "io_uring");
-    let (engine, fallback) = storage::engine::open(EngineChoice::Auto, &memory(MIB), &config(4)).unwrap();
+    let (engine, fallback) = storage::engine::open(IoEngine::Auto, &memory(MIB), &config(4)).unwrap();
     assert!(matches!(engine, AnyEngine::Memory(_)) && fallback.is_none());
 }
 
@@ -227,7 +221,7 @@ fn an_arena_above_a_gibibyte_is_registered_in_parts() {
 fn more_buffers_than_memory_is_an_error_that_says_how_much() {
     let config = EngineConfig { depth: 32_768, slot_bytes: 1 << 30, ..EngineConfig::default() };
     let device = rig::any_file(MIB);
-    for choice in [EngineChoice::Auto, EngineChoice::IoUring, EngineChoice::Libaio, EngineChoice::Psync] {
+    for choice in [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync] {
         let error = storage::engine::open(choice, &device, &config).expect_err("32 TiB");
         assert_eq!(error.source.kind(), std::io::ErrorKind::OutOfMemory);
         assert!(error.source.to_string().contains("32 TiB"), "{}", error.source);

@@ -13,7 +13,7 @@ use rig::{BLOCK, LONG, MIB, any_file, check_reads, config, errno, finish, lay, p
 use storage::conformance::check_engine;
 use storage::device::Device;
 use storage::engine::{
-    AnyEngine, Engine, EngineChoice, EngineConfig, EngineError, IoUring, Libaio, Op, Psync, RequestError,
+    AnyEngine, Engine, EngineConfig, EngineError, IoEngine, IoUring, Libaio, Op, Psync, RequestError,
     RequestFailure, availability_with_kernel, open_with_kernel,
 };
 use storage::fault::{Call, Effect, Fault, Faulty};
@@ -476,23 +476,11 @@ fn waiting_for_events_survives_interruptions_and_reports_the_rest() {
 
 fn opened(kernel: &Faulty) -> (&'static str, Option<String>) {
     let (engine, fallback) =
-        open_with_kernel(kernel, EngineChoice::Auto, &laid_file(), &config(2)).expect("something opens");
-    let name = match engine {
-        AnyEngine::IoUring(mut engine) => {
-            assert!(reads(&mut engine).is_empty());
-            engine.name()
-        }
-        AnyEngine::Libaio(mut engine) => {
-            assert!(reads(&mut engine).is_empty());
-            engine.name()
-        }
-        AnyEngine::Psync(mut engine) => {
-            assert!(reads(&mut engine).is_empty());
-            engine.name()
-        }
-        AnyEngine::Memory(engine) => engine.name(),
-        AnyEngine::Nbd(engine) => engine.name(),
-    };
+        open_with_kernel(kernel, IoEngine::Auto, &laid_file(), &config(2)).expect("something opens");
+    let name = storage::on_engine!(engine, mut engine => {
+        assert!(reads(&mut engine).is_empty());
+        engine.name()
+    });
     (name, fallback)
 }
 
@@ -533,12 +521,11 @@ fn an_engine_that_was_asked_for_by_name_is_not_replaced() {
         fault(Call::UringSetup, 0, u32::MAX, Effect::Errno(libc::EPERM)),
         fault(Call::IoSetup, 0, u32::MAX, Effect::Errno(libc::ENOSYS)),
     ]);
-    for (choice, engine) in [(EngineChoice::IoUring, "io_uring"), (EngineChoice::Libaio, "libaio")] {
+    for (choice, engine) in [(IoEngine::IoUring, "io_uring"), (IoEngine::Libaio, "libaio")] {
         let error = open_with_kernel(&kernel, choice, &laid_file(), &config(2)).expect_err("is refused");
         assert_eq!(error.engine, engine);
     }
-    let (engine, fallback) =
-        open_with_kernel(&kernel, EngineChoice::Psync, &laid_file(), &config(2)).unwrap();
+    let (engine, fallback) = open_with_kernel(&kernel, IoEngine::Psync, &laid_file(), &config(2)).unwrap();
     assert!(matches!(engine, AnyEngine::Psync(_)) && fallback.is_none());
 }
 
@@ -547,8 +534,7 @@ fn auto_ends_where_no_engine_would_do() {
     for (depth, slot_bytes, word) in [(0, 4096, "iodepth=0"), (1, 0, "bs=0"), (32_768, 1 << 30, "32 TiB")] {
         let kernel = Faulty::default();
         let config = EngineConfig { slot_bytes, ..config(depth) };
-        let error =
-            open_with_kernel(&kernel, EngineChoice::Auto, &laid_file(), &config).expect_err("is wrong");
+        let error = open_with_kernel(&kernel, IoEngine::Auto, &laid_file(), &config).expect_err("is wrong");
         assert!(error.source.to_string().contains(word), "{}", error.source);
         assert_eq!(error.engine, "io_uring", "the others were not tried");
     }

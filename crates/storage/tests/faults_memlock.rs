@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 
 use rig::{MIB, config, memory, seed};
 use storage::conformance::check_engine;
-use storage::engine::{AnyEngine, Engine, EngineChoice, EngineConfig, IoUring, open};
+use storage::engine::{AnyEngine, Engine, EngineConfig, IoEngine, IoUring, open};
 
-const CHILD: &str = "FLASHWRIGHT_TEST_LOCKABLE_BYTES";
+const CHILD: &str = "FLASHWRIGHT_CHILD_LOCKABLE_BYTES";
 const UNPRIVILEGED: &str = "65534";
 
 /// Whether this is the child; otherwise runs the test of this name as one that may lock so many bytes.
@@ -75,7 +75,7 @@ fn a_user_who_may_lock_nothing_gets_an_engine_all_the_same() {
         return;
     }
     let device = rig::any_file(4 * MIB);
-    let (engine, fallback) = open(EngineChoice::Auto, &device, &config(4)).expect("some engine");
+    let (engine, fallback) = open(IoEngine::Auto, &device, &config(4)).expect("some engine");
     match engine {
         // Kernels differ in whether the ring itself counts.
         AnyEngine::IoUring(engine) => {
@@ -87,6 +87,6 @@ fn a_user_who_may_lock_nothing_gets_an_engine_all_the_same() {
             println!("the child got another engine: {said}");
             assert!(said.contains("RLIMIT_MEMLOCK") || said.contains("io_uring_disabled"), "{said}");
         }
-        AnyEngine::Memory(_) | AnyEngine::Nbd(_) => panic!("a file is on this machine, and no memory"),
+        other => panic!("a file is on this machine, and no memory: {}", other.name()),
     }
 }

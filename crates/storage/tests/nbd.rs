@@ -14,7 +14,7 @@ use server::{Reply, Server, Style, contents, info};
 use storage::conformance::{check_device, check_engine};
 use storage::device::{Device, DeviceKind, DeviceSpec, OpenError, OpenOptions, ZeroOptions, open};
 use storage::engine::{
-    self, AnyEngine, Engine, EngineChoice, EngineConfig, IoUring, Libaio, Nbd, Op, Psync, RequestError,
+    self, AnyEngine, Engine, EngineConfig, IoEngine, IoUring, Libaio, Nbd, Op, Psync, RequestError,
 };
 
 const SIZE: u64 = 4 * MIB;
@@ -166,7 +166,7 @@ fn auto_takes_the_engine_for_exports_and_others_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::honest(&directory.path().join("socket"), Style::Whole, &contents(SIZE as usize));
     let device = device(&server.spec(""));
-    let (engine, fallback) = engine::open(EngineChoice::Auto, &device, &config(8)).unwrap();
+    let (engine, fallback) = engine::open(IoEngine::Auto, &device, &config(8)).unwrap();
     let AnyEngine::Nbd(engine) = engine else { panic!("{engine:?}") };
     assert_eq!((engine.name(), fallback), ("nbd", None));
     assert_eq!(engine.features()[0], "4 connections");

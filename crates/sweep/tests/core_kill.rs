@@ -20,7 +20,7 @@ use sweep::space::Space;
 use sweep::status::Status;
 use sweep::store::{Store, StoreError};
 
-const DIRECTORY: &str = "FLASHWRIGHT_TEST_KILL_DIRECTORY";
+const DIRECTORY: &str = "FLASHWRIGHT_CHILD_KILL_DIRECTORY";
 
 /// 14 points × 40 passes of 4 ms: ten kills after at most 150 ms each leave some of it, on any disk.
 fn space() -> Space {

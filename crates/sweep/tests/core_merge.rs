@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use base::ErrorClass;
 use fake::{Fakes, LADDER, identity};
 use rusqlite::Connection;
 use sweep::analysis::load;
-use sweep::error::Class;
 use sweep::merge::{MergeError, merge};
 use sweep::run::{Ended, Identity, Quiet, Runner, begin};
 use sweep::space::Space;
@@ -123,7 +123,7 @@ fn what_is_missing_of_a_merged_sweep_is_said_and_a_like_machine_goes_on_with_it(
 fn shards_that_do_not_belong_together_are_refused_with_the_difference() {
     let home = tempfile::tempdir().unwrap();
     let one = shard(home.path(), LADDER, (1, 2), &named("a"), None);
-    let refused = |other: &Path, class: Class, words: &str| {
+    let refused = |other: &Path, class: ErrorClass, words: &str| {
         let folder = output(home.path(), "refused");
         let error = merge(&[one.clone(), other.to_owned()], &folder).expect_err(words);
         assert!(error.to_string().contains(words), "{error}\n want: {words}");
@@ -133,38 +133,42 @@ fn shards_that_do_not_belong_together_are_refused_with_the_difference() {
     };
     let mut unlike = named("b");
     unlike.machine.host.kernel = "6.2".into();
-    refused(&shard(home.path(), LADDER, (2, 2), &unlike, None), Class::Refused, "kernel: 6.1 → 6.2");
+    refused(&shard(home.path(), LADDER, (2, 2), &unlike, None), ErrorClass::Refused, "kernel: 6.1 → 6.2");
 
     let mut version = named("v");
     version.version = "0.2.0".into();
     refused(
         &shard(home.path(), LADDER, (2, 2), &version, None),
-        Class::Refused,
+        ErrorClass::Refused,
         "flashwright: 0.1.0 → 0.2.0",
     );
 
     let drives = shard(home.path(), LADDER, (2, 2), &named("c"), None);
     Store::open(&drives).unwrap().set_note(NOTE_DRIVES, "1 × Model, 2 TiB").unwrap();
-    refused(&drives, Class::Refused, "drives: 1 × Model, 1 TiB → 1 × Model, 2 TiB");
+    refused(&drives, ErrorClass::Refused, "drives: 1 × Model, 1 TiB → 1 × Model, 2 TiB");
 
     let seed = LADDER.replace("seed = 7", "seed = 8");
-    refused(&shard(home.path(), &seed, (2, 2), &named("d"), None), Class::Invalid, "seed: 7 → 8");
+    refused(&shard(home.path(), &seed, (2, 2), &named("d"), None), ErrorClass::Invalid, "seed: 7 → 8");
     let space = LADDER.replace("[space]", "[base]\nbs = '8k'\n[space]");
-    refused(&shard(home.path(), &space, (2, 2), &named("e"), None), Class::Invalid, "digest of the plan: ");
-    refused(&shard(home.path(), LADDER, (2, 3), &named("f"), None), Class::Invalid, "shards: 2 → 3");
-    refused(&home.path().join("nowhere"), Class::Invalid, "there is no such results file");
+    refused(
+        &shard(home.path(), &space, (2, 2), &named("e"), None),
+        ErrorClass::Invalid,
+        "digest of the plan: ",
+    );
+    refused(&shard(home.path(), LADDER, (2, 3), &named("f"), None), ErrorClass::Invalid, "shards: 2 → 3");
+    refused(&home.path().join("nowhere"), ErrorClass::Invalid, "there is no such results file");
 
     // The same shard, measured twice.
-    refused(&shard(home.path(), LADDER, (1, 2), &named("g"), None), Class::Invalid, "has other figures");
+    refused(&shard(home.path(), LADDER, (1, 2), &named("g"), None), ErrorClass::Invalid, "has other figures");
 
     let whole = home.path().join("alone");
     std::fs::create_dir(&whole).unwrap();
     drop(begin(&whole, &Space::parse("s", LADDER).unwrap(), &identity()).unwrap());
-    refused(&whole, Class::Invalid, "is a whole sweep and no shard of one");
+    refused(&whole, ErrorClass::Invalid, "is a whole sweep and no shard of one");
 
     let busy = shard(home.path(), LADDER, (2, 2), &named("h"), None);
     let _held = Store::open(&busy).unwrap();
-    refused(&busy, Class::Refused, "is still being measured");
+    refused(&busy, ErrorClass::Refused, "is still being measured");
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::ErrorClass;
 use fake::{Behaviour, Fakes, LADDER, identity};
 use measure::WarningCode;
-use sweep::error::Class;
 use sweep::run::{
     Ended, Observer, Outcome, RunError, RunFailed, RunFinished, RunStarted, Runner, SessionBegun, begin,
 };
@@ -165,7 +165,7 @@ fn a_refusal_stops_the_sweep_with_its_reason() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = start(dir.path());
     let error = go(&mut store, &Fakes::new().always("iodepth=4", Behaviour::Refuse)).unwrap_err();
-    assert_eq!(error.class(), Class::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     assert!(sweep::run::causes(&error).contains("/dev/vda is mounted on /"), "{error:?}");
     assert_eq!(store.sessions().unwrap()[0].outcome.as_deref(), Some("refused"));
 }
@@ -216,7 +216,7 @@ fn a_plan_or_a_machine_that_differs_is_refused_and_named() {
     let error = run(&elsewhere).unwrap_err();
     assert!(error.to_string().contains("host name: node1 → node2"), "{error}");
     assert!(error.hint().unwrap().contains("--allow-other-machine"));
-    assert_eq!(error.class(), Class::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     elsewhere.allow_other_machine = true;
     assert_eq!(run(&elsewhere).unwrap().ended, Ended::Complete);
 }

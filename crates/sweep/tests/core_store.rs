@@ -5,10 +5,10 @@ mod fake;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base::ErrorClass;
 use fake::{LADDER, identity};
 use measure::record::TargetFacts;
 use rusqlite::Connection;
-use sweep::error::Class;
 use sweep::run::begin;
 use sweep::space::Space;
 use sweep::status::Status;
@@ -50,7 +50,7 @@ fn what_is_no_results_file_is_said_to_be_none() {
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let error = complaint(&newer);
     assert!(error.to_string().contains("has format 7, and this flashwright reads up to 2"), "{error}");
-    assert_eq!(error.class(), Class::Invalid);
+    assert_eq!(error.class(), ErrorClass::Invalid);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_damaged_file_is_an_error_that_names_the_place() {
         let store = Store::open_read_only(&path).unwrap();
         let error = store.plan().expect_err(sql);
         assert!(error.to_string().contains(place), "{sql}: {error}");
-        assert_eq!(error.class(), Class::Failed);
+        assert_eq!(error.class(), ErrorClass::Failed);
     }
 }
 

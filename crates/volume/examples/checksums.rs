@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use storage::engine::EngineChoice;
+use storage::engine::IoEngine;
 use volume::{DeviceSpec, OpenOptions, QueueOptions, Volume};
 
 const ROUND: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (plain, checked) = (open(plain)?, open(checked)?);
     let size = plain.size().min(checked.size());
     for volume in [&plain, &checked] {
-        run(volume, EngineChoice::Auto, LOADS[1], size, Duration::MAX)?;
+        run(volume, IoEngine::Auto, LOADS[1], size, Duration::MAX)?;
         volume.sync()?;
     }
     println!(
@@ -45,8 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for load in LOADS {
         let mut rates = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..rounds {
-            let targets =
-                [(&plain, EngineChoice::Auto), (&plain, EngineChoice::Psync), (&checked, EngineChoice::Auto)];
+            let targets = [(&plain, IoEngine::Auto), (&plain, IoEngine::Psync), (&checked, IoEngine::Auto)];
             for ((volume, engine), rates) in targets.into_iter().zip(&mut rates) {
                 rates.push(run(volume, engine, load, size, ROUND)?);
             }
@@ -80,7 +79,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// latest where it has no other end.
 fn run(
     volume: &Volume,
-    engine: EngineChoice,
+    engine: IoEngine,
     (_, bytes, writes, in_order): (&str, u64, bool, bool),
     size: u64,
     longest: Duration,

@@ -22,9 +22,9 @@
 
 use std::collections::BTreeMap;
 
-use storage::device::{Device, OpenErrorClass};
+use storage::device::{Device, ErrorClass};
 
-use crate::label::{self, Found, Label, Place, State, VERSION};
+use crate::label::{self, Found, Label, LabelPosition, State, VERSION};
 use storage::uuid::Uuid;
 
 /// A device, and what was read from it.
@@ -49,24 +49,24 @@ impl Candidate {
         Ok(Self {
             spec: device.spec().to_owned(),
             size: device.size(),
-            head: label::read(device, Place::Head)?,
-            tail: label::read(device, Place::Tail)?,
+            head: label::read(device, LabelPosition::Head)?,
+            tail: label::read(device, LabelPosition::Tail)?,
         })
     }
 
     /// The copy at `place`.
     #[must_use]
-    pub fn copy(&self, place: Place) -> &Found {
+    pub fn copy(&self, place: LabelPosition) -> &Found {
         match place {
-            Place::Head => &self.head,
-            Place::Tail => &self.tail,
+            LabelPosition::Head => &self.head,
+            LabelPosition::Tail => &self.tail,
         }
     }
 
     /// What holds of it: the whole copy with the higher generation.
     #[must_use]
     pub fn label(&self) -> Option<&Label> {
-        let whole = Place::BOTH.into_iter().filter_map(|place| self.copy(place).label());
+        let whole = LabelPosition::BOTH.into_iter().filter_map(|place| self.copy(place).label());
         // Of equals the head.
         whole.reduce(|one, other| if other.generation > one.generation { other } else { one })
     }
@@ -74,7 +74,7 @@ impl Candidate {
     /// Whether there is a label, whole or not.
     #[must_use]
     pub fn bears_a_label(&self) -> bool {
-        Place::BOTH.into_iter().any(|place| *self.copy(place) != Found::Nothing)
+        LabelPosition::BOTH.into_iter().any(|place| *self.copy(place) != Found::Nothing)
     }
 
     /// Head and tail, where both can be read and are not what a writer that was stopped leaves.
@@ -85,7 +85,7 @@ impl Candidate {
 
     /// What is wrong with the copy at `place`, if it is not what holds of the member.
     #[must_use]
-    pub fn fault(&self, place: Place) -> Option<Fault> {
+    pub fn fault(&self, place: LabelPosition) -> Option<Fault> {
         let holds = self.label();
         match self.copy(place) {
             Found::Whole(label) if Some(label) == holds => None,
@@ -295,10 +295,10 @@ impl Flaw {
     /// What kind of failure it is: naming the wrong devices is a wrong request, and what might be somebody's data
     /// in a state that nobody foresaw is refused.
     #[must_use]
-    pub fn class(&self) -> OpenErrorClass {
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Unlabelled { .. } | Self::Foreign { .. } | Self::Missing { .. } | Self::Later { .. } => {
-                OpenErrorClass::Invalid
+                ErrorClass::Invalid
             }
             Self::Damaged { .. }
             | Self::Mixed { .. }
@@ -307,7 +307,7 @@ impl Flaw {
             | Self::Older { .. }
             | Self::Apart { .. }
             | Self::Contradiction { .. }
-            | Self::Resized { .. } => OpenErrorClass::Refused,
+            | Self::Resized { .. } => ErrorClass::Refused,
         }
     }
 

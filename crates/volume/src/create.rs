@@ -24,7 +24,7 @@ use storage::safety::{self, Signature};
 
 use crate::census::Candidate;
 use crate::error::VolumeError;
-use crate::label::{self, DATA_START, Epoch, LONGEST_NAME, Label, Place, State};
+use crate::label::{self, DATA_START, Epoch, LONGEST_NAME, Label, LabelPosition, State};
 use crate::open::{
     Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, open_to_write,
     read_labels, stripe, too_small,
@@ -129,7 +129,7 @@ pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, 
             used.push(Arc::clone(member));
         }
     }
-    for (place, bytes) in [(Place::Head, HEAD), (Place::Tail, TAIL)] {
+    for (place, bytes) in [(LabelPosition::Head, HEAD), (LabelPosition::Tail, TAIL)] {
         for member in &used {
             clear(&**member, place, bytes)?;
         }
@@ -141,10 +141,10 @@ pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, 
         sync(members)?;
     }
     let creating = |label: &Label| Label { state: State::Creating, generation: 1, ..label.clone() };
-    for place in Place::BOTH {
+    for place in LabelPosition::BOTH {
         write_all(members, &labels.iter().map(creating).collect::<Vec<_>>(), place)?;
     }
-    for place in Place::BOTH {
+    for place in LabelPosition::BOTH {
         write_all(members, &labels, place)?;
     }
     Ok(labels[0].clone())
@@ -159,7 +159,7 @@ fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, Vo
         check_blocks(members, new.chunk)?;
     }
     let room = |member: &Arc<dyn Device>| {
-        let end = Place::Tail.offset(member.size()).unwrap_or(0);
+        let end = LabelPosition::Tail.offset(member.size()).unwrap_or(0);
         let data = end.saturating_sub(DATA_START);
         new.checksums.map_or(data - data % new.chunk, |sums| sums.data_for(data, new.chunk))
     };
@@ -227,18 +227,18 @@ fn bears_something(member: &dyn Device) -> Result<bool, VolumeError> {
 }
 
 /// Zeroes one end of a member.
-fn clear(member: &dyn Device, place: Place, bytes: u64) -> Result<(), VolumeError> {
+fn clear(member: &dyn Device, place: LabelPosition, bytes: u64) -> Result<(), VolumeError> {
     let bytes = bytes.min(member.size());
     let start = match place {
-        Place::Head => 0,
-        Place::Tail => member.size() - bytes,
+        LabelPosition::Head => 0,
+        LabelPosition::Tail => member.size() - bytes,
     };
     let zeros = vec![0; bytes as usize];
     member.write_at(&zeros, start).map_err(|source| VolumeError::label("clear the place for", member, source))
 }
 
 /// Writes one copy on all members, and makes all of them durable.
-fn write_all(members: &[Arc<dyn Device>], labels: &[Label], place: Place) -> Result<(), VolumeError> {
+fn write_all(members: &[Arc<dyn Device>], labels: &[Label], place: LabelPosition) -> Result<(), VolumeError> {
     for (member, label) in members.iter().zip(labels) {
         label::write(&**member, place, label)
             .map_err(|source| VolumeError::label("write", &**member, source))?;
@@ -259,7 +259,7 @@ pub struct Mended {
     /// The member.
     pub member: String,
     /// Which copy.
-    pub place: Place,
+    pub place: LabelPosition,
     /// What was wrong with it.
     pub fault: String,
 }
@@ -286,7 +286,7 @@ pub fn repair_on(members: &[Arc<dyn Device>]) -> Result<Vec<Mended>, VolumeError
     for (member, candidate) in members.iter().zip(&candidates) {
         let Some(label) = candidate.label() else { continue };
         no_other_signature(&**member, label)?;
-        for place in Place::BOTH {
+        for place in LabelPosition::BOTH {
             let Some(fault) = candidate.fault(place) else { continue };
             label::write(&**member, place, label)
                 .and_then(|()| member.sync_data())
@@ -325,7 +325,7 @@ pub fn destroy(members: &[DeviceSpec], destroy: &[PathBuf]) -> Result<Vec<String
 /// # Errors
 /// [`VolumeError`].
 pub fn destroy_on(members: &[Arc<dyn Device>]) -> Result<(), VolumeError> {
-    for place in Place::BOTH {
+    for place in LabelPosition::BOTH {
         for member in members {
             label::wipe(&**member, place).map_err(|source| VolumeError::label("wipe", &**member, source))?;
         }

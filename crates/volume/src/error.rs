@@ -2,7 +2,7 @@
 
 use std::io;
 
-use storage::device::{Device, OpenError, OpenErrorClass};
+use storage::device::{Device, ErrorClass, OpenError};
 
 use crate::census::Flaw;
 
@@ -159,14 +159,14 @@ impl VolumeError {
 
     /// What kind of failure it is.
     #[must_use]
-    pub fn class(&self) -> OpenErrorClass {
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Open(error) => error.class(),
             Self::Flaw(flaw) => flaw.class(),
             Self::OneCopy { .. } | Self::Overwritten { .. } | Self::Signed { .. } | Self::Locked { .. } => {
-                OpenErrorClass::Refused
+                ErrorClass::Refused
             }
-            Self::Label { .. } | Self::System { .. } => OpenErrorClass::Failed,
+            Self::Label { .. } | Self::System { .. } => ErrorClass::Failed,
             Self::Twice { .. }
             | Self::Chunk { .. }
             | Self::TooSmall { .. }
@@ -175,7 +175,7 @@ impl VolumeError {
             | Self::SumsChunk { .. }
             | Self::SumsBlock { .. }
             | Self::NoSums { .. }
-            | Self::TooLarge { .. } => OpenErrorClass::Invalid,
+            | Self::TooLarge { .. } => ErrorClass::Invalid,
         }
     }
 

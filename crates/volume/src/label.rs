@@ -73,14 +73,14 @@ impl Epoch {
 
 /// Which of the two copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LabelPosition {
     /// At byte 4096.
     Head,
     /// The last whole block.
     Tail,
 }
 
-impl Place {
+impl LabelPosition {
     /// Both, in the order in which they are written.
     pub const BOTH: [Self; 2] = [Self::Head, Self::Tail];
 
@@ -195,7 +195,7 @@ impl Label {
 
     /// The block that is written at `place`.
     #[must_use]
-    pub fn encode(&self, place: Place) -> Vec<u8> {
+    pub fn encode(&self, place: LabelPosition) -> Vec<u8> {
         let mut block = vec![0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, LABEL_MAGIC);
@@ -232,7 +232,7 @@ impl Label {
 
     /// What a block says that was read at `place`.
     #[must_use]
-    pub fn decode(block: &[u8], place: Place) -> Found {
+    pub fn decode(block: &[u8], place: LabelPosition) -> Found {
         let u32_at = |at: usize| u32::from_le_bytes(bytes(block, at));
         let u64_at = |at: usize| u64::from_le_bytes(bytes(block, at));
         if block.len() != BLOCK || block[..16] != LABEL_MAGIC[..] {
@@ -296,7 +296,7 @@ impl Label {
         }
         let end = self.data_start.checked_add(self.data_bytes);
         let end = end.and_then(|end| end.checked_add(self.sums_bytes()));
-        let fits = |end: u64| Place::Tail.offset(self.member_bytes).is_some_and(|tail| end <= tail);
+        let fits = |end: u64| LabelPosition::Tail.offset(self.member_bytes).is_some_and(|tail| end <= tail);
         (1..=WIDEST).contains(&self.width)
             && self.position < self.width
             && (512..=1 << 30).contains(&self.chunk)
@@ -325,7 +325,7 @@ fn bytes<const N: usize>(block: &[u8], at: usize) -> [u8; N] {
 ///
 /// # Errors
 /// The device's. A device without room for it has none.
-pub fn read(device: &dyn Device, place: Place) -> io::Result<Found> {
+pub fn read(device: &dyn Device, place: LabelPosition) -> io::Result<Found> {
     let Some(at) = place.offset(device.size()) else { return Ok(Found::Nothing) };
     let mut block = vec![0; BLOCK];
     device.read_at(&mut block, at)?;
@@ -336,7 +336,7 @@ pub fn read(device: &dyn Device, place: Place) -> io::Result<Found> {
 ///
 /// # Errors
 /// The device's.
-pub fn write(device: &dyn Device, place: Place, label: &Label) -> io::Result<()> {
+pub fn write(device: &dyn Device, place: LabelPosition, label: &Label) -> io::Result<()> {
     let at = place.offset(device.size()).ok_or(io::ErrorKind::WriteZero)?;
     device.write_at(&label.encode(place), at)
 }
@@ -345,7 +345,7 @@ pub fn write(device: &dyn Device, place: Place, label: &Label) -> io::Result<()>
 ///
 /// # Errors
 /// The device's.
-pub fn wipe(device: &dyn Device, place: Place) -> io::Result<()> {
+pub fn wipe(device: &dyn Device, place: LabelPosition) -> io::Result<()> {
     match place.offset(device.size()) {
         Some(at) => device.write_at(&[0; BLOCK], at),
         None => Ok(()),
@@ -379,24 +379,32 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_written_reads_back_at_its_own_place_only() {
-        for (place, other) in [(Place::Head, Place::Tail), (Place::Tail, Place::Head)] {
+        for (place, other) in
+            [(LabelPosition::Head, LabelPosition::Tail), (LabelPosition::Tail, LabelPosition::Head)]
+        {
             let block = label().encode(place);
             assert_eq!(Label::decode(&block, place), Found::Whole(label()));
             assert!(matches!(Label::decode(&block, other), Found::Damaged(_)));
         }
         let summed = Label { sums: Some(SumsLayout::default()), ..label() };
-        assert_eq!(Label::decode(&summed.encode(Place::Head), Place::Head), Found::Whole(summed));
+        assert_eq!(
+            Label::decode(&summed.encode(LabelPosition::Head), LabelPosition::Head),
+            Found::Whole(summed)
+        );
         let longest = Label { name: "n".repeat(LONGEST_NAME), ..label() };
-        assert_eq!(Label::decode(&longest.encode(Place::Head), Place::Head), Found::Whole(longest));
+        assert_eq!(
+            Label::decode(&longest.encode(LabelPosition::Head), LabelPosition::Head),
+            Found::Whole(longest)
+        );
     }
 
     #[test]
     fn a_bit_flipped_anywhere_is_noticed() {
-        let block = label().encode(Place::Head);
+        let block = label().encode(LabelPosition::Head);
         for bit in 0..8 * BLOCK {
             let mut flipped = block.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let found = Label::decode(&flipped, Place::Head);
+            let found = Label::decode(&flipped, LabelPosition::Head);
             let expected = match bit / 8 {
                 ..16 => Found::Nothing,
                 16..SUM_AT => Found::Damaged("its checksum does not match its contents"),
@@ -409,12 +417,12 @@ pub(crate) mod tests {
     #[test]
     fn a_write_that_is_cut_between_two_sectors_leaves_the_label_before_or_the_one_after() {
         let later = Label { generation: 3, state: State::Open, ..label() };
-        let (before, after) = (label().encode(Place::Head), later.encode(Place::Head));
+        let (before, after) = (label().encode(LabelPosition::Head), later.encode(LabelPosition::Head));
         for cut in 0_usize..1 << (BLOCK / SECTOR) {
             let of = |n: usize| if cut & (1 << n) == 0 { &before } else { &after };
             let torn: Vec<u8> =
                 (0..BLOCK / SECTOR).flat_map(|n| &of(n)[n * SECTOR..][..SECTOR]).copied().collect();
-            match Label::decode(&torn, Place::Head) {
+            match Label::decode(&torn, LabelPosition::Head) {
                 Found::Whole(found) | Found::Torn(found) => {
                     assert!(found == label() || found == later, "{cut:b}")
                 }
@@ -425,12 +433,12 @@ pub(crate) mod tests {
 
     #[test]
     fn a_later_version_is_told_from_a_damaged_label() {
-        let mut block = label().encode(Place::Head);
+        let mut block = label().encode(LabelPosition::Head);
         block[16] = 9;
-        assert!(matches!(Label::decode(&block, Place::Head), Found::Damaged(_)));
+        assert!(matches!(Label::decode(&block, LabelPosition::Head), Found::Damaged(_)));
         let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
         block[SUM_AT..].copy_from_slice(&sum);
-        assert_eq!(Label::decode(&block, Place::Head), Found::Later(9));
+        assert_eq!(Label::decode(&block, LabelPosition::Head), Found::Later(9));
     }
 
     #[test]
@@ -450,7 +458,10 @@ pub(crate) mod tests {
             Label { sums: Some(SumsLayout::default()), chunk: 4096, data_bytes: 1020 << 10, ..label() },
         ] {
             assert!(
-                matches!(Label::decode(&wrong.encode(Place::Head), Place::Head), Found::Damaged(_)),
+                matches!(
+                    Label::decode(&wrong.encode(LabelPosition::Head), LabelPosition::Head),
+                    Found::Damaged(_)
+                ),
                 "{wrong:?}"
             );
         }
@@ -459,7 +470,7 @@ pub(crate) mod tests {
     /// Byte for byte, so that a change of the layout does not pass for the same version.
     #[test]
     fn the_layout_is_the_documented_one() {
-        let block = label().encode(Place::Tail);
+        let block = label().encode(LabelPosition::Tail);
         let hex =
             |range: Range<usize>| block[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(&block[..16], b"flashwright\0v\0\0\0");
@@ -473,7 +484,7 @@ pub(crate) mod tests {
         assert!(block[138..192].iter().all(|byte| *byte == 0));
         assert_eq!(hex(192..232), "03".repeat(16) + "0500000000000000" + &"04".repeat(16));
         assert!(block[232..SECTOR_SUM_AT].iter().all(|byte| *byte == 0));
-        let summed = Label { sums: Some(SumsLayout::default()), ..label() }.encode(Place::Tail);
+        let summed = Label { sums: Some(SumsLayout::default()), ..label() }.encode(LabelPosition::Tail);
         assert_eq!((summed[16], &summed[232..240]), (3, &[0xfc, 3, 0, 0, 4, 0, 0, 0][..]));
         assert!(summed[240..SECTOR_SUM_AT].iter().all(|byte| *byte == 0));
         assert_eq!(
@@ -499,7 +510,7 @@ pub(crate) mod tests {
                 let sum = crc32c::crc32c(&block[..SUM_AT]).to_le_bytes();
                 block[SUM_AT..].copy_from_slice(&sum);
             }
-            for place in Place::BOTH {
+            for place in LabelPosition::BOTH {
                 if let Found::Whole(label) | Found::Torn(label) = Label::decode(&block, place) {
                     prop_assert!(label.makes_sense());
                 }

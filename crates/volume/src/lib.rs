@@ -67,7 +67,7 @@ pub use census::{Candidate, Census, Fault, Flaw, called, census};
 pub use create::{Mended, NewVolume, create, create_on, destroy, destroy_on, repair, repair_on};
 pub use error::VolumeError;
 pub use handle::Volume;
-pub use label::{Epoch, Found, Label, PLAIN_VERSION, Place, State, VERSION};
+pub use label::{Epoch, Found, Label, LabelPosition, PLAIN_VERSION, State, VERSION};
 pub use open::open;
 pub use queue::{Completion, PartFailures, Queue, QueueError, QueueOptions, Ticket};
 pub use storage::device::{Access, Device, DeviceSpec, OpenOptions};

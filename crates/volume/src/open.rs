@@ -27,7 +27,7 @@ use storage::safety;
 use crate::census::{Candidate, Census, census};
 use crate::device::Assembled;
 use crate::error::VolumeError;
-use crate::label::{Label, Place};
+use crate::label::{Label, LabelPosition};
 use crate::map::{Arrangement, Map};
 use crate::session::Session;
 use crate::stripe::Stripe;
@@ -189,8 +189,8 @@ pub(crate) fn still_whole(
 
 /// Refuses to write to a member of which somebody else broke a copy of the label.
 pub(crate) fn no_damage(member: &dyn Device, candidate: &Candidate) -> Result<(), VolumeError> {
-    let damaged = |place: &Place| candidate.fault(*place).is_some_and(|fault| fault.is_damage());
-    let Some(place) = Place::BOTH.into_iter().find(damaged) else { return Ok(()) };
+    let damaged = |place: &LabelPosition| candidate.fault(*place).is_some_and(|fault| fault.is_damage());
+    let Some(place) = LabelPosition::BOTH.into_iter().find(damaged) else { return Ok(()) };
     let fault = candidate.fault(place).map(|fault| fault.to_string()).unwrap_or_default();
     Err(VolumeError::OneCopy { member: member.spec().to_owned(), place: place.word(), fault })
 }

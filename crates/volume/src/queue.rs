@@ -17,8 +17,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use storage::device::{Device, Spread, piece_of};
-use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig, EngineError, Op, RequestFailure};
+use storage::engine::{self, AnyEngine, Engine, EngineConfig, EngineError, IoEngine, Op, RequestFailure};
 use storage::kernel::{Kernel, Linux};
+use storage::on_engine;
 
 use crate::handle::Volume;
 
@@ -37,13 +38,13 @@ pub struct QueueOptions {
     /// The largest part, bytes; the volume's chunk where it is left out, but no more than 1 MiB.
     pub part_bytes: Option<usize>,
     /// The engine.
-    pub engine: EngineChoice,
+    pub engine: IoEngine,
 }
 
 impl Default for QueueOptions {
     /// 32 parts in flight on each member, of one chunk at most, by the fastest engine that works.
     fn default() -> Self {
-        Self { depth: 32, part_bytes: None, engine: EngineChoice::Auto }
+        Self { depth: 32, part_bytes: None, engine: IoEngine::Auto }
     }
 }
 
@@ -194,19 +195,6 @@ pub struct Queue<K: Kernel + Send + Sync = Linux> {
     done: VecDeque<Completion>,
     next: u64,
     ended: Vec<(u32, Result<(), RequestFailure>)>,
-}
-
-/// The same call on whichever engine it is.
-macro_rules! on_engine {
-    ($engine:expr, $name:ident => $call:expr) => {
-        match $engine {
-            AnyEngine::IoUring($name) => $call,
-            AnyEngine::Libaio($name) => $call,
-            AnyEngine::Psync($name) => $call,
-            AnyEngine::Memory($name) => $call,
-            AnyEngine::Nbd($name) => $call,
-        }
-    };
 }
 
 impl Queue {

@@ -28,7 +28,7 @@ use storage::remote::Witness;
 
 use crate::census::{Candidate, census};
 use crate::error::VolumeError;
-use crate::label::{self, Epoch, Label, Place, State};
+use crate::label::{self, Epoch, Label, LabelPosition, State};
 use crate::open::{no_damage, read_labels};
 
 /// See the module's argument.
@@ -84,8 +84,8 @@ impl Session {
         self.reached.set(by_number(labels().map(|(_, label)| label.epoch)));
         for (member, (candidate, label)) in members.iter().zip(labels()) {
             let Some(remote) = member.remote() else { continue };
-            let holds = |place: &Place| candidate.fault(*place).is_none();
-            let Some(place) = Place::BOTH.into_iter().find(holds) else { continue };
+            let holds = |place: &LabelPosition| candidate.fault(*place).is_none();
+            let Some(place) = LabelPosition::BOTH.into_iter().find(holds) else { continue };
             let Some(at) = place.offset(member.size()) else { continue };
             let who = |label: &Label| (label.volume, label.member, label.position);
             let (reached, expected) = (Arc::clone(&self.reached), who(label));
@@ -198,7 +198,7 @@ impl Labels {
             .map_err(|source| VolumeError::System { operation: "draw a UUID", source })?;
         reached.set(by_number(labels().map(|label| label.epoch).chain([next])));
         for ((label, candidate), member) in self.0.iter().zip(members) {
-            for place in Place::BOTH.into_iter().filter(|place| candidate.fault(*place).is_some()) {
+            for place in LabelPosition::BOTH.into_iter().filter(|place| candidate.fault(*place).is_some()) {
                 write(&**member, place, label)?;
                 sync(&**member)?;
             }
@@ -207,19 +207,19 @@ impl Labels {
             label.generation += 1;
             (label.epoch, label.next) = (current.unwrap_or(label.epoch), next);
         }
-        self.write_all(members, Place::Tail)?;
+        self.write_all(members, LabelPosition::Tail)?;
         for (label, _) in &mut self.0 {
             label.generation += 1;
             (label.epoch, label.state) = (next, state);
         }
-        self.write_all(members, Place::Head)?;
-        self.write_all(members, Place::Tail)?;
+        self.write_all(members, LabelPosition::Head)?;
+        self.write_all(members, LabelPosition::Tail)?;
         reached.set(vec![next]);
         Ok(next)
     }
 
     /// Writes one copy on all members, and makes all of them durable.
-    fn write_all(&self, members: &[Arc<dyn Device>], place: Place) -> Result<(), VolumeError> {
+    fn write_all(&self, members: &[Arc<dyn Device>], place: LabelPosition) -> Result<(), VolumeError> {
         for ((label, _), member) in self.0.iter().zip(members) {
             write(&**member, place, label)?;
         }
@@ -235,7 +235,7 @@ fn by_number(epochs: impl Iterator<Item = Epoch>) -> Vec<Epoch> {
     epochs
 }
 
-fn write(member: &dyn Device, place: Place, label: &Label) -> Result<(), VolumeError> {
+fn write(member: &dyn Device, place: LabelPosition, label: &Label) -> Result<(), VolumeError> {
     label::write(member, place, label).map_err(|source| VolumeError::label("write", member, source))
 }
 

@@ -14,7 +14,7 @@ use storage::sysfs::{BlockDevice, Sysfs};
 use crate::census::{Candidate, Flaw, called, census};
 use crate::create::Mended;
 use crate::error::VolumeError;
-use crate::label::{Label, Place, State};
+use crate::label::{Label, LabelPosition, State};
 use crate::open::{fit_labelled, no_other_signature};
 pub use crate::sums::DATA_SCHEMA;
 use crate::sums::{DataCheck, Progress, SumsLimits};
@@ -164,8 +164,8 @@ impl MemberFound {
                 State::Ready => "ready".to_owned(),
                 State::Open => "open".to_owned(),
             },
-            head_fault: fault(Place::Head),
-            tail_fault: fault(Place::Tail),
+            head_fault: fault(LabelPosition::Head),
+            tail_fault: fault(LabelPosition::Tail),
         }
     }
 }
@@ -271,7 +271,7 @@ pub fn check(members: &[DeviceSpec], repaired: &[Mended]) -> Result<Check, Volum
     census(&candidates)?;
     let mut problems = Vec::new();
     for (spec, candidate) in members.iter().zip(&candidates) {
-        for place in Place::BOTH {
+        for place in LabelPosition::BOTH {
             if let Some(fault) = candidate.fault(place) {
                 problems.push(format!(
                     "the copy of the label at the {} of {} {fault}",

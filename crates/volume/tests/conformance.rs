@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rig::{KIB, Loop, MIB, files, seed, written};
 use storage::conformance::{check_device, check_engine};
 use storage::device::{Device, DeviceSpec, OpenOptions, ZeroOptions};
-use storage::engine::{AnyEngine, EngineChoice, EngineConfig, IoUring, Libaio, MemoryCopy, Psync};
+use storage::engine::{AnyEngine, EngineConfig, IoEngine, IoUring, Libaio, MemoryCopy, Psync};
 use volume::{NewVolume, SumsLayout};
 
 /// Every engine that there is, over one volume.
@@ -131,7 +131,7 @@ fn volumes_with_checksums_conform() {
             assert!(words.contains(&format!("ioengine={engine}")) && words.contains("psync"), "{words}");
         }
         let (engine, fallback) =
-            storage::engine::open(EngineChoice::Auto, &volume, &EngineConfig::default()).expect("it opens");
+            storage::engine::open(IoEngine::Auto, &volume, &EngineConfig::default()).expect("it opens");
         assert!(matches!(engine, AnyEngine::Psync(_)) && fallback.is_none());
         drop((engine, volume));
         let check = volume::survey::check_data(&spec, |_| true).expect("it opens");

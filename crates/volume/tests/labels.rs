@@ -7,7 +7,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use rig::{KIB, MIB, pattern};
-use storage::device::{DeviceKind, DeviceSpec, OpenErrorClass, OpenOptions};
+use storage::device::{DeviceKind, DeviceSpec, ErrorClass, OpenOptions};
 use volume::{Flaw, NewVolume, Volume, VolumeError};
 
 const SIZE: u64 = 2 * MIB;
@@ -112,7 +112,7 @@ fn a_missing_member_is_named_by_its_number() {
     let flaw = lab.flaw(&["m3", "m0"]);
     assert!(matches!(&flaw, Flaw::Missing { width: 4, positions, .. } if positions == &[2, 3]), "{flaw:?}");
     assert!(flaw.to_string().ends_with("has 4 members; missing are members 2 and 3"), "{flaw}");
-    assert_eq!(flaw.class(), OpenErrorClass::Invalid);
+    assert_eq!(flaw.class(), ErrorClass::Invalid);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_same_member_by_two_paths_and_a_copied_image_are_told_apart() {
     fs::copy(lab.path("m0"), lab.path("copy")).unwrap();
     let flaw = lab.flaw(&["m0", "m1", "copy"]);
     assert!(matches!(&flaw, Flaw::Copied { position: 1, .. }), "{flaw:?}");
-    assert_eq!(flaw.class(), OpenErrorClass::Refused);
+    assert_eq!(flaw.class(), ErrorClass::Refused);
     lab.read(&["copy", "m1"]).expect("a copy in the place of the original is one");
 }
 
@@ -157,7 +157,7 @@ fn a_member_that_grew_or_shrank_is_refused() {
             "{flaw:?}"
         );
     }
-    assert_eq!(lab.flaw(&["m0", "m1"]).class(), OpenErrorClass::Refused);
+    assert_eq!(lab.flaw(&["m0", "m1"]).class(), ErrorClass::Refused);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn an_old_image_brought_back_is_refused_and_named_by_whoever_opens_checks_or_rep
         fs::write(lab.path("m1"), image).unwrap();
         let flaw = lab.flaw(&names);
         assert!(matches!(&flaw, Flaw::Older { member, newest: 5, .. } if member.ends_with("m1")), "{flaw:?}");
-        assert_eq!(flaw.class(), OpenErrorClass::Refused);
+        assert_eq!(flaw.class(), ErrorClass::Refused);
         assert!(matches!(lab.open(&names), Err(VolumeError::Flaw(Flaw::Older { .. }))));
         let members = lab.spec(&names);
         assert!(matches!(
@@ -239,7 +239,7 @@ fn a_member_of_which_a_part_is_of_another_time_or_volume_is_refused_by_whoever_o
                         matches!(&error, VolumeError::Flaw(Flaw::Mixed { member, .. }) if member.ends_with("m1")),
                         "{number}: {error:?}"
                     );
-                    assert_eq!(error.class(), OpenErrorClass::Refused);
+                    assert_eq!(error.class(), ErrorClass::Refused);
                 }
                 assert!(member() == mixed, "nothing was written");
             }
@@ -261,7 +261,7 @@ fn copies_of_a_volume_that_were_each_written_do_not_mix() {
     let Flaw::Apart { one, other, .. } = &flaw else { panic!("{flaw:?}") };
     let has = |ending: &str| [one, other].iter().any(|named| named.ends_with(ending));
     assert!(has("/m0") && has("/copy of m1"), "{flaw:?}");
-    assert_eq!(flaw.class(), OpenErrorClass::Refused);
+    assert_eq!(flaw.class(), ErrorClass::Refused);
     lab.read(&["copy of m1", "copy of m0"]).expect("each copy is a volume");
 }
 
@@ -310,7 +310,7 @@ fn a_file_member_is_written_by_one_at_a_time_and_the_second_is_told_who_has_it()
     first.write_at(&[1; 512], 0).unwrap();
     let refused = |attempt: Result<(), VolumeError>| {
         let error = attempt.unwrap_err();
-        assert_eq!(error.class(), OpenErrorClass::Refused, "{error}");
+        assert_eq!(error.class(), ErrorClass::Refused, "{error}");
         let said = error.to_string();
         let me = format!("is being written by process {} (", std::process::id());
         assert!(said.contains("m0") && said.contains(&me), "{said}");
@@ -376,7 +376,7 @@ fn a_member_that_something_else_was_made_on_is_not_written() {
         matches!(&error, VolumeError::Overwritten { signature, .. } if signature.contains("xfs")),
         "{error:?}"
     );
-    assert_eq!(error.class(), OpenErrorClass::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     assert!(volume::repair(&lab.spec(&["m0", "m1"])).is_err());
     let check = volume::survey::check(lab.spec(&["m0", "m1"]).members(), &[]).unwrap();
     assert!(check.problems[0].contains("xfs"), "{check:?}");
@@ -403,7 +403,7 @@ fn members_are_written_by_others_only_if_they_are_given_up() {
     let member = DeviceSpec::Path(lab.path("m0"));
     let options = OpenOptions::writing().buffered();
     let refused = |spec: &DeviceSpec, options: &OpenOptions| match volume::open(spec, options) {
-        Err(error) => assert_eq!(error.class(), OpenErrorClass::Refused, "{error}"),
+        Err(error) => assert_eq!(error.class(), ErrorClass::Refused, "{error}"),
         Ok(device) => panic!("{} may be written", device.spec()),
     };
     refused(&member, &options);
@@ -424,7 +424,7 @@ fn destroyed_members_are_free_and_only_labelled_ones_are_destroyed() {
     let both = lab.spec(&["m0", "m1"]);
     let named: Vec<PathBuf> = ["m0", "m1"].map(|name| lab.path(name)).to_vec();
     let error = volume::destroy(both.members(), &named[..1]).unwrap_err();
-    assert_eq!(error.class(), OpenErrorClass::Refused, "{error}");
+    assert_eq!(error.class(), ErrorClass::Refused, "{error}");
     lab.read(&["m0", "m1"]).expect("nothing was wiped");
     fs::write(lab.path("plain"), vec![1; SIZE as usize]).unwrap();
     let error = volume::destroy(&[DeviceSpec::Path(lab.path("plain"))], &[lab.path("plain")]).unwrap_err();
@@ -450,11 +450,11 @@ fn what_cannot_be_a_volume_is_refused_before_anything_is_written() {
     assert!(matches!(create(&twice, "", CHUNK), Err(VolumeError::Twice { .. })));
     fs::write(lab.path("thesis"), b"my thesis\n".repeat(400_000)).unwrap();
     let error = create(&format!("volume:{}", lab.path("thesis").display()), "", CHUNK).unwrap_err();
-    assert_eq!(error.class(), OpenErrorClass::Refused);
+    assert_eq!(error.class(), ErrorClass::Refused);
     assert_eq!(names(lab.folder.path()), ["thesis"], "files that were made are gone again");
     create(&file("b", 4 * MIB), "", CHUNK).unwrap();
     let error = create(&file("b", 3 * MIB), "", CHUNK).unwrap_err();
-    assert!(matches!(error.class(), OpenErrorClass::Refused | OpenErrorClass::Invalid), "{error}");
+    assert!(matches!(error.class(), ErrorClass::Refused | ErrorClass::Invalid), "{error}");
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -13,7 +13,7 @@ use rig::{KIB, MIB, seed, written};
 use server::{Reply, Server, Style, contents, info};
 use storage::conformance::{check_device, check_engine};
 use storage::device::{DeviceSpec, OpenOptions};
-use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig, Nbd, Op, Psync};
+use storage::engine::{self, Engine, EngineConfig, IoEngine, Nbd, Op, Psync};
 use volume::{Flaw, NewVolume, Volume, VolumeError};
 
 /// Three servers, of unequal size and with replies of every style, and the specs of their exports.
@@ -31,13 +31,8 @@ fn servers(folder: &Path) -> (Vec<Server>, String) {
 }
 
 fn auto(volume: &Arc<dyn storage::device::Device>) -> (&'static str, Option<String>) {
-    let (engine, why) = engine::open(EngineChoice::Auto, volume, &EngineConfig::default()).expect("opens");
-    let name = match engine {
-        AnyEngine::Nbd(engine) => engine.name(),
-        AnyEngine::Psync(engine) => engine.name(),
-        other => panic!("{other:?}"),
-    };
-    (name, why)
+    let (engine, why) = engine::open(IoEngine::Auto, volume, &EngineConfig::default()).expect("opens");
+    (engine.name(), why)
 }
 
 #[test]

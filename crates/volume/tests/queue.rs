@@ -4,7 +4,7 @@ mod rig;
 
 use rig::{KIB, MIB, pattern};
 use storage::device::{DeviceSpec, OpenOptions};
-use storage::engine::{EngineChoice, Op, RequestError};
+use storage::engine::{IoEngine, Op, RequestError};
 use storage::fault::{Call, Effect, Fault, Faulty};
 use volume::{Queue, QueueError, QueueOptions, Volume};
 
@@ -15,12 +15,11 @@ fn volume(members: usize) -> Volume {
     Volume::open(&DeviceSpec::parse(&spec).unwrap(), &OpenOptions::writing()).expect("memory")
 }
 
-fn options(depth: u32, engine: EngineChoice) -> QueueOptions {
+fn options(depth: u32, engine: IoEngine) -> QueueOptions {
     QueueOptions { depth, engine, ..QueueOptions::default() }
 }
 
-const ENGINES: [EngineChoice; 4] =
-    [EngineChoice::Auto, EngineChoice::IoUring, EngineChoice::Libaio, EngineChoice::Psync];
+const ENGINES: [IoEngine; 4] = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
 
 #[test]
 fn requests_of_any_length_at_any_place_come_back_whole_on_every_engine() {
@@ -76,7 +75,7 @@ fn a_part_that_fails_is_told_with_its_member_and_the_others_are_there() {
     for times in [1, 3] {
         let fault = Fault { call: Call::Completion, after: 5, times, effect: Effect::Errno(libc::EIO) };
         let kernel = Faulty::new([fault]);
-        let mut queue = Queue::with_kernel(&kernel, &volume, &options(8, EngineChoice::IoUring)).unwrap();
+        let mut queue = Queue::with_kernel(&kernel, &volume, &options(8, IoEngine::IoUring)).unwrap();
         let row = 4 * CHUNK as usize;
         for number in 0..4 {
             queue.read((number * row) as u64, vec![0; row]).unwrap();
@@ -108,7 +107,7 @@ fn a_part_that_fails_is_told_with_its_member_and_the_others_are_there() {
 #[test]
 fn what_is_under_way_when_a_queue_is_dropped_ends_with_it() {
     let volume = volume(2);
-    let mut queue = volume.queue(&options(2, EngineChoice::IoUring)).unwrap();
+    let mut queue = volume.queue(&options(2, IoEngine::IoUring)).unwrap();
     for number in 0..20 {
         queue.write(number * CHUNK, vec![1; CHUNK as usize]).unwrap();
     }

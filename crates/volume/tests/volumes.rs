@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rig::{KIB, Loop, MIB, config, files, finish, open, pattern, raid0, written};
-use storage::device::{Device, DeviceKind, OpenErrorClass, OpenOptions};
+use storage::device::{Device, DeviceKind, ErrorClass, OpenOptions};
 use storage::engine::{Engine, IoUring, Libaio, Op, Psync};
 
 /// What RAID-0 would hold on each member, if the volume holds `contents`.
@@ -148,7 +148,7 @@ fn kinds_sizes_and_members_are_told() {
 }
 
 /// Refused, with these words in the message, and nothing made.
-fn refused(spec: &str, options: &OpenOptions, class: OpenErrorClass, words: &[&str]) {
+fn refused(spec: &str, options: &OpenOptions, class: ErrorClass, words: &[&str]) {
     let error = open(spec, options).expect_err(spec);
     let said = error.to_string();
     assert_eq!(error.class(), class, "{said}");
@@ -164,7 +164,7 @@ fn a_member_that_does_not_fit_is_named() {
     fs::write(at("thesis"), "my thesis\n".repeat(10_000)).unwrap();
     fs::hard_link(at("small"), at("alias")).unwrap();
     let options = rig::writing(false);
-    let invalid = OpenErrorClass::Invalid;
+    let invalid = ErrorClass::Invalid;
     let (small, alias, thesis) = (at("small"), at("alias"), at("thesis"));
     refused(&format!("stripe:mem:1m,{small}"), &options, invalid, &["small", "4 KiB", "64 KiB"]);
     refused(&format!("separate:{small},{alias}"), &options, invalid, &["alias", "twice"]);
@@ -173,7 +173,7 @@ fn a_member_that_does_not_fit_is_named() {
     refused(
         &format!("stripe(chunk=4k):{small},{thesis}"),
         &options,
-        OpenErrorClass::Refused,
+        ErrorClass::Refused,
         &["thesis", "destroy"],
     );
     let given_up = OpenOptions { destroy: vec![thesis.clone().into()], ..options };
@@ -201,7 +201,7 @@ fn reading_what_no_member_ever_wrote_is_refused_and_names_it() {
     let reading = |end| OpenOptions { direct: false, region: Some(0..end), ..OpenOptions::default() };
     match open(&spec, &reading(128 * KIB)) {
         Err(error) => {
-            assert_eq!(error.class(), OpenErrorClass::Refused);
+            assert_eq!(error.class(), ErrorClass::Refused);
             assert!(error.to_string().contains("member1"), "{error}");
             open(&spec, &reading(64 * KIB)).expect("the first chunk was written");
         }
@@ -216,12 +216,12 @@ fn every_block_device_of_a_volume_is_claimed_and_a_signature_on_one_refuses_it()
     let spec = format!("separate:{},{}", loops[0].path, loops[1].path);
     let volume = open(&spec, &rig::writing(true)).expect("blank devices");
     let second = open(&loops[1].path, &rig::writing(true)).expect_err("is claimed");
-    assert_eq!(second.class(), OpenErrorClass::Refused);
+    assert_eq!(second.class(), ErrorClass::Refused);
     drop(volume);
     if let Err(reason) = rig::run("mkfs.ext4", &["-q", "-F", &loops[1].path]) {
         return eprintln!("SKIP signatures: {reason}");
     }
-    refused(&spec, &rig::writing(true), OpenErrorClass::Refused, &[&loops[1].path, "ext4"]);
+    refused(&spec, &rig::writing(true), ErrorClass::Refused, &[&loops[1].path, "ext4"]);
     let given_up = OpenOptions { destroy: vec![loops[1].path.clone().into()], ..rig::writing(true) };
     open(&spec, &given_up).expect("its contents were given up");
 }
@@ -239,5 +239,5 @@ fn chunks_that_cut_a_block_are_refused_and_blocks_are_those_of_the_coarsest_memb
     let volume = open(&spec("8k"), &rig::writing(true)).expect("blank devices");
     assert_eq!(volume.geometry().logical_block, 4096);
     drop(volume);
-    refused(&spec("2k"), &rig::writing(true), OpenErrorClass::Invalid, &["chunk=2k", "4096", &coarse.path]);
+    refused(&spec("2k"), &rig::writing(true), ErrorClass::Invalid, &["chunk=2k", "4096", &coarse.path]);
 }

@@ -397,32 +397,8 @@ pub(super) fn nearest(name: &str) -> String {
         return format!("in a job file options are written without dashes: {bare}");
     }
     let spellings = all().flat_map(|key| std::iter::once(&key.name).chain(key.aliases));
-    let best = spellings.map(|known| (distance(name, known), *known)).min();
-    match best {
-        Some((distance, known)) if distance <= (known.len() / 3).max(1) => {
-            format!("did you mean {known}?")
-        }
-        _ => "docs/fio.md lists all that are understood".to_owned(),
+    match base::nearest(name, spellings.copied()) {
+        Some(known) => format!("did you mean {known}?"),
+        None => "docs/fio.md lists all that are understood".to_owned(),
     }
-}
-
-/// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
-/// alignment), enough for names of a few letters.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut before: Vec<usize> = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        before = last;
-        last = row;
-    }
-    last[b.len()]
 }

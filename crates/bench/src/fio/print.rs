@@ -36,7 +36,7 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     if let Some(rate) = w.rate {
         out.add("rate", by_direction(rate, w));
     }
-    out.unless(w.rate_process == RateProcess::Linear, "rate_process", || "poisson");
+    out.unless(w.rate_process == RateProcess::Linear, "rate_process", || w.rate_process.word());
     if let Some(runtime) = w.runtime {
         out.add("runtime", time(runtime));
     }
@@ -69,7 +69,9 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     if let Some(cpus) = &w.cpus_allowed {
         out.add("cpus_allowed", cpus);
     }
-    out.unless(w.cpus_allowed_policy == CpusAllowedPolicy::Shared, "cpus_allowed_policy", || "split");
+    out.unless(w.cpus_allowed_policy == CpusAllowedPolicy::Shared, "cpus_allowed_policy", || {
+        w.cpus_allowed_policy.word()
+    });
     if let Some(nodes) = &w.numa_cpu_nodes {
         out.add("numa_cpu_nodes", nodes);
     }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use measure::precondition::Preconditioned;
 use measure::record::{DirectionCounts, DriveCounts, RunRecord};
-use measure::{Warning, WarningCode};
+use measure::workload::full_queues;
+use measure::{Warning, WarningCode, Workload};
 use storage::device::DeviceKind;
 use storage::extents::WrittenState;
 
@@ -142,10 +143,8 @@ impl<'a> Evidence<'a> {
 
     /// Requests in flight when all jobs have their queues full.
     fn in_flight(&self) -> u64 {
-        let depth = self.record.workload.iodepth;
-        // Of separate devices each has one request in flight at least.
-        let depth = if self.is_separate() { depth.max(self.stack.members) } else { depth };
-        u64::from(depth) * u64::from(self.record.workload.numjobs)
+        let Workload { iodepth, numjobs, .. } = self.record.workload;
+        full_queues(iodepth, numjobs, if self.is_separate() { self.stack.members } else { 1 })
     }
 
     /// The most bytes by which counters read beside the interval may differ from the interval's own:

@@ -16,7 +16,7 @@ use measure::pattern::{Blocks, Cover, Rng, Sequential, Uniform};
 use measure::workload::{LatencyClock, Pages, RandomDistribution, RateProcess, Workload};
 use storage::clock::Clock;
 use storage::device::Device;
-use storage::engine::{self, AnyEngine, Engine, EngineConfig, Fallback, Op};
+use storage::engine::{self, Engine, EngineConfig, Fallback, Op};
 use storage::pages::PageChoice;
 use storage::usage;
 
@@ -102,31 +102,14 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
     if let Some(cpus) = &task.cpus {
         usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
     }
-    let (engine, fallback) = engine::open(choice(workload), &task.device, &config)?;
-    let mut report = match engine {
-        AnyEngine::IoUring(engine) => run(engine, task, control),
-        AnyEngine::Libaio(engine) => run(engine, task, control),
-        AnyEngine::Psync(engine) => run(engine, task, control),
-        AnyEngine::Memory(engine) => run(engine, task, control),
-        AnyEngine::Nbd(engine) => run(engine, task, control),
-    }?;
+    let (engine, fallback) = engine::open(workload.ioengine, &task.device, &config)?;
+    let mut report = storage::on_engine!(engine, engine => run(engine, task, control))?;
     report.fallback = fallback;
     report.cpu = match task.cpus.as_deref() {
         Some([only]) => Some(*only),
         _ => None,
     };
     Ok(report)
-}
-
-fn choice(workload: &Workload) -> engine::EngineChoice {
-    use measure::workload::IoEngine;
-    match workload.ioengine {
-        IoEngine::Auto => engine::EngineChoice::Auto,
-        IoEngine::IoUring => engine::EngineChoice::IoUring,
-        IoEngine::Libaio => engine::EngineChoice::Libaio,
-        IoEngine::Psync => engine::EngineChoice::Psync,
-        IoEngine::Nbd => engine::EngineChoice::Nbd,
-    }
 }
 
 /// Picks the loop for the workload: the narrow one where nothing but reads is asked for.

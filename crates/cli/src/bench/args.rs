@@ -83,7 +83,7 @@ pub struct BenchArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct PrepareArgs {
     /// Before measuring: fill writes the region twice; steady then repeats the workload until it is steady
-    #[arg(long, value_parser = values::precondition, value_name = "none|fill|steady", help_heading = "Preconditioning")]
+    #[arg(long, value_parser = values::word::<Precondition>, value_name = "none|fill|steady", help_heading = "Preconditioning")]
     pub precondition: Option<Precondition>,
     /// Discard the region first; a file is punched and written again, which is no purge of the drive
     #[arg(long, help_heading = "Preconditioning")]
@@ -186,7 +186,7 @@ macro_rules! workload_flags {
 
 workload_flags! {
     /// Direction and order: read, write, randread, randwrite, rw, randrw, trim or randtrim
-    rw: Rw, values::rw, [long, alias = "readwrite", value_name = "WORD"], "Workload", |w, v| w.rw = v;
+    rw: Rw, values::word::<Rw>, [long, alias = "readwrite", value_name = "WORD"], "Workload", |w, v| w.rw = v;
     /// Bytes of a request [default: 4k]
     bs: u64, values::positive_size, [long, alias = "blocksize", value_name = "SIZE"], "Workload", |w, v| { w.bs = v; w.bssplit.clear() };
     /// Several request sizes with their percentages: 4k/60:64k/40
@@ -206,7 +206,7 @@ workload_flags! {
     /// How much of each written block compresses away
     buffer_compress_percentage: u8, values::whole::<u8>, [long = "buffer_compress_percentage", alias = "buffer-compress-percentage", value_name = "PERCENT"], "Workload", |w, v| w.buffer_compress_percentage = v;
     /// Put a checksum, the offset and a generation into each block and check them: crc32c or xxh3
-    verify: Verify, values::verify, [long, value_name = "WORD"], "Workload", |w, v| w.verify = Some(v);
+    verify: Verify, values::word::<Verify>, [long, value_name = "WORD"], "Workload", |w, v| w.verify = Some(v);
     /// fdatasync after this many writes of a job; 0 for never
     fdatasync: u32, values::whole::<u32>, [long, value_name = "N"], "Workload", |w, v| w.fdatasync = v;
     /// 1: fsync at the end of a writing job, inside the measured time
@@ -225,7 +225,7 @@ workload_flags! {
     /// Bytes a second that each job starts, likewise
     rate: u64, values::positive_size, [long, value_name = "SIZE"], "Time and rate", |w, v| w.rate = Some(v);
     /// When requests are due under a rate: linear or poisson
-    rate_process: RateProcess, values::rate_process, [long = "rate_process", alias = "rate-process", value_name = "WORD"], "Time and rate", |w, v| w.rate_process = v;
+    rate_process: RateProcess, values::word::<RateProcess>, [long = "rate_process", alias = "rate-process", value_name = "WORD"], "Time and rate", |w, v| w.rate_process = v;
 
     /// Bytes of the target that are used [default: all of it]; for writing, the size of a file to be made
     size: u64, values::positive_size, [long, value_name = "SIZE"], "Region", |w, v| w.size = Some(v);
@@ -235,7 +235,7 @@ workload_flags! {
     offset_increment: u64, values::size, [long = "offset_increment", alias = "offset-increment", value_name = "SIZE"], "Region", |w, v| w.offset_increment = Some(v);
 
     /// How the kernel is asked: auto, io_uring, libaio or psync; nbd for exports of other hosts
-    ioengine: IoEngine, values::ioengine, [long, value_name = "WORD"], "Engine", |w, v| w.ioengine = v;
+    ioengine: IoEngine, values::word::<IoEngine>, [long, value_name = "WORD"], "Engine", |w, v| w.ioengine = v;
     /// 1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]
     direct: bool, values::switch, [long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.direct = v;
     /// The most requests handed to the kernel at once
@@ -247,14 +247,14 @@ workload_flags! {
     /// 1: let a kernel thread submit (io_uring)
     sqthread_poll: bool, values::switch, [long = "sqthread_poll", alias = "sqthread-poll", value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.sqthread_poll = v;
     /// When the clock is read: once a batch, or for each request
-    latency_clock: LatencyClock, values::latency_clock, [long = "latency_clock", alias = "latency-clock", value_name = "batch|each"], "Engine", |w, v| w.latency_clock = v;
+    latency_clock: LatencyClock, values::word::<LatencyClock>, [long = "latency_clock", alias = "latency-clock", value_name = "batch|each"], "Engine", |w, v| w.latency_clock = v;
     /// The pages that buffers lie in: auto, base, thp (transparent huge) or huge (reserved)
-    pages: Pages, values::pages, [long, value_name = "WORD"], "Engine", |w, v| w.pages = v;
+    pages: Pages, values::word::<Pages>, [long, value_name = "WORD"], "Engine", |w, v| w.pages = v;
 
     /// CPUs that the jobs may run on: 0-3,8
     cpus_allowed: NumberList, values::number_list, [long = "cpus_allowed", alias = "cpus-allowed", value_name = "LIST"], "CPUs", |w, v| w.cpus_allowed = Some(v);
     /// How these are given to the jobs: shared, or split to bind each job to one of them
-    cpus_allowed_policy: CpusAllowedPolicy, values::cpus_allowed_policy, [long = "cpus_allowed_policy", alias = "cpus-allowed-policy", value_name = "WORD"], "CPUs", |w, v| w.cpus_allowed_policy = v;
+    cpus_allowed_policy: CpusAllowedPolicy, values::word::<CpusAllowedPolicy>, [long = "cpus_allowed_policy", alias = "cpus-allowed-policy", value_name = "WORD"], "CPUs", |w, v| w.cpus_allowed_policy = v;
     /// NUMA nodes whose CPUs the jobs may run on; buffers lie there as well
     numa_cpu_nodes: NumberList, values::number_list, [long = "numa_cpu_nodes", alias = "numa-cpu-nodes", value_name = "LIST"], "CPUs", |w, v| w.numa_cpu_nodes = Some(v);
 }

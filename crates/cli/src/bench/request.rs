@@ -107,7 +107,7 @@ fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Groups, Failure> {
             .hint(format!("write {word}=… in a section of {}, or under [global]", path.display())));
     }
     let file = JobFile::read(path)
-        .map_err(|error| Failure::of(sweep::error::Class::Invalid, &error).hint(error.hint()))?;
+        .map_err(|error| Failure::of(base::ErrorClass::Invalid, &error).hint(error.hint()))?;
     let groups = file.groups.into_iter().map(|group| group.jobs.into_iter().map(fio_job).collect()).collect();
     Ok((groups, file.global_options))
 }

@@ -211,7 +211,7 @@ impl<'r> Bench<'r> {
         let watch = precondition::Watch { stop: self.stop, tell: &tell };
         let result = precondition::run(target, &job.workload, &plan, watch);
         drop(teller);
-        result.map_err(|problem| match problem.is_interruption() {
+        result.map_err(|problem| match problem.class() == base::ErrorClass::Interrupted {
             true => Failure::interrupted("interrupted before anything was measured"),
             false => self.told(problem, job),
         })

@@ -5,8 +5,9 @@ pub mod documents;
 
 use std::os::unix::fs::FileTypeExt;
 
-use ::layout::{Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits, Undone};
-use sweep::error::Class;
+use ::layout::{Built, LayoutError, LayoutSpec, Layouts, Permits, Undone};
+
+use base::{Filesystem, LayoutKind};
 
 use self::args::{DownArgs, LayoutArgs, LayoutCommand, ShowArgs, SurveyArgs, UpArgs};
 use crate::failure::Failure;
@@ -24,13 +25,7 @@ pub fn layout(args: &LayoutArgs) -> Result<(), Failure> {
 
 impl From<LayoutError> for Failure {
     fn from(error: LayoutError) -> Self {
-        let class = match error.class() {
-            LayoutErrorClass::Invalid => Class::Invalid,
-            LayoutErrorClass::Refused => Class::Refused,
-            LayoutErrorClass::Failed => Class::Failed,
-            LayoutErrorClass::Interrupted => Class::Interrupted,
-        };
-        Self::of(class, &error).hint_if(error.hint())
+        Self::of(error.class(), &error).hint_if(error.hint())
     }
 }
 
@@ -129,8 +124,8 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
 
 /// What is asked about each setting: every kind, file system and scheduler, and whether the others are there.
 const ASKED: [(&str, &[&str]); 4] = [
-    ("layout", &["single", "separate", "stripe", "md-raid0", "btrfs-raid0", "lvm-stripe"]),
-    ("filesystem", &["raw", "xfs", "ext4", "btrfs", "f2fs"]),
+    ("layout", &LayoutKind::WORDS),
+    ("filesystem", &Filesystem::SETTINGS),
     ("scheduler", &["none", "mq-deadline", "kyber", "bfq"]),
     ("irq_cpus", &["spread"]),
 ];

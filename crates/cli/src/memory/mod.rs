@@ -3,13 +3,13 @@
 pub mod args;
 
 use ::serve::image::{self, ImageError};
+use base::ErrorClass;
 use measure::placement::NumberList;
 use storage::device::{self, OpenOptions};
 use storage::memory::{MemoryPlacement, SharedMemory};
 use storage::survey::Host;
 use storage::sysfs::Sysfs;
 use storage::usage;
-use sweep::error::Class;
 
 use self::args::{MemoryArgs, MemoryCommand, MemoryServeArgs};
 use crate::failure::Failure;
@@ -26,8 +26,8 @@ pub fn memory(args: &MemoryArgs) -> Result<(), Failure> {
 impl From<ImageError> for Failure {
     fn from(error: ImageError) -> Self {
         let class = match error {
-            ImageError::TooLarge { .. } | ImageError::NoFile { .. } => Class::Invalid,
-            ImageError::Io { .. } => Class::Failed,
+            ImageError::TooLarge { .. } | ImageError::NoFile { .. } => ErrorClass::Invalid,
+            ImageError::Io { .. } => ErrorClass::Failed,
         };
         Self::of(class, &error).hint_if(error.hint())
     }

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ::serve::{Allowed, Event, Export, Options, ServeError, Server};
+use base::ErrorClass;
 use nbd::tls::{Clients, ServerTls};
 use schemars::JsonSchema;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use storage::device::Device;
-use sweep::error::Class;
 
 use self::announce::Announcement;
 use self::args::ServeArgs;
@@ -52,7 +52,7 @@ pub struct Serving {
 
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
-        Self::of(Class::Failed, &error).hint_if(error.hint())
+        Self::of(ErrorClass::Failed, &error).hint_if(error.hint())
     }
 }
 

@@ -64,7 +64,7 @@ pub enum StageCommand {
 #[derive(Debug, Args, Clone, Default)]
 pub struct ServerArgs {
     /// The server's socket (by default your own server's, then that of your unit `flashwright-stage@USER`)
-    #[arg(long, value_name = "PATH", env = "FLASHWRIGHT_STAGE_SOCKET", help_heading = "Server")]
+    #[arg(long, value_name = "PATH", env = base::environment::STAGE_SOCKET, help_heading = "Server")]
     pub socket: Option<PathBuf>,
     /// Where the journal is, for work without a server [default: $STATE_DIRECTORY, else
     /// $XDG_STATE_HOME/flashwright/stage, else ~/.local/state/flashwright/stage]

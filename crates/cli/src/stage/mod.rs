@@ -25,8 +25,7 @@ mod wait;
 mod watch;
 mod words;
 
-use ::stage::{ErrorClass, StageError, Verb};
-use sweep::error::Class;
+use ::stage::{StageError, Verb};
 
 use self::args::{StageArgs, StageCommand};
 use crate::failure::Failure;
@@ -58,18 +57,8 @@ fn tiers() -> ::stage::tier::Tiers {
     ::stage::tier::Tiers::default()
 }
 
-/// The exit code's class.
-pub fn class(class: ErrorClass) -> Class {
-    match class {
-        ErrorClass::Invalid => Class::Invalid,
-        ErrorClass::Refused => Class::Refused,
-        ErrorClass::Failed => Class::Failed,
-        ErrorClass::Interrupted => Class::Interrupted,
-    }
-}
-
 impl From<StageError> for Failure {
     fn from(error: StageError) -> Self {
-        Self::of(class(error.class()), &error).hint_if(error.hint())
+        Self::of(error.class(), &error).hint_if(error.hint())
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use stage::{ErrorClass, StageError};
+use stage::StageError;
 use stage_service::MoverConfig;
 use stage_service::config::FileConfig;
 use stage_service::house::Limits;
@@ -14,7 +14,6 @@ use stage_service::place::Surroundings;
 use stage_service::pools::Pools;
 use stage_service::qos::{Qos, QosConfig};
 use stage_service::scrape::{Endpoint, Scraping};
-use sweep::error::Class;
 use tracing_subscriber::EnvFilter;
 
 use super::{pools, request};
@@ -26,8 +25,6 @@ use crate::values::{self, BadValue};
 const JOBS: usize = 4;
 /// Threads for each.
 const THREADS: usize = 4;
-/// The variable that filters what is logged, as tracing-subscriber's `EnvFilter` reads it.
-const LOG_VARIABLE: &str = "FLASHWRIGHT_LOG";
 
 /// `flashwright stage serve`.
 #[derive(Debug, Args)]
@@ -199,7 +196,7 @@ fn state(named: Option<&Path>, around: &Surroundings) -> Result<PathBuf, Failure
 
 /// Sends what happens to standard error. systemd's journal knows the time itself.
 fn log(format: LogFormat) {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env(base::environment::LOG).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     match format {
         LogFormat::Json => lines.json().init(),
@@ -216,11 +213,5 @@ fn log(format: LogFormat) {
 
 /// An error of the library, with the exit code that its class has.
 fn failure(error: StageError) -> Failure {
-    let class = match error.class() {
-        ErrorClass::Invalid => Class::Invalid,
-        ErrorClass::Refused => Class::Refused,
-        ErrorClass::Failed => Class::Failed,
-        ErrorClass::Interrupted => Class::Interrupted,
-    };
-    Failure::of(class, &error).hint_if(error.hint())
+    Failure::of(error.class(), &error).hint_if(error.hint())
 }

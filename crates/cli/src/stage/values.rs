@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone};
 use stage::{Algorithm, Level, Preserve};
 
-use crate::values::{BadValue, nearest};
+use crate::values::{BadValue, unknown_word};
 
 /// Bytes a second, above zero: `2GB/s`, `500MB/s`, `2g`.
 pub fn rate(text: &str) -> Result<u64, BadValue> {
@@ -58,14 +58,7 @@ pub fn level(text: &str) -> Result<Level, BadValue> {
 }
 
 fn word<T>(text: &str, found: Option<T>, words: &[&str]) -> Result<T, BadValue> {
-    found.ok_or_else(|| {
-        let list = words.join(", ");
-        let hint = match nearest(text, words) {
-            Some(near) => format!("did you mean {near}? There are {list}"),
-            None => format!("there are {list}"),
-        };
-        BadValue::new(format!("'{text}' is not known"), hint)
-    })
+    found.ok_or_else(|| unknown_word(text, words))
 }
 
 /// When: in so long, or at a time of day here, or anywhere where a zone stands behind it.

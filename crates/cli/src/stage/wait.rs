@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stage::job::Remedy;
-use stage::{ErrorClass, JobId, JobStatus, Level, Place, State};
+use stage::{JobId, JobStatus, Level, Place, State};
 use stage_service::desk::Desk;
 
 use super::args::WaitArgs;
@@ -131,7 +131,7 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
                 Carrier::Server => Remedy::Retry(job.id),
                 Carrier::Command => Remedy::SameCommand,
             };
-            let mut failure = failure_of(why.class, &why.message);
+            let mut failure = Failure::new(why.class, &why.message);
             if job.level.is_committed() {
                 let copy = job.spec.destination.shown();
                 failure = failure.about(format!("{copy} is {}, but", job.promise()));
@@ -157,16 +157,6 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
 pub fn in_memory(destination: &Place) -> Failure {
     Failure::failed(format!("{}: is in memory, and is not durable", destination.shown()))
         .hint("copy it to a destination on a disk; or do not wait for durable")
-}
-
-/// A failure of a class, as a server or a journal tells it.
-pub fn failure_of(class: ErrorClass, message: &str) -> Failure {
-    match class {
-        ErrorClass::Invalid => Failure::invalid(message),
-        ErrorClass::Refused => Failure::refused(message),
-        ErrorClass::Failed => Failure::failed(message),
-        ErrorClass::Interrupted => Failure::interrupted(message),
-    }
 }
 
 /// A line on standard error, where somebody watches.

@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::lies::blocks;
-use bench::problem::{Problem, ProblemClass};
+use bench::problem::Problem;
 use bench::scratch;
 use bench::target::{BenchTarget, History, TargetOptions};
 use layout::system::{Host, Purpose, System};
-use layout::{Availability, Built, LayoutError, LayoutErrorClass, LayoutSpec, Layouts, Permits};
+use layout::{Availability, Built, LayoutError, LayoutSpec, Layouts, Permits};
 use measure::precondition::Precondition;
 use measure::record::{RunRecord, TargetFacts};
 use measure::warning::{Warning, WarningCode};
@@ -41,7 +41,7 @@ use sweep::space::Space;
 use sweep::store::Store;
 
 use super::prepare;
-use super::targets::Place;
+use super::targets::SessionContext;
 use super::watch::{self, Speaker};
 use crate::failure::Failure;
 use crate::output;
@@ -107,7 +107,11 @@ impl fmt::Debug for Builder {
 impl Builder {
     /// Takes the machine for the layouts of these points, if they have any. Each drive is looked at before
     /// anything is made: in use, or with data that were not given up, it refuses the sweep as a whole.
-    pub fn prepare(points: &[Point], store: &Store, place: &Place<'_>) -> Result<Option<Self>, Failure> {
+    pub fn prepare(
+        points: &[Point],
+        store: &Store,
+        place: &SessionContext<'_>,
+    ) -> Result<Option<Self>, Failure> {
         let built: Vec<&Point> = points.iter().filter(|point| !point.layout.is_empty()).collect();
         if built.is_empty() {
             return Ok(None);
@@ -168,7 +172,7 @@ impl Builder {
             _ => self.lay_and_prepare(construction, &spec, &built, share, &options)?,
         };
         built.facts.insert("contents".to_owned(), laid.contents.to_owned());
-        let target = BenchTarget::new(&built.device_spec, options).map_err(target_failed)?;
+        let target = BenchTarget::new(&built.device_spec, options).map_err(TargetError::from)?;
         let target = target.with_history(&laid.history);
         self.laid = Some(laid);
         Ok((target, built))
@@ -191,8 +195,8 @@ impl Builder {
         let is_raw = built.files.is_empty();
         let mut contents = if is_raw { AS_FOUND } else { self.lay(spec, built, share, options)? };
         let target = BenchTarget::new(&built.device_spec, options.clone());
-        let mut target = target.map_err(target_failed)?;
-        prepare::run(&mut target, preparation, &self.stop, &self.speaker).map_err(target_failed)?;
+        let mut target = target.map_err(TargetError::from)?;
+        prepare::run(&mut target, preparation, &self.stop, &self.speaker).map_err(TargetError::from)?;
         let history = target.history();
         // Let go, for a device has one writer.
         drop(target);
@@ -242,7 +246,7 @@ impl Builder {
 
     /// Whether blocks drawn from the first bytes of a raw device are zeros.
     fn looks_unwritten(&self, spec: &DeviceSpec, bytes: u64) -> Result<bool, TargetError> {
-        let failed = |problem: Problem| target_failed(problem);
+        let failed = |problem: Problem| TargetError::from(problem);
         let options = OpenOptions { allow_unwritten: true, ..OpenOptions::reading() };
         let device = device::open(spec, &options).map_err(|e| failed(e.into()))?;
         let drawn = blocks::sample(&*device, 0, bytes.min(device.size()), DRAWN, 1).map_err(|source| {
@@ -253,12 +257,12 @@ impl Builder {
 
     fn lay_on(&self, spec: &DeviceSpec, bytes: u64, options: &TargetOptions) -> Result<(), TargetError> {
         let open = OpenOptions { destroy: options.destroy.clone(), ..OpenOptions::writing() };
-        let device = device::open(spec, &open).map_err(|e| target_failed(e.into()))?;
+        let device = device::open(spec, &open).map_err(|e| TargetError::from(Problem::from(e)))?;
         let bytes = bytes.min(device.size());
         let bar = watch::laying(Path::new(&spec.to_string()), bytes, output::is_watched());
         let laid = scratch::lay(&device, bytes, &self.stop, &|done, _| bar.set_position(done));
         bar.finish_and_clear();
-        laid.map_err(|e| target_failed(e.into()))?;
+        laid.map_err(|e| TargetError::from(Problem::from(e)))?;
         if self.stop.load(Ordering::Relaxed) { Err(TargetError::Interrupted) } else { Ok(()) }
     }
 }
@@ -276,7 +280,7 @@ fn share(spec: &LayoutSpec, bytes: u64) -> u64 {
 }
 
 /// Takes the lock of the machine's layouts.
-fn open(store: &Store, place: &Place<'_>) -> Result<Layouts, Failure> {
+fn open(store: &Store, place: &SessionContext<'_>) -> Result<Layouts, Failure> {
     undo_remains(store, place.stop)?;
     let permits = Permits { destroy: place.permits.destroy.clone() };
     Layouts::open(&layout::state_dir(), permits, Arc::clone(place.stop).into()).map_err(Failure::from)
@@ -341,24 +345,7 @@ fn check_drives(
 }
 
 fn layout_failed(error: LayoutError) -> TargetError {
-    match error.class() {
-        LayoutErrorClass::Invalid => TargetError::Invalid(Box::new(error)),
-        LayoutErrorClass::Refused => TargetError::Refused(Box::new(error)),
-        LayoutErrorClass::Failed => TargetError::Failed(Box::new(error)),
-        LayoutErrorClass::Interrupted => TargetError::Interrupted,
-    }
-}
-
-/// A target's problem as a sweep is told.
-pub fn target_failed(problem: Problem) -> TargetError {
-    if problem.is_interruption() {
-        return TargetError::Interrupted;
-    }
-    match problem.class() {
-        ProblemClass::Invalid => TargetError::Invalid(Box::new(problem)),
-        ProblemClass::Refused => TargetError::Refused(Box::new(problem)),
-        ProblemClass::Failed => TargetError::Failed(Box::new(problem)),
-    }
+    TargetError::new(error.class(), Box::new(error))
 }
 
 /// The target of one layout.

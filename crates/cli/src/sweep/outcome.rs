@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use base::ErrorClass;
 use sweep::analysis::{LoadError, load};
-use sweep::error::Class;
 use sweep::report::{Report, html, json, table};
 use sweep::run::{Ended, Outcome};
 use sweep::store::Store;
@@ -21,7 +21,7 @@ pub const JSON: &str = "results.json";
 pub fn loaded(store: &Store) -> Result<Report, Failure> {
     let told = |error: LoadError| match error {
         LoadError::Store(error) => error.into(),
-        LoadError::Analysis(_) => Failure::of(Class::Failed, &error).about(store.path().display()),
+        LoadError::Analysis(_) => Failure::of(ErrorClass::Failed, &error).about(store.path().display()),
     };
     let data = load(store).map_err(told)?;
     Report::new(&data).map_err(|error| told(error.into()))

@@ -13,7 +13,6 @@ use sweep::space::{DASH14, Overrides, Space, SpaceError};
 use super::args::OverrideArgs;
 use super::built;
 use crate::failure::Failure;
-use crate::values::nearest;
 
 /// What a target is, as far as its spec and one look tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +89,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 /// `sweep paln` is read as a space called `paln`; whoever typed it meant something else.
 fn misspelt_verb(path: &Path, error: SpaceError) -> Failure {
     let verbs = ["run", "plan", "resume", "status", "diff", "merge"];
-    let near = path.to_str().filter(|_| !path.exists()).and_then(|text| nearest(text, &verbs));
+    let near = path.to_str().filter(|_| !path.exists()).and_then(|text| base::nearest(text, verbs));
     let hint = near.map(|verb| format!("did you mean `flashwright sweep {verb}`?"));
     Failure::from(error).hint_if(hint)
 }

@@ -14,7 +14,7 @@ use sweep::space::Space;
 use sweep::store::{self, Machine, NOTE_DRIVES, Store, StoreError, locate};
 
 use super::args::{PermitArgs, ResumeArgs, RunArgs};
-use super::targets::{Place, Targets, current_directory};
+use super::targets::{SessionContext, Targets, current_directory};
 use super::watch::Watch;
 use super::{built, outcome, plan, request};
 use crate::failure::Failure;
@@ -144,7 +144,7 @@ impl Session<'_> {
         } else {
             let points = store.points().map_err(later)?;
             let mut watch = Watch::new();
-            let place = Place { permits: self.permits, here, stop, speaker: watch.speaker() };
+            let place = SessionContext { permits: self.permits, here, stop, speaker: watch.speaker() };
             let mut targets =
                 Targets::prepare(&points, store, &place).map_err(|f| self.early(store, f, stop))?;
             note_drives(store, &points).map_err(later)?;

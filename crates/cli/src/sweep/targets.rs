@@ -7,18 +7,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bench::problem::{Problem, ProblemClass};
+use base::ErrorClass;
+use bench::problem::Problem;
 use bench::scratch::{self, Scratch, ScratchError, ScratchSize};
 use bench::target::{BenchTarget, History, TargetOptions};
 use measure::{Target, TargetError};
 use storage::device::{DeviceSpec, OpenOptions};
-use sweep::error::Class;
 use sweep::model::{LAYOUT, Point};
 use sweep::plan::{Preparation, Prepare, units};
 use sweep::run::TargetFactory;
 use sweep::store::Store;
 
-use super::built::{self, Builder, BuiltTarget};
+use super::built::{Builder, BuiltTarget};
 use super::prepare;
 use super::request::{self, Kind};
 use super::watch;
@@ -43,7 +43,7 @@ pub struct Targets {
 }
 
 /// What the user allows, and where the sweep's own scratch file goes.
-pub struct Place<'a> {
+pub struct SessionContext<'a> {
     /// Devices and files whose contents may be lost, and unwritten extents.
     pub permits: &'a super::args::PermitArgs,
     /// Where the scratch file goes that no target names.
@@ -57,7 +57,7 @@ pub struct Place<'a> {
 impl Targets {
     /// Lays what is to be laid for the points. The sizes are kept with the results, so that a resumed sweep
     /// measures files of the same size.
-    pub fn prepare(points: &[Point], store: &mut Store, place: &Place<'_>) -> Result<Self, Failure> {
+    pub fn prepare(points: &[Point], store: &mut Store, place: &SessionContext<'_>) -> Result<Self, Failure> {
         let mut targets = Self {
             options: TargetOptions {
                 destroy: place.permits.destroy.clone(),
@@ -100,7 +100,7 @@ impl Targets {
         folder: &Path,
         points: &[Point],
         store: &mut Store,
-        place: &Place<'_>,
+        place: &SessionContext<'_>,
     ) -> Result<(), Failure> {
         let note = format!("scratch bytes: {spec}");
         let before = store.notes()?.get(&note).and_then(|text| text.parse::<u64>().ok());
@@ -159,7 +159,8 @@ impl Targets {
             return Ok(target.with_history(history));
         }
         let mut target = target;
-        prepare::run(&mut target, preparation, &self.stop, &self.speaker).map_err(built::target_failed)?;
+        prepare::run(&mut target, preparation, &self.stop, &self.speaker)
+            .map_err(measure::TargetError::from)?;
         // What is written to memory is gone when it is closed.
         let keeps =
             |spec: DeviceSpec| !spec.leaves().iter().any(|leaf| matches!(leaf, DeviceSpec::Memory { .. }));
@@ -185,7 +186,7 @@ impl Targets {
         let mut failures = Vec::new();
         for point in ways.values() {
             match BenchTarget::new(spec, self.options.clone()).and_then(|mut t| t.job(&point.workload)) {
-                Err(problem) if problem.class() == ProblemClass::Refused => return Err(problem.into()),
+                Err(problem) if problem.class() == ErrorClass::Refused => return Err(problem.into()),
                 Err(problem) => failures.push(problem),
                 Ok(_) => {}
             }
@@ -253,10 +254,10 @@ pub fn failure(error: ScratchError) -> Failure {
     match error {
         ScratchError::Open(error) => Problem::from(error).into(),
         ScratchError::Interrupted => interrupted(),
-        ScratchError::TooFull { .. } => Failure::of(Class::Failed, &error)
+        ScratchError::TooFull { .. } => Failure::of(ErrorClass::Failed, &error)
             .hint("free some space, or name a directory elsewhere: --target DIR"),
         ScratchError::Write { .. } => {
-            Failure::of(Class::Failed, &error).hint("name a directory elsewhere: --target DIR")
+            Failure::of(ErrorClass::Failed, &error).hint("name a directory elsewhere: --target DIR")
         }
     }
 }

@@ -14,8 +14,7 @@ mod tuning;
 
 use std::path::{Path, PathBuf};
 
-use ::layout::{LayoutError, LayoutErrorClass, Layouts, Permits};
-use sweep::error::Class;
+use ::layout::{LayoutError, Layouts, Permits};
 use sweep::report::Report;
 use sweep::store::{Store, locate};
 
@@ -38,14 +37,8 @@ pub fn tune(args: &TuneArgs) -> Result<(), Failure> {
 
 /// A failure of the machinery of layouts.
 fn failed(error: LayoutError) -> Failure {
-    let class = match error.class() {
-        LayoutErrorClass::Invalid => Class::Invalid,
-        LayoutErrorClass::Refused => Class::Refused,
-        LayoutErrorClass::Failed => Class::Failed,
-        LayoutErrorClass::Interrupted => Class::Interrupted,
-    };
     let is_standing = matches!(error, LayoutError::Stands { .. });
-    let failure = Failure::of(class, &error).hint_if(error.hint());
+    let failure = Failure::of(error.class(), &error).hint_if(error.hint());
     if is_standing {
         failure.hint("`flashwright tune undo` sets back what an earlier `tune apply` set")
     } else {

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ::volume::{NewVolume, SumsLayout, VolumeError, survey};
 use bench::problem::Problem;
-use storage::device::{DeviceSpec, OpenErrorClass};
-use sweep::error::Class;
+use storage::device::DeviceSpec;
 
 use self::args::{CheckArgs, CreateArgs, DestroyArgs, ShowArgs, VolumeArgs, VolumeCommand};
 use crate::failure::Failure;
@@ -29,12 +28,7 @@ pub fn volume(args: &VolumeArgs) -> Result<(), Failure> {
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
-        let class = match error.class() {
-            OpenErrorClass::Invalid => Class::Invalid,
-            OpenErrorClass::Refused => Class::Refused,
-            OpenErrorClass::Failed => Class::Failed,
-        };
-        Self::of(class, &error).hint_if(error.hint())
+        Self::of(error.class(), &error).hint_if(error.hint())
     }
 }
 

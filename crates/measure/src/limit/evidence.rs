@@ -40,7 +40,7 @@ impl Member<'_> {
     }
 
     /// Mean number of requests in flight.
-    pub fn in_flight(&self) -> f64 {
+    pub fn mean_in_flight(&self) -> f64 {
         ratio(self.counts.in_flight_ms as f64 / 1e3, self.window_s)
     }
 

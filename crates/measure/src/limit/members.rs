@@ -82,12 +82,12 @@ fn slow(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
 fn waited_for(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
     let usual = median(peers(seen, own).map(Member::latency_s));
     let alike = median(peers(seen, own).map(Member::ios));
-    let fair = ratio(seen.members.iter().map(Member::in_flight).sum(), seen.members.len() as f64);
+    let fair = ratio(seen.members.iter().map(Member::mean_in_flight).sum(), seen.members.len() as f64);
     let chance = 1.0 + SIGMAS * (fair + 1.0) / own.ios().sqrt();
     let times = ratio(own.latency_s(), usual);
     let same_work = (0.9..=1.1).contains(&ratio(own.ios(), alike));
     // With less than one request in flight there is nobody waiting.
-    let waiting = own.in_flight() >= 1.0 && own.busy() >= BUSY;
+    let waiting = own.mean_in_flight() >= 1.0 && own.busy() >= BUSY;
     let p10 = seen.record.latency().percentile(10.0) as f64 / 1e9;
     let peers_are_quiet = usual <= p10 * QUIET;
     (times >= LONGER * chance && same_work && waiting && peers_are_quiet).then(|| {
@@ -97,7 +97,7 @@ fn waited_for(seen: &Seen<'_>, own: &Member<'_>) -> Option<String> {
             units::nanoseconds(own.latency_s() * 1e9),
             own.name(),
             units::nanoseconds(usual * 1e9),
-            own.in_flight(),
+            own.mean_in_flight(),
         )
     })
 }

@@ -13,10 +13,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::ConnectError;
 use crate::stream::Stream;
-use crate::uri::Place;
+use crate::uri::ServerAddress;
 
 /// Connects to a place: each address of a host in turn, all within `timeout`.
-pub(super) fn dial(place: &Place, timeout: Duration) -> Result<Stream, ConnectError> {
+pub(super) fn dial(place: &ServerAddress, timeout: Duration) -> Result<Stream, ConnectError> {
     let deadline = Instant::now() + timeout;
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
@@ -25,8 +25,8 @@ pub(super) fn dial(place: &Place, timeout: Duration) -> Result<Stream, ConnectEr
         _ => ConnectError::Connect { host: place.to_string(), source },
     };
     match place {
-        Place::Unix(path) => unix(path, timeout).map(Stream::unix).map_err(failed),
-        Place::Tcp(host, port) => {
+        ServerAddress::Unix(path) => unix(path, timeout).map(Stream::unix).map_err(failed),
+        ServerAddress::Tcp(host, port) => {
             let addresses = resolve(host, *port, deadline)
                 .map_err(|source| ConnectError::Resolve { host: host.clone(), source })?;
             tcp(&addresses, deadline).and_then(Stream::tcp).map_err(failed)

@@ -101,7 +101,7 @@ fn dial(uri: &Uri, options: &ConnectOptions) -> Result<(Stream, Terms), ConnectE
         allocation: options.allocation,
         tls,
     };
-    let mut stream = dial::dial(uri.place(), options.connect_timeout)?;
+    let mut stream = dial::dial(uri.server(), options.connect_timeout)?;
     let deadline = Instant::now() + options.handshake_timeout;
     stream
         .set_deadline(Some(deadline))

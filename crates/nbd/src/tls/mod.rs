@@ -31,7 +31,7 @@ use openssl::x509::store::X509Lookup;
 use openssl::x509::verify::{X509CheckFlags, X509VerifyFlags};
 
 use crate::stream::Socket;
-use crate::uri::{Place, Uri};
+use crate::uri::{ServerAddress, Uri};
 
 pub use error::TlsError;
 
@@ -114,9 +114,9 @@ impl ClientTls {
         if let Some(file) = &tls.psk_file {
             return Self::psk(file, tls.username.as_deref());
         }
-        let host = match uri.place() {
-            Place::Tcp(host, _) => Some(host.as_str()),
-            Place::Unix(_) => None,
+        let host = match uri.server() {
+            ServerAddress::Tcp(host, _) => Some(host.as_str()),
+            ServerAddress::Unix(_) => None,
         };
         let name = tls.hostname.as_deref().or(host);
         Self::certificates(tls.certificates.as_deref(), name, !tls.no_verify)

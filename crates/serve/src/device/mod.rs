@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use nbd::wire::ErrorCode;
 use storage::device::Device;
-use storage::engine::{self, AnyEngine, Engine, EngineChoice, EngineConfig};
+use storage::engine::{self, Engine, EngineConfig, IoEngine};
 
 use self::lane::Lane;
 use self::output::{Output, Piece};
@@ -66,12 +66,10 @@ pub(crate) type Told<'a> = &'a dyn Fn(&'static str, u64, u32, &dyn std::error::E
 /// Holds a conversation about `device`, to its end.
 pub(crate) fn hold(device: &Arc<dyn Device>, terms: &Terms, link: Link<'_>, told: Told<'_>) -> Ending {
     let config = EngineConfig { depth: SLOTS, slot_bytes: SLOT as usize, ..EngineConfig::default() };
-    match engine::open(EngineChoice::Auto, device, &config) {
-        Ok((AnyEngine::IoUring(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
-        Ok((AnyEngine::Libaio(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
-        Ok((AnyEngine::Psync(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
-        Ok((AnyEngine::Memory(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
-        Ok((AnyEngine::Nbd(engine), _)) => Conversation::new(engine, terms, link, told).hold(),
+    match engine::open(IoEngine::Auto, device, &config) {
+        Ok((engine, _)) => {
+            storage::on_engine!(engine, engine => Conversation::new(engine, terms, link, told).hold())
+        }
         Err(error) => error.into(),
     }
 }

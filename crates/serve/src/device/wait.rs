@@ -9,7 +9,7 @@ use super::lane::Lane;
 use super::settle::out_of_order;
 use super::{Conversation, Intake, LOOK, TICK};
 use crate::error::Ending;
-use crate::link::Place;
+use crate::link::WaitPosition;
 
 impl<E: Engine> Conversation<'_, E> {
     /// Waits until the client, the engine or the lane has something, or takes something.
@@ -18,7 +18,7 @@ impl<E: Engine> Conversation<'_, E> {
         let since = Instant::now();
         loop {
             let stop = self.link.stop();
-            if place == Place::Between && stop.is_asked() {
+            if place == WaitPosition::Between && stop.is_asked() {
                 // It may have sent more since it was last looked at.
                 if self.link.has_something()? {
                     self.readable = true;
@@ -40,10 +40,10 @@ impl<E: Engine> Conversation<'_, E> {
     }
 
     /// Where the conversation is.
-    fn place(&self) -> Place {
+    fn place(&self) -> WaitPosition {
         let message = !matches!(self.intake, Intake::Nothing) || !self.input.available().is_empty();
         let replies = !self.output.is_empty() || !self.requests.is_empty();
-        if message || replies { Place::Within } else { Place::Between }
+        if message || replies { WaitPosition::Within } else { WaitPosition::Between }
     }
 
     /// One poll(2); whether anything came of it.

@@ -40,7 +40,7 @@ pub use rate::{GovernorConfig, QosConfig, RateError, rate};
 use self::bucket::Limits;
 use self::governor::Governor;
 use self::probe::Probe;
-use self::sched::{Job, JobKey, Scheduler, Tier, TierKey};
+use self::sched::{Job, JobKey, Scheduler, TierKey, TierSchedule};
 use stage::pace::{Pace, Progress, Stop};
 use stage::spec::Options;
 
@@ -236,7 +236,7 @@ fn govern(
         .scheduler
         .tiers
         .entry(key)
-        .or_insert_with(|| Tier::new(Governor::new(config, seed(), now.steady)));
+        .or_insert_with(|| TierSchedule::new(Governor::new(config, seed(), now.steady)));
     tier.jobs += 1;
     let probing = state.probing.entry(key).or_insert_with(|| Probing {
         directory: directory.to_owned(),

@@ -101,7 +101,7 @@ struct Ticket {
 
 /// A fast tier with a governor.
 #[derive(Debug)]
-pub(super) struct Tier {
+pub(super) struct TierSchedule {
     pub(super) governor: Governor,
     bucket: Option<Bucket>,
     /// Bytes let through so far.
@@ -114,7 +114,7 @@ pub(super) struct Tier {
     pub(super) probed: bool,
 }
 
-impl Tier {
+impl TierSchedule {
     pub(super) fn new(governor: Governor) -> Self {
         Self { governor, bucket: None, moved: 0, binding: false, jobs: 0, probed: true }
     }
@@ -135,7 +135,7 @@ impl Tier {
 pub(super) struct Scheduler {
     pub(super) mover: Limits,
     pub(super) jobs: BTreeMap<JobKey, Job>,
-    pub(super) tiers: BTreeMap<TierKey, Tier>,
+    pub(super) tiers: BTreeMap<TierKey, TierSchedule>,
     /// In the order in which they pass.
     tickets: Vec<Ticket>,
     through: BTreeSet<u64>,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::bucket::Limits;
 use super::clock::{Now, VirtualClock};
 use super::governor::Governor;
-use super::sched::{Job, Scheduler, Tier};
+use super::sched::{Job, Scheduler, TierSchedule};
 use super::*;
 use stage::digest::CHUNK_BYTES;
 
@@ -303,7 +303,7 @@ fn a_clock_set_forward_makes_it_late_and_one_set_back_gives_it_time() {
 fn a_governed_job_rests_first_and_is_then_held_to_the_limit_of_its_tier() {
     let mut world = World::new(None, None);
     let governor = Governor::new(GovernorConfig::default(), 1, Duration::ZERO);
-    world.scheduler.tiers.insert(7, Tier::new(governor));
+    world.scheduler.tiers.insert(7, TierSchedule::new(governor));
     let governed = world.add(Wants { tier: Some(7), ..Wants::default() });
     let free = world.add(Wants { bytes: 4096, ios: 1, total: 4096 * 100, ..Wants::default() });
     world.run(Duration::from_millis(500));

@@ -19,7 +19,7 @@ mod change;
 
 pub use change::Change;
 
-const VARIABLE: &str = "FLASHWRIGHT_CRASH_ORDER";
+const VARIABLE: &str = "FLASHWRIGHT_CHILD_CRASH";
 
 /// All calls, so that they can be named in an order.
 const CALLS: [Call; 24] = [

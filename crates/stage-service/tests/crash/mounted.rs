@@ -12,7 +12,7 @@ use crate::child::{Ended, Hit, Order, Report, Strike, run};
 use crate::world::{Scenario, World, memory, names};
 
 /// A file system of its own, until this goes.
-struct Tier {
+struct MountedTier {
     directory: tempfile::TempDir,
     kind: &'static str,
 }
@@ -21,7 +21,7 @@ fn ran(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-impl Tier {
+impl MountedTier {
     /// None where it takes root, or where there are no loop devices.
     fn new(kind: &'static str) -> Option<Self> {
         let tier = Self { directory: tempfile::tempdir().unwrap(), kind };
@@ -56,7 +56,7 @@ impl Tier {
     }
 }
 
-impl Drop for Tier {
+impl Drop for MountedTier {
     fn drop(&mut self) {
         ran("umount", &[self.point().to_str().unwrap()]);
     }
@@ -76,7 +76,7 @@ fn killed(world: &World, strike: Strike) {
 }
 
 /// Goes on with the job, which is refused and says what was expected and what is there.
-fn refused(world: &World, tier: &Tier) {
+fn refused(world: &World, tier: &MountedTier) {
     let report = run(&Order::go_on(&world.state)).told();
     let job = report.job();
     assert_eq!(job.state, State::Failed, "{job:?}");
@@ -97,7 +97,7 @@ fn retried(world: &World) -> Report {
 #[test]
 fn a_job_whose_destination_is_not_mounted_any_more_is_refused_and_makes_nothing_under_the_mount_point() {
     for kind in ["ext4", "xfs"] {
-        let Some(tier) = Tier::new(kind) else { continue };
+        let Some(tier) = MountedTier::new(kind) else { continue };
         for call in [Call::Renameat, Call::Mkdirat] {
             let (mut world, _state) = world(Verb::Move, &memory(), &tier.point());
             world.spec.options.parents = true;
@@ -160,7 +160,7 @@ fn another_file_system_on_the_same_device_is_not_taken_for_the_one_that_was_moun
 
 #[test]
 fn a_committed_move_whose_source_is_not_mounted_any_more_is_not_done() {
-    let Some(tier) = Tier::new("ext4") else { return };
+    let Some(tier) = MountedTier::new("ext4") else { return };
     let (world, _state) = world(Verb::Move, &tier.point(), &std::env::temp_dir());
     // The first name that goes is one of the source.
     killed(&world, Strike::nth_of(Call::Unlinkat, 0, Hit::Kill));
@@ -175,7 +175,7 @@ fn a_committed_move_whose_source_is_not_mounted_any_more_is_not_done() {
 
 #[test]
 fn a_job_that_is_cancelled_while_its_destination_is_not_mounted_leaves_what_is_there() {
-    let Some(tier) = Tier::new("tmpfs") else { return };
+    let Some(tier) = MountedTier::new("tmpfs") else { return };
     let (mut world, _state) = world(Verb::Copy, &memory(), &tier.point());
     world.spec.options.parents = true;
     killed(&world, Strike::nth_of(Call::Renameat, 0, Hit::Kill));

@@ -46,7 +46,7 @@ use crate::lock;
 use crate::mounts::{self, Mount};
 use crate::owned::{FileId, Record, TakenAside};
 use crate::pace::{GoOn, Stop};
-pub use crate::series::{LATEST, Place, place};
+pub use crate::series::{LATEST, SeriesPosition, place};
 use crate::set::Manifest;
 use crate::spec::{self, JobSpec};
 use crate::tier::directory::{DIRECTORY, Directory, Doomed, Kept};
@@ -399,7 +399,7 @@ pub fn pin(directory: BorrowedFd<'_>, path: &Path, go_on: GoOn<'_>) -> Result<Op
 fn evict_surplus(
     fast: &Directory,
     slow: &dyn Tier,
-    place: &Place<'_>,
+    place: &SeriesPosition<'_>,
     most: usize,
     witness: &dyn Witness,
     outcome: &mut Outcome,

@@ -20,7 +20,7 @@ use crate::lock;
 use crate::names::{PathText, is_part, part_name};
 use crate::owned::{FileId, Left, Record, TakenAside, discard};
 use crate::pace::Stop;
-use crate::series::{LATEST, Place, place};
+use crate::series::{LATEST, SeriesPosition, place};
 use crate::set::Manifest;
 use crate::spec;
 
@@ -187,7 +187,7 @@ impl Directory {
     pub(crate) fn move_latest(
         &self,
         name: &OsStr,
-        own: &Place<'_>,
+        own: &SeriesPosition<'_>,
         record: &dyn Record,
     ) -> Result<Option<OsString>, StageError> {
         if self.durable(name)?.is_none() {
@@ -451,7 +451,7 @@ impl Tier for Directory {
     fn move_latest(
         &self,
         name: &OsStr,
-        own: &Place<'_>,
+        own: &SeriesPosition<'_>,
         record: &dyn Record,
     ) -> Result<Option<OsString>, StageError> {
         self.move_latest(name, own, record)

@@ -23,7 +23,7 @@ use crate::job::JobId;
 use crate::journal::{JobRow, Journal};
 use crate::owned::{FileId, Record};
 use crate::pace::{Pace, Progress, Stop};
-use crate::series::Place as SeriesPlace;
+use crate::series::SeriesPosition;
 use crate::set::Manifest;
 use crate::spec::{JobSpec, Place};
 use directory::Directory;
@@ -306,7 +306,7 @@ pub trait Tier: fmt::Debug + Send + Sync {
     fn move_latest(
         &self,
         name: &OsStr,
-        own: &SeriesPlace<'_>,
+        own: &SeriesPosition<'_>,
         record: &dyn Record,
     ) -> Result<Option<OsString>, StageError>;
 
@@ -323,7 +323,7 @@ pub trait Tier: fmt::Debug + Send + Sync {
     fn sweep(&self, record: &dyn Record) -> Result<(), StageError>;
 
     /// The sets of a series, oldest first.
-    fn members(&self, series: &SeriesPlace<'_>) -> Result<Vec<OsString>, StageError> {
+    fn members(&self, series: &SeriesPosition<'_>) -> Result<Vec<OsString>, StageError> {
         use crate::series::place;
         let beside = |name: &OsStr| place(name).is_some_and(|place| place.is_beside(series));
         let mut members = self.names(&beside)?;

@@ -3,20 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+pub use base::ErrorClass;
+
 use crate::extents::WrittenState;
 use crate::remote::RemoteError;
 use crate::safety::Refusal;
-
-/// What kind of failure it is. Front doors turn it into the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum OpenErrorClass {
-    /// The request makes no sense: exit 2.
-    Invalid,
-    /// Data would be lost, or the figure would lie: exit 3.
-    Refused,
-    /// The request was sound, but the system would not: exit 1.
-    Failed,
-}
 
 /// A device that could not be opened. Each message names the path or spec; [`OpenError::hint`] says
 /// what to do.
@@ -150,24 +141,24 @@ pub enum OpenError {
 impl OpenError {
     /// What kind of failure it is.
     #[must_use]
-    pub fn class(&self) -> OpenErrorClass {
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Missing { .. }
             | Self::NotATarget { .. }
             | Self::TooSmall { .. }
             | Self::SizeMismatch { .. }
             | Self::MadeOfOthers { .. }
-            | Self::DirectUnsupported { .. } => OpenErrorClass::Invalid,
+            | Self::DirectUnsupported { .. } => ErrorClass::Invalid,
             Self::Remote(
                 RemoteError::ReadOnly { .. } | RemoteError::NotShared { .. } | RemoteError::TooSmall { .. },
-            ) => OpenErrorClass::Invalid,
-            Self::WouldOverwrite { .. } | Self::InUse(_) | Self::Unwritten { .. } => OpenErrorClass::Refused,
+            ) => ErrorClass::Invalid,
+            Self::WouldOverwrite { .. } | Self::InUse(_) | Self::Unwritten { .. } => ErrorClass::Refused,
             Self::NotEnoughMemory { .. }
             | Self::NoSpace { .. }
             | Self::Denied { .. }
             | Self::Replaced { .. }
             | Self::Remote(_)
-            | Self::Io { .. } => OpenErrorClass::Failed,
+            | Self::Io { .. } => ErrorClass::Failed,
         }
     }
 

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub use crate::spec::{DeviceSpec, SpecError};
 pub use channel::AlignedBuffer;
-pub use error::{OpenError, OpenErrorClass};
+pub use error::{ErrorClass, OpenError};
 pub use mark::was_laid;
 pub(crate) use memory_device::available_memory;
 pub use memory_device::open_memory;

@@ -12,26 +12,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::slots::{CONFIGURE, MAP_BUFFERS};
-use super::{EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Nbd, Psync};
+use super::{Engine, EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Nbd, Psync};
+use base::IoEngine;
+
 use crate::device::{Device, leaves, targets};
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::Params;
-
-/// The engine asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum EngineChoice {
-    /// The fastest that works.
-    #[default]
-    Auto,
-    /// io_uring or nothing.
-    IoUring,
-    /// libaio or nothing.
-    Libaio,
-    /// psync.
-    Psync,
-    /// NBD or nothing.
-    Nbd,
-}
 
 /// The engines, for callers that decide at run time and then dispatch once.
 #[derive(Debug)]
@@ -48,6 +34,29 @@ pub enum AnyEngine<K: Kernel + Send + Sync = Linux> {
     Nbd(Nbd),
 }
 
+/// Evaluates an expression with the engine inside an [`AnyEngine`]: `on_engine!(engine, engine => run(engine))`. The
+/// expression is compiled once for each engine.
+#[macro_export]
+macro_rules! on_engine {
+    ($engine:expr, $name:pat => $value:expr) => {
+        match $engine {
+            $crate::engine::AnyEngine::IoUring($name) => $value,
+            $crate::engine::AnyEngine::Libaio($name) => $value,
+            $crate::engine::AnyEngine::Psync($name) => $value,
+            $crate::engine::AnyEngine::Memory($name) => $value,
+            $crate::engine::AnyEngine::Nbd($name) => $value,
+        }
+    };
+}
+
+impl<K: Kernel + Send + Sync> AnyEngine<K> {
+    /// The engine's name, as records hold it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        on_engine!(self, engine => engine.name())
+    }
+}
+
 /// Why `auto` did not get its first choice, in words: `io_uring: … (kernel.io_uring_disabled=2)`.
 pub type Fallback = Option<String>;
 
@@ -57,7 +66,7 @@ pub type Fallback = Option<String>;
 /// [`EngineError`] of the engine asked for; with `auto`, of a wrong configuration, of buffers that cannot
 /// be had, or of psync where even that cannot be opened.
 pub fn open(
-    choice: EngineChoice,
+    choice: IoEngine,
     device: &Arc<dyn Device>,
     config: &EngineConfig,
 ) -> Result<(AnyEngine, Fallback), EngineError> {
@@ -70,7 +79,7 @@ pub fn open(
 /// As [`open`].
 pub fn open_with_kernel<K: Kernel + Send + Sync>(
     kernel: &K,
-    choice: EngineChoice,
+    choice: IoEngine,
     device: &Arc<dyn Device>,
     config: &EngineConfig,
 ) -> Result<(AnyEngine<K>, Fallback), EngineError> {
@@ -79,22 +88,22 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
     let libaio = || Libaio::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::Libaio);
     let psync = || Psync::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::Psync);
     match choice {
-        EngineChoice::IoUring => Ok((io_uring()?, None)),
-        EngineChoice::Libaio => Ok((libaio()?, None)),
-        EngineChoice::Psync => Ok((psync()?, None)),
-        EngineChoice::Nbd => Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None)),
-        EngineChoice::Auto if targets(device).iter().any(|target| target.verifies()) => Ok((psync()?, None)),
-        EngineChoice::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
+        IoEngine::IoUring => Ok((io_uring()?, None)),
+        IoEngine::Libaio => Ok((libaio()?, None)),
+        IoEngine::Psync => Ok((psync()?, None)),
+        IoEngine::Nbd => Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None)),
+        IoEngine::Auto if targets(device).iter().any(|target| target.verifies()) => Ok((psync()?, None)),
+        IoEngine::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
             Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
         }
-        EngineChoice::Auto if leaves(device).iter().any(|member| member.remote().is_some()) => {
+        IoEngine::Auto if leaves(device).iter().any(|member| member.remote().is_some()) => {
             if leaves(device).iter().all(|member| member.remote().is_some() || member.memory().is_some()) {
                 return Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None));
             }
             let why = "other hosts and local files or devices in one target are driven by plain calls";
             Ok((psync()?, Some(why.to_owned())))
         }
-        EngineChoice::Auto => {
+        IoEngine::Auto => {
             let mut refused = match io_uring() {
                 Ok(engine) => return Ok((engine, None)),
                 Err(error) if is_final(&error) => return Err(error),

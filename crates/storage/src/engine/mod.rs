@@ -32,9 +32,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use auto::{
-    AnyEngine, EngineChoice, Fallback, availability, availability_with_kernel, open, open_with_kernel,
-};
+pub use base::IoEngine;
+
+pub use auto::{AnyEngine, Fallback, availability, availability_with_kernel, open, open_with_kernel};
 pub use copy::MemoryCopy;
 pub use libaio::Libaio;
 pub use nbd::Nbd;

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use nbd::uri::{Place, Uri};
+use nbd::uri::{ServerAddress, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -131,11 +131,11 @@ pub(super) fn notes(export: &SurveyedExport) -> Vec<Note> {
 
 /// Whether bytes leave this machine on their way. A name is taken for another machine's, unless it says otherwise.
 fn is_beyond_this_host(spec: &str) -> bool {
-    match spec.parse::<Uri>().as_ref().map(Uri::place) {
-        Ok(Place::Tcp(host, _)) => {
+    match spec.parse::<Uri>().as_ref().map(Uri::server) {
+        Ok(ServerAddress::Tcp(host, _)) => {
             host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
         }
-        Ok(Place::Unix(_)) | Err(_) => false,
+        Ok(ServerAddress::Unix(_)) | Err(_) => false,
     }
 }
 

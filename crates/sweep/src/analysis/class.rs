@@ -9,7 +9,7 @@
 //! generates sequential accesses" (DASH-IO §3.1). [`LARGE`] is where flashwright draws that line.
 
 use measure::Workload;
-use measure::workload::{RandomDistribution, Rw, Verify};
+use measure::workload::{RandomDistribution, Rw};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -158,10 +158,8 @@ fn demands(workload: &Workload, class: Class) -> Vec<String> {
     if workload.end_fsync {
         demands.push("end_fsync=1".to_owned());
     }
-    match workload.verify {
-        Some(Verify::Crc32c) => demands.push("verify=crc32c".to_owned()),
-        Some(Verify::Xxh3) => demands.push("verify=xxh3".to_owned()),
-        None => {}
+    if let Some(verify) = workload.verify {
+        demands.push(format!("verify={}", verify.word()));
     }
     if let Some(rate) = workload.rate_iops {
         demands.push(format!("rate_iops={rate}"));

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use measure::Limit;
 use measure::limit::{Achieved, Context, DrivesAlone, Sibling, Verdict, refine};
+use measure::workload::full_queues;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,9 +141,8 @@ impl Site {
     }
 
     fn in_flight(&self) -> u64 {
-        // Of separate drives each has one request in flight at least.
-        let least = if self.get("layout") == Some("separate") { self.drives() } else { 1 };
-        u64::from(self.iodepth.max(least)) * u64::from(self.numjobs)
+        let separate = if self.get("layout") == Some("separate") { self.drives() } else { 1 };
+        full_queues(self.iodepth, self.numjobs, separate)
     }
 
     fn achieved(&self) -> Achieved {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use measure::limit::Verdict;
+use measure::workload::full_queues;
 use measure::{TestType, WarningCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,7 +155,7 @@ impl PointSummary {
     /// Requests in flight over all jobs.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        u64::from(self.iodepth) * u64::from(self.numjobs)
+        full_queues(self.iodepth, self.numjobs, 1)
     }
 }
 

@@ -12,6 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use base::{Filesystem, LayoutKind};
+
 use super::SpaceError;
 use super::document::{Node, Source, Value};
 use super::names;
@@ -21,7 +23,7 @@ pub const NOT_APPLICABLE: &str = "-";
 
 /// How the values of an option of a layout are typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LayoutKind {
+pub(super) enum OptionKind {
     /// One of these words.
     Word(&'static [&'static str]),
     /// Bytes: `65536`, `"64k"`.
@@ -38,28 +40,25 @@ pub(super) enum LayoutKind {
     Drives,
 }
 
-const LAYOUTS: &[&str] = &["single", "separate", "stripe", "md-raid0", "btrfs-raid0", "lvm-stripe"];
-const FILESYSTEMS: &[&str] = &["raw", "xfs", "ext4", "btrfs", "f2fs"];
-
 /// All options of a layout, in the order in which they are explained.
-pub(super) const OPTIONS: &[(&str, LayoutKind)] = &[
-    ("drives", LayoutKind::Drives),
-    ("layout", LayoutKind::Word(LAYOUTS)),
-    ("chunk", LayoutKind::Size),
-    ("width", LayoutKind::Whole(1, 1024)),
-    ("filesystem", LayoutKind::Word(FILESYSTEMS)),
-    ("mount_options", LayoutKind::Text),
-    ("scheduler", LayoutKind::Name),
-    ("read_ahead_kb", LayoutKind::Whole(0, 4 << 20)),
-    ("nr_requests", LayoutKind::Whole(4, 1 << 20)),
-    ("nomerges", LayoutKind::Whole(0, 2)),
-    ("rq_affinity", LayoutKind::Whole(0, 2)),
-    ("write_cache", LayoutKind::Word(&["write back", "write through"])),
-    ("wbt_lat_usec", LayoutKind::Whole(0, 100_000_000)),
-    ("max_sectors_kb", LayoutKind::Whole(4, 1 << 20)),
-    ("io_poll", LayoutKind::Whole(0, 1)),
-    ("iostats", LayoutKind::Whole(0, 1)),
-    ("irq_cpus", LayoutKind::Cpus),
+pub(super) const OPTIONS: &[(&str, OptionKind)] = &[
+    ("drives", OptionKind::Drives),
+    ("layout", OptionKind::Word(&LayoutKind::WORDS)),
+    ("chunk", OptionKind::Size),
+    ("width", OptionKind::Whole(1, 1024)),
+    ("filesystem", OptionKind::Word(&Filesystem::SETTINGS)),
+    ("mount_options", OptionKind::Text),
+    ("scheduler", OptionKind::Name),
+    ("read_ahead_kb", OptionKind::Whole(0, 4 << 20)),
+    ("nr_requests", OptionKind::Whole(4, 1 << 20)),
+    ("nomerges", OptionKind::Whole(0, 2)),
+    ("rq_affinity", OptionKind::Whole(0, 2)),
+    ("write_cache", OptionKind::Word(&["write back", "write through"])),
+    ("wbt_lat_usec", OptionKind::Whole(0, 100_000_000)),
+    ("max_sectors_kb", OptionKind::Whole(4, 1 << 20)),
+    ("io_poll", OptionKind::Whole(0, 1)),
+    ("iostats", OptionKind::Whole(0, 1)),
+    ("irq_cpus", OptionKind::Cpus),
 ];
 
 /// Whether the option belongs to a layout.
@@ -71,12 +70,12 @@ pub(super) fn is_option(name: &str) -> bool {
 pub(super) fn read(
     source: Source<'_>,
     name: &str,
-    kind: LayoutKind,
+    kind: OptionKind,
     node: &Node,
 ) -> Result<String, SpaceError> {
     let bad = |reason: &str, hint: &str| source.bad_value(name, node, reason, hint);
     match (kind, &node.value) {
-        (LayoutKind::Word(words), Value::Text(typed)) => {
+        (OptionKind::Word(words), Value::Text(typed)) => {
             let hint = match names::nearest(typed, words.iter().copied()) {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => format!("one of {}", words.join(", ")),
@@ -84,10 +83,10 @@ pub(super) fn read(
             let known = words.contains(&typed.as_str());
             known.then(|| typed.clone()).ok_or_else(|| bad("is not known", &hint))
         }
-        (LayoutKind::Word(words), _) => {
+        (OptionKind::Word(words), _) => {
             Err(bad("is not a word", &format!("one of {}, in quotes", words.join(", "))))
         }
-        (LayoutKind::Size, value) => {
+        (OptionKind::Size, value) => {
             let bytes = match value {
                 Value::Integer(n) => u64::try_from(*n).map_err(|_| "is out of range".to_owned()),
                 Value::Text(text) => units::size(text).map_err(|e| e.to_string()),
@@ -102,19 +101,19 @@ pub(super) fn read(
                 Err(reason) => Err(bad(&reason, hint)),
             }
         }
-        (LayoutKind::Whole(least, most), Value::Integer(n)) => match u64::try_from(*n) {
+        (OptionKind::Whole(least, most), Value::Integer(n)) => match u64::try_from(*n) {
             Ok(n) if (least..=most).contains(&n) => Ok(n.to_string()),
             _ => Err(bad(&format!("must be a whole number from {least} to {most}"), "")),
         },
-        (LayoutKind::Whole(..), _) => Err(bad("is not a whole number", "write it without quotes")),
-        (LayoutKind::Name, Value::Text(text)) if is_name(text) => Ok(text.clone()),
-        (LayoutKind::Name, _) => Err(bad("is not a name", "as the kernel spells it, in quotes: \"none\"")),
-        (LayoutKind::Text, Value::Text(text)) if is_plain(text) => Ok(text.clone()),
-        (LayoutKind::Text, _) => Err(bad("is not a text", "as mount(8) takes them: \"noatime,nobarrier\"")),
-        (LayoutKind::Cpus, Value::Integer(n)) if u32::try_from(*n).is_ok() => Ok(n.to_string()),
-        (LayoutKind::Cpus, Value::Text(text)) if is_cpus(text) => Ok(text.clone()),
-        (LayoutKind::Cpus, _) => Err(bad("names no CPUs", "0, \"0-3\", \"0,2\" or \"spread\"")),
-        (LayoutKind::Drives, _) => drives(source, name, node),
+        (OptionKind::Whole(..), _) => Err(bad("is not a whole number", "write it without quotes")),
+        (OptionKind::Name, Value::Text(text)) if is_name(text) => Ok(text.clone()),
+        (OptionKind::Name, _) => Err(bad("is not a name", "as the kernel spells it, in quotes: \"none\"")),
+        (OptionKind::Text, Value::Text(text)) if is_plain(text) => Ok(text.clone()),
+        (OptionKind::Text, _) => Err(bad("is not a text", "as mount(8) takes them: \"noatime,nobarrier\"")),
+        (OptionKind::Cpus, Value::Integer(n)) if u32::try_from(*n).is_ok() => Ok(n.to_string()),
+        (OptionKind::Cpus, Value::Text(text)) if is_cpus(text) => Ok(text.clone()),
+        (OptionKind::Cpus, _) => Err(bad("names no CPUs", "0, \"0-3\", \"0,2\" or \"spread\"")),
+        (OptionKind::Drives, _) => drives(source, name, node),
     }
 }
 

@@ -4,12 +4,15 @@
 //! canonical text: what a user would type after `--option=`. The same text is stored with the point,
 //! matched by `[[exclude]]` and `[[only]]`, and shown in tables.
 
-use measure::workload::{IoEngine, NumberList, Pages, RandomDistribution, Rw};
+use base::Word;
+use measure::workload::{
+    CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify,
+};
 use measure::{TestType, Workload};
 
 use super::SpaceError;
 use super::document::{Entry, Node, Source, Value};
-use super::layouts::{self, LayoutKind};
+use super::layouts::{self, OptionKind};
 use super::names;
 
 /// How the values of an option are typed.
@@ -27,8 +30,8 @@ pub(super) enum Kind {
     Switch,
     /// A whole number.
     Count,
-    /// One of these words.
-    Word(&'static [&'static str]),
+    /// One of some words.
+    Word(Words),
     /// `random`, `zipf:1.2`, `pareto:0.2`.
     Distribution,
     /// `4k/60:64k/40`.
@@ -36,17 +39,33 @@ pub(super) enum Kind {
     /// `0-3,8`, of CPUs or NUMA nodes.
     Numbers,
     /// An option of a layout.
-    Layout(LayoutKind),
+    Layout(OptionKind),
 }
 
-const RW: &[&str] = &["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"];
-const ENGINES: &[&str] = &["auto", "io_uring", "libaio", "psync", "nbd"];
+/// The words that an option may have, and the word that stands for each of their spellings.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words {
+    words: &'static [&'static str],
+    canonical: fn(&str) -> Option<&'static str>,
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for Words {}
+
+const fn words<W: Word>() -> Kind {
+    Kind::Word(Words { words: W::WORDS, canonical: |typed| W::from_word(typed).map(W::word) })
+}
 
 /// All options that a space may name besides those of a layout. A test holds the list to [`Workload`]'s fields.
 pub(super) const OPTIONS: &[(&str, Kind)] = &[
     ("test_type", Kind::TestType),
     ("target", Kind::Target),
-    ("rw", Kind::Word(RW)),
+    ("rw", words::<Rw>()),
     ("bs", Kind::Size),
     ("bssplit", Kind::Split),
     ("iodepth", Kind::Count),
@@ -56,7 +75,7 @@ pub(super) const OPTIONS: &[(&str, Kind)] = &[
     ("rwmixread", Kind::Count),
     ("rate_iops", Kind::Count),
     ("rate", Kind::Size),
-    ("rate_process", Kind::Word(&["linear", "poisson"])),
+    ("rate_process", words::<RateProcess>()),
     ("runtime", Kind::Duration),
     ("time_based", Kind::Switch),
     ("ramp_time", Kind::Duration),
@@ -66,19 +85,19 @@ pub(super) const OPTIONS: &[(&str, Kind)] = &[
     ("random_distribution", Kind::Distribution),
     ("norandommap", Kind::Switch),
     ("randseed", Kind::Count),
-    ("verify", Kind::Word(&["crc32c", "xxh3"])),
+    ("verify", words::<Verify>()),
     ("buffer_compress_percentage", Kind::Count),
     ("direct", Kind::Switch),
-    ("ioengine", Kind::Word(ENGINES)),
+    ("ioengine", words::<IoEngine>()),
     ("hipri", Kind::Switch),
     ("sqthread_poll", Kind::Switch),
     ("fdatasync", Kind::Count),
     ("end_fsync", Kind::Switch),
-    ("latency_clock", Kind::Word(&["batch", "each"])),
+    ("latency_clock", words::<LatencyClock>()),
     ("cpus_allowed", Kind::Numbers),
-    ("cpus_allowed_policy", Kind::Word(&["shared", "split"])),
+    ("cpus_allowed_policy", words::<CpusAllowedPolicy>()),
     ("numa_cpu_nodes", Kind::Numbers),
-    ("pages", Kind::Word(&["auto", "base", "thp", "huge"])),
+    ("pages", words::<Pages>()),
 ];
 
 /// The names of all options.
@@ -287,7 +306,8 @@ fn count(source: Source<'_>, name: &str, node: &Node) -> Read {
     }
 }
 
-fn word(source: Source<'_>, name: &str, node: &Node, words: &'static [&'static str]) -> Read {
+fn word(source: Source<'_>, name: &str, node: &Node, known: Words) -> Read {
+    let Words { words, canonical } = known;
     let typed = match &node.value {
         Value::Text(typed) => typed.as_str(),
         _ => {
@@ -299,13 +319,7 @@ fn word(source: Source<'_>, name: &str, node: &Node, words: &'static [&'static s
             ));
         }
     };
-    let canonical = match name {
-        "rw" => Rw::from_word(typed).map(Rw::word),
-        "ioengine" => IoEngine::from_word(typed).map(IoEngine::word),
-        "pages" => Pages::from_word(typed).map(Pages::word),
-        _ => words.iter().copied().find(|known| *known == typed),
-    };
-    match canonical {
+    match canonical(typed) {
         Some(canonical) => Ok(field(canonical.to_owned(), canonical)),
         None => {
             let hint = match names::nearest(typed, words.iter().copied()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use storage::device::Device;
-use volume::{Candidate, Fault, Flaw, NewVolume, Place, Volume, VolumeError};
+use volume::{Candidate, Fault, Flaw, LabelPosition, NewVolume, Volume, VolumeError};
 
 use crate::rig::disk::{Clock, Disk, SECTOR};
 use crate::rig::random::Random;
@@ -332,7 +332,7 @@ impl World {
         let disk = Arc::clone(&self.disks[victim]);
         // Where the power took one copy too, the other is all that is known of the member.
         let candidate = Candidate::read(&*disk).expect("the member is there");
-        if [Place::Head, Place::Tail]
+        if [LabelPosition::Head, LabelPosition::Tail]
             .iter()
             .any(|place| candidate.fault(*place).is_some_and(Fault::is_damage))
         {

@@ -18,10 +18,7 @@ pub fn rw(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             "a trim before each write is not supported",
             "trim in one section and write in the next, after stonewall",
         ),
-        _ => Problem::new(
-            "it is not a direction",
-            "write read, write, randread, randwrite, rw, randrw, trim or randtrim",
-        ),
+        _ => Problem::new("it is not a direction", format!("write one of {}", Rw::WORDS.join(", "))),
     })?;
     Ok(())
 }
@@ -102,13 +99,9 @@ pub fn verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
 }
 
 pub fn rate_process(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.rate_process = match values::required(value)? {
-        "linear" => RateProcess::Linear,
-        "poisson" => RateProcess::Poisson,
-        _ => {
-            return Err(Problem::new("it is not a process", "write linear or poisson"));
-        }
-    };
+    draft.workload.rate_process = RateProcess::from_word(values::required(value)?).ok_or_else(|| {
+        Problem::new("it is not a process", format!("write {}", RateProcess::WORDS.join(" or ")))
+    })?;
     Ok(())
 }
 

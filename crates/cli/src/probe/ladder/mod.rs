@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use base::ErrorClass;
 use bench::ladder::{Plan, Step};
 use clap::Args;
-use sweep::error::Class;
 
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
@@ -119,7 +119,7 @@ pub fn ladder(args: &ProbeArgs) -> Result<(), Failure> {
     };
     let outcome = bench::ladder::run(&plan, devices, &stop, &tell);
     bar.finish_and_clear();
-    let mut outcome = outcome.map_err(|error| Failure::of(Class::Failed, &error).hint(error.hint()))?;
+    let mut outcome = outcome.map_err(|error| Failure::of(ErrorClass::Failed, &error).hint(error.hint()))?;
     outcome.ladder.absent.extend(absent);
     let document = &outcome.ladder;
     if let Some(page) = page {

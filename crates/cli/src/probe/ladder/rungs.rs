@@ -8,15 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use base::ErrorClass;
 use bench::ladder::DeviceLevel;
-use bench::problem::{Problem, ProblemClass};
+use bench::problem::Problem;
 use bench::scratch::{Scratch, ScratchSize};
 use bench::target::{BenchTarget, TargetOptions};
 use measure::ladder::{Absent, Kind};
 use storage::device::DeviceSpec;
 use storage::survey::{Survey, SurveyedTarget};
 use storage::sysfs::BlockDevice;
-use sweep::error::Class;
 
 use super::LadderArgs;
 use crate::args::ProbeArgs;
@@ -196,7 +196,7 @@ fn lay(
 /// Memory of another host, or whatever else a spec names.
 fn remote(spec: &str, flags: &LadderArgs, stop: &Arc<AtomicBool>) -> Result<DeviceLevel, Failure> {
     let parsed = DeviceSpec::parse(spec).map_err(|error| {
-        Failure::of(Class::Invalid, &error).about(format!("--remote={spec}")).hint(error.hint())
+        Failure::of(ErrorClass::Invalid, &error).about(format!("--remote={spec}")).hint(error.hint())
     })?;
     let own = parsed.leaves().iter().all(|leaf| matches!(leaf, DeviceSpec::Memory { .. }));
     let writes = own || flags.destroy.iter().any(|given| given == Path::new(spec));
@@ -217,7 +217,7 @@ fn remote(spec: &str, flags: &LadderArgs, stop: &Arc<AtomicBool>) -> Result<Devi
 
 /// A device that cannot be opened; what there is to read was not written may be written first.
 fn unopened(problem: Problem, name: &str) -> Failure {
-    let refused = problem.class() == ProblemClass::Refused;
+    let refused = problem.class() == ErrorClass::Refused;
     let message = crate::failure::chain(&problem);
     let failure = Failure::from(problem);
     // The error names its device already, as a rule.
