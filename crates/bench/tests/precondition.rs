@@ -4,15 +4,18 @@
 use std::cell::RefCell;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+#[path = "../../storage/tests/lab/loop_device.rs"]
+mod loop_device;
 
 use bench::precondition::{self, Plan, Step, Watch};
 use bench::problem::{ErrorClass, PreconditionError, Problem};
 use bench::saturation;
 use bench::target::{BenchTarget, TargetOptions};
 use bench::{RunOptions, scratch};
+use loop_device::LoopDevice;
 use measure::precondition::{Precondition, PurgeMethod};
 use measure::saturation::{Ended, Saturation};
 use measure::workload::{Rw, Workload};
@@ -176,25 +179,18 @@ fn a_saturation_of_a_plain_file_writes_what_was_asked_and_has_a_curve() {
 struct Loop {
     path: PathBuf,
     throttle: PathBuf,
+    _device: LoopDevice,
     _directory: tempfile::TempDir,
-}
-
-fn command(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 impl Loop {
     fn new(mebibytes: u64) -> Option<Self> {
         let directory = place();
         let image = file_of(directory.path(), mebibytes);
-        let arguments = ["--find", "--show", "--direct-io=on", image.to_str()?];
-        let Some(path) = command("losetup", &arguments).map(PathBuf::from) else {
-            eprintln!("SKIP a loop device: losetup gives none");
-            return None;
-        };
+        let device = LoopDevice::attach(&image, &["--direct-io=on"]);
+        let device = device.inspect_err(|reason| eprintln!("SKIP a loop device: {reason}")).ok()?;
         let throttle = PathBuf::from("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device");
-        Some(Self { path, throttle, _directory: directory })
+        Some(Self { path: device.path.clone(), throttle, _device: device, _directory: directory })
     }
 
     fn spec(&self) -> &str {
@@ -212,13 +208,6 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         self.limit(0);
-        for _ in 0..50 {
-            if command("losetup", &["--detach", self.spec()]).is_some() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        eprintln!("left behind: {}", self.path.display());
     }
 }
 

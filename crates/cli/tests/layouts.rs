@@ -5,13 +5,15 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::loop_device::LoopDevice;
 use common::{command, ended, finish, fits_schema, is_root, place, skipped, tool, wait_until};
 use serde_json::Value;
 
 /// A loop device over a file, and a state directory of its own; both are gone at the end.
 struct Rig {
-    folder: tempfile::TempDir,
     device: String,
+    _attached: LoopDevice,
+    folder: tempfile::TempDir,
 }
 
 impl Rig {
@@ -23,11 +25,11 @@ impl Rig {
         let folder = place();
         let image = folder.path().join("image");
         std::fs::File::create(&image).and_then(|f| f.set_len(512 << 20)).expect("makes");
-        let Some(device) = tool("losetup", &["--find", "--show", &image.display().to_string()]) else {
+        let Ok(attached) = LoopDevice::attach(&image, &[]) else {
             skipped("no loop device can be had");
             return None;
         };
-        let rig = Self { folder, device };
+        let rig = Self { device: attached.text().to_owned(), _attached: attached, folder };
         if tool("mkfs.xfs", &["-V"]).is_none() || rig.scheduler().is_none() {
             skipped("this machine has no XFS, or its loop devices no scheduler");
             return None;
@@ -82,7 +84,6 @@ impl Drop for Rig {
             let space = self.folder.path().join("state/mount-0").display().to_string();
             let _ = tool("umount", &["-l", &space]);
         }
-        let _ = tool("losetup", &["--detach", &self.device]);
     }
 }
 

@@ -6,32 +6,15 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{command, finish, is_root, place, skipped, tool, written};
+use common::loop_device::LoopDevice;
+use common::{command, finish, is_root, place, skipped, written};
 use serde_json::Value;
 
-/// A loop device over a written file, detached at the end.
-struct Loop {
-    path: String,
-}
-
-impl Loop {
-    fn over(file: &Path) -> Option<Self> {
-        let arguments = ["--find", "--show", "--direct-io=on", &file.display().to_string()];
-        tool("losetup", &arguments).map(|path| Self { path })
-    }
-
-    /// `7:0`.
-    fn number(&self) -> String {
-        let name = self.path.trim_start_matches("/dev/");
-        let number = std::fs::read_to_string(format!("/sys/class/block/{name}/dev"));
-        number.expect("a block device").trim().to_owned()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = tool("losetup", &["--detach", &self.path]);
-    }
+/// `7:0`.
+fn number(device: &LoopDevice) -> String {
+    let name = device.text().trim_start_matches("/dev/");
+    let number = std::fs::read_to_string(format!("/sys/class/block/{name}/dev"));
+    number.expect("a block device").trim().to_owned()
 }
 
 /// A control group of its own in which I/O can be bounded, removed at the end.
@@ -65,9 +48,9 @@ impl Group {
     }
 
     /// Reads a second that the group allows on a device.
-    fn bound(&self, device: &Loop, read_iops: u64) -> bool {
+    fn bound(&self, device: &LoopDevice, read_iops: u64) -> bool {
         let path = self.file("io.max", "blkio.throttle.read_iops_device");
-        let number = device.number();
+        let number = number(device);
         let text =
             if self.is_v2 { format!("{number} riops={read_iops}") } else { format!("{number} {read_iops}") };
         std::fs::write(path, text).is_ok()
@@ -116,9 +99,11 @@ fn a_throttled_device_is_found_throttled_and_an_unthrottled_one_is_not() {
     }
     let folder = place();
     let image = written(folder.path(), "image", 64);
-    let Some(device) = Loop::over(&image) else { return skipped("no loop device can be had") };
+    let Ok(device) = LoopDevice::attach(&image, &["--direct-io=on"]) else {
+        return skipped("no loop device can be had");
+    };
     let Some(group) = Group::new("throttled") else { return skipped("no control group bounds I/O here") };
-    let bench = || group.bench(folder.path(), &[&READS[..], &[&device.path]].concat());
+    let bench = || group.bench(folder.path(), &[&READS[..], &[device.text()]].concat());
 
     let (limit, evidence) = verdict(&bench());
     assert_ne!(limit, "throttle", "{evidence}");

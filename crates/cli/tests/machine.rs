@@ -4,6 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
+use common::loop_device::LoopDevice;
 use common::{finish, is_root, names, place, refused, run, skipped, tool, works};
 
 /// A mount that is taken away at the end.
@@ -28,21 +29,6 @@ impl Drop for Mount {
     }
 }
 
-/// A loop device over a file, detached at the end.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &Path) -> Option<Self> {
-        tool("losetup", &["--find", "--show", &file.display().to_string()]).map(Self)
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = tool("losetup", &["--detach", &self.0]);
-    }
-}
-
 #[test]
 fn a_mounted_block_device_is_not_written() {
     if !is_root() {
@@ -51,31 +37,35 @@ fn a_mounted_block_device_is_not_written() {
     let folder = place();
     let image = folder.path().join("image");
     std::fs::File::create(&image).and_then(|f| f.set_len(32 << 20)).expect("makes");
-    let Some(device) = Loop::over(&image) else { return skipped("no loop device can be had") };
-    if tool("mkfs.ext4", &["-q", &device.0]).is_none() {
+    let Ok(device) = LoopDevice::attach(&image, &[]) else { return skipped("no loop device can be had") };
+    if tool("mkfs.ext4", &["-q", device.text()]).is_none() {
         return skipped("mkfs.ext4 is not installed");
     }
     // Not mounted it bears a signature, which --destroy lifts.
-    let write = ["bench", "--rw=randwrite", "--runtime=50ms", "--target", &device.0];
+    let write = ["bench", "--rw=randwrite", "--runtime=50ms", "--target", device.text()];
     let came = run(folder.path(), &write);
     assert_eq!((came.code, came.out.as_str()), (3, ""), "{}", came.err);
     assert!(
         came.err.contains("ext4")
-            && came.err.contains(&format!("hint: if its contents may be lost add --destroy {}", device.0)),
+            && came
+                .err
+                .contains(&format!("hint: if its contents may be lost add --destroy {}", device.text())),
         "{}",
         came.err
     );
 
     let at = folder.path().join("mounted");
-    let Some(mount) = Mount::new(&at, &[&device.0]) else { return skipped("ext4 cannot be mounted here") };
-    for arguments in [write.to_vec(), [&write[..], &["--destroy", &device.0]].concat()] {
+    let Some(mount) = Mount::new(&at, &[device.text()]) else {
+        return skipped("ext4 cannot be mounted here");
+    };
+    for arguments in [write.to_vec(), [&write[..], &["--destroy", device.text()]].concat()] {
         let came = run(folder.path(), &arguments);
         assert_eq!((came.code, came.out.as_str()), (3, ""), "{}", came.err);
         assert!(
             came.err.starts_with(&format!(
                 "error: refusing to write to {}: {} is mounted on {}",
-                device.0,
-                device.0,
+                device.text(),
+                device.text(),
                 at.display()
             )),
             "{}",
@@ -83,14 +73,16 @@ fn a_mounted_block_device_is_not_written() {
         );
         assert_eq!(came.err.lines().count(), 2, "{}", came.err);
     }
-    let came =
-        run(folder.path(), &["sweep", "--target", &device.0, "--destroy", &device.0, "--output", "out"]);
+    let came = run(
+        folder.path(),
+        &["sweep", "--target", device.text(), "--destroy", device.text(), "--output", "out"],
+    );
     assert_eq!((came.code, came.out.as_str()), (3, ""), "{}", came.err);
     assert!(!folder.path().join("out").exists(), "a refused sweep leaves nothing");
     // Reading needs no permission.
-    works(folder.path(), &["bench", "--rw=randread", "--runtime=50ms", "--target", &device.0]);
+    works(folder.path(), &["bench", "--rw=randread", "--runtime=50ms", "--target", device.text()]);
     drop(mount);
-    works(folder.path(), &[&write[..], &["--destroy", &device.0]].concat());
+    works(folder.path(), &[&write[..], &["--destroy", device.text()]].concat());
 }
 
 #[test]

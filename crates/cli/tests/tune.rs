@@ -8,6 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use common::loop_device::LoopDevice;
 use common::{command, finish, fits_schema, is_root, json, names, place, refused, skipped, tool, works};
 use report_data::layouts::{SMALL, layouts};
 use serde_json::Value;
@@ -179,20 +180,12 @@ fn a_sweep_without_layouts_shows_its_loads_and_has_nothing_to_apply() {
     );
 }
 
-/// A loop device over a file, detached at the end.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = tool("losetup", &["--detach", &self.0]);
-    }
-}
-
 /// All that stands below the queues of these devices.
-fn queues(devices: &[Loop]) -> BTreeMap<PathBuf, String> {
+fn queues(devices: &[LoopDevice]) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     for device in devices {
-        let queue = Path::new("/sys/class/block").join(device.0.trim_start_matches("/dev/")).join("queue");
+        let queue =
+            Path::new("/sys/class/block").join(device.text().trim_start_matches("/dev/")).join("queue");
         for entry in std::fs::read_dir(queue).expect("lists").flatten() {
             if let Ok(text) = std::fs::read_to_string(entry.path()) {
                 all.insert(entry.path(), text);
@@ -220,11 +213,12 @@ fn apply_sets_drives_that_are_at_work_and_undo_sets_them_back_byte_for_byte() {
     for n in 0..16 {
         let image = folder.path().join(format!("image{n}"));
         std::fs::File::create(&image).and_then(|f| f.set_len(16 << 20)).expect("makes");
-        let made = tool("losetup", &["--find", "--show", &image.display().to_string()]);
-        let Some(device) = made else { return skipped("no loop device can be had") };
-        devices.push(Loop(device.trim().to_owned()));
+        let Ok(device) = LoopDevice::attach(&image, &[]) else {
+            return skipped("no loop device can be had");
+        };
+        devices.push(device);
     }
-    let drives: Vec<String> = devices.iter().map(|d| d.0.clone()).collect();
+    let drives: Vec<String> = devices.iter().map(|d| d.text().to_owned()).collect();
     results(folder.path(), &drives, &[("read_ahead_kb", "52"), ("nomerges", "2")]);
     let state = folder.path().join("state");
     let tune = |arguments: &[&str]| {

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use served::Served;
 
-use common::{fits_schema, is_root, json, names, place, refused, run, skipped, tool, works};
+use common::loop_device::LoopDevice;
+use common::{fits_schema, is_root, json, names, place, refused, run, skipped, works};
 
 /// Makes a volume of the files a, b and c.
 fn made(folder: &Path) {
@@ -181,15 +182,16 @@ fn block_devices_are_taken_with_the_same_rules_and_found_by_themselves() {
         let file = fs::File::create(folder.join(name)).expect("a file");
         file.set_len(4 << 20).expect("grows");
         let path = folder.join(name);
-        match tool("losetup", &["--find", "--show", path.to_str().expect("UTF-8")]) {
-            Some(device) => loops.push(Detached(device)),
-            None => return skipped("no loop devices"),
+        match LoopDevice::attach(&path, &[]) {
+            Ok(device) => loops.push(device),
+            Err(_) => return skipped("no loop devices"),
         }
     }
-    let list = format!("{},{}", loops[0].0, loops[1].0);
+    let list = format!("{},{}", loops[0].text(), loops[1].text());
     let created = json(folder, &["volume", "create", "--name", "loops", &list, "--json"]);
     let uuid = created["volumes"][0]["uuid"].as_str().expect("one").to_owned();
-    let came = run(folder, &["bench", "--rw=write", "--bs=4k", "--time_based=0", "--target", &loops[0].0]);
+    let came =
+        run(folder, &["bench", "--rw=write", "--bs=4k", "--time_based=0", "--target", loops[0].text()]);
     assert!(came.code == 3 && came.err.contains("flashwright volume member labelled 'loops'"), "{came:?}");
     let came = run(folder, &["volume", "create", &list]);
     assert_eq!(came.code, 3, "{came:?}");
@@ -197,24 +199,8 @@ fn block_devices_are_taken_with_the_same_rules_and_found_by_themselves() {
     let found =
         all["volumes"].as_array().expect("a list").iter().find(|volume| volume["uuid"] == uuid.as_str());
     assert_eq!(found.expect("among all devices")["whole"], true);
-    let given_up = ["--destroy", &loops[0].0, "--destroy", &loops[1].0];
+    let given_up = ["--destroy", loops[0].text(), "--destroy", loops[1].text()];
     works(folder, &[&["volume", "destroy", &list][..], &given_up].concat());
-}
-
-/// A loop device, detached when dropped.
-struct Detached(String);
-
-impl Drop for Detached {
-    fn drop(&mut self) {
-        // udev may be looking at it just now.
-        for _ in 0..20 {
-            if tool("losetup", &["--detach", &self.0]).is_some() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        eprintln!("left behind: {}", self.0);
-    }
 }
 
 /// A bit that flips is an error of the read that meets it, and a row of the check; what is served is verified too.

@@ -10,9 +10,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[path = "../../storage/tests/lab/loop_device.rs"]
+mod loop_device;
+
 use layout::held::{Held, Identity};
 use layout::system::{Host, Purpose, System};
 use layout::{LayoutSpec, Layouts, Permits, Stop, error::ProgramError, undo};
+use loop_device::LoopDevice;
 use storage::device::{Device, OpenError};
 use storage::safety::{Obstacle, Signature};
 use storage::sysfs::{DeviceNumber, Sysfs};
@@ -22,6 +26,7 @@ const MIB: u64 = 1 << 20;
 /// Loop devices over images in a directory of their own, detached when they go out of scope.
 struct Loops {
     paths: Vec<PathBuf>,
+    devices: Vec<LoopDevice>,
     directory: tempfile::TempDir,
 }
 
@@ -33,19 +38,44 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
+/// Has the test that calls it run in a process of its own, if this one runs others: a process that one thread has forked
+/// holds the descriptors of all threads until it executes its program, so that a drive that another test has just closed is
+/// busy, and a loop device that it has detached is still there.
+fn has_run_alone() -> bool {
+    const ALONE: &str = "FLASHWRIGHT_TEST_ALONE";
+    let thread = std::thread::current();
+    let Some(name) = thread.name().filter(|name| *name != "main" && std::env::var_os(ALONE).is_none()) else {
+        return false;
+    };
+    let program = std::env::current_exe().expect("this program");
+    let output =
+        Command::new(program).args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().expect("runs");
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{name}: {}: {said}", output.status);
+    true
+}
+
 impl Loops {
+    /// None where there are none to be had, and where the test has run in a process of its own instead.
     fn new(count: usize) -> Option<Self> {
+        if has_run_alone() {
+            return None;
+        }
         if run("id", &["-u"]).as_deref() != Ok("0") {
             eprintln!("SKIP layouts on loop devices: not root");
             return None;
         }
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let mut loops = Self { paths: Vec::new(), directory };
+        let directory = tempfile::tempdir_in(place()).expect("a directory");
+        let mut loops = Self { paths: Vec::new(), devices: Vec::new(), directory };
         for index in 0..count {
             let image = loops.directory.path().join(format!("image-{index}"));
             std::fs::File::create(&image).and_then(|file| file.set_len(400 * MIB)).expect("an image");
-            match run("losetup", &["--find", "--show", image.to_str().expect("text")]) {
-                Ok(path) => loops.paths.push(path.into()),
+            match LoopDevice::attach(&image, &[]) {
+                Ok(device) => {
+                    loops.paths.push(device.path.clone());
+                    loops.devices.push(device);
+                }
                 Err(reason) => {
                     eprintln!("SKIP layouts on loop devices: {reason}");
                     return None;
@@ -53,18 +83,6 @@ impl Loops {
             }
         }
         Some(loops)
-    }
-
-    /// Detaches a device that is over a file of this directory. One that was detached already may be another test's by now.
-    fn detach(&self, path: &Path) -> Result<(), String> {
-        let name = path.file_name().expect("a name");
-        let backing = Path::new("/sys/class/block").join(name).join("loop/backing_file");
-        let Ok(backing) = std::fs::read_to_string(backing) else { return Ok(()) };
-        let own = self.directory.path().canonicalize().expect("it is there");
-        if !Path::new(&backing).starts_with(own) {
-            return Ok(());
-        }
-        run("losetup", &["--detach", path.to_str().expect("text")]).map(drop)
     }
 
     fn state(&self) -> PathBuf {
@@ -83,6 +101,10 @@ impl Loops {
             let queue = Path::new("/sys/class/block").join(path.file_name().expect("a name")).join("queue");
             for directory in [queue.clone(), queue.join("iosched")] {
                 for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+                    // Not a setting: the kernel makes it 0 when a loop device's file system takes no such request, as tmpfs.
+                    if entry.file_name() == "write_zeroes_max_bytes" {
+                        continue;
+                    }
                     if let Ok(text) = std::fs::read_to_string(entry.path()) {
                         all.insert(entry.path(), text);
                     }
@@ -114,12 +136,17 @@ impl Drop for Loops {
     fn drop(&mut self) {
         // A test that failed may have left a layout standing.
         let _ = undo(&self.state(), &Stop::default());
-        for path in &self.paths {
-            if let Err(reason) = self.detach(path) {
-                eprintln!("left behind: {}: {reason}", path.display());
-            }
-        }
     }
+}
+
+/// Memory if it has room for what the tests of this file write at once: processes are killed here and no power fails, so that all
+/// that a disk adds is its time.
+fn place() -> &'static str {
+    let free = run("stat", &["--file-system", "--format=%T %a %S", "/dev/shm"]).unwrap_or_default();
+    let numbers: Option<Vec<u64>> =
+        free.strip_prefix("tmpfs ").and_then(|n| n.split(' ').map(|n| n.parse().ok()).collect());
+    let has_room = numbers.is_some_and(|numbers| numbers.iter().product::<u64>() > 2048 * MIB);
+    if has_room { "/dev/shm" } else { env!("CARGO_TARGET_TMPDIR") }
 }
 
 fn signatures(path: &Path) -> Vec<Signature> {
@@ -450,24 +477,26 @@ fn a_loop_device_that_is_replaced_while_another_is_made_is_not_written() {
     std::fs::File::create(&intruder).and_then(|file| file.set_len(400 * MIB)).expect("an image");
     let intruder = intruder.to_str().expect("text").to_owned();
     run("mkfs.ext4", &["-q", "-F", "-L", "thesis", &intruder]).expect("a file system of somebody");
-    let second = loops.paths[1].to_str().expect("text").to_owned();
+    let second = loops.paths[1].clone();
+    let directory = loops.directory.path().to_owned();
     let mut layouts = Layouts::open(&loops.state(), Permits::default(), Stop::default()).expect("opens");
     let (image, device) = (intruder.clone(), second.clone());
     let tried = Arc::new(AtomicBool::new(false));
     let tries = Arc::clone(&tried);
     layouts.tell(move |words| {
-        if words.starts_with("mount") {
-            // The first drive has its file system; the second is next. It is held open, so it stays what it is.
-            run("losetup", &["--detach", &device]).expect("asks for it");
-            let _ = run("losetup", &[&device, &image]);
-            tries.store(true, Ordering::Relaxed);
+        // The first drive has its file system; the second is next. It is held open, so it stays what it is.
+        if words.starts_with("mount") && !tries.swap(true, Ordering::Relaxed) {
+            assert!(loop_device::is_over(&device, &directory), "it is attached");
+            loop_device::detach(&device, &directory).expect("asks for it");
+            let _ = run("losetup", &[device.to_str().expect("text"), &image]);
         }
     });
     let before = std::fs::read(&intruder).expect("reads");
     let made = layouts.switch(&LayoutSpec::parse(&text).expect("a layout"));
     assert!(tried.load(Ordering::Relaxed), "nothing was replaced: {made:?}");
     drop(layouts);
-    let _ = loops.detach(Path::new(&second));
+    // If the image was attached in its place, it is no more.
+    loop_device::detach(&second, loops.directory.path()).expect("detaches");
     assert!(std::fs::read(&intruder).expect("reads") == before, "{made:?}");
 }
 

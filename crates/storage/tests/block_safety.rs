@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use lab::loop_device::LoopDevice;
 use lab::{Loop, Mounted, run};
 use storage::device::{DeviceKind, DeviceSpec, ErrorClass, OpenOptions, open};
 use storage::sysfs::Sysfs;
@@ -201,13 +202,14 @@ fn a_device_mapper_holder_is_named() {
 #[test]
 fn what_is_behind_a_loop_device_is_refused() {
     let Some(lower) = Loop::new(16 * MIB) else { return };
-    let upper = run("losetup", &["--find", "--show", lower.text()]).unwrap();
+    let upper_device = LoopDevice::attach(&lower.path, &[]).unwrap();
+    let upper = upper_device.text().to_owned();
     let result = std::panic::catch_unwind(|| {
         refused(&lower.path, &writing(&[&lower.path]), &format!("is what is behind {upper}"));
         refused(&lower.image, &writing(&[&lower.image]), &format!("is what is behind {}", lower.text()));
     });
     let stack = Sysfs::host().stack(upper.trim_start_matches("/dev/"));
-    run("losetup", &["--detach", &upper]).unwrap();
+    drop(upper_device);
     result.unwrap();
     let names: Vec<_> = stack.iter().map(|d| d.dev_path()).collect();
     assert_eq!(&names[..2], [upper.as_str(), lower.text()]);
@@ -234,15 +236,13 @@ fn a_read_only_device_is_not_opened_for_writing() {
     let directory = tempfile::tempdir().unwrap();
     let image = directory.path().join("image");
     File::create(&image).unwrap().set_len(MIB).unwrap();
-    let Ok(path) = run("losetup", &["--read-only", "--find", "--show", image.to_str().unwrap()]) else {
+    let Ok(device) = LoopDevice::attach(&image, &["--read-only"]) else {
         eprintln!("SKIPPED: no loop device");
         return;
     };
-    let result = open(&DeviceSpec::from(Path::new(&path)), &writing(&[]));
-    run("losetup", &["--detach", &path]).unwrap();
-    let error = result.expect_err("must not open");
+    let error = open(&DeviceSpec::from(device.path.as_path()), &writing(&[])).expect_err("must not open");
     assert_eq!(error.class(), ErrorClass::Failed, "{error}");
-    assert!(error.to_string().contains(&path));
+    assert!(error.to_string().contains(device.text()));
 }
 
 #[test]

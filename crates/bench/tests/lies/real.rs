@@ -6,13 +6,16 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+#[path = "../../../storage/tests/lab/loop_device.rs"]
+mod loop_device;
 
 use bench::lies::{Known, blocks};
 use bench::observe::Observer;
 use bench::{Job, RunOptions};
+use loop_device::LoopDevice;
 use measure::WarningCode::{self, *};
 use measure::record::{DriveCounts, RunRecord};
 use measure::workload::Rw;
@@ -201,21 +204,10 @@ impl Drop for Temporary {
     }
 }
 
-/// A loop device over `file`, or none where this machine or user may not have one.
-fn looped(file: &Path) -> Option<Temporary> {
-    let made = Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(file).output().ok()?;
-    let path = PathBuf::from(String::from_utf8(made.stdout).ok()?.trim());
-    let name = path.clone();
-    made.status.success().then(|| Temporary {
-        path,
-        take_down: Box::new(move || drop(Command::new("losetup").arg("--detach").arg(&name).status())),
-    })
-}
-
 #[test]
 fn a_loop_device_is_virtual_and_its_file_is_read_from_the_page_cache() {
     let scratch = Scratch::random(16 * MIB);
-    let Some(device) = looped(&scratch.file) else {
+    let Ok(device) = LoopDevice::attach(&scratch.file, &["--read-only"]) else {
         eprintln!("skipped: losetup cannot make a loop device here");
         return;
     };

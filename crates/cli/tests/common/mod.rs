@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "../../../storage/tests/lab/loop_device.rs"]
+pub mod loop_device;
+
 /// What a command came to.
 #[derive(Debug)]
 pub struct Came {

@@ -7,6 +7,10 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+pub mod loop_device;
+
+use loop_device::LoopDevice;
+
 /// Runs a command; its standard output, or why it failed.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let shown = format!("{program} {}", arguments.join(" "));
@@ -26,6 +30,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 pub struct Loop {
     pub path: PathBuf,
     pub image: PathBuf,
+    device: LoopDevice,
     directory: tempfile::TempDir,
 }
 
@@ -40,10 +45,8 @@ impl Loop {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(size).unwrap();
-        let mut arguments = options.to_vec();
-        arguments.extend(["--find", "--show", image.to_str().unwrap()]);
-        match run("losetup", &arguments) {
-            Ok(path) => Some(Self { path: path.into(), image, directory }),
+        match LoopDevice::attach(&image, options) {
+            Ok(device) => Some(Self { path: device.path.clone(), image, device, directory }),
             Err(reason) => {
                 eprintln!("SKIPPED: no loop device: {reason}");
                 None
@@ -52,17 +55,11 @@ impl Loop {
     }
 
     pub fn text(&self) -> &str {
-        self.path.to_str().unwrap()
+        self.device.text()
     }
 
     pub fn directory(&self) -> &Path {
         self.directory.path()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        persist("losetup", &["--detach", self.text()]);
     }
 }
 

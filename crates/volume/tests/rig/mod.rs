@@ -9,6 +9,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[path = "../../../storage/tests/lab/loop_device.rs"]
+mod loop_device;
+
+use loop_device::LoopDevice;
 use storage::device::{Device, DeviceSpec, OpenOptions};
 use storage::engine::{Engine, EngineConfig, RequestFailure};
 
@@ -112,16 +116,14 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 #[derive(Debug)]
 pub struct Loop {
     pub path: String,
+    _device: LoopDevice,
 }
 
 impl Loop {
     /// Over `image`, an existing file. None, said aloud, where there are no loop devices to be had.
     pub fn over(image: &Path, options: &[&str]) -> Option<Self> {
-        let mut arguments = options.to_vec();
-        let image = image.to_str().expect("a name in UTF-8");
-        arguments.extend(["--find", "--show", image]);
-        match run("losetup", &arguments) {
-            Ok(path) => Some(Self { path }),
+        match LoopDevice::attach(image, options) {
+            Ok(device) => Some(Self { path: device.text().to_owned(), _device: device }),
             Err(reason) => {
                 eprintln!("SKIP loop devices: {reason}");
                 None
@@ -138,18 +140,5 @@ impl Loop {
             Self::over(&image, &[])
         };
         (0..count).map(make).collect()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // udev may be looking at it just now.
-        for _ in 0..20 {
-            if run("losetup", &["--detach", &self.path]).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        eprintln!("left behind: {}", self.path);
     }
 }
