@@ -131,6 +131,15 @@ fn watch<'a>(folder: &Path, desk: &'a Still, keep: bool, check: &'a Check<'a>) -
     Watch::new(folder, pattern, timing, orders(Path::new("/slow"), keep), desk, check).unwrap()
 }
 
+/// `a` and `b`, and `x.done`, which lists them.
+fn two_files_and_their_list() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, contents) in [("a", "a"), ("b", "b"), ("x.done", "a\nb\n")] {
+        fs::write(folder.path().join(name), contents).unwrap();
+    }
+    folder
+}
+
 fn next(watch: &mut Watch<'_>) -> Happened {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
@@ -215,13 +224,8 @@ fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_
 
 #[test]
 fn the_semaphore_of_several_files_stays_if_a_copy_is_in_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let desk = Still::default();
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
     let at = |name: &str| folder.path().join(name);
-    for name in ["a", "b"] {
-        fs::write(at(name), name).unwrap();
-    }
-    fs::write(at("x.done"), "a\nb\n").unwrap();
     let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
     desk.set_in_memory(1);
@@ -256,13 +260,8 @@ fn a_destination_in_memory_is_not_watched_for() {
 
 #[test]
 fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let desk = Still::default();
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
     let at = |name: &str| folder.path().join(name);
-    for name in ["a", "b"] {
-        fs::write(at(name), name).unwrap();
-    }
-    fs::write(at("x.done"), "a\nb\n").unwrap();
     let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
     drop(first);
