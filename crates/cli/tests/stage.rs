@@ -244,6 +244,49 @@ fn without_a_server_it_is_said_what_to_do() {
 }
 
 #[test]
+fn where_the_runtime_directory_is_unsafe_no_server_is_asked_and_what_needs_none_is_done() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = place();
+    let runtime = folder.path().join("run");
+    for name in ["run", "slow", "fast"] {
+        fs::create_dir(folder.path().join(name)).expect("makes");
+    }
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o1777)).expect("chmod");
+    checkpoint(folder.path(), "ckpt-7");
+    fs::write(folder.path().join("file"), "x").expect("writes");
+    // The journal stays: the digest of the file is in it alone.
+    works(folder.path(), &["cp", "--foreground", "ckpt-7", "file", "slow/"]);
+    works(
+        folder.path(),
+        &["mv", "--foreground", "-T", &checkpoint(folder.path(), "a").display().to_string(), "b"],
+    );
+    fs::write(folder.path().join("b/deep/small"), bytes(3, 5000)).expect("writes");
+    assert_eq!(run(folder.path(), &["get", "--foreground", "b", "fast/"]).code, 1);
+
+    let asked = |arguments: &[&str]| finish(stage(folder.path(), arguments).env("XDG_RUNTIME_DIR", &runtime));
+    let unsafe_runtime = format!("XDG_RUNTIME_DIR={}: others may write to it (mode 1777)", runtime.display());
+    for (arguments, code, words) in [
+        (&["doctor"][..], 1, "/b to "),
+        (&["cancel", "fast/b"], 0, "/fast/b: cancelled; "),
+        (&["doctor"], 0, &unsafe_runtime),
+        (&["verify", "slow/file"], 0, "/slow/file: 1 file, "),
+        (&["evict", "ckpt-7"], 0, "/ckpt-7: evicted; "),
+    ] {
+        let came = asked(arguments);
+        assert!(came.code == code && came.out.contains(words), "{arguments:?}: {came:?}");
+        let warning = format!("warning: no server is asked: {unsafe_runtime}\n");
+        assert!(came.err.starts_with(&warning), "{arguments:?}: {came:?}");
+    }
+    for arguments in
+        [&["mv", "file", "copy"][..], &["status"], &["wait", "7"], &["cancel", "7"], &["retry", "7"]]
+    {
+        let came = asked(arguments);
+        assert_eq!((came.code, came.out.as_str()), (3, ""), "{arguments:?}: {came:?}");
+        assert!(came.err.starts_with(&format!("error: {unsafe_runtime}\nhint: ")), "{arguments:?}: {came:?}");
+    }
+}
+
+#[test]
 fn a_set_is_moved_in_the_foreground_verified_and_its_rot_is_found() {
     let folder = place();
     let set = checkpoint(folder.path(), "ckpt-7");

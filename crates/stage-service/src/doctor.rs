@@ -102,7 +102,7 @@ pub struct Scene {
     pub state_on: Option<(&'static str, &'static str)>,
     /// The room there.
     pub state_room: Option<Room>,
-    /// Sockets that were tried in vain; none where a server answers.
+    /// Why no server is asked; None if one answers.
     pub no_server: Option<String>,
     /// All jobs.
     pub jobs: Vec<JobStatus>,
@@ -222,7 +222,7 @@ fn finding(
 }
 
 fn server(scene: &Scene) -> Option<Finding> {
-    let tried = scene.no_server.as_ref()?;
+    let why = scene.no_server.clone()?;
     let open = scene.jobs.iter().filter(|job| !job.state.is_final()).count();
     let what = if open == 0 {
         "no server is running".to_owned()
@@ -233,7 +233,7 @@ fn server(scene: &Scene) -> Option<Finding> {
         "no-server",
         open > 0,
         what,
-        format!("no server answers at {tried}"),
+        why,
         "start one: flashwright stage serve, or systemctl --user start flashwright-stage",
     ))
 }

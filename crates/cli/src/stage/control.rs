@@ -32,9 +32,9 @@ pub fn cancel(args: &JobArgs) -> Result<(), Failure> {
 
 /// Has a server this job, and can it be given up there?
 fn is_open_at_server(args: &JobArgs) -> bool {
-    let server = Server::find(&args.server).map_err(Failure::from);
-    let job = server.and_then(|server| desk::job(&server, &args.job));
-    job.is_ok_and(|job| matches!(job.state, State::Queued | State::Running | State::Failed))
+    let server = Server::find_or_why(&args.server).ok().and_then(Result::ok);
+    let job = server.and_then(|server| desk::job(&server, &args.job).ok());
+    job.is_some_and(|job| matches!(job.state, State::Queued | State::Running | State::Failed))
 }
 
 /// Begins a failed one again.

@@ -43,6 +43,22 @@ impl Server {
         Ok(Self { client: Mutex::new(Some(client)), named, facts })
     }
 
+    /// The server that is meant, or why there is none, for a verb that can do its work without one. An `XDG_RUNTIME_DIR`
+    /// that others could put a socket into counts as no server, with a warning.
+    pub fn find_or_why(args: &ServerArgs) -> Result<Result<Self, String>, StageError> {
+        if let Err(unsafe_runtime) = Surroundings::here().tried(socket(args)?.as_deref()) {
+            output::tell(&format!("{}: no server is asked: {unsafe_runtime}\n", paint::warn("warning")));
+            return Ok(Err(unsafe_runtime.to_string()));
+        }
+        match Self::find(args) {
+            Ok(server) => Ok(Ok(server)),
+            Err(error) => match error.foreign() {
+                Some(ServiceError::NoServer { .. }) => Ok(Err(error.to_string())),
+                _ => Err(error),
+            },
+        }
+    }
+
     /// The same for what no command can do without a server.
     pub fn needed(args: &ServerArgs) -> Result<Self, Failure> {
         Self::find(args).map_err(|error| {
@@ -169,10 +185,9 @@ pub fn interrupted_evictions(args: &ServerArgs) -> Result<BTreeSet<PathBuf>, Fai
 /// The jobs of each journal that may know a path: the server's first, or else that of the state directory, then those
 /// of commands without a server.
 pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
-    let state = match Server::find(args) {
+    let state = match Server::find_or_why(args)? {
         Ok(server) => Some((server.facts().state.0.clone(), server.status(None)?)),
-        Err(error) if ServiceError::is_no_server(&error) => None,
-        Err(error) => return Err(error.into()),
+        Err(_) => None,
     };
     let own = self::state(args)?;
     let mut known: Vec<_> = state.into_iter().collect();

@@ -2,7 +2,6 @@
 
 use stage::JobStatus;
 use stage::journal::Journal;
-use stage_service::ServiceError;
 use stage_service::doctor::{self, Finding};
 use stage_service::full;
 
@@ -21,14 +20,13 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
         return Err(Failure::invalid(format!("--state={}: is not there", shown(state)))
             .hint("name the state directory of a server, or of commands with --foreground"));
     }
-    let (server, mut findings) = match Server::find(&args.server) {
+    let (server, mut findings) = match Server::find_or_why(&args.server)? {
         Ok(server) => {
             let findings = server.ask(|client| client.doctor())?;
             (Some(server.facts().clone()), findings)
         }
         // Without a server its journal tells what waits for one.
-        Err(error) => {
-            let Some(ServiceError::NoServer { tried }) = error.foreign() else { return Err(error.into()) };
+        Err(why) => {
             let state = desk::state(&args.server)?;
             let rows = if state.join("journal.db").is_file() { Journal::peek(&state)? } else { Vec::new() };
             let jobs: Vec<_> = rows.into_iter().map(JobStatus::from).collect();
@@ -38,7 +36,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
                 None => Vec::new(),
             };
             let mut scene = doctor::scene_of(&state, jobs);
-            scene.no_server = Some(tried.clone());
+            scene.no_server = Some(why);
             let mut findings = doctor::diagnose(&scene);
             findings.extend(full);
             (None, findings)
