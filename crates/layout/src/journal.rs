@@ -12,7 +12,6 @@
 //! newline, and of one that is whole and wrong an entry says its number. Any other wrong line is damage: what the
 //! others say is undone, and it is told. When all is undone the file is removed.
 
-use std::fs::OpenOptions;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -106,7 +105,7 @@ impl Journal {
     /// Reads a journal; none where there is none.
     pub fn read(path: &Path) -> Result<Option<Self>, LayoutError> {
         let mut bytes = Vec::new();
-        match trust::open(path, OpenOptions::new().read(true)) {
+        match trust::open(path) {
             Err(error) if error.is_missing() => return Ok(None),
             file => file?.read_to_end(&mut bytes).map_err(|source| LayoutError::io(path, "read", source))?,
         };

@@ -10,10 +10,10 @@
 //! started inherit the lock of the state directory: if a killed process leaves a mkfs behind, the lock is held until that
 //! mkfs, which still writes to the drives, has ended.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use storage::sysfs::DeviceNumber;
@@ -77,7 +77,7 @@ impl Locks {
             return Ok(());
         }
         let path = host_directory(system)?.join(LOCK);
-        let file = trust::open(&path, OpenOptions::new().append(true).create(true).mode(0o600))?;
+        let file = trust::open_to_append(&path)?;
         wait(system, &file, &path, stop, || true)?;
         self.interrupts = Some(file);
         Ok(())
@@ -111,7 +111,7 @@ pub(crate) fn take_state(system: &mut dyn System, state: &Path, stop: &Stop) -> 
         state.canonicalize().map_err(|source| LayoutError::io(state, "resolve the directory", source))?;
     let path = state.join(LOCK);
     // Not for reading: programs have it as standard input, and must find nothing there.
-    let mut lock = trust::open(&path, OpenOptions::new().append(true).create(true).mode(0o600))?;
+    let mut lock = trust::open_to_append(&path)?;
     let is_alive = || {
         let taker = std::fs::read_to_string(&path).unwrap_or_default();
         taker.is_empty() || Path::new("/proc").join(&taker).exists()

@@ -11,7 +11,6 @@
 //! of a disk are added by the process that holds its lock ([`crate::locks`]), and end with the boot, as the settings do.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -66,7 +65,7 @@ fn entries(system: &dyn System) -> Result<Vec<Entry>, LayoutError> {
         };
         let file = directory.join(&name);
         let mut text = Vec::new();
-        match trust::open(&file, OpenOptions::new().read(true)) {
+        match trust::open(&file) {
             Err(error) if error.is_missing() => continue,
             opened => {
                 opened?.read_to_end(&mut text).map_err(|source| LayoutError::io(&file, "read", source))?

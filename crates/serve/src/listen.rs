@@ -166,11 +166,8 @@ fn bind_unix(path: &Path, allowed: &Allowed) -> io::Result<UnixSocket> {
         return Err(io::Error::other("its name was taken by somebody else"));
     }
     if !allowed.nobody() {
-        // By descriptor: in a directory of others the name could be another file's by now. chmod(2) takes none that was
-        // opened with O_PATH, other than by this name of it.
-        use std::os::fd::AsRawFd;
-        let by_descriptor = format!("/proc/self/fd/{}", name.as_raw_fd());
-        rustix::fs::chmod(by_descriptor, Mode::from_raw_mode(0o666))?;
+        // By descriptor: in a directory of others the name could be another file's by now.
+        storage::mode::set_of_path(std::os::fd::AsFd::as_fd(&name), 0o666)?;
     }
     listen(&socket, BACKLOG)?;
     let listener = UnixListener::from(socket);

@@ -370,13 +370,10 @@ pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     planned!(Fchmod, Ok(fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?))
 }
 
-/// Sets the permission bits of what a descriptor of O_PATH leads to: chmod(2) by `/proc/self/fd`, which is not a name that
-/// another user can give to another file.
+/// Sets the permission bits of what a descriptor of O_PATH leads to.
 pub fn set_mode_of_path(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
     changed(file);
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    planned!(Fchmod, Ok(fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?))
+    planned!(Fchmod, storage::mode::set_of_path(file, mode))
 }
 
 /// Sets the times of last access and modification, each seconds and nanoseconds.

@@ -19,6 +19,7 @@ pub mod fault;
 pub mod kernel;
 pub mod locks;
 pub mod memory;
+pub mod mode;
 pub mod pages;
 pub mod peer;
 pub mod remote;

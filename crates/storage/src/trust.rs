@@ -8,11 +8,14 @@
 //! For a user other than root the last directory counts and not those above it, which on clusters often belong to a
 //! project's head and its group: what its members could put in the place of a directory is theirs, and so is refused.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::device::sys;
 
@@ -69,29 +72,39 @@ pub fn runtime_directory(path: &Path) -> Result<PathBuf, TrustError> {
     Ok(real)
 }
 
-/// Opens a regular file in such a directory, with `options` and without following a link. What it has to be is checked
-/// of the open file.
+/// Opens a regular file in such a directory for reading, without following a link. What it has to be is checked of the
+/// open file.
 ///
 /// # Errors
-/// [`TrustError`]: others can write it or something on the way to it; it is not a regular file; the kernel's.
-pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> {
-    // A FIFO is not waited for.
-    open_with(path, options, libc::O_NONBLOCK | libc::O_NOCTTY)
+/// [`TrustError`]: others can write it or something on the way to it; it is not a regular file; it cannot be opened.
+pub fn open(path: &Path) -> Result<File, TrustError> {
+    open_with(path, OFlags::RDONLY | NO_WAIT)
 }
 
-fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> Result<File, TrustError> {
+/// [`open`] for appending. A file that is not there is made, for its owner alone.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_append(path: &Path) -> Result<File, TrustError> {
+    open_with(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | NO_WAIT)
+}
+
+/// A FIFO is not waited for.
+const NO_WAIT: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+
+fn open_with(path: &Path, flags: OFlags) -> Result<File, TrustError> {
     let untrusted = |what: &str| TrustError::Untrusted { path: path.to_owned(), what: what.to_owned() };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(untrusted("is not a file"));
     };
     let directory = walk(parent)?;
     let failed = |source| TrustError::Open { path: path.to_owned(), source };
-    let file = options.custom_flags(libc::O_NOFOLLOW | flags).open(within(&directory).join(name)).map_err(
-        |source| match source.raw_os_error() {
-            Some(libc::ELOOP) => untrusted("is a symbolic link"),
-            _ => failed(source),
-        },
-    )?;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::RUSR | Mode::WUSR));
+    let file = File::from(opened.map_err(|errno| match errno {
+        Errno::LOOP => untrusted("is a symbolic link"),
+        _ => failed(errno.into()),
+    })?);
     let facts = file.metadata().map_err(failed)?;
     if !facts.is_file() {
         return Err(untrusted("is not a regular file"));
@@ -107,7 +120,7 @@ fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> Result<File,
 /// # Errors
 /// As [`open`].
 pub fn check_file(path: &Path) -> Result<(), TrustError> {
-    match open_with(path, OpenOptions::new().read(true), libc::O_PATH) {
+    match open_with(path, OFlags::PATH) {
         Err(error) if error.is_missing() => Ok(()),
         checked => checked.map(drop),
     }
@@ -127,31 +140,27 @@ fn walk(path: &Path) -> Result<File, TrustError> {
             }
         }
     }
-    let open = |name: &Path, at: &Path| -> Result<(File, Metadata), TrustError> {
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(name);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |above: &dyn AsFd, name: &Path, at: &Path| -> Result<(File, Metadata), TrustError> {
+        let opened = retry_on_intr(|| rustix::fs::openat(above, name, flags, Mode::empty()));
+        let opened = opened.map(File::from).map_err(io::Error::from);
         let facts = opened.and_then(|file| file.metadata().map(|facts| (file, facts)));
         facts.map_err(|source| TrustError::Open { path: at.to_owned(), source })
     };
     let is_root = sys::effective_user() == 0;
     let counts = |at: &Path| is_root || at == path;
-    let (mut directory, mut facts) = open(&at, &at)?;
+    let (mut directory, mut facts) = open(&rustix::fs::CWD, &at, &at)?;
     if counts(&at) {
         check(&at, &facts, facts.mode() & 0o1000 == 0)?;
     }
     for name in names {
         at.push(name);
-        (directory, facts) = open(&within(&directory).join(name), &at)?;
+        (directory, facts) = open(&directory, name.as_ref(), &at)?;
         if counts(&at) {
             check(&at, &facts, at == path || facts.mode() & 0o1000 == 0)?;
         }
     }
     Ok(directory)
-}
-
-/// What is below a descriptor: this is openat(2) in the words of the standard library.
-fn within(directory: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
 /// Owner, and mode where it counts.
@@ -182,7 +191,7 @@ mod tests {
         let file = state.join("journal");
         fs::create_dir(&state).unwrap();
         fs::write(&file, "text").unwrap();
-        let attempt = |path: &Path| open(path, OpenOptions::new().read(true)).map(drop);
+        let attempt = |path: &Path| open(path).map(drop);
         let refused = |path: &Path, why: &str| {
             let error = attempt(path).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
@@ -227,6 +236,40 @@ mod tests {
             chown(path, Some(65_534), None).unwrap();
             refused(&file, "belongs to uid 65534");
             chown(path, Some(0), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn owners_are_checked_and_modes_set_where_proc_is_not_mounted() {
+        const INSIDE: &str = "FLASHWRIGHT_TEST_WITHOUT_PROC";
+        if let Some(folder) = std::env::var_os(INSIDE) {
+            let folder = Path::new(&folder);
+            assert!(!Path::new("/proc/self").exists());
+            check_directory(folder).unwrap();
+            open_to_append(&folder.join("file")).unwrap();
+            check_file(&folder.join("file")).unwrap();
+            open(&folder.join("file")).unwrap();
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(folder, flags, Mode::empty()).unwrap();
+            crate::mode::set_of_path(directory.as_fd(), 0o711).unwrap();
+            assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o711);
+            println!("DONE");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let name = "trust::tests::owners_are_checked_and_modes_set_where_proc_is_not_mounted";
+        let ended = std::process::Command::new("unshare")
+            .args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(INSIDE, folder.path().canonicalize().unwrap())
+            .output();
+        match ended {
+            Ok(ended) if String::from_utf8_lossy(&ended.stdout).contains("running 1 test") => {
+                let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+                assert!(ended.status.success() && said.contains("DONE"), "{said}");
+            }
+            _ => println!("SKIP a process without /proc: it takes root and a mount namespace"),
         }
     }
 }

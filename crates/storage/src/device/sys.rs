@@ -129,6 +129,15 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// fchmodat2(2) of what a descriptor leads to. ENOSYS before Linux 6.6.
+pub(crate) fn set_mode_of_path(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    /// asm-generic/unistd.h; libc has it for some architectures only.
+    const FCHMODAT2: libc::c_long = 452;
+    // SAFETY: the path is an empty NUL-terminated string, which is all of the caller's memory that the kernel reads.
+    let result = unsafe { libc::syscall(FCHMODAT2, fd.as_raw_fd(), c"".as_ptr(), mode, libc::AT_EMPTY_PATH) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// What is behind a loop device, as the kernel knows it (loop(4)): its path may lead to another file by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopBacking {
