@@ -3,7 +3,7 @@
 mod world;
 
 use layout::{ErrorClass, LayoutError, LayoutSpec, Layouts, Permits, Stop, undo_on};
-use world::{SWAPPED, Swap, World};
+use world::{ARRAY, SWAPPED, Swap, World};
 
 /// A layout of each kind, from one to the next, so that taking down is gone through as well.
 const WAYS: [[&str; 2]; 4] = [
@@ -79,6 +79,22 @@ fn a_drive_that_takes_the_name_of_another_below_an_array_is_not_written() {
 #[test]
 fn a_drive_that_takes_the_name_of_another_below_a_volume_is_not_written() {
     check(WAYS[3]);
+}
+
+#[test]
+fn an_array_that_takes_the_name_of_another_before_that_is_held_is_not_written() {
+    let (mut at, mut tried) = (0, 0);
+    loop {
+        let world = World::new();
+        let went = go(&world, WAYS[2], at + 1, Swap::Array);
+        let Some(swapped) = world.swapped() else { break };
+        (at, tried) = (swapped, tried + 1);
+        let _ = undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, true);
+        // Right before `mdadm --stop` the other array is stopped, which loses nothing.
+        let found = std::fs::read(world.at(format!("dev/{ARRAY}"))).ok();
+        assert!(found.is_none_or(|found| found == World::other_array()), "before call {at}: {went:?}");
+    }
+    assert!(tried > 0);
 }
 
 #[test]

@@ -529,6 +529,29 @@ fn a_block_that_cannot_be_read_while_torn_ones_are_resealed_is_not_rotten_afterw
     assert!(check.sound, "{check:?}");
 }
 
+#[test]
+fn a_region_stays_marked_after_a_write_that_failed_in_it() {
+    let (before, blocks) = filled(1);
+    let clock = Arc::new(Clock::default());
+    let disks = disks(&images_of(&before), &clock);
+    let volume = opened(&disks);
+    volume.write_at(&block_of(0, 1), 0).expect("it writes");
+    // The data of the next block are on the medium, and its write has failed.
+    clock.stop_after(0);
+    volume.write_at(&block_of(1, 1), BLOCK).expect_err("it fails");
+    clock.go_on();
+    // Other regions need its place among the few that may be marked.
+    for block in (blocks / 2)..blocks {
+        volume.write_at(&block_of(block, 1), block * BLOCK).expect("it writes");
+    }
+    volume.sync().expect("it syncs");
+    clock.stop_after(0);
+    disks[0].sync_data().expect_err("the power is gone");
+    drop(volume);
+    let volume = opened(&reopened(&images_of(&disks)));
+    assert_eq!(read(&volume, 1).expect("it is torn, and not rotten"), block_of(1, 1));
+}
+
 /// A region that was not being written is not forgiven because of a crash elsewhere.
 #[test]
 fn after_a_crash_rot_is_told_from_what_was_torn() {

@@ -77,7 +77,12 @@ pub enum Swap {
     Node,
     /// The drive is taken out, and the next one gets its name: as long as one has it open, the kernel gives it to none.
     Disk,
+    /// Likewise the array [`ARRAY`]: it is stopped, and one of other drives gets its name.
+    Array,
 }
+
+/// The array that is made.
+pub const ARRAY: &str = "md127";
 
 /// The drive that is swapped.
 pub const SWAPPED: &str = "nvme1n1";
@@ -154,16 +159,23 @@ impl World {
         bytes
     }
 
+    /// What is on the array that nobody named: bytes that no signature begins.
+    pub fn other_array() -> Vec<u8> {
+        vec![0x5a; DRIVE as usize]
+    }
+
     fn call(&self) {
         let mut fate = self.fate.lock().expect("no panic");
         fate.calls += 1;
         let Some((_, swap)) = fate.swap.filter(|(at, _)| *at <= fate.calls) else { return };
-        let node = self.at(format!("dev/{SWAPPED}"));
+        let name = if swap == Swap::Array { ARRAY } else { SWAPPED };
+        let node = self.at(format!("dev/{name}"));
         let open = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
         let is_held = open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|path| path == node);
         let may_be = match swap {
             Swap::Node => fate.held,
             Swap::Disk => !is_held,
+            Swap::Array => !is_held && node.exists(),
         };
         if !may_be {
             return;
@@ -171,8 +183,15 @@ impl World {
         fate.swapped = Some(fate.calls);
         fate.swap = None;
         let spare = self.at("dev/spare");
-        fs::write(&spare, Self::intruder()).expect("a drive");
+        let other = if swap == Swap::Array { Self::other_array() } else { Self::intruder() };
+        fs::write(&spare, other).expect("a drive");
         fs::rename(&spare, &node).expect("takes its place");
+        if swap == Swap::Array {
+            for drive in DRIVES {
+                let _ = fs::remove_file(self.at(format!("sys/block/{drive}/holders/{name}")));
+            }
+            fs::write(self.at(format!("sys/block/{name}/diskseq")), "99\n").expect("writes");
+        }
         if swap == Swap::Disk {
             let directory = fs::canonicalize(self.at(format!("sys/block/{SWAPPED}"))).expect("a drive");
             fs::write(directory.join("diskseq"), "99\n").expect("writes");

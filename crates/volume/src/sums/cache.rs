@@ -146,33 +146,28 @@ impl Cache {
     /// The first member's; the blocks that were not written stay changed.
     pub fn write_back(&self, store: &Store, of_interest: impl Fn(Key) -> bool) -> io::Result<()> {
         let mut state = self.state();
-        let keys = |state: &State| -> BTreeSet<Key> {
-            let unsettled = |c: &Cached| c.is_dirty || c.is_being_written;
-            let keys = state.blocks.iter().filter(|(key, cached)| of_interest(**key) && unsettled(cached));
-            keys.map(|(key, _)| *key).collect()
-        };
-        let mut keys: VecDeque<Key> = keys(&state).into_iter().collect();
-        while let Some(first) = keys.pop_front() {
-            let mut run = vec![first];
-            while let Some(next) = keys.front()
-                && *next == (first.0, first.1 + run.len() as u64)
-                && run.len() < MOST_IN_A_ROW
-            {
-                run.push(*next);
-                keys.pop_front();
-            }
-            while run.iter().any(|key| state.blocks.get(key).is_some_and(|c| c.is_being_written)) {
+        let unsettled = state
+            .blocks
+            .iter()
+            .filter(|(key, cached)| of_interest(**key) && (cached.is_dirty || cached.is_being_written));
+        // What is changed from now on is left to the next call.
+        let mut left: BTreeSet<Key> = unsettled.map(|(key, _)| *key).collect();
+        while !left.is_empty() {
+            let is_being_written = |key: &Key| state.blocks.get(key).is_some_and(|c| c.is_being_written);
+            let Some(first) = left.iter().copied().find(|key| !is_being_written(key)) else {
                 state = self.wait(state);
-            }
-            // What was written meanwhile, or forgotten, is left out; the rest may be in several rows then.
-            let is_dirty = |key: &Key| state.blocks.get(key).is_some_and(|cached| cached.is_dirty);
-            let dirty: Vec<Key> = run.into_iter().filter(is_dirty).collect();
-            let length = dirty.chunk_by(|one, other| one.1 + 1 == other.1).next().map_or(0, <[Key]>::len);
-            let (row, rest) = dirty.split_at(length);
-            // Others may be written, or forgotten, while this row is: they are looked at again.
-            rest.iter().rev().for_each(|key| keys.push_front(*key));
+                continue;
+            };
+            let is_due = |key: &Key| {
+                left.contains(key) && state.blocks.get(key).is_some_and(|c| c.is_dirty && !c.is_being_written)
+            };
+            let beside = (0..MOST_IN_A_ROW as u64).map(|number| (first.0, first.1 + number));
+            let row: Vec<Key> = beside.take_while(is_due).collect();
+            // The first may have been written, or forgotten, meanwhile.
+            left.remove(&first);
+            row.iter().for_each(|key| _ = left.remove(key));
             if !row.is_empty() {
-                let (returned, written) = self.write_run(state, store, row);
+                let (returned, written) = self.write_run(state, store, &row);
                 state = returned;
                 written?;
             }
