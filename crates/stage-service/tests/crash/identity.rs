@@ -254,7 +254,7 @@ fn a_destination_in_which_something_is_mounted_is_not_adopted() {
 
 #[test]
 fn a_source_in_which_something_is_mounted_is_not_called_local() {
-    let disk = std::env::temp_dir();
+    let disk = crate::world::disk();
     let level = |inner: bool| {
         let mut world = World::at(Scenario::Checkpoint, Verb::Copy, &disk, &disk);
         world.spec.options.latest = false;

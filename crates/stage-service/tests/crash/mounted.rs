@@ -161,7 +161,7 @@ fn another_file_system_on_the_same_device_is_not_taken_for_the_one_that_was_moun
 #[test]
 fn a_committed_move_whose_source_is_not_mounted_any_more_is_not_done() {
     let Some(tier) = MountedTier::new("ext4") else { return };
-    let (world, _state) = world(Verb::Move, &tier.point(), &std::env::temp_dir());
+    let (world, _state) = world(Verb::Move, &tier.point(), &crate::world::disk());
     // The first name that goes is one of the source.
     killed(&world, Strike::nth_of(Call::Unlinkat, 0, Hit::Kill));
     assert!(world.destination.join("rank-0").exists() && world.source.join("rank-0").exists());

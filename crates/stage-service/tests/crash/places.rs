@@ -356,7 +356,7 @@ fn a_file_that_looks_like_a_part_is_not_lost_by_a_move() {
 
 #[test]
 fn a_semaphore_is_not_removed_for_a_copy_that_an_earlier_version_has_made_in_memory() {
-    let (disk, memory) = (std::env::temp_dir(), crate::world::memory());
+    let (disk, memory) = (crate::world::disk(), crate::world::memory());
     let is_in_memory =
         |path: &Path| stage::mounts::Mount::nearest(path).is_some_and(|mount| mount.is_in_memory());
     if !is_in_memory(&memory) {

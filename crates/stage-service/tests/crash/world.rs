@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use stage::digest::Digest;
+use stage::mounts::Mount;
 use stage::{JobSpec, Options, Place, Preserve, Verb};
 
 use crate::sample::Random;
@@ -37,6 +38,14 @@ pub fn memory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let usable = tempfile::Builder::new().prefix("flashwright-crash").tempdir_in(memory).is_ok();
     if usable { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Where the slow tier is: the directory of temporary files, or one of the build's if that is in memory, where syncs mean
+/// nothing.
+pub fn disk() -> PathBuf {
+    let directory = std::env::temp_dir();
+    let is_in_memory = Mount::nearest(&directory).is_some_and(|mount| mount.is_in_memory());
+    if is_in_memory { env!("CARGO_TARGET_TMPDIR").into() } else { directory }
 }
 
 /// See the module's argument.
@@ -75,7 +84,7 @@ fn open_up(path: &Path) {
 impl World {
     /// A world with its tiers on two file systems, where there are two.
     pub fn new(scenario: Scenario, verb: Verb) -> Self {
-        Self::at(scenario, verb, &memory(), &std::env::temp_dir())
+        Self::at(scenario, verb, &memory(), &disk())
     }
 
     /// A world with its tiers in these directories.

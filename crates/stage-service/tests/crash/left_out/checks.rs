@@ -102,7 +102,7 @@ pub fn through_overlay(left: &Mutant) -> Vec<String> {
 }
 
 pub fn into_memory(left: &Mutant) -> Vec<String> {
-    let (disk, memory) = (std::env::temp_dir(), crate::world::memory());
+    let (disk, memory) = (crate::world::disk(), crate::world::memory());
     let mut world = World::at(Scenario::Checkpoint, Verb::Move, &disk, &memory);
     world.spec.options.latest = false;
     not_refused(run(&order(&world, left)).told())
