@@ -12,7 +12,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: left-out run build tls test test-explore test-tools test-moto test-cargo test-hostile test-crash test-python test-lab lint deny bench install clean help
+.PHONY: left-out run build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-crash test-python test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -32,14 +32,22 @@ tls:
 	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libssl-dev pkg-config >/dev/null; } </dev/null \
 	  || echo "make build: could not install them; OpenSSL is compiled, which takes some minutes more"
 
-# A failure of one part is not to hide another, nor what was left out.
-PARTS = cargo hostile python
+# The one build of all that runs here: examples, so that they cannot rot, and the binary for the tests, the hostile kit and the lab's
+# guest. Cargo compiles a crate once for each set of its features, and those depend on what is selected: so all select the same.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+DEBUG_BINARY = $(TARGET)/debug/flashwright
+build-debug:
+	$(QUICK) $(CARGO) build --workspace --bins --examples --locked
+
+# A failure of one part is not to hide another, nor what was left out. All there are: build lint lab hostile python cargo.
+PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
 	python3 tools/tests.py tell $(NOTES) $(PARTS)
 
 # How each part went, what it left out and why: tools/tests.py.
-NOTES = $(or $(CARGO_TARGET_DIR),target)/tests
+NOTES = $(TARGET)/tests
+NOTED = python3 tools/tests.py run $(NOTES)/$(@:test-%=%)
 
 # `make test` draws the same random cases every time (.cargo/config.toml).
 SEED =
@@ -68,23 +76,25 @@ test-tools:
 	fi
 
 # A server that speaks S3, for tests: where python3 has none, in an environment of its own.
-MOTO = $(abspath $(or $(CARGO_TARGET_DIR),target))/moto
+MOTO = $(abspath $(TARGET))/moto
 
 test-moto:
 	@if python3 -c 'import moto.server, flask' 2>/dev/null || [ -x $(MOTO)/bin/python3 ]; then exit 0; fi; \
 	{ python3 -m venv $(MOTO) && $(MOTO)/bin/pip install -q --disable-pip-version-check 'moto[server]>=5,<6'; } </dev/null \
 	  || { rm -rf $(MOTO); echo "make test: moto could not be installed; tests against a server that speaks S3 are left out"; }
 
-# Examples are built so that they cannot rot. --no-fail-fast: one failure is not to hide another.
-test-cargo: test-moto
-	$(QUICK) $(CARGO) build --workspace --examples --locked
+# What the other parts wait for, so that it is not counted to the first of them.
+test-build:
+	$(NOTED) sh -c '$(MAKE) --no-print-directory build-debug && $(QUICK) $(CARGO) test --workspace --locked --no-run'
+
+# --no-fail-fast: one failure is not to hide another.
+test-cargo: test-moto build-debug
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(QUICK) python3 tools/tests.py run $(NOTES)/cargo $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
+	$(QUICK) $(NOTED) $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
 
 # Beside what the tests of the crates do: other programs against the binary, as they would meet it.
-test-hostile: ## Attack the servers behind each of their doors, and see that they serve on
-	$(QUICK) $(CARGO) build -p flashwright --locked
-	python3 tools/tests.py run $(NOTES)/hostile python3 tools/hostile --binary $(or $(CARGO_TARGET_DIR),target)/debug/flashwright
+test-hostile: build-debug ## Attack the servers behind each of their doors, and see that they serve on
+	$(NOTED) python3 tools/hostile --binary $(DEBUG_BINARY)
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
@@ -95,10 +105,13 @@ test-crash: ## Kill and fail a move at every call it makes, and cut the power at
 left-out: ## Leave out each sync and each check of a move alone, show what is lost, and print the table of both
 	FLASHWRIGHT_LEFT_OUT=1 $(QUICK) $(CARGO) test -p flashwright-stage-service --test crash --locked left_out:: -- --nocapture --test-threads=1
 
+static: ## Build the binary against musl's C library, as one static file without S3 (target/x86_64-unknown-linux-musl)
+	$(CARGO) build --release --locked --target x86_64-unknown-linux-musl -p flashwright --no-default-features
+
 # The wheel as a user gets it, but for its profile and for the system's OpenSSL, which is not bundled, in an environment of
 # its own. What cargo has built is used again.
 PYTHON ?= python3
-WHEEL = $(or $(CARGO_TARGET_DIR),target)/python
+WHEEL = $(TARGET)/python
 
 test-python: test-moto ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
 	rm -rf $(WHEEL)
@@ -109,23 +122,34 @@ test-python: test-moto ## Build the wheel of the Python package, install it in a
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	python3 tools/tests.py run $(NOTES)/python $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch python/tests
+	$(NOTED) $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch python/tests
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
-	python3 tools/lab
+	$(NOTED) python3 tools/lab
 
-lint: deny ## Formatting, clippy, documentation, licences
-	$(CARGO) fmt --all --check
-	$(QUICK) $(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(QUICK) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+test-lint:
+	$(NOTED) $(MAKE) --no-print-directory --keep-going lint
+
+# A step of lint, and a line of it that tools/tests.py counts.
+step = @echo '$(1)'; if $(1); then echo "ok   lint: $@"; else echo "FAIL lint: $@"; exit 1; fi
+lint: format deny clippy doc ## Formatting, clippy, documentation, licences
+
+format:
+	$(call step,$(CARGO) fmt --all --check)
+
+clippy:
+	$(call step,$(QUICK) $(CARGO) clippy --workspace --all-targets --locked -- -D warnings)
+
+doc:
+	$(call step,$(QUICK) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked)
 
 # Licences and sources do not change by themselves, so this needs no network; advisories do, and are not
 # part of it. cargo-deny takes longer to build than this workspace, so it is used where it is.
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	  $(CARGO) deny --offline check licenses bans sources; \
+	  if $(CARGO) deny --offline check licenses bans sources; then echo "ok   lint: $@"; else echo "FAIL lint: $@"; exit 1; fi; \
 	else \
-	  echo "make lint: cargo-deny is not installed; licences are not checked (cargo install cargo-deny)"; \
+	  echo "SKIP licences: cargo-deny is not installed (cargo install cargo-deny)"; \
 	fi
 
 bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp), of volumes and of hosts, with the machine they were measured on

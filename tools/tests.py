@@ -7,7 +7,7 @@
 A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passes. cargo shows what a passing test prints
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
 that are ignored, and those that pytest skips (`-rs`), are noted as well. Counted are the tests of cargo and pytest, and
-the lines `ok ...` and `FAIL ...` of our own tools.
+the lines `ok ...` and `FAIL ...` of our own tools; of a scenario of the lab that was repeated, those of its second attempt.
 """
 
 import json
@@ -23,6 +23,8 @@ LEFT_OUT = re.compile(r"\s*(?:SKIP:? |skipped: (?:SKIP )?|SKIPPED )(.+)")
 BINARY = re.compile(r"\s+(?:Running (.+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (.+))")
 CARGO = re.compile(r"test result: \S+ (\d+) passed; (\d+) failed; .* finished in ([0-9.]+)s")
 FAILED = re.compile(r"test (.+) \.\.\. FAILED|FAILED (.+)|FAIL +(.+)")
+REPEATED = re.compile(r" +(\w+): once more, on a new machine")
+LAB = re.compile(r"lab: (\d+) ok, (\d+) failed, .*")
 PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-9.]+s")
 # Of test programs, those that are named at the end.
 SLOWEST = 10
@@ -32,7 +34,7 @@ class Part:
     """What a part's output says of it, line by line."""
 
     def __init__(self):
-        self.passed, self.failed, self.failures, self.left_out, self.slow = 0, 0, [], [], []
+        self.passed, self.failed, self.failures, self.left_out, self.slow, self.repeated = 0, 0, [], [], [], []
         self.test = self.binary = ""
         self.is_shown = True
 
@@ -72,6 +74,11 @@ class Part:
             self.failed += found[3] is not None
         elif text.startswith("ok  "):
             self.passed += 1
+        elif found := REPEATED.fullmatch(text):
+            self.failures = [failure for failure in self.failures if not failure.startswith(f"{found[1]}: ")]
+            self.repeated.append(found[1])
+        elif found := LAB.fullmatch(text):
+            self.passed, self.failed = int(found[1]), int(found[2])
 
 
 def run(note: pathlib.Path, command: list) -> int:
@@ -84,7 +91,7 @@ def run(note: pathlib.Path, command: list) -> int:
                 print(line, end="", flush=True)
     note.write_text(json.dumps({
         "exit": child.returncode, "seconds": time.monotonic() - began, "passed": part.passed, "failed": part.failed,
-        "failures": part.failures, "left_out": list(dict.fromkeys(part.left_out)), "slow": part.slow}))
+        "failures": part.failures, "left_out": list(dict.fromkeys(part.left_out)), "slow": part.slow, "repeated": part.repeated}))
     return child.returncode
 
 
@@ -92,7 +99,7 @@ def tell(directory: pathlib.Path, names: list) -> int:
     parts = {name: json.loads((directory / name).read_text()) if (directory / name).exists() else None for name in names}
     ran = {name: part for name, part in parts.items() if part}
     for name, part in ran.items():
-        for title, lines in (("left out", part["left_out"]), ("failed", part["failures"])):
+        for title, lines in (("left out", part["left_out"]), ("passed only at the second attempt", part["repeated"]), ("failed", part["failures"])):
             if lines:
                 print(f"\n{name}: {title}: {len(lines)}", *lines, sep="\n  ")
     slow = sorted((seconds, program) for part in ran.values() for seconds, program in part["slow"])[-SLOWEST:]

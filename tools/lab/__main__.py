@@ -114,7 +114,7 @@ def parse():
     parser.add_argument("--list", action="store_true", help="show the scenarios")
     parser.add_argument("--shell", action="store_true", help="boot, and run what is typed, a line at a time")
     parser.add_argument("--full", action="store_true", help="Table 1 with all its values and test types; hours")
-    parser.add_argument("--binary", metavar="FILE", help="run this one, not a static one that is built first; a debug build will do")
+    parser.add_argument("--binary", metavar="FILE", help="run this one, not the debug build, which is built first")
     parser.add_argument("--keep", action="store_true", help="leave the drives' files and the console's log")
     parser.add_argument("--tally", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--output", metavar="DIR", help="where reports made in the guest are kept")

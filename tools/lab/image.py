@@ -90,6 +90,8 @@ def fingerprint(release):
     files = [os.path.join(kit.HERE, "image.py"), kit.which("busybox")]
     files += sorted(glob.glob(os.path.join(kit.HERE, "guest", "*")))
     files += [path for path in map(kit.which, TOOLS) if path]
+    # The loader and the C library, which have to be those that come with the binary.
+    files += kit.libraries(kit.which("mkfs.ext4"))
     for path in files:
         state.update(path.encode())
         with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""What the lab needs of the host: programs, the static binary's target, and a cache.
+"""What the lab needs of the host: programs, the binary, and a cache.
 
 A missing package is installed where that can be done (root on Debian); what stays missing is a reason to
 leave the lab out, said aloud: `Missing` carries it.
@@ -12,12 +12,10 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.dirname(os.path.abspath(__file__))
-TARGET = "x86_64-unknown-linux-musl"
-PROFILE = "lab"  # of Cargo.toml: the release without what costs minutes and is of no use here
 
 # Program, and the Debian package that brings it. Most of them are copied into the guest.
 PROGRAMS = {
-    "qemu-system-x86_64": "qemu-system-x86", "musl-gcc": "musl-tools", "make": "make", "perl": "perl", "busybox": "busybox-static",
+    "qemu-system-x86_64": "qemu-system-x86", "make": "make", "strip": "binutils", "busybox": "busybox-static",
     "mdadm": "mdadm", "lvm": "lvm2", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
     "mkfs.f2fs": "f2fs-tools", "wipefs": "util-linux", "blkdiscard": "util-linux", "cpio": "cpio", "zstd": "zstd",
     "ip": "iproute2", "strace": "strace",
@@ -105,23 +103,11 @@ def cache_dir():
 
 
 def binary():
-    """Builds the static binary and returns its path. Cargo decides whether there is anything to do."""
-    cargo = os.environ.get("CARGO", "cargo")
-    if which(cargo) is None:
-        raise Missing("cargo is not installed")
-    target_dir = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-    if not static_target_is_there():
-        if which("rustup") is None:
-            raise Missing(f"the Rust target {TARGET} is not installed, and there is no rustup to add it")
-        try:
-            run("rustup", "target", "add", TARGET, cwd=ROOT)
-        except RuntimeError as error:
-            raise Missing(f"the Rust target {TARGET} could not be added: {error}") from error
-    # Not a quiet build: it takes minutes when it is the first, and whoever waits should see why.
-    done = subprocess.run([cargo, "build", "--profile", PROFILE, "--locked", "--target", TARGET, "-p", "flashwright", "--no-default-features"], cwd=ROOT, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
+    """Builds the binary that the tests use as well, and returns its path. Cargo decides whether there is anything to do."""
+    # Not a quiet build: the first one takes minutes.
+    if subprocess.run(["make", "--no-print-directory", "build-debug"], cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0:
         raise SystemExit("lab: the binary does not build")
-    return os.path.join(target_dir, TARGET, PROFILE, "flashwright")
+    return os.path.join(ROOT, os.environ.get("CARGO_TARGET_DIR", "target"), "debug", "flashwright")
 
 
 def libraries(program):
@@ -130,9 +116,3 @@ def libraries(program):
     there = dict(os.environ, LD_LIBRARY_PATH=f"{unpacked}/usr/lib/x86_64-linux-gnu:{unpacked}/lib/x86_64-linux-gnu")
     listing = subprocess.run(["ldd", program], env=there, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return [word for word in listing.split() if word.startswith("/") and os.path.isfile(word) and os.path.realpath(word) != os.path.realpath(program)]
-
-
-def static_target_is_there():
-    """Whether rustc has a standard library for the static target."""
-    sysroot = run("rustc", "--print", "sysroot", cwd=ROOT).strip()
-    return os.path.isdir(os.path.join(sysroot, "lib", "rustlib", TARGET, "lib"))
