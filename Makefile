@@ -153,12 +153,8 @@ deny:
 	fi
 
 bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp), of volumes and of hosts, with the machine they were measured on
-	python3 tools/ratios.py
-	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume --examples
-	python3 tools/volume_ratios.py
-	python3 tools/ratios_hosts.py
-	python3 tools/ratios_stage.py
-	python3 tools/ratios_governor.py
+	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume -p flashwright-sweep --examples
+	python3 tools/ratios
 
 install: build ## Install the binary, and units for stage serve, under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright

@@ -2,7 +2,7 @@
 //! `cargo run --release -p flashwright-sweep --example synthetic_sweep -- DIRECTORY RUNS`.
 //!
 //! It goes through the very runner and store that a sweep uses, over the target that the tests use, so
-//! that what a report costs can be measured for sweeps that would take days (`tools/ratios.py report`).
+//! that what a report costs can be measured for sweeps that would take days (`python3 tools/ratios drives report`).
 //! Each run is committed durably before the next; a directory in memory (/dev/shm) makes that quick.
 
 #[path = "../tests/fake/mod.rs"]

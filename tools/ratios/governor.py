@@ -1,9 +1,6 @@
-#!/usr/bin/env python3
-"""What a drain costs an application that reads from the fast tier, with the governor and without it, as ratios.
+"""What a drain costs an application that reads from the fast tier, with the governor and without it.
 
-    tools/ratios_governor.py [--rounds 3] [--seconds 15] [--fast 40] [--slow 200] [--iops 200]
-
-Tiers: two ext4 file systems on loop devices, throttled by blkio of control group version 1 (see tools/ratios_stage.py):
+Tiers: two ext4 file systems on loop devices, throttled by blkio of control group version 1 (see stage.py):
 the fast one to --fast MB/s of reads, the slow one to --slow MB/s of writes, so that a drain alone can use up the fast
 one. Needs root.
 
@@ -18,10 +15,9 @@ The copy begins first and is given up when the application has ended; it is long
 meanwhile is told as well: that is the price.
 
 Printed are, of each round, the application's latency with a drain by its latency alone in the same round, and the
-medians over rounds. Nothing here passes or fails. All that is made is removed again.
+medians over rounds.
 """
 
-import argparse
 import json
 import os
 import random
@@ -32,8 +28,8 @@ import subprocess
 import tempfile
 import time
 
-import ratios
-import ratios_stage
+import common
+import stage
 
 MODES = ("alone", "drain", "governed")
 QUANTILES = ("50", "90", "99")
@@ -53,7 +49,7 @@ class Server:
         with open(config, "w") as file:
             file.write("[qos.governor]\nall_jobs = true\n" if governed else "")
         with open(os.path.join(self.state, "log"), "w") as log:
-            self.child = subprocess.Popen([ratios.OURS, "stage", "serve", "--state", self.state, "--socket", self.socket,
+            self.child = subprocess.Popen([common.OURS, "stage", "serve", "--state", self.state, "--socket", self.socket,
                                            "--config", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         while not os.path.exists(self.socket):
             if self.child.poll() is not None:
@@ -62,7 +58,7 @@ class Server:
             time.sleep(0.05)
 
     def ask(self, *words):
-        text = ratios_stage.run([ratios.OURS, "stage", *words, "--json", "--socket", self.socket])
+        text = stage.sh([common.OURS, "stage", *words, "--json", "--socket", self.socket])
         return json.loads(text)["jobs"][0]
 
     def close(self):
@@ -73,8 +69,8 @@ class Server:
 
 def application(path, options):
     """Latencies in ns by quantile."""
-    text, _, _ = ratios.execute([
-        ratios.OURS, "bench", "--rw=randread", "--bs=4k", "--iodepth=64", "--norandommap=1", f"--rate_iops={options.iops}",
+    text, _, _ = common.execute([
+        common.OURS, "bench", "--rw=randread", "--bs=4k", "--iodepth=64", "--norandommap=1", f"--rate_iops={options.iops}",
         f"--ramp_time={SETTLE_S}s", f"--runtime={options.seconds}s", f"--size={APPLICATION_BYTES}", "--target", path, "--json"])
     latency = json.loads(text)["latency_ns"]
     return {quantile: latency["p" + quantile] for quantile in QUANTILES}
@@ -148,28 +144,25 @@ def compare(tiers, options):
     print(f"The application's p99 beside a drain without a governor is {spared:.1f} times that beside a governed one.")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser):
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=15, help="of each measurement")
     parser.add_argument("--fast", type=float, default=40, help="MB/s of the fast tier")
     parser.add_argument("--slow", type=float, default=200, help="MB/s of the slow tier")
     parser.add_argument("--iops", type=int, default=200, help="reads a second of the application")
     parser.add_argument("--directory", default=tempfile.gettempdir(), help="where the images lie")
-    options = parser.parse_args()
-    if os.geteuid() != 0 or not os.path.exists(ratios_stage.THROTTLE + "read_bps_device"):
+
+
+def run(options):
+    if os.geteuid() != 0 or not os.path.exists(stage.THROTTLE + "read_bps_device"):
         return print("SKIP the governor on throttled tiers: it takes root, loop devices and blkio of control group version 1")
     needed = source_bytes(options) + APPLICATION_BYTES
     # In whole MiB, with room for the file system itself.
     image_bytes = (int(needed * 1.1) + (256 << 20)) >> 20 << 20
-    tiers = ratios_stage.Loops(options.directory, image_bytes, None)
+    tiers = stage.Loops(options.directory, image_bytes, None)
     try:
         print(tiers.what() + f", then throttled to {options.fast:.0f} and {options.slow:.0f} MB/s; "
               f"the application reads {options.iops} times a second, for {options.seconds} s")
         compare(tiers, options)
     finally:
         tiers.close()
-
-
-if __name__ == "__main__":
-    main()

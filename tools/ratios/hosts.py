@@ -1,16 +1,12 @@
-#!/usr/bin/env python3
-"""One host's memory beside that of three as one drive, over links of equal rate, as ratios.
+"""One host's memory beside that of three as one drive, over links of equal rate.
 
 Network namespaces stand for hosts, each at the end of a cable of its own whose two ends pass the same rate (tc's token bucket,
 tbf): so a link is what one host is limited by, as on a real network. Each serves its memory; what is compared is `nbd://` of
-one host and `stripe()` of all, in interleaved rounds, at the same depth for each host. Nothing here passes or fails.
-
-    tools/ratios_hosts.py [--hosts 3] [--rate 800mbit] [--rounds N] [--seconds S]
+one host and `stripe()` of all, in interleaved rounds, at the same depth for each host.
 
 Needs root, ip(8) and tc(8); where these are missing that is said, and nothing is measured. What it makes it removes.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -22,7 +18,7 @@ import subprocess
 import sys
 import time
 
-import ratios
+import common
 
 TAG = f"fr{os.getpid() % 100000}"
 NET = f"10.{150 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
@@ -68,7 +64,7 @@ def end(process):
 
 
 def serve(stack, name, address):
-    process = subprocess.Popen(["ip", "netns", "exec", name, ratios.OURS, "memory", "serve", "--size", str(SIZE), "--listen",
+    process = subprocess.Popen(["ip", "netns", "exec", name, common.OURS, "memory", "serve", "--size", str(SIZE), "--listen",
                                 f"{address}:{PORT}", "--insecure"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stack.callback(end, process)
@@ -83,7 +79,7 @@ def serve(stack, name, address):
 
 
 def rate_of(spec, rw, bs, depth, seconds):
-    text, _, _ = ratios.execute([ratios.OURS, "bench", f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", "--norandommap=1",
+    text, _, _ = common.execute([common.OURS, "bench", f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", "--norandommap=1",
                                  f"--runtime={seconds}s", "--ramp_time=1s", "--target", spec, "--destroy", spec, "--json"])
     return json.loads(text)["bandwidth_bytes_per_s"]
 
@@ -95,7 +91,7 @@ def compare(specs, options):
     print(f"| load, depth for each host | one host, MB/s | {count} hosts, MB/s | {count} / 1 (lowest–highest of rounds) |")
     print("|---|---:|---:|---:|")
     for title, rw, bs, depth in LOADS:
-        results = ratios.rounds({"one": lambda: rate_of(one, rw, bs, depth, options.seconds),
+        results = common.rounds({"one": lambda: rate_of(one, rw, bs, depth, options.seconds),
                                  "all": lambda: rate_of(all_of_them, rw, bs, depth * count, options.seconds)}, options.rounds)
         each = [all_ / one_ for all_, one_ in zip(results["all"], results["one"])]
         print(f"| {title}, {depth} | {statistics.median(results['one']) / 1e6:,.1f} | {statistics.median(results['all']) / 1e6:,.1f} "
@@ -118,17 +114,8 @@ def run(options):
         compare([f"nbd://{address}" for _, address in made], options)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser):
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--rate", default="800mbit")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    ratios.begin(options)
-    run(options)
-
-
-if __name__ == "__main__":
-    main()

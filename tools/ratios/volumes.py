@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """What a volume costs beside its members: the sum of their speeds, and the CPU time of one of them.
-
-    tools/volume_ratios.py [sum] [instructions] [cpu] [checksums]      (all of them by default)
 
 sum           Loop devices, each throttled to the same rate (control group version 1, blkio): each is measured
               alone, then labelled volumes of 1, 2, 4, 8 and 16 of them. The figure is the volume's IOPS by the sum of
@@ -19,24 +16,21 @@ checksums     Sequential 128 KiB and random 4 KiB reads and writes on a volume o
               turns, by the library's queue with 16 requests on each member; direct, on loop devices over memory. The
               volume without is driven by io_uring, and by psync, which is the one engine that checksums allow.
 
-Needs root and loop devices for sum, cpu and checksums, valgrind for instructions; what is missing is said and left out. Everything
-that is made is removed again. Nothing here passes or fails.
+Needs root and loop devices for sum, cpu and checksums, valgrind for instructions; what is missing is said and left out.
 """
 
-import argparse
 import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 
-import ratios
+import common
 
 BLKIO = "/sys/fs/cgroup/blkio"
-EXAMPLES = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ratios.ROOT, "target")), "release", "examples")
+EXAMPLES = os.path.join(common.RELEASE, "examples")
 STRIPE = os.path.join(EXAMPLES, "stripe")
 CHECKSUMS = os.path.join(EXAMPLES, "checksums")
 RATE = 2000
@@ -93,17 +87,17 @@ class Group:
 def label(devices, *flags):
     """Makes a volume of the devices, whose spec it returns."""
     given_up = [word for device in devices for word in ("--destroy", device)]
-    ratios.execute([ratios.OURS, "volume", "create", *flags, *given_up, ",".join(devices)])
+    common.execute([common.OURS, "volume", "create", *flags, *given_up, ",".join(devices)])
     return "volume:" + ",".join(devices)
 
 
 def unlabel(devices):
     given_up = [word for device in devices for word in ("--destroy", device)]
-    ratios.execute([ratios.OURS, "volume", "destroy", ",".join(devices), *given_up])
+    common.execute([common.OURS, "volume", "destroy", ",".join(devices), *given_up])
 
 
 def read(spec, depth, options):
-    return ratios.ours_reading(spec, depth, options.seconds, "--ioengine=libaio")
+    return common.ours_reading(spec, depth, options.seconds, "--ioengine=libaio")
 
 
 def compare_sum(options):
@@ -170,8 +164,8 @@ def compare_instructions(options):
 
 def cpu_of(spec, depth, reads):
     """One run of the example, which drives the engine as `bench` does and measures nothing."""
-    _, user, system = ratios.execute([STRIPE, spec, str(reads), str(depth)])
-    return ratios.Run(0, 0, user * 1e9 / reads, system * 1e9 / reads)
+    _, user, system = common.execute([STRIPE, spec, str(reads), str(depth)])
+    return common.Run(0, 0, user * 1e9 / reads, system * 1e9 / reads)
 
 
 def compare_cpu(options):
@@ -181,7 +175,7 @@ def compare_cpu(options):
     loops = Loops(5, 256)
     try:
         spec = label(loops.devices[1:])
-        results = ratios.rounds({"one device": lambda: cpu_of(loops.devices[0], 128, options.reads),
+        results = common.rounds({"one device": lambda: cpu_of(loops.devices[0], 128, options.reads),
                                  "volume of 4": lambda: cpu_of(spec, 32, options.reads)}, options.rounds)
         runs = zip(results["volume of 4"], results["one device"])
         each = [(v.user_ns + v.system_ns) / (o.user_ns + o.system_ns) for v, o in runs]
@@ -189,7 +183,7 @@ def compare_cpu(options):
         print("| target | user ns | kernel ns |")
         print("|---|---:|---:|")
         for name, runs in results.items():
-            print(f"| {name} | {ratios.median(runs, lambda r: r.user_ns):.0f} | {ratios.median(runs, lambda r: r.system_ns):.0f} |")
+            print(f"| {name} | {common.median(runs, lambda r: r.user_ns):.0f} | {common.median(runs, lambda r: r.system_ns):.0f} |")
         print(f"\nvolume of 4 / one device: {statistics.median(each):.3f} ({min(each):.3f}–{max(each):.3f})", flush=True)
     finally:
         loops.close()
@@ -213,21 +207,13 @@ PARTS = {"sum": compare_sum, "instructions": compare_instructions, "cpu": compar
          "checksums": compare_checksums}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser):
     parser.add_argument("what", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--reads", type=int, default=400_000, help="of each run of cpu")
-    options = parser.parse_args()
-    # So that what was made is removed on this way out as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    wanted = options.what or list(PARTS)
-    if wanted != ["instructions"] and not os.path.exists(ratios.OURS):
-        sys.exit(f"{ratios.OURS} is missing: cargo build --release first, or name it in FLASHWRIGHT")
-    for name in wanted:
+
+
+def run(options):
+    for name in options.what or PARTS:
         PARTS[name](options)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
-"""What a copy from tier to tier costs beside cp, rsync, rclone and dcp, as ratios.
-
-    tools/ratios_stage.py [file] [directory] [small] [growth]      (file, directory and small by default)
+"""What a copy from tier to tier costs beside cp, rsync, rclone and dcp.
 
 file        One file of 2 GiB.
 directory   Eight of 256 MiB each.
 small       20,000 files of 4 to 64 KB in twenty directories; 100,000 in a hundred as well with --full.
-growth      10^3 to 10^5 files of 1 to 4 KB (10^6 with --full), with the most memory that each contender held.
+growth      Only where named: 10^3 to 10^5 files of 1 to 4 KB (10^6 with --full), with the most memory that each contender held.
 
 Tiers: two ext4 file systems on loop devices whose images lie in --directory, so both on one disk (or in memory, with
 --directory /dev/shm). `plain` takes them as they are. `throttled` limits them to --fast and --slow bytes a second, reads
@@ -27,7 +24,7 @@ differs ends all with that finding.
 
 The slower tier's own bandwidth is fio's in the same round: writes of 4 MiB, O_DIRECT, eight at once, to a new file of as
 many bytes, and an fsync. CPU time is that of the processes; what the kernel's own threads spend on writing back and on the
-loop devices is in nobody's. Everything that is made is removed again. Nothing here passes or fails.
+loop devices is in nobody's.
 """
 
 import argparse
@@ -36,14 +33,13 @@ import os
 import random
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-import ratios
+import common
 
 THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle."
 DCP = os.environ.get("DCP") or shutil.which("dcp")
@@ -95,11 +91,11 @@ class Loops(Tiers):
             for name, place in (("fast", self.fast), ("slow", self.slow)):
                 image = os.path.join(self.directory, f"{name}.image")
                 # Written through, so that no extent is converted and no block is found while others are measured.
-                ratios.lay(image, image_bytes)
-                device = run(["losetup", "--find", "--show", "--direct-io=on", image]).strip()
+                common.lay(image, image_bytes)
+                device = sh(["losetup", "--find", "--show", "--direct-io=on", image]).strip()
                 self.devices.append(device)
-                run(["mkfs.ext4", "-q", "-F", "-i", "8192", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", device])
-                run(["mount", device, place])
+                sh(["mkfs.ext4", "-q", "-F", "-i", "8192", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", device])
+                sh(["mount", device, place])
                 self.mounted.append(place)
             for device, limit in zip(self.devices, limits or ()):
                 self.throttle(device, limit)
@@ -142,7 +138,7 @@ class Loops(Tiers):
         super().close()
 
 
-def run(command):
+def sh(command):
     """Runs a command that only prepares or compares; ends the whole with what it said where it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
@@ -179,7 +175,7 @@ def measured(commands, environment=None):
 def flashwright(source, destination, single, tiers, options):
     state = tempfile.mkdtemp(dir=tiers.state)
     try:
-        return measured([[ratios.OURS, "stage", "cp", "--foreground", *options.stage.split(), source, destination, "--state", state]])
+        return measured([[common.OURS, "stage", "cp", "--foreground", *options.stage.split(), source, destination, "--state", state]])
     finally:
         shutil.rmtree(state, ignore_errors=True)
 
@@ -262,7 +258,7 @@ def own_bandwidth(tiers, total, options):
     size = max(total // (4 * MIB), 1) * 4 * MIB
     tiers.forget()
     try:
-        text, _, _ = ratios.execute([ratios.FIO, "--name=alone", f"--filename={path}", "--rw=write", "--bs=4m", "--iodepth=8",
+        text, _, _ = common.execute([common.FIO, "--name=alone", f"--filename={path}", "--rw=write", "--bs=4m", "--iodepth=8",
                                      "--direct=1", "--ioengine=io_uring", f"--size={size}", "--end_fsync=1", "--fallocate=none",
                                      "--output-format=json"])
         return json.loads(text[text.index("{"):])["jobs"][0]["write"]["bw_bytes"]
@@ -298,16 +294,12 @@ class Case:
                 remove(self.destination)
                 return own_bandwidth(self.tiers, self.total, self.options)
             runs["alone"] = bare
-        results = ratios.rounds(runs, self.options.rounds)
+        results = common.rounds(runs, self.options.rounds)
         return results, results.pop("alone", None)
 
     def close(self):
         remove(self.source)
         remove(self.destination)
-
-
-def spread(values):
-    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 def print_case(case, results, alone):
@@ -317,13 +309,13 @@ def print_case(case, results, alone):
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     mine = results.get("flashwright")
     for name, passes in results.items():
-        seconds, cpu = (ratios.median(passes, figure) for figure in (lambda p: p.seconds, lambda p: p.cpu))
+        seconds, cpu = (common.median(passes, figure) for figure in (lambda p: p.seconds, lambda p: p.cpu))
         line = f"| {name} | {seconds:.2f} | {case.total / seconds / 1e6:,.0f} | {cpu:.2f} | {cpu * 1e9 / case.total:.2f} "
         if mine and passes is not mine:
-            line += f"| {spread([b.seconds / a.seconds for a, b in zip(mine, passes)])} | {spread([a.cpu / b.cpu for a, b in zip(mine, passes)])} "
+            line += f"| {common.spread([b.seconds / a.seconds for a, b in zip(mine, passes)])} | {common.spread([a.cpu / b.cpu for a, b in zip(mine, passes)])} "
         else:
             line += "| | "
-        print(line + (f"| {spread([case.total / p.seconds / own for p, own in zip(passes, alone)])} |" if alone else "| |"))
+        print(line + (f"| {common.spread([case.total / p.seconds / own for p, own in zip(passes, alone)])} |" if alone else "| |"))
     if alone:
         print(f"\nThe slower tier alone: {statistics.median(alone) / 1e6:,.0f} ({min(alone) / 1e6:,.0f}–{max(alone) / 1e6:,.0f}) MB/s.")
     sys.stdout.flush()
@@ -348,7 +340,7 @@ def compare_case(title, make, alone=False, count=None):
     def compared(tiers, options):
         case = Case(title, tiers, options, make(options), count and count(options))
         try:
-            print_case(case, *case.rounds(contenders(options), alone and ratios.FIO))
+            print_case(case, *case.rounds(contenders(options), alone and common.FIO))
         finally:
             case.close()
     return compared
@@ -368,8 +360,8 @@ def compare_growth(tiers, options):
             case.close()
         mine = results.get("flashwright")
         for name, passes in results.items():
-            seconds, cpu, memory = (ratios.median(passes, figure) for figure in (lambda p: p.seconds, lambda p: p.cpu, lambda p: p.memory))
-            beside = spread([b.seconds / a.seconds for a, b in zip(mine, passes)]) if mine and passes is not mine else ""
+            seconds, cpu, memory = (common.median(passes, figure) for figure in (lambda p: p.seconds, lambda p: p.cpu, lambda p: p.memory))
+            beside = common.spread([b.seconds / a.seconds for a, b in zip(mine, passes)]) if mine and passes is not mine else ""
             print(f"| {count:,} | {name} | {seconds:.2f} | {seconds * 1e6 / count:.0f} | {cpu * 1e6 / count:.0f} | {held(memory)} | {beside} |", flush=True)
 
 
@@ -419,29 +411,20 @@ def names(text):
     return found
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser):
     parser.add_argument("what", nargs="*", choices=[*CASES, []], default=[])
     parser.add_argument("--tiers", choices=["plain", "throttled", "both"], default="both")
     parser.add_argument("--rounds", type=int, default=None, help="of each case (5)")
     parser.add_argument("--fast", type=int, default=800, help="MB/s of the fast tier, throttled")
     parser.add_argument("--slow", type=int, default=200, help="MB/s of the slow one")
-    parser.add_argument("--directory", default=".", help="where the images, or the directories, are laid")
+    parser.add_argument("--directory", type=os.path.abspath, default=".", help="where the images, or the directories, are laid")
     parser.add_argument("--stage", default="--preserve all", help="options of ours; what cp -a keeps, by default")
     parser.add_argument("--contenders", type=names, default=",".join(ALL), help="those to run, of " + ", ".join(ALL))
     parser.add_argument("--quick", action="store_true", help="small cases, once: does it work here?")
     parser.add_argument("--full", action="store_true", help="100,000 and 1,000,000 files as well")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 5)
-    options.directory = os.path.abspath(options.directory)
-    return options
 
 
-def main():
-    options = parse()
-    # So that what was made is removed on this way out as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    ratios.begin(options)
+def run(options):
     wanted = options.what or ["file", "directory", "small"]
     kinds = {"plain": [None], "throttled": [(options.fast * 10**6, options.slow * 10**6)]}
     for limits in kinds["plain"] + kinds["throttled"] if options.tiers == "both" else kinds[options.tiers]:
@@ -455,7 +438,3 @@ def main():
                     case(tiers, options)
         finally:
             tiers.close()
-
-
-if __name__ == "__main__":
-    main()

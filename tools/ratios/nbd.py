@@ -1,19 +1,15 @@
-#!/usr/bin/env python3
-"""Compares flashwright's NBD server and client with their peers over loopback, as ratios.
+"""flashwright's NBD server and client beside their peers over loopback.
 
 Each contender is a pair, a server and a client. One round runs every pair once, in a rotating order; the figure is
 the median over rounds of a ratio within the same round. What is compared is IOPS per core: requests, divided by the
 CPU seconds that the server's process and the client's together spent on them, user and system. On loopback both
 share the machine, so this says what a request costs, whichever of the two is in the way. IOPS are shown beside it.
 
-    tools/ratios_nbd.py [--rounds N] [--seconds S] [--connections 1,4] [--no-large]
-
 Servers: flashwright memory serve, nbdkit's memory plugin, qemu-nbd over a file in memory. Clients: flashwright bench,
 fio's nbd engine (a job is a connection), qemu-img bench (one connection; its requests follow each other, for it knows
 no random ones), nbdcopy (1 MiB reads of all of it). What is not installed is left out, and said.
 """
 
-import argparse
 import json
 import os
 import re
@@ -26,7 +22,7 @@ import sys
 import tempfile
 import time
 
-import ratios
+import common
 
 SIZE = 512 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -83,7 +79,7 @@ def servers(directory):
         port = free_port()
         made.append(Server(name, command(port), port))
 
-    start("flashwright", ratios.OURS, lambda port: [ratios.OURS, "memory", "serve", "--size", str(SIZE), "--listen",
+    start("flashwright", common.OURS, lambda port: [common.OURS, "memory", "serve", "--size", str(SIZE), "--listen",
                                                     f"127.0.0.1:{port}", "--insecure"])
     start("nbdkit", "nbdkit", lambda port: ["nbdkit", "--foreground", "--ipaddr", "127.0.0.1", "--port", str(port), "memory",
                                             str(SIZE)])
@@ -94,7 +90,7 @@ def servers(directory):
                                                 f"--port={port}", image])
     for server in made:
         # Never all zeros: some servers keep nothing for those, and read nothing then.
-        ratios.execute([ratios.OURS, "bench", "--rw=write", "--bs=1m", "--iodepth=4", "--time_based=0", "--target", server.uri,
+        common.execute([common.OURS, "bench", "--rw=write", "--bs=1m", "--iodepth=4", "--time_based=0", "--target", server.uri,
                         "--destroy", server.uri, "--json"])
     return made
 
@@ -107,7 +103,7 @@ class Load:
 def ours(server, load, seconds):
     rw = "randread" if load.random else "read"
     target = f"{server.uri}?connections={load.connections}"
-    text, user, system = ratios.execute([ratios.OURS, "bench", f"--rw={rw}", f"--bs={load.bs}", f"--iodepth={load.depth}",
+    text, user, system = common.execute([common.OURS, "bench", f"--rw={rw}", f"--bs={load.bs}", f"--iodepth={load.depth}",
                                          f"--runtime={seconds}s", "--norandommap=1", "--target", target, "--json"])
     document = json.loads(text)
     return document["record"]["total"]["ios"], document["iops"], user + system
@@ -115,8 +111,8 @@ def ours(server, load, seconds):
 
 def fio(server, load, seconds):
     rw = "randread" if load.random else "read"
-    text, user, system = ratios.execute(
-        [ratios.FIO, "--name=peer", "--ioengine=nbd", f"--uri={server.uri}", f"--rw={rw}", f"--bs={load.bs}",
+    text, user, system = common.execute(
+        [common.FIO, "--name=peer", "--ioengine=nbd", f"--uri={server.uri}", f"--rw={rw}", f"--bs={load.bs}",
          f"--iodepth={load.depth // load.connections}", f"--numjobs={load.connections}", "--group_reporting", "--thread",
          f"--size={SIZE}", "--norandommap", f"--runtime={seconds}", "--time_based", "--output-format=json"])
     job = json.loads(text[text.index("{"):])["jobs"][0]["read"]
@@ -138,7 +134,7 @@ qemu_img.rates = {}
 
 def qemu_img_requests(server, load, bytes_each, count):
     # Offsets wrap by themselves only where the image ends, so the step comes to the same as in any other scan.
-    text, user, system = ratios.execute(["qemu-img", "bench", "-f", "raw", "-t", "none", "-c", str(count), "-d", str(load.depth),
+    text, user, system = common.execute(["qemu-img", "bench", "-f", "raw", "-t", "none", "-c", str(count), "-d", str(load.depth),
                                          "-s", str(bytes_each), server.uri])
     seconds = float(re.search(r"completed in ([\d.]+) seconds", text).group(1))
     return count, count / max(seconds, 1e-9), user + system
@@ -146,7 +142,7 @@ def qemu_img_requests(server, load, bytes_each, count):
 
 def nbdcopy(server, load, _seconds):
     begun = time.monotonic()
-    _, user, system = ratios.execute(["nbdcopy", f"--connections={load.connections}",
+    _, user, system = common.execute(["nbdcopy", f"--connections={load.connections}",
                                       f"--requests={max(1, load.depth // load.connections)}", f"--request-size={1 << 20}",
                                       "--no-extents", server.uri, "null:"])
     ios = SIZE >> 20
@@ -155,7 +151,7 @@ def nbdcopy(server, load, _seconds):
 
 def pairs(running, load):
     clients = [("flashwright", ours)]
-    if ratios.FIO and "nbd" in subprocess.run([ratios.FIO, "--enghelp"], stdout=subprocess.PIPE, text=True).stdout:
+    if common.FIO and "nbd" in subprocess.run([common.FIO, "--enghelp"], stdout=subprocess.PIPE, text=True).stdout:
         clients.append(("fio", fio))
     if shutil.which("qemu-img") and load.connections == 1:
         clients.append(("qemu-img", qemu_img))
@@ -180,7 +176,7 @@ def is_ours(pair):
 def compare(running, load, options):
     contenders = {(server.name, name): (lambda s=server, c=client: measure(s, c, load, options.seconds))
                   for server, name, client in pairs(running, load)}
-    results = ratios.rounds(contenders, options.rounds)
+    results = common.rounds(contenders, options.rounds)
     peers = [pair for pair in results if not is_ours(pair)]
     print(f"\n### {load.title}\n")
     print("| server | client | IOPS | client µs/IO | server µs/IO | IOPS per core | against the best peer pair (lowest–highest of rounds) "
@@ -221,18 +217,10 @@ def run(options):
                 server.stop()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser):
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--connections", type=lambda text: [int(n) for n in text.split(",") if int(n)], default=[1, 4],
                         help="of the 4 KiB loads; 0 for none of these")
     parser.add_argument("--no-large", dest="large", action="store_false", help="leave out reads of 1 MiB")
     parser.add_argument("--directory", default=".")
-    options = parser.parse_args()
-    ratios.begin(options)
-    run(options)
-
-
-if __name__ == "__main__":
-    main()
