@@ -301,16 +301,6 @@ pub struct CpuCounts {
     pub block_softirqs: u64,
 }
 
-impl CpuCounts {
-    /// Part of the time that was neither idle nor stolen, 0 to 1; 0 where no time passed.
-    #[must_use]
-    pub fn busy_ratio(&self) -> f64 {
-        let busy = self.user_ms + self.system_ms + self.irq_ms;
-        let all = busy + self.idle_ms + self.steal_ms;
-        if all == 0 { 0.0 } else { busy as f64 / all as f64 }
-    }
-}
-
 /// flashwright's own process, after minus before (getrusage(2)).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessCounts {

@@ -86,17 +86,6 @@ pub fn cv(samples: &[f64]) -> Option<f64> {
     finite(sd / mean.abs())
 }
 
-/// The exp of the mean logarithm; `None` unless every sample is above 0.
-#[must_use]
-pub fn geometric_mean(samples: &[f64]) -> Option<f64> {
-    finite(mean(&logarithms(samples)?)?.exp())
-}
-
-/// The natural logarithms; `None` unless every sample is finite and above 0.
-pub(crate) fn logarithms(samples: &[f64]) -> Option<Vec<f64>> {
-    samples.iter().map(|x| (x.is_finite() && *x > 0.0).then(|| x.ln())).collect()
-}
-
 /// The quantile at `p` (0 to 1) by linear interpolation between order statistics at (n − 1)p: type 7 of
 /// Hyndman and Fan (1996), the default of R and NumPy.
 #[must_use]

@@ -89,22 +89,6 @@ pub fn median_interval(samples: &[f64], level: f64) -> Option<Interval> {
     Interval::new(sorted[low], sorted[n - 1 - low], coverage(low), Method::OrderStatistics)
 }
 
-/// Welch's interval for mean(a) − mean(b), of two samples or more each.
-#[must_use]
-pub fn difference_of_means(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
-    if !is_level(level) {
-        return None;
-    }
-    let (a, b) = (Moments::of(a)?, Moments::of(b)?);
-    let se = (a.variance_of_mean + b.variance_of_mean).sqrt();
-    let half = match satterthwaite(&[(a.variance_of_mean, a.df), (b.variance_of_mean, b.df)]) {
-        Some(df) => t_multiplier(level, df) * se,
-        None => 0.0,
-    };
-    let difference = a.mean - b.mean;
-    Interval::new(difference - half, difference + half, level, Method::Welch)
-}
-
 /// Fieller's interval for mean(a) / mean(b), and the p-value of the ratio being 1, which is below 1
 /// − level exactly where the interval leaves 1 out. Both means must be above 0. `None` also where
 /// the interval is unbounded.

@@ -10,15 +10,14 @@
 //!    and everything that was left out, by name.
 //! 3. **The default method is the one whose coverage holds with five passes**, which is what a sweep
 //!    retains. `tests/stats_coverage.rs` simulates it: with five samples a 95 % t interval covers the mean
-//!    in 95 % of normal data, and bootstrap intervals in 84 % (see [`bootstrap`]). So means get
-//!    t, Welch or Fieller intervals ([`intervals`]), medians order statistics, and the bootstrap is kept
-//!    for many samples and for what has no formula, such as the ratio of two medians.
+//!    in 95 % of normal data; a bootstrap interval would in 84 %. So means get t, Welch or Fieller
+//!    intervals ([`intervals`]), and medians order statistics.
 //!
 //! | question | module |
 //! |---|---|
 //! | which passes count, and why not the others? | [`mod@cleaning`] |
 //! | where do the samples lie? | [`mod@describe`] |
-//! | how well is a figure known? | [`mod@intervals`], [`mod@bootstrap`] |
+//! | how well is a figure known? | [`mod@intervals`] |
 //! | is this one better than that one? | [`mod@compare`] |
 //! | what does each dimension of a sweep do, and which depend on each other? | [`mod@effects`] |
 //! | had the drive settled? | [`mod@steady`] |
@@ -28,7 +27,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub mod bootstrap;
 pub mod cleaning;
 pub mod compare;
 pub mod describe;
@@ -37,11 +35,10 @@ pub mod effects;
 pub mod fit;
 pub mod intervals;
 pub mod knee;
-mod rng;
 mod special;
 pub mod steady;
 
-pub use cleaning::{Cleaned, CleaningRules, CleaningSummary, clean, summarise};
+pub use cleaning::{Cleaned, CleaningRules, clean};
 pub use compare::{CompareRules, Comparison, Direction, Verdict, compare, compare_family, compare_with};
 pub use describe::{Description, describe};
 pub use drift::{Drift, DriftRules, drift};
@@ -65,10 +62,6 @@ pub enum Method {
     Fieller,
     /// Between two of the sorted samples; exact for the median of any continuous distribution.
     OrderStatistics,
-    /// Quantiles of the bootstrap distribution.
-    Percentile,
-    /// The same, corrected for bias and acceleration (Efron 1987).
-    Bca,
 }
 
 /// A range that holds the true value in `level` of all repetitions of the experiment.
