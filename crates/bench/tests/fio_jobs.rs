@@ -261,7 +261,7 @@ fn an_unknown_key_is_named_with_its_line_even_where_no_job_uses_it() {
     assert_eq!(error.hint(), "did you mean random_distribution?");
     assert!(refusal("--rw=read").contains("without dashes: rw"));
     assert!(refusal("include=x").contains("write: include FILE"));
-    assert!(refusal("qwertzuiop=1").contains("docs/fio.md"));
+    assert!(refusal("qwertzuiop=1").contains("--cmdhelp"));
     assert!(refusal("RW=read").contains("is not an option"));
 }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bench::fio::json::{GlobalInfo, JobResult, document, to_fio_json};
+use bench::fio::json::{GlobalInfo, JobResult, document};
 use bench::fio::{JobFile, Reporting};
 use measure::record::{
     DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA,
@@ -103,6 +103,10 @@ fn info(plus: bool) -> GlobalInfo {
         options: vec![("direct".into(), "1".into())],
         plus,
     }
+}
+
+fn to_fio_json(results: &[JobResult<'_>], info: &GlobalInfo) -> Value {
+    serde_json::to_value(document(results, info)).unwrap()
 }
 
 fn close(value: &Value, expected: f64) -> bool {

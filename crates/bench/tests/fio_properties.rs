@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use bench::fio::{JobFile, job_file, keys};
+use bench::fio::{JobFile, keys, options_of};
 use measure::Workload;
 use measure::workload::{IoEngine, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
 use proptest::prelude::*;
@@ -152,6 +152,16 @@ fn workloads() -> impl Strategy<Value = Workload> {
             ..Workload::default()
         }
     })
+}
+
+/// A job file of one section with every option of `workload`.
+fn job_file(workload: &Workload, filename: &str) -> String {
+    let name = if workload.name.is_empty() { "job" } else { &workload.name };
+    let mut text = format!("[{name}]\nfilename={}\n", filename.replace(':', "\\:"));
+    for (key, value) in options_of(workload) {
+        text += &format!("{key}={value}\n");
+    }
+    text
 }
 
 proptest! {

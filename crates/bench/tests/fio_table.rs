@@ -1,42 +1,8 @@
-//! The table of keys against the page that shows it, and against the installed fio.
+//! The table of keys against the installed fio.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use bench::fio::{KeyInfo, KeySupport, keys};
-
-fn spellings(key: &KeyInfo) -> String {
-    let all = std::iter::once(&key.name).chain(key.aliases);
-    all.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn row(key: &KeyInfo) -> String {
-    match key.support {
-        KeySupport::Supported => format!("| {} | {} |", spellings(key), key.note),
-        KeySupport::Accepted([]) => format!("| {} | any | {} |", spellings(key), key.note),
-        KeySupport::Accepted(values) => {
-            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
-            format!("| {} | {} | {} |", spellings(key), values.join(", "), key.note)
-        }
-        KeySupport::Refused(hint) => format!("| {} | {} | {hint} |", spellings(key), key.note),
-    }
-}
-
-#[test]
-fn the_page_lists_every_key_as_the_table_has_it_and_no_other() {
-    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/fio.md");
-    let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
-    let expected: Vec<String> = keys().map(|key| row(&key)).collect();
-    // The tables of keys are those whose rows begin with a key in code marks, between the two marks.
-    let begin = page.find("<!-- keys -->").expect("the page marks where the keys begin");
-    let end = page.find("<!-- end of keys -->").expect("the page marks where the keys end");
-    let listed: Vec<&str> = page[begin..end].lines().filter(|line| line.starts_with("| `")).collect();
-    for (expected, listed) in expected.iter().zip(&listed) {
-        assert_eq!(expected, listed, "docs/fio.md differs from the table of keys");
-    }
-    let missing: String = expected.iter().skip(listed.len()).map(|row| format!("{row}\n")).collect();
-    assert_eq!(expected.len(), listed.len(), "docs/fio.md lacks or has too many rows:\n{missing}");
-}
+use bench::fio::keys;
 
 #[test]
 fn no_spelling_means_two_things() {
@@ -45,7 +11,6 @@ fn no_spelling_means_two_things() {
         for name in std::iter::once(&key.name).chain(key.aliases) {
             assert!(seen.insert(*name), "{name} is listed twice");
         }
-        assert!(!key.note.contains('|'), "{} would break the page's table", key.name);
     }
 }
 

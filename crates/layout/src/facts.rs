@@ -12,9 +12,9 @@ use crate::layouts::Built;
 use crate::spec::{LayoutKind, LayoutSpec};
 use crate::system::System;
 
-/// The device spec of a layout that was made, with files of that size.
-pub(crate) fn device_spec(spec: &LayoutSpec, built: &Built, file_bytes: u64) -> String {
-    let size = units::bytes_short(file_bytes);
+/// The device spec of a layout that was made.
+pub(crate) fn device_spec(spec: &LayoutSpec, built: &Built) -> String {
+    let size = units::bytes_short(built.file_bytes);
     let files = built.files.iter().map(|path| format!("file:{}?size={size}", path.display()));
     let raw = || -> Vec<String> {
         let nodes = if built.layers.is_empty() { &spec.drives } else { &built.layers };

@@ -520,7 +520,7 @@ impl Layouts {
         built.files = mounts.iter().map(|point| point.join("data")).collect();
         built.file_bytes = self.room(&mounts, &built.files)?;
         built.mounts = mounts;
-        built.device_spec = facts::device_spec(spec, &built, built.file_bytes);
+        built.device_spec = facts::device_spec(spec, &built);
         built.facts = facts::facts(self.system.as_ref(), spec, &built, &self.ours);
         Ok(built)
     }
@@ -540,14 +540,6 @@ impl Layouts {
             least = Some(least.map_or(room, |least| least.min(room)));
         }
         Ok(least.map_or(0, |least| self.file_bytes.unwrap_or(least)))
-    }
-}
-
-impl Built {
-    /// The device spec with files of another size.
-    #[must_use]
-    pub fn device_spec_with(&self, spec: &LayoutSpec, file_bytes: u64) -> String {
-        facts::device_spec(spec, self, file_bytes)
     }
 }
 

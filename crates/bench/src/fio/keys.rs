@@ -2,8 +2,8 @@
 //!
 //! A key is *supported* (it changes the workload), *accepted* (with the values listed it changes
 //! nothing that is measured here, and the note says why) or *refused*. A key that is in none of the
-//! three is unknown. There is no fourth way: nothing is skipped. `docs/fio.md` shows this table, and a
-//! test holds the two together; another holds this table against the installed fio's own list.
+//! three is unknown. There is no fourth way: nothing is skipped. `bench --cmdhelp` prints this table, and a
+//! test holds it against the installed fio's own list.
 
 use super::draft::{Apply, numbers, switches, words};
 
@@ -399,6 +399,6 @@ pub(super) fn nearest(name: &str) -> String {
     let spellings = all().flat_map(|key| std::iter::once(&key.name).chain(key.aliases));
     match base::nearest(name, spellings.copied()) {
         Some(known) => format!("did you mean {known}?"),
-        None => "docs/fio.md lists all that are understood".to_owned(),
+        None => "flashwright bench --cmdhelp lists all that are known".to_owned(),
     }
 }

@@ -6,7 +6,7 @@
 //! `--output-format=json` or `json+` reads ours ([`json`]), and a figure that was not measured is not
 //! made up.
 //!
-//! `docs/fio.md` lists every key and what becomes of it, and the differences that remain.
+//! `bench --cmdhelp` lists every key and what becomes of it; `docs/fio.md` has the differences that remain.
 
 mod draft;
 mod error;
@@ -23,7 +23,7 @@ pub use error::{JobFileError, Location};
 pub use job::{Group, Job, JobFile};
 pub use keys_table::{KeyInfo, KeySupport, keys};
 pub use lines::Environment;
-pub use print::{job_file, options_of};
+pub use print::options_of;
 
 mod keys_table {
     //! The table of keys, for whoever documents or completes them.

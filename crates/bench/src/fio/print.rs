@@ -79,17 +79,6 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     out.0
 }
 
-/// A job file of one section that runs `workload` on `filename`.
-#[must_use]
-pub fn job_file(workload: &Workload, filename: &str) -> String {
-    let name = if workload.name.is_empty() { "job" } else { &workload.name };
-    let mut text = format!("[{name}]\nfilename={}\n", filename.replace(':', "\\:"));
-    for (key, value) in options_of(workload) {
-        text += &format!("{key}={value}\n");
-    }
-    text
-}
-
 struct Options(Vec<(String, String)>);
 
 impl Options {

@@ -55,6 +55,17 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub workload: WorkloadArgs,
 
+    /// Print what becomes of each key of fio's job files, or of one, and exit
+    #[arg(
+        long,
+        value_name = "KEY",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        help_heading = "Output"
+    )]
+    pub cmdhelp: Option<String>,
+
     #[command(flatten)]
     pub prepare: PrepareArgs,
 

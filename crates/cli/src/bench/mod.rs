@@ -6,9 +6,10 @@
 //! 3. [`figures`], [`text`]: what came of it, for programs and for people; fio's forms come from
 //!    [`bench::fio::json`].
 //!
-//! With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
+//! `--cmdhelp` lists the keys of fio's job files ([`cmdhelp`]). With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
 
 pub mod args;
+mod cmdhelp;
 pub mod figures;
 mod live;
 mod prepare;
@@ -30,6 +31,9 @@ use run::Run;
 
 /// Runs what the flags say.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    if let Some(key) = &args.cmdhelp {
+        return Sink::of(args.output.as_deref())?.write(&cmdhelp::cmdhelp(key)?);
+    }
     if args.prepare.wsat {
         return wsat::wsat(args);
     }

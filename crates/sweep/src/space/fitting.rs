@@ -15,15 +15,6 @@ impl Space {
         self.base.get("drives").map(|setting| setting.text.split(',').collect()).unwrap_or_default()
     }
 
-    /// All values of a layout's options that the space names, by option: what a machine must have. The drives are
-    /// not among them.
-    pub fn layout_values(&self) -> impl Iterator<Item = (&str, &str)> {
-        let of_space = self.dimensions.iter().filter(|d| layouts::is_option(&d.name));
-        let of_space = of_space.flat_map(|d| d.values().map(|value| (d.name.as_str(), value)));
-        let of_base = self.base.all_of_layout().map(|(name, setting)| (name, setting.text.as_str()));
-        of_base.filter(|(name, _)| *name != "drives").chain(of_space)
-    }
-
     /// The space without the values of a layout's dimensions that `reason_against` has something against; what is
     /// left out is counted and named in [`Space::left_out`].
     ///

@@ -127,10 +127,3 @@ pub fn document(results: &[JobResult<'_>], info: &GlobalInfo) -> Document {
         disk_util: drives::disk_util(results.iter().map(|result| result.record)),
     }
 }
-
-/// [`document`] as a value. Its maps are sorted by key; for fio's own order print the document itself.
-#[must_use]
-pub fn to_fio_json(results: &[JobResult<'_>], info: &GlobalInfo) -> serde_json::Value {
-    // Strings, integers, finite floats and maps with string keys always have a value.
-    serde_json::to_value(document(results, info)).unwrap_or_default()
-}
