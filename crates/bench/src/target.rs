@@ -143,9 +143,6 @@ impl BenchTarget {
     }
 
     /// Runs a workload once.
-    ///
-    /// # Errors
-    /// [`Problem`].
     pub fn run_once(&mut self, workload: &Workload, options: RunOptions<'_>) -> Result<Outcome, Problem> {
         let job = self.job(workload)?;
         let result = run(std::slice::from_ref(&job), options);

@@ -210,9 +210,6 @@ impl Layouts {
     }
 
     /// Compares what was asked for with what is there, and looks for others on the drives.
-    ///
-    /// # Errors
-    /// Where that cannot be told.
     pub fn check(&self) -> Result<Vec<Drift>, LayoutError> {
         let Some((spec, built)) = &self.standing else { return Ok(Vec::new()) };
         check::drifts(

@@ -76,9 +76,6 @@ impl Availability {
     }
 
     /// Whether a setting can have a value here.
-    ///
-    /// # Errors
-    /// Why not, for people.
     pub fn check(&self, name: &str, value: &str) -> Result<(), String> {
         let reason = match name {
             "irq_cpus" => self.managed().or_else(|| self.refusal(name, value)),

@@ -44,9 +44,6 @@ pub trait System: fmt::Debug + Send {
 
     /// Refuses a drive that is in use, or whose contents were not given up. What is returned claims it exclusively as long
     /// as it lives.
-    ///
-    /// # Errors
-    /// [`OpenError`] with the reason.
     fn check_free(
         &self,
         drive: &Path,
@@ -55,9 +52,6 @@ pub trait System: fmt::Debug + Send {
     ) -> Result<Option<Arc<dyn Device>>, OpenError>;
 
     /// Opens a drive to look at it.
-    ///
-    /// # Errors
-    /// The kernel's.
     fn open_drive(&self, node: &Path) -> io::Result<File>;
 
     /// What a descriptor is open on.
@@ -67,18 +61,12 @@ pub trait System: fmt::Debug + Send {
     fn identity(&self, drive: &File) -> io::Result<Identity>;
 
     /// Who uses each of the devices now, in their order.
-    ///
-    /// # Errors
-    /// Where that cannot be told.
     fn users(&self, numbers: &[DeviceNumber]) -> io::Result<Vec<Vec<Obstacle>>>;
 
     /// Whether the kernel alone says which CPU takes an interrupt, so that writing its affinity fails.
     fn is_managed(&self, interrupt: u32) -> bool;
 
     /// Bytes that a file in the directory can have.
-    ///
-    /// # Errors
-    /// The kernel's.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 
     /// A new random UUID, in lower case with dashes.
@@ -88,9 +76,6 @@ pub trait System: fmt::Debug + Send {
     fn new_uuid(&self) -> io::Result<String>;
 
     /// Appends to a file, which is made where there is none, and returns when it is durable.
-    ///
-    /// # Errors
-    /// The kernel's.
     fn append(&mut self, file: &Path, bytes: &[u8]) -> io::Result<()>;
 
     /// Removes a file durably.
@@ -112,9 +97,6 @@ pub trait System: fmt::Debug + Send {
     fn remove_directory(&mut self, directory: &Path) -> io::Result<()>;
 
     /// Writes a setting of the kernel.
-    ///
-    /// # Errors
-    /// The kernel's.
     fn write_setting(&mut self, path: &Path, value: &str) -> io::Result<()>;
 
     /// Writes zeros to parts of a device that nobody else holds, and returns when they are durable.

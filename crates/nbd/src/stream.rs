@@ -147,10 +147,6 @@ fn closed() -> io::Error {
 
 impl Stream {
     /// A stream over a TCP connection. Small messages are sent at once (`TCP_NODELAY`).
-    ///
-    /// # Errors
-    ///
-    /// The option could not be set.
     pub fn tcp(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         Ok(Self(Layer::Plain(Socket { kind: Kind::Tcp(socket), deadline: None })))
@@ -196,20 +192,12 @@ impl Stream {
     }
 
     /// Makes calls wait, or not wait.
-    ///
-    /// # Errors
-    ///
-    /// Those of fcntl(2).
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.socket().ok_or_else(closed)?.set_nonblocking(nonblocking)
     }
 
     /// Until when calls that wait do so; for ever without one. It uses `SO_RCVTIMEO` and `SO_SNDTIMEO`, and takes them
     /// away with the deadline. Not for a stream whose calls do not wait.
-    ///
-    /// # Errors
-    ///
-    /// Those of setsockopt(2).
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.socket_mut().ok_or_else(closed)?.set_deadline(deadline)
     }

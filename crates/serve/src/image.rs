@@ -82,9 +82,6 @@ fn beside(path: &Path) -> Result<NamedTempFile, ImageError> {
 }
 
 /// Sees that `path` could be written back to, before anybody relies on it: a file can be made beside it.
-///
-/// # Errors
-/// [`ImageError`].
 pub fn check_writable(path: &Path) -> Result<(), ImageError> {
     beside(path)?.close().map_err(failed(path, "remove a file beside it"))
 }

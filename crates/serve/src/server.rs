@@ -117,9 +117,6 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// A server of one export, which nobody can reach yet. `tell` is called from the threads of the connections.
-    ///
-    /// # Errors
-    /// [`ServeError::System`].
     pub fn new(
         export: Export,
         options: Options,

@@ -10,9 +10,6 @@ use stage::spec::{JobSpec, Level};
 /// Takes jobs and tells what becomes of them. The promises are those of [`Mover`]'s calls of the same names.
 pub trait Desk: Send + Sync {
     /// Accepts a job, durably.
-    ///
-    /// # Errors
-    /// What makes no sense or is refused.
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError>;
 
     /// A job, or all of them, the newest last.

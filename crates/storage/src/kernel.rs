@@ -19,9 +19,6 @@ use crate::uring_abi::Params;
 /// of that name would, and report no more bytes than were transferred.
 pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     /// io_uring_setup(2).
-    ///
-    /// # Errors
-    /// As in the man page.
     fn io_uring_setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd>;
 
     /// io_uring_register(2).
@@ -29,9 +26,6 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     /// # Safety
     /// `arg` points to `count` values of the type that `opcode` asks for; registered memory stays
     /// mapped until the ring is closed.
-    ///
-    /// # Errors
-    /// As in the man page.
     unsafe fn io_uring_register(
         &self,
         ring: RawFd,
@@ -45,9 +39,6 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     /// # Safety
     /// Every entry between the ring's head and tail describes memory that stays valid until its
     /// completion; `arg` points to `arg_bytes` bytes of what `flags` announces.
-    ///
-    /// # Errors
-    /// As in the man page.
     unsafe fn io_uring_enter(
         &self,
         ring: RawFd,
@@ -59,15 +50,9 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     ) -> io::Result<u32>;
 
     /// io_setup(2).
-    ///
-    /// # Errors
-    /// As in the man page.
     fn io_setup(&self, events: u32) -> io::Result<u64>;
 
     /// io_destroy(2). Waits for what is in flight.
-    ///
-    /// # Errors
-    /// As in the man page.
     fn io_destroy(&self, context: u64) -> io::Result<()>;
 
     /// io_submit(2). Returns how many were accepted.
@@ -75,18 +60,12 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     /// # Safety
     /// `list` points to `count` pointers to control blocks whose buffers stay valid until their
     /// completions.
-    ///
-    /// # Errors
-    /// As in the man page.
     unsafe fn io_submit(&self, context: u64, count: usize, list: *mut *mut Iocb) -> io::Result<usize>;
 
     /// io_getevents(2). Returns how many events were written.
     ///
     /// # Safety
     /// `events` has room for `max` events.
-    ///
-    /// # Errors
-    /// As in the man page.
     unsafe fn io_getevents(
         &self,
         context: u64,
@@ -100,24 +79,15 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     ///
     /// # Safety
     /// `buffer` is valid for `length` bytes of writing.
-    ///
-    /// # Errors
-    /// As in the man page.
     unsafe fn pread(&self, fd: RawFd, buffer: *mut u8, length: usize, offset: u64) -> io::Result<usize>;
 
     /// pwrite(2).
     ///
     /// # Safety
     /// `buffer` is valid for `length` bytes of reading.
-    ///
-    /// # Errors
-    /// As in the man page.
     unsafe fn pwrite(&self, fd: RawFd, buffer: *const u8, length: usize, offset: u64) -> io::Result<usize>;
 
     /// fdatasync(2).
-    ///
-    /// # Errors
-    /// As in the man page.
     fn fdatasync(&self, fd: RawFd) -> io::Result<()>;
 
     /// The result of a request as it arrived in a completion queue. The kernel's is its last word;

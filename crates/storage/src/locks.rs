@@ -42,9 +42,6 @@ pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
 }
 
 /// The process that locks a file, with its name, as far as proc(5) tells. This process is named only if no other is.
-///
-/// # Errors
-/// Those of statx(2) on the descriptor.
 pub fn holder(file: BorrowedFd<'_>) -> io::Result<Option<String>> {
     let found = sys::status(file)?;
     let Ok(locks) = fs::read_to_string("/proc/locks") else { return Ok(None) };

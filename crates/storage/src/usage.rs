@@ -136,9 +136,6 @@ pub fn bind_to_cpus(cpus: &[u32]) -> io::Result<()> {
 
 /// Has this thread's requests served only when nobody else has any: the idle class of ioprio_set(2). It is heeded
 /// by the schedulers bfq and mq-deadline, and by nothing where a drive has none.
-///
-/// # Errors
-/// The kernel's.
 pub fn idle_io_priority() -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_IDLE: libc::c_int = 3 << 13;

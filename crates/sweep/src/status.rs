@@ -119,18 +119,12 @@ pub struct SessionLine {
 
 impl Status {
     /// Reads the status of the sweep in a directory or results file.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn read(path: &Path) -> Result<Self, StoreError> {
         let store = Store::open_read_only(path)?;
         Self::of(&store)
     }
 
     /// The status of an open store.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn of(store: &Store) -> Result<Self, StoreError> {
         let running = if store.is_writable() {
             Some(format!("process {}", std::process::id()))

@@ -42,9 +42,6 @@ pub struct Candidate {
 
 impl Candidate {
     /// Reads both copies.
-    ///
-    /// # Errors
-    /// The device's.
     pub fn read(device: &dyn Device) -> std::io::Result<Self> {
         Ok(Self {
             spec: device.spec().to_owned(),

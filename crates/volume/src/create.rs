@@ -118,9 +118,6 @@ fn signatures(device: &dyn Device) -> Result<Vec<Signature>, VolumeError> {
 }
 
 /// Makes a volume of open devices, in their order, whatever lies on them, and returns the label of the first.
-///
-/// # Errors
-/// [`VolumeError`].
 pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, VolumeError> {
     let labels = labels(members, new)?;
     let mut used = Vec::new();
@@ -321,9 +318,6 @@ pub fn destroy(members: &[DeviceSpec], destroy: &[PathBuf]) -> Result<Vec<String
 }
 
 /// Wipes the labels of open devices: all heads, then all tails.
-///
-/// # Errors
-/// [`VolumeError`].
 pub fn destroy_on(members: &[Arc<dyn Device>]) -> Result<(), VolumeError> {
     for place in LabelPosition::BOTH {
         for member in members {

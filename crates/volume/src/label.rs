@@ -333,18 +333,12 @@ pub fn read(device: &dyn Device, place: LabelPosition) -> io::Result<Found> {
 }
 
 /// Writes the copy at `place`, which is durable after the device's next sync.
-///
-/// # Errors
-/// The device's.
 pub fn write(device: &dyn Device, place: LabelPosition, label: &Label) -> io::Result<()> {
     let at = place.offset(device.size()).ok_or(io::ErrorKind::WriteZero)?;
     device.write_at(&label.encode(place), at)
 }
 
 /// Zeroes the copy at `place`, if there is room for one.
-///
-/// # Errors
-/// The device's.
 pub fn wipe(device: &dyn Device, place: LabelPosition) -> io::Result<()> {
     match place.offset(device.size()) {
         Some(at) => device.write_at(&[0; BLOCK], at),

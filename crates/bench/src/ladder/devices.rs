@@ -118,9 +118,6 @@ pub(super) struct Measuring {
 
 impl DeviceLevel {
     /// Opens it as its runs will, to see whether it can be measured at all, and written if it is to be.
-    ///
-    /// # Errors
-    /// [`Problem`].
     pub fn try_out(&mut self) -> Result<(), Problem> {
         let job = self.target.job(&Run::Latency.workload(self.direct, Duration::from_secs(1)))?;
         self.capacity_bytes = self.capacity_bytes.or(Some(job.device.size()));

@@ -71,9 +71,6 @@ pub fn sample_count(devices: usize) -> usize {
 ///
 /// Places depend on `seed` alone. The region is cut into `count` equal parts and one block is drawn
 /// from each, so that no part of it goes unseen.
-///
-/// # Errors
-/// The device's.
 pub fn sample(device: &dyn Device, offset: u64, length: u64, count: usize, seed: u64) -> io::Result<Sampled> {
     let places = places(offset, length.min(device.size().saturating_sub(offset)), count, seed);
     let mut contents = vec![0; places.len() * SAMPLE_BYTES];

@@ -342,10 +342,6 @@ impl Default for BlockSizes {
 
 impl BlockSizes {
     /// Whether they are as the protocol has them.
-    ///
-    /// # Errors
-    ///
-    /// One is not.
     pub fn check(&self) -> Result<(), WireError> {
         let wrong = |what, value: u32| Err(WireError::Value { what, value: value.into() });
         if !self.minimum.is_power_of_two() || self.minimum > limits::MINIMUM_BLOCK {

@@ -333,10 +333,6 @@ pub enum Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// The payload of `chunk`, whose bytes are all of `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// It is not as its type has it.
     pub fn parse(chunk: &Chunk, bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut fields = Fields::new("a chunk", bytes);
         let payload = match chunk.kind {

@@ -168,9 +168,6 @@ impl Mover {
     /// under way, is the same job as long as what the job publishes is the source as it is now: until it has walked the
     /// source for the last time, and then while nothing in the source has changed. Otherwise it is a new job, which
     /// begins when the other has ended.
-    ///
-    /// # Errors
-    /// What makes no sense or is refused.
     pub fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
         self.take(spec, true)
     }

@@ -264,9 +264,6 @@ pub fn tidy(
 }
 
 /// Why a fast copy may not go; none: it may (rule 1).
-///
-/// # Errors
-/// The kernel's and the journal's.
 pub fn evictable(
     fast: &Path,
     slow: &dyn Tier,
@@ -310,9 +307,6 @@ pub fn evict(
 
 /// Gives all sets their names back that a process took aside before it died, as a journal knows them. A directory that is
 /// not there is left to a later attempt, which `tidy` and `evict` make as well.
-///
-/// # Errors
-/// The journal's.
 pub fn restore(journal: &Journal) -> Result<(), StageError> {
     for path in journal.directories_of(Purpose::Aside)? {
         let restored = Directory::open(&path).and_then(|directory| directory.restore(journal));
@@ -325,9 +319,6 @@ pub fn restore(journal: &Journal) -> Result<(), StageError> {
 
 /// Has a process that died begun to take a set of this directory apart, as its journal knows it? What was only taken aside
 /// has its name back after this ([`restore`]).
-///
-/// # Errors
-/// The journal's.
 pub fn is_half_removed(journal: &Journal, fast: &Path) -> Result<bool, StageError> {
     restore(journal)?;
     Ok(journal.doomed(fast)?.iter().any(|(_, id)| id.is_some()))

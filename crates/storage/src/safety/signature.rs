@@ -65,9 +65,6 @@ pub fn signatures(file: &File, size: u64) -> io::Result<Vec<Signature>> {
 }
 
 /// The same on whatever can be read at offsets.
-///
-/// # Errors
-/// Those of `read`.
 pub fn signatures_in(
     read: &dyn Fn(&mut [u8], u64) -> io::Result<()>,
     size: u64,

@@ -276,9 +276,6 @@ impl DeviceSpec {
     }
 
     /// The same spec with each path as `change` makes it.
-    ///
-    /// # Errors
-    /// The first of `change`.
     pub fn with_paths<E>(&self, change: &mut dyn FnMut(&Path) -> Result<PathBuf, E>) -> Result<Self, E> {
         let all = |members: &[Self], change: &mut dyn FnMut(&Path) -> Result<PathBuf, E>| {
             members.iter().map(|member| member.with_paths(change)).collect::<Result<Vec<_>, E>>()

@@ -59,9 +59,6 @@ impl Sysfs {
     }
 
     /// The same of an open file.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn backing_of_fd(&self, fd: BorrowedFd<'_>) -> io::Result<Backing> {
         Ok(self.backing_of_status(&sys::status(fd)?, None))
     }

@@ -37,9 +37,6 @@ pub enum LoadError {
 }
 
 /// All that a report needs of a results file.
-///
-/// # Errors
-/// [`LoadError`].
 pub fn load(store: &Store) -> Result<SweepData, LoadError> {
     let mut data = rows(store)?;
     let analysis = analyse(&data)?;

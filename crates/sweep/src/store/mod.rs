@@ -132,9 +132,6 @@ impl Store {
 
     /// Opens a results file to read it, also while its sweep runs, and also where the reader may not
     /// write.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let path = locate(path);
         require_file(&path)?;

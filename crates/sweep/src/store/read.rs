@@ -72,9 +72,6 @@ impl Store {
     }
 
     /// What others than the sweep itself keep with it, by name: the scratch file's size, ….
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn notes(&self) -> Result<BTreeMap<String, String>, StoreError> {
         self.pairs("SELECT key, value FROM notes")
     }
@@ -112,9 +109,6 @@ impl Store {
 
     /// The plan, as it was when the sweep began. It is read, not made again, so that it stays what
     /// it was whatever later versions would draw from the same seed.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn plan(&self) -> Result<Plan, StoreError> {
         let meta = self.meta()?;
         let rules = Rules {
@@ -137,26 +131,17 @@ impl Store {
     }
 
     /// All runs in planned order, void ones included.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn runs(&self) -> Result<Vec<RunRow>, StoreError> {
         self.figures("runs")
     }
 
     /// The repetitions of the control point, in planned order.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn controls(&self) -> Result<Vec<RunRow>, StoreError> {
         self.figures("controls")
     }
 
     /// First attempts that something outside spoilt, and that were repeated: they count for
     /// nothing and stay visible.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn voided(&self) -> Result<Vec<RunRow>, StoreError> {
         self.figures("voided")
     }
@@ -238,9 +223,6 @@ impl Store {
     }
 
     /// Starts and resumptions, oldest first.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn sessions(&self) -> Result<Vec<Session>, StoreError> {
         let raw: Vec<(Session, String)> = self.rows(
             "SELECT id, started_unix_ns, ended_unix_ns, outcome, pid, version, machine FROM sessions ORDER BY id",
@@ -266,9 +248,6 @@ impl Store {
     }
 
     /// Attempts that gave no record, oldest first; those that succeeded later included.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn failures(&self) -> Result<Vec<Failure>, StoreError> {
         let raw: Vec<(Failure, String)> = self.rows(
             "SELECT id, session, position, point, pass, at_unix_ns, error, kind FROM failures ORDER BY id",
@@ -290,18 +269,12 @@ impl Store {
     }
 
     /// The planned runs that have no row, in planned order.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn missing(&self) -> Result<Vec<PlannedRun>, StoreError> {
         let steps = self.missing_steps()?;
         Ok(steps.into_iter().filter(|s| s.kind == StepKind::Run).map(|s| s.planned).collect())
     }
 
     /// The planned runs and controls that have no row, in planned order: what a resumption does.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn missing_steps(&self) -> Result<Vec<Step>, StoreError> {
         self.steps(
             "SELECT position, point, pass, kind FROM plan
@@ -312,9 +285,6 @@ impl Store {
     }
 
     /// How much of the plan is there.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn completeness(&self) -> Result<Completeness, StoreError> {
         let count = |sql: &str| -> Result<u32, StoreError> {
             self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.sql("count runs"))
@@ -338,9 +308,6 @@ impl Store {
     }
 
     /// Mean time that a stored run took beyond its `runtime` and `ramp_time`; none before the first.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn overhead(&self) -> Result<Option<Duration>, StoreError> {
         let mean: Option<f64> = self
             .connection

@@ -51,9 +51,6 @@ impl Store {
     }
 
     /// Stores an attempt that gave no record.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn insert_failure(
         &mut self,
         session: i64,
@@ -80,9 +77,6 @@ impl Store {
     }
 
     /// Notes that a process begins to work on the sweep, and returns the session's id.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn begin_session(&mut self, version: &str, machine: &Machine) -> Result<i64, StoreError> {
         let machine = json(machine);
         self.transaction("begin a session", |t| {
@@ -95,9 +89,6 @@ impl Store {
     }
 
     /// Notes how a session ended.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn end_session(&mut self, session: i64, outcome: &str) -> Result<(), StoreError> {
         self.transaction("end a session", |t| {
             t.execute(
@@ -109,9 +100,6 @@ impl Store {
     }
 
     /// Keeps something with the sweep that it knows nothing of, such as the scratch file's size.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn set_note(&mut self, key: &str, value: &str) -> Result<(), StoreError> {
         self.transaction("keep a note", |t| {
             t.execute(

@@ -59,9 +59,6 @@ impl Cache {
     }
 
     /// Hands `read` the checksums of a group.
-    ///
-    /// # Errors
-    /// The member's that holds them.
     pub fn read<R>(&self, store: &Store, key: Key, read: impl FnOnce(&[u32]) -> R) -> io::Result<R> {
         self.with(store, key, |cached| read(cached.sums.as_deref().unwrap_or_default()))
     }

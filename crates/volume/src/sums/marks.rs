@@ -92,9 +92,6 @@ impl Marks {
     ///
     /// A block of which both slots are damaged says nothing: its regions then count as ones that have checksums and are
     /// not marked, so that whatever does not fit is an error.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn read(store: &Store, most_active: usize) -> io::Result<Self> {
         let area = &store.area;
         let (mut entries, mut generations) = (Vec::new(), Vec::new());
@@ -314,9 +311,6 @@ impl Marks {
     }
 
     /// Takes the checksums off regions that nothing writes to, durably: they are as if they had never been written.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn reset(&self, store: &Store, cache: &Cache, regions: Range<u64>) -> io::Result<()> {
         self.exclusively(|| {
             self.state().active.retain(|region, _| !regions.contains(region));
@@ -328,9 +322,6 @@ impl Marks {
 
     /// Unmarks what a session left marked that was not closed, of which `resealed` blocks were given new checksums that
     /// are durable by now.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn forgive(&self, store: &Store, resealed: u64) -> io::Result<()> {
         self.exclusively(|| {
             self.resealed.fetch_add(resealed, Ordering::Relaxed);
@@ -343,9 +334,6 @@ impl Marks {
     }
 
     /// Unmarks all that this session marked, whose checksums are durable by now.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn close(&self, store: &Store) -> io::Result<()> {
         self.exclusively(|| {
             let active = std::mem::take(&mut self.state().active);
@@ -354,9 +342,6 @@ impl Marks {
     }
 
     /// Takes over what the map says now, for a reader beside a writer.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn refresh(&self, store: &Store) -> io::Result<()> {
         let now = Self::read(store, 1)?;
         for (entry, now) in self.entries.iter().zip(&now.entries) {

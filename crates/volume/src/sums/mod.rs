@@ -132,9 +132,6 @@ struct Run {
 
 impl Sums {
     /// Reads the map of a volume that keeps checksums; none for one that keeps none.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn open(
         label: &Label,
         members: &[Arc<dyn Device>],
@@ -424,9 +421,6 @@ impl Sums {
     }
 
     /// Writes all changed checksums, and makes them and all completed writes durable.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn sync(&self) -> io::Result<()> {
         let written = self.cache.write_back(&self.store, |_| true);
         written.and(self.store.sync_all()).inspect_err(|_| self.spoil())
@@ -524,9 +518,6 @@ impl Sums {
 }
 
 /// Writes an empty map, from which a volume begins; durable after the members' next sync.
-///
-/// # Errors
-/// A member's.
 pub(crate) fn write_empty_map(label: &Label, members: &[Arc<dyn Device>]) -> io::Result<()> {
     let Some(area) = Area::of(label) else { return Ok(()) };
     for index in 0..area.map_blocks() {

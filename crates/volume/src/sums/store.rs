@@ -32,9 +32,6 @@ impl Store {
     }
 
     /// Reads the checksums of a group. Of a block of sums that is damaged all checksums are lost.
-    ///
-    /// # Errors
-    /// The member's that holds them.
     pub fn read_sums(&self, (member, group): Key) -> io::Result<Box<[u32]>> {
         for _ in 0..MOST_READS {
             if let Some(sums) = self.read_sums_if_whole((member, group))? {
@@ -45,9 +42,6 @@ impl Store {
     }
 
     /// Reads the checksums of a group; none if their block is damaged.
-    ///
-    /// # Errors
-    /// The member's that holds them.
     pub fn read_sums_if_whole(&self, (member, group): Key) -> io::Result<Option<Box<[u32]>>> {
         let (holder, at) = self.area.sums_place(member, group);
         let mut block = AlignedBuffer::zeroed(BLOCK as usize, BLOCK as usize);
@@ -56,9 +50,6 @@ impl Store {
     }
 
     /// Writes the checksums of a group and of those that follow it.
-    ///
-    /// # Errors
-    /// The member's that holds them.
     pub fn write_sums(&self, (member, first): Key, all: &[Box<[u32]>]) -> io::Result<()> {
         let mut blocks = AlignedBuffer::zeroed(all.len() * BLOCK as usize, BLOCK as usize);
         for ((group, sums), block) in (first..).zip(all).zip(blocks.chunks_exact_mut(BLOCK as usize)) {
@@ -69,9 +60,6 @@ impl Store {
     }
 
     /// Writes blocks of sums without a checksum for the groups of a region on all members.
-    ///
-    /// # Errors
-    /// The member's that holds them.
     pub fn write_fresh_sums(&self, region: u64) -> io::Result<()> {
         let groups = self.area.groups_of(region);
         let none: Box<[u32]> = vec![NO_SUM; self.area.group_blocks() as usize].into();
@@ -81,9 +69,6 @@ impl Store {
 
     /// Whether the last session that wrote has ended in peace, by the labels. Each member is *open* from before the
     /// first write of a session until its end, and one that is not shows that all of them were synced.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn was_closed(&self) -> io::Result<bool> {
         for member in &self.members {
             let candidate = Candidate::read(&**member)?;
@@ -95,9 +80,6 @@ impl Store {
     }
 
     /// Reads a block of the map: the slot that was written last, and whether the other was as it was written.
-    ///
-    /// # Errors
-    /// A member's.
     pub fn read_map(&self, index: u64) -> io::Result<(Option<MapBlock>, bool)> {
         let mut slots = [None, None];
         for (slot, found) in (0..).zip(&mut slots) {
@@ -157,9 +139,6 @@ impl Store {
     }
 
     /// Syncs every member, the others too where one fails.
-    ///
-    /// # Errors
-    /// The first failure.
     pub fn sync_all(&self) -> io::Result<()> {
         let results: Vec<_> = (0..self.area.width()).map(|member| self.sync(member)).collect();
         results.into_iter().collect()

@@ -85,9 +85,6 @@ impl<K: Kernel> IoUring<K> {
     }
 
     /// Has the kernel raise an eventfd(2) at each completion from now on.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(super) fn register_signal(&mut self) -> io::Result<Signal> {
         let signal = Signal::new()?;
         let fd = signal.fd().as_raw_fd();
