@@ -138,13 +138,13 @@ class Lab:
         differing = sorted(set(before) ^ set(after))
         return self.check(sentence, not differing, "; ".join(differing[:8]) or f"{len(after)} lines")
 
-    def boot(self, fresh=False, arguments="", forgetful_drives=0):
-        """Boots the guest, with new drives if `fresh`, of a kind that forgets if so many are named, and with further
-        kernel arguments."""
+    def boot(self, fresh=False, arguments="", forgetful_drives=0, queue_pairs=2):
+        """Boots the guest, with new drives if `fresh`, of a kind that forgets if so many are named, with further kernel
+        arguments, and with so many pairs of queues for each of the sixteen."""
         self.guest.cut_power()
         if fresh:
             self.guest.fresh_disks(forgetful_drives)
-        took = self.guest.boot(arguments)
+        took = self.guest.boot(arguments, queue_pairs)
         print(f"     {self.scenario}: booted in {took:.1f} s", flush=True)
 
     def cut_power(self, luck=None):
