@@ -42,7 +42,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 /// holds the descriptors of all threads until it executes its program, so that a drive that another test has just closed is
 /// busy, and a loop device that it has detached is still there.
 fn has_run_alone() -> bool {
-    const ALONE: &str = "FLASHWRIGHT_TEST_ALONE";
+    const ALONE: &str = "FLASHWRIGHT_CHILD_ALONE";
     let thread = std::thread::current();
     let Some(name) = thread.name().filter(|name| *name != "main" && std::env::var_os(ALONE).is_none()) else {
         return false;
