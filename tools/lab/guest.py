@@ -32,7 +32,7 @@ DRIVES = 16
 DRIVE_BYTES = 384 << 20  # mkfs.xfs makes nothing below 300 MiB
 STATE_BYTES = 1 << 30
 MEMORY_MIB = 2048
-BOOT_TIMEOUT_S = 120
+BOOT_TIMEOUT_S = 300  # a host that others use takes as long for what else takes ten seconds
 # The largest request that qemu's NVMe takes in one piece is 512 KiB; larger ones count as several.
 
 

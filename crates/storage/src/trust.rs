@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn owners_are_checked_and_modes_set_where_proc_is_not_mounted() {
-        const INSIDE: &str = "FLASHWRIGHT_TEST_WITHOUT_PROC";
+        const INSIDE: &str = "FLASHWRIGHT_CHILD_WITHOUT_PROC";
         if let Some(folder) = std::env::var_os(INSIDE) {
             let folder = Path::new(&folder);
             assert!(!Path::new("/proc/self").exists());
