@@ -287,7 +287,11 @@ fn region(device: &dyn Device, workload: &Workload) -> Range<u64> {
             let last = step.saturating_mul(u64::from(workload.numjobs) - 1);
             workload.offset.saturating_add(last).saturating_add(length).min(device.size())
         }
-        None => workload.offset + length,
+        // Requests lie at multiples of the smallest: what is shorter at the end is neither written nor read.
+        None => {
+            workload.offset
+                + if length < workload.min_bs() { length } else { length - length % workload.min_bs() }
+        }
     };
     workload.offset..end.max(workload.offset)
 }

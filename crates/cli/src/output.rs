@@ -4,8 +4,8 @@
 //! written beside its place and renamed into it, so that a full disk or an interruption leaves neither half
 //! a document nor a lost earlier one.
 
-use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -60,8 +60,9 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// The sink that `--output` names; `-` and nothing are standard output. Looked at before the work
-    /// starts, so that an hour's measurement does not end at a misspelt directory.
+    /// The sink that `--output` names; `-` and nothing are standard output. Checked before the work
+    /// starts, so that an hour's measurement does not end at a misspelt directory, or at one that cannot be written.
+    /// An earlier document is replaced; a file that is no text, as a target or a sweep's results, is refused.
     pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
         Self::of_flag("output", path)
     }
@@ -82,7 +83,38 @@ impl Sink {
             ))
             .hint("make it first, or name another file"));
         }
+        let is_plain = std::fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
+        if is_plain {
+            if holds_no_text(path) {
+                return Err(Failure::refused(format!(
+                    "--{flag}={}: holds data that is no text, and would be replaced",
+                    path.display()
+                ))
+                .hint("name another file, or remove this one"));
+            }
+            tempfile::Builder::new().tempfile_in(folder).map_err(|error| {
+                let why = error.kind();
+                Failure::failed(format!(
+                    "--{flag}={}: no file can be made in {}: {why}",
+                    path.display(),
+                    folder.display()
+                ))
+                .hint("name a file in a directory that you may write to")
+            })?;
+        }
         Ok(Self::File(path.to_owned()))
+    }
+
+    /// Refuses a sink that is one of the files that the command reads or measures, under whatever name.
+    pub fn is_none_of<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+        let Self::File(path) = self else { return Ok(()) };
+        let identity = |path: &Path| std::fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
+        let own = identity(path);
+        if inputs.into_iter().any(|input| input == path || own.is_some() && identity(input) == own) {
+            return Err(Failure::invalid(format!("--output={}: is what this command reads", path.display()))
+                .hint("name another file"));
+        }
+        Ok(())
     }
 
     /// Writes the document.
@@ -92,6 +124,13 @@ impl Sink {
             Self::File(path) => write_file(path, &anstream::adapter::strip_str(text).to_string()),
         }
     }
+}
+
+/// Whether the file begins with what no document of ours has: a zero byte, as images, databases and archives do.
+fn holds_no_text(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut start));
+    read.is_ok() && start.contains(&0)
 }
 
 fn folder(path: &Path) -> &Path {
@@ -136,6 +175,20 @@ mod tests {
         write_file(&path, "new").expect("writes");
         assert_eq!(std::fs::read_to_string(&path).expect("reads"), "new");
         assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
+    }
+
+    #[test]
+    fn neither_data_nor_what_is_read_is_replaced() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let [data, workload] = ["results.db", "workload.toml"].map(|name| folder.path().join(name));
+        std::fs::write(&data, b"SQLite format 3\0").expect("writes");
+        std::fs::write(&workload, "bs = 4096").expect("writes");
+        assert!(Sink::of(Some(&data)).is_err());
+        let sink = Sink::of(Some(&workload)).expect("text");
+        let link = folder.path().join("link");
+        std::fs::hard_link(&workload, &link).expect("links");
+        assert!(sink.is_none_of([data.as_path(), &link]).is_err());
+        assert!(sink.is_none_of([data.as_path()]).is_ok());
     }
 
     #[test]

@@ -345,3 +345,32 @@ fn what_cannot_be_served_or_laid_out_is_refused_before_anything_is_taken() {
     assert!(came.code == 2 && came.err.ends_with("error: no verb was given\n"), "{}", came.err);
     assert!(run(folder.path(), &[]).err.ends_with("or `flashwright probe`\n"));
 }
+
+/// A report in the place of what it was to be of would cost the user that.
+#[test]
+fn what_a_command_reads_is_not_replaced_by_its_output() {
+    let folder = place();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("data"), vec![7_u8; 1 << 20]).unwrap();
+    std::fs::write(path("workload.toml"), "rw = \"randread\"\n").unwrap();
+    let bench = ["bench", "--runtime=100ms", "--target", "data", "--output"];
+    let words =
+        |name: &str| format!("error: --output={name}: is what this command reads\nhint: name another file\n");
+    refused(folder.path(), &[&bench[..], &["./data"]].concat(), 2, &words("./data"));
+    refused(
+        folder.path(),
+        &[&bench[..], &["workload.toml", "workload.toml"]].concat(),
+        2,
+        &words("workload.toml"),
+    );
+    std::fs::write(path("results.db"), b"SQLite format 3\0").unwrap();
+    refused(
+        folder.path(),
+        &[&bench[..], &["results.db"]].concat(),
+        3,
+        "error: --output=results.db: holds data that is no text, and would be replaced\nhint: name another file, or remove this one\n",
+    );
+    assert_eq!(std::fs::read(path("data")).unwrap(), vec![7_u8; 1 << 20]);
+    assert_eq!(std::fs::read(path("workload.toml")).unwrap(), b"rw = \"randread\"\n");
+    assert_eq!(std::fs::read(path("results.db")).unwrap(), b"SQLite format 3\0");
+}

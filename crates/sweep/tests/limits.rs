@@ -36,19 +36,23 @@ fn unknown() -> Verdict {
     }
 }
 
-/// A sweep of these configurations, each with its MB/s in every pass.
+/// A sweep of these configurations, each with its MB/s in every pass of four.
 fn sweep(configurations: &[(&str, f64)]) -> SweepData {
+    sweep_of(4, configurations)
+}
+
+fn sweep_of(passes: u32, configurations: &[(&str, f64)]) -> SweepData {
     let points: Vec<Point> =
         configurations.iter().enumerate().map(|(id, (typed, _))| point(id as u32, typed)).collect();
     let mut runs = Vec::new();
-    for pass in 1..=4 {
+    for pass in 1..=passes {
         for (point, (_, megabytes)) in points.iter().zip(configurations) {
             let position = runs.len() as u32;
             runs.push(run(point, pass, position, *megabytes * (1.0 + f64::from(pass % 2) * 0.004)));
         }
     }
     SweepData {
-        meta: meta(4, runs.len()),
+        meta: meta(passes, runs.len()),
         verdicts: points.iter().map(|p| (p.id, unknown())).collect(),
         points,
         runs,
@@ -72,6 +76,17 @@ fn an_array_slower_than_its_drives_separately_is_limited_by_the_raid_layer() {
     ]);
     // Four drives as an array gave what they have; a single drive has nobody to be compared with.
     assert_eq!(found, [Drives, RaidLayer, Drives, Unknown]);
+}
+
+#[test]
+fn where_one_run_was_kept_nothing_is_compared() {
+    let configurations = [
+        ("layout=separate width=8 filesystem=raw", 3000.0),
+        ("layout=md-raid0 width=8 filesystem=raw chunk=64k", 1500.0),
+    ];
+    let analysis = analyse(&sweep_of(2, &configurations)).unwrap();
+    assert!(analysis.points.iter().all(|p| p.bandwidth.unwrap().interval.is_none()));
+    assert!(analysis.points.iter().all(|p| p.verdict.as_ref().unwrap().limit == Limit::Unknown));
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod text;
 pub mod wsat;
 
 use bench::fio::json::{GlobalInfo, JobResult, document};
+use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
 use crate::output::Sink;
@@ -39,6 +40,10 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     let sink = Sink::of(args.output.as_deref())?;
     let request = Request::read(args)?;
+    let specs: Vec<DeviceSpec> =
+        request.groups.iter().flatten().filter_map(|job| job.target.parse().ok()).collect();
+    let targets = specs.iter().flat_map(DeviceSpec::leaves).filter_map(DeviceSpec::path);
+    sink.is_none_of(targets.chain(args.file.as_deref()))?;
     let stop = signals::stop_flag()?;
     let run = run::run(&request, &stop, args.live)?;
     if !run.done.is_empty() {

@@ -103,7 +103,7 @@ limits! {
         "Raise --numjobs, or use larger requests; read the figure as requests per core."
     RaidLayer "raid-layer" "RAID layer"
         "The same drives are faster without the layer that joins them."
-        "Use the drives separately or by flashwright's own stripe, or change the layer's chunk."
+        "Use the drives separately, change the layer's chunk, or use flashwright's own stripe in a kernel's layer's place."
     FileSystem "file-system" "file system"
         "The same devices are faster without the file system."
         "Align its geometry with the stripe, try another one or other mount options, or use the devices raw."

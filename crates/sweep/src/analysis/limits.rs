@@ -11,7 +11,8 @@
 //! | the drives alone | `layout`, `chunk`, `width`, `drives` (there one drive) |
 //! | other depths | `iodepth` and `numjobs` |
 //!
-//! Figures are means of kept runs, with their intervals as noise. The rules are [`measure::limit`]'s.
+//! Figures are means of kept runs, with their intervals as noise: a point without an interval, of which one run was
+//! kept, is compared with nothing and keeps its record's own verdict. The rules are [`measure::limit`]'s.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -62,8 +63,8 @@ pub(crate) fn judge(data: &SweepData, points: &mut [PointSummary]) -> Vec<LimitS
             Some((site.point, refine(own, &site.achieved(), &families.context(site))))
         })
         .collect();
-    for point in points.iter_mut() {
-        point.verdict = verdicts.get(&point.point).cloned();
+    for point in points.iter_mut().filter(|point| point.bandwidth.is_some()) {
+        point.verdict = verdicts.get(&point.point).or_else(|| data.verdicts.get(&point.point)).cloned();
     }
     summarise(points)
 }
@@ -108,14 +109,14 @@ struct Site {
 }
 
 impl Site {
-    /// None where the point has no figure.
+    /// None where the point has no figure, or one that nobody knows the noise of.
     fn of(summary: &PointSummary, point: &Point) -> Option<Self> {
         let bandwidth = summary.bandwidth.filter(|b| b.mean > 0.0)?;
         let mut settings: BTreeMap<String, String> =
             further(&summary.settings).map(|(name, value)| (name.clone(), value.clone())).collect();
         settings.extend(further(layout_of(point)).map(|(name, value)| (name.clone(), value.clone())));
         settings.insert("target".to_owned(), summary.target.clone());
-        let noise = bandwidth.interval.map_or(0.0, |i| (i.high - i.low) / 2.0 / bandwidth.mean);
+        let noise = bandwidth.interval.map(|i| (i.high - i.low) / 2.0 / bandwidth.mean)?;
         Some(Self {
             point: summary.point,
             workload: format!("{} {} {:?}", summary.rw, summary.request, summary.work.demands),

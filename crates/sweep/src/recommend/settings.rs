@@ -323,8 +323,10 @@ fn sentence(c: &Compromise) -> String {
         .works
         .iter()
         .map(|s| {
+            // Of layouts that cannot be told apart, the baseline's is one.
             let gain = s
                 .over_baseline
+                .filter(|_| !named.is_empty())
                 .map_or_else(String::new, |ratio| format!(", {} the baseline's", words::times(ratio)));
             format!("{} of the best for {}{gain}", units::percent(s.of_best), s.work.label().to_lowercase())
         })
