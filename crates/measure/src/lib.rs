@@ -19,6 +19,7 @@
 
 pub mod histogram;
 pub mod ladder;
+mod later;
 pub mod limit;
 pub mod pattern;
 pub mod placement;
@@ -33,6 +34,7 @@ mod words;
 pub mod workload;
 
 pub use histogram::Histogram;
+pub use later::LaterWord;
 pub use limit::{Limit, Verdict};
 pub use record::RunRecord;
 pub use target::{Target, TargetError};

@@ -4,7 +4,9 @@
 //! for the documentation page, the report and the terminal; a test holds the page to it.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::later::{self, LaterWord};
 
 /// A fact found during one run, under its code, in words that carry the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,23 +51,33 @@ pub struct Explanation {
 macro_rules! codes {
     ($($variant:ident $code:literal $severity:ident $meaning:literal $remedy:literal)+) => {
         /// The codes. `Display` and data give the spelling `W-…`.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum WarningCode {
             $(
                 #[doc = $meaning]
-                #[serde(rename = $code)]
                 $variant,
             )+
+            /// A code of a later version, as it was read. A run of this version never has one.
+            Later(LaterWord),
         }
 
         impl WarningCode {
-            /// All codes, in the order of the documentation.
+            /// All codes of this version, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The stable spelling.
             #[must_use]
             pub fn code(self) -> &'static str {
-                match self { $(Self::$variant => $code),+ }
+                match self { $(Self::$variant => $code,)+ Self::Later(code) => code.word() }
+            }
+
+            /// The code of a spelling; of one that is not known, [`WarningCode::Later`]. None if it cannot be a code, which
+            /// is `W-` with letters, digits and hyphens.
+            #[must_use]
+            pub fn from_code(text: &str) -> Option<Self> {
+                let known = Self::ALL.iter().copied().find(|code| code.code() == text);
+                let later = || text.starts_with("W-").then(|| LaterWord::new(text)).flatten().map(Self::Later);
+                known.or_else(later)
             }
 
             /// Meaning, severity and remedy.
@@ -76,7 +88,12 @@ macro_rules! codes {
                         severity: Severity::$severity,
                         meaning: $meaning,
                         remedy: $remedy,
-                    }),+
+                    },)+
+                    Self::Later(_) => Explanation {
+                        severity: Severity::Warning,
+                        meaning: "A later version of flashwright found this; this version does not know what it means.",
+                        remedy: "Read the run, or make the report, with that version.",
+                    },
                 }
             }
         }
@@ -182,6 +199,30 @@ codes! {
         "Raise --runtime, or lower --size."
 }
 
+impl Serialize for WarningCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
+}
+
+impl<'de> Deserialize<'de> for WarningCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_code(&text).ok_or_else(|| de::Error::custom(format!("'{text}' is not a warning's code")))
+    }
+}
+
+impl JsonSchema for WarningCode {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "WarningCode".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let known: Vec<_> = Self::ALL.iter().map(|code| (code.code(), code.explain().meaning)).collect();
+        later::schema(&known, "^W-[A-Za-z0-9-]+$")
+    }
+}
+
 impl std::fmt::Display for WarningCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.code())
@@ -199,6 +240,23 @@ mod tests {
             assert!(code.code().starts_with("W-"), "{code}");
             assert!(seen.insert(code.code()), "{code} is used twice");
             assert_eq!(serde_json::to_string(code).unwrap(), format!("\"{code}\""));
+            assert_eq!(WarningCode::from_code(code.code()), Some(*code));
+        }
+    }
+
+    #[test]
+    fn a_code_of_a_later_version_is_kept_and_written_as_it_was_read() {
+        let json = r#"{"code":"W-TOMORROW","message":"seen"}"#;
+        let warning: Warning = serde_json::from_str(json).unwrap();
+        assert_eq!((warning.code.code(), warning.code.explain().severity), ("W-TOMORROW", Severity::Warning));
+        assert_eq!(serde_json::to_string(&warning).unwrap(), json);
+        assert!(WarningCode::ALL.iter().all(|known| *known < warning.code), "it comes last");
+        for wrong in [
+            r#"{"code":"TOMORROW","message":""}"#,
+            r#"{"code":"W-a b","message":""}"#,
+            r#"{"code":1,"message":""}"#,
+        ] {
+            assert!(serde_json::from_str::<Warning>(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -187,3 +187,46 @@ fn verdicts_are_kept_in_the_results_and_read_back_with_the_middle_run() {
     assert_eq!(data.verdicts.len(), plan.points.len());
     assert_eq!(data.verdicts[&0], unknown());
 }
+
+#[test]
+fn what_a_later_version_found_is_kept_and_shown() {
+    use measure::{Warning, WarningCode};
+    use sweep::space::Space;
+    use sweep::store::Measured;
+
+    let directory = tempfile::tempdir().unwrap();
+    let space = Space::parse("ladder", fake::LADDER).unwrap();
+    let begun = sweep::run::begin(&directory.path().join("results.db"), &space, &fake::identity()).unwrap();
+    let mut store = begun.store;
+    let session = store.begin_session("9.0.0", &fake::identity().machine).unwrap();
+    let plan = store.plan().unwrap();
+    let code = WarningCode::from_code("W-TOMORROW").unwrap();
+    let limit = Limit::from_word("gravity").unwrap();
+    for planned in &plan.runs {
+        let point = &plan.points[planned.point as usize];
+        let facts = measure::record::TargetFacts::default();
+        let mut record = fake::record(&point.workload, &facts, 1.0);
+        record.warnings.push(Warning::new(code, "seen by a later version"));
+        record.verdict = Some(Verdict { limit, ..unknown() });
+        let measured = Measured { planned: *planned, record: &record, wall: Duration::from_millis(1) };
+        store.insert_run(session, measured).unwrap();
+    }
+    drop(store);
+    let store = sweep::store::Store::open_read_only(directory.path()).unwrap();
+    for run in store.runs().unwrap() {
+        assert!(run.warnings.contains(&code) && run.limit == Some(limit) && !run.is_void());
+        assert_eq!(store.verdict(run.id).unwrap().unwrap().limit, limit);
+        assert!(store.record(run.id).unwrap().has_warning(code));
+    }
+    sweep::status::Status::of(&store).unwrap();
+    let report = sweep::report::Report::new(&sweep::analysis::load(&store).unwrap()).unwrap();
+    for text in [markdown(&report), html(&report), sweep::report::json(&report)] {
+        assert!(text.contains("W-TOMORROW") && text.contains("gravity"), "{text}");
+    }
+    let schema = jsonschema::validator_for(&sweep::report::json_schema()).unwrap();
+    let document = serde_json::from_str(&sweep::report::json(&report)).unwrap();
+    assert_eq!(
+        schema.iter_errors(&document).map(|error| error.to_string()).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
+}

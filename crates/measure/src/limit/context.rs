@@ -151,6 +151,8 @@ fn rank(limit: Limit) -> u8 {
         Limit::UnbalancedDrives => 5,
         // Which of the two costs more comes first, as they are found.
         Limit::RaidLayer | Limit::FileSystem => 6,
+        // Below what a comparison proves here, above what is named for want of anything else.
+        Limit::Later(_) => 7,
         Limit::QueueDepth => 8,
         Limit::Drives => 9,
         Limit::Unknown => 10,

@@ -39,8 +39,9 @@ mod host;
 mod members;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::later::{self, LaterWord};
 use crate::record::RunRecord;
 pub use context::{Achieved, Context, DrivesAlone, Sibling, refine};
 use evidence::Seen;
@@ -57,35 +58,50 @@ pub struct Explanation {
 macro_rules! limits {
     ($($variant:ident $word:literal $label:literal $meaning:literal $remedy:literal)+) => {
         /// What kept a figure from being higher. `Display` and data give the word.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Limit {
             $(
                 #[doc = $meaning]
-                #[serde(rename = $word)]
                 $variant,
             )+
+            /// A limit of a later version, as it was read. [`judge`] never names one.
+            Later(LaterWord),
         }
 
         impl Limit {
-            /// All limits, in the order of the documentation.
+            /// All limits of this version, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The stable spelling.
             #[must_use]
             pub fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
+                match self { $(Self::$variant => $word,)+ Self::Later(word) => word.word() }
+            }
+
+            /// The limit of a word; of one that is not known, [`Limit::Later`]. None if it is not of letters, digits and
+            /// hyphens.
+            #[must_use]
+            pub fn from_word(word: &str) -> Option<Self> {
+                let known = Self::ALL.iter().copied().find(|limit| limit.word() == word);
+                known.or_else(|| LaterWord::new(word).map(Self::Later))
             }
 
             /// What people call it.
             #[must_use]
             pub fn label(self) -> &'static str {
-                match self { $(Self::$variant => $label),+ }
+                match self { $(Self::$variant => $label,)+ Self::Later(word) => word.word() }
             }
 
             /// Meaning and remedy.
             #[must_use]
             pub fn explain(self) -> Explanation {
-                match self { $(Self::$variant => Explanation { meaning: $meaning, remedy: $remedy }),+ }
+                match self {
+                    $(Self::$variant => Explanation { meaning: $meaning, remedy: $remedy },)+
+                    Self::Later(_) => Explanation {
+                        meaning: "A later version of flashwright named this limit; this version does not know what it means.",
+                        remedy: "Make the report with that version.",
+                    },
+                }
             }
         }
     };
@@ -125,6 +141,30 @@ limits! {
     Unknown "unknown" "unknown"
         "The evidence names no limit."
         "A sweep tells more: greater depth, the drives one by one, the same without file system."
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Self::from_word(&word).ok_or_else(|| de::Error::custom(format!("'{word}' is not a limit")))
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let known: Vec<_> = Self::ALL.iter().map(|limit| (limit.word(), limit.explain().meaning)).collect();
+        later::schema(&known, "^[A-Za-z0-9-]+$")
+    }
 }
 
 impl std::fmt::Display for Limit {

@@ -39,15 +39,17 @@ pub(super) fn found(report: &Report) -> Sheet {
 
 /// How many configurations of each test have which limit.
 pub(super) fn matrix(report: &Report) -> Sheet {
-    let limits: Vec<Limit> =
-        Limit::ALL.iter().copied().filter(|limit| report.limits.iter().any(|l| l.limit == *limit)).collect();
-    let titles: Vec<&'static str> =
-        ["Test"].into_iter().chain(limits.iter().map(|limit| right(*limit))).collect();
+    let mut limits: Vec<Limit> = report.limits.iter().map(|found| found.limit).collect();
+    limits.sort_unstable();
+    // Those of later versions share a column.
+    let mut columns: Vec<&'static str> = limits.into_iter().map(right).collect();
+    columns.dedup();
+    let titles: Vec<&'static str> = ["Test"].into_iter().chain(columns.iter().copied()).collect();
     let mut sheet = Sheet::new("Configurations by test and limit", &titles);
     for (test, points) in by_test(report) {
-        let count = |limit: &Limit| points.iter().filter(|p| limit_of(p) == Some(*limit)).count();
+        let count = |title: &str| points.iter().filter(|p| limit_of(p).map(right) == Some(title)).count();
         let cell = |n: usize| if n == 0 { NONE.to_owned() } else { n.to_string() };
-        sheet.push(std::iter::once(test).chain(limits.iter().map(|limit| cell(count(limit)))).collect());
+        sheet.push(std::iter::once(test).chain(columns.iter().map(|title| cell(count(title)))).collect());
     }
     sheet
 }
@@ -66,6 +68,7 @@ fn right(limit: Limit) -> &'static str {
         Limit::UnbalancedDrives => ">unbalanced drives",
         Limit::Rate => ">rate asked for",
         Limit::Unknown => ">unknown",
+        Limit::Later(_) => ">of a later version",
     }
 }
 

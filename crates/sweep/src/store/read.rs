@@ -211,15 +211,20 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// The limit of each row of a table of figures that has a verdict. A word of a later version is none.
+    /// The limit of each row of a table of figures that has a verdict.
     fn limits(&self, table: &'static str) -> Result<BTreeMap<i64, Limit>, StoreError> {
         if !self.has_verdicts()? {
             return Ok(BTreeMap::new());
         }
         let sql = format!("SELECT f.id, v.word FROM {table} f JOIN verdicts v ON v.record = f.record");
         let words: Vec<(i64, String)> = self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let limit = |word: &str| Limit::ALL.iter().copied().find(|limit| limit.word() == word);
-        Ok(words.into_iter().filter_map(|(id, word)| Some((id, limit(&word)?))).collect())
+        words
+            .into_iter()
+            .map(|(id, word)| match Limit::from_word(&word) {
+                Some(limit) => Ok((id, limit)),
+                None => Err(self.damaged("table verdicts".to_owned(), format!("'{word}' is not a limit"))),
+            })
+            .collect()
     }
 
     /// Starts and resumptions, oldest first.
@@ -347,9 +352,8 @@ impl Store {
     fn codes(&self, text: &str, table: &str) -> Result<Vec<WarningCode>, StoreError> {
         text.split_ascii_whitespace()
             .map(|word| {
-                let code = WarningCode::ALL.iter().find(|code| code.code() == word);
-                code.copied().ok_or_else(|| {
-                    self.damaged(format!("table {table}"), format!("unknown warning code '{word}'"))
+                WarningCode::from_code(word).ok_or_else(|| {
+                    self.damaged(format!("table {table}"), format!("'{word}' is not a warning's code"))
                 })
             })
             .collect()
