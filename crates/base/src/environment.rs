@@ -65,5 +65,6 @@ pub const VARIABLES: &[Variable] = &[
         "which syncs and checks are left out, one at a time: `1` for all, or their names; `write` writes the table",
     ),
     tests("FLASHWRIGHT_MODEL", "checks that the model of moves shall miss: their names, or `all`"),
+    tests("FLASHWRIGHT_FORMATS", "`write` makes the fixtures of `formats/` that are missing"),
     tests("FLASHWRIGHT_MOTO_PYTHON", "Python with the package moto, for the tests of S3; else `python3`"),
 ];

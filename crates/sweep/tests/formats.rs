@@ -1,0 +1,106 @@
+//! Results and records are read for ever: the fixtures of `formats/`.
+
+#[path = "../../../formats/dump.rs"]
+mod dump;
+mod fake;
+#[path = "../../../formats/fixture.rs"]
+mod fixture;
+
+use std::path::Path;
+use std::time::Duration;
+
+use fixture::fixture;
+use measure::limit::Verdict;
+use measure::record::TargetFacts;
+use measure::workload::Rw;
+use measure::{Limit, RunRecord, Warning, WarningCode, Workload};
+use rusqlite::Connection;
+use sweep::space::Space;
+use sweep::store::{Measured, Store};
+
+const SPACE: &str = "[sweep]\nname = 'old'\nseed = 1\npasses = 2\n[space]\niodepth = [1, 8]";
+
+fn record(workload: &Workload) -> RunRecord {
+    let mut record = fake::record(workload, &TargetFacts::default(), 1.0);
+    record.warnings = vec![Warning::new(WarningCode::ClosedLoop, "4 requests in flight")];
+    let evidence = "vda was busy 99 % of the time".to_owned();
+    record.verdict =
+        Some(Verdict { limit: Limit::Drives, evidence, at_percent_of_drives: None, others: vec![] });
+    record
+}
+
+fn results() -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let space = Space::parse("old.toml", SPACE).unwrap();
+    let mut store = sweep::run::begin(&path, &space, &fake::identity()).unwrap().store;
+    let session = store.begin_session("0.1.0", &fake::identity().machine).unwrap();
+    let plan = store.plan().unwrap();
+    for planned in &plan.runs {
+        let record = record(&plan.points[planned.point as usize].workload);
+        store
+            .insert_run(
+                session,
+                Measured { planned: *planned, record: &record, wall: Duration::from_secs(1) },
+            )
+            .unwrap();
+    }
+    drop(store);
+    dump::dump(&Connection::open(path).unwrap()).into_bytes()
+}
+
+/// Format 1 had no layouts, and no verdicts at first.
+fn results_of_format_1() -> Vec<u8> {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch(std::str::from_utf8(&results()).unwrap()).unwrap();
+    connection
+        .execute_batch("ALTER TABLE points DROP COLUMN layout; DROP TABLE verdicts; PRAGMA user_version = 1")
+        .unwrap();
+    dump::dump(&connection).into_bytes()
+}
+
+fn open(directory: &Path, sql: &[u8]) -> Store {
+    let connection = Connection::open(directory.join("results.db")).unwrap();
+    connection.execute_batch(std::str::from_utf8(sql).unwrap()).unwrap();
+    drop(connection);
+    Store::open_read_only(directory).unwrap()
+}
+
+#[test]
+fn results_of_formats_1_and_2_are_read() {
+    let old = fixture("results-1.sql", results_of_format_1);
+    let new = fixture("results-2.sql", results);
+    for (name, sql, limit) in [("format 1", old, None), ("format 2", new, Some(Limit::Drives))] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), &sql);
+        let plan = store.plan().unwrap();
+        let depths: Vec<u32> = plan.points.iter().map(|point| point.workload.iodepth).collect();
+        assert_eq!((depths, plan.runs.len()), (vec![1, 8], 4), "{name}");
+        let runs = store.runs().unwrap();
+        assert_eq!(runs.len(), 4, "{name}");
+        for run in &runs {
+            assert_eq!(
+                (run.warnings.as_slice(), run.limit),
+                (&[WarningCode::ClosedLoop][..], limit),
+                "{name}"
+            );
+            let record = store.record(run.id).unwrap();
+            assert_eq!((record.bytes(), record.ios()), (run.bytes, run.ios), "{name}");
+            assert!(run.bytes > 0 && record.has_warning(WarningCode::ClosedLoop), "{name}");
+        }
+        assert_eq!(store.completeness().unwrap().done, 4, "{name}");
+        let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
+        assert_eq!((report.points.len(), report.runs.len()), (2, 4), "{name}");
+    }
+}
+
+#[test]
+fn a_record_of_format_1_is_read() {
+    let workload =
+        Workload { rw: Rw::RandRw, iodepth: 4, runtime: Some(Duration::from_secs(5)), ..Workload::default() };
+    let text = fixture("run-1.json", || serde_json::to_vec_pretty(&record(&workload)).unwrap());
+    let found: RunRecord = serde_json::from_slice(&text).unwrap();
+    assert_eq!((found.schema.as_str(), &found.workload), ("flashwright.run/1", &workload));
+    assert!(found.bytes() > 0 && found.latency().count() > 0);
+    assert_eq!(found.verdict.map(|verdict| verdict.limit), Some(Limit::Drives));
+}
