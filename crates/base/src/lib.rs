@@ -25,4 +25,4 @@ pub use class::ErrorClass;
 pub use engine::IoEngine;
 pub use layout::{Filesystem, LayoutKind};
 pub use nearest::{edit_distance, nearest};
-pub use words::Word;
+pub use words::{Word, Words};

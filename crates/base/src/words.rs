@@ -12,6 +12,31 @@ pub trait Word: Copy + 'static {
     fn from_word(word: &str) -> Option<Self>;
 }
 
+/// The words of a type, and the one that stands for each of their spellings.
+#[derive(Debug, Clone, Copy)]
+pub struct Words {
+    /// The words, in the order of help.
+    pub list: &'static [&'static str],
+    /// The word of a spelling; None if there is none.
+    pub canonical: fn(&str) -> Option<&'static str>,
+}
+
+impl Words {
+    /// The words of `W`.
+    #[must_use]
+    pub const fn of<W: Word>() -> Self {
+        Self { list: W::WORDS, canonical: |text| W::from_word(text).map(W::word) }
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Words {}
+
 /// Declares an enum and its words: `Variant = "word"`, or `Variant = "word" | "other spelling"`.
 ///
 /// The enum gets `ALL`, `WORDS`, `word` and `from_word`; serde and JSON Schema use the same words.

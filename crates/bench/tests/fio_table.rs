@@ -2,7 +2,25 @@
 
 use std::process::Command;
 
-use bench::fio::keys;
+use bench::fio::{KeySupport, keys, options_of};
+
+/// The table of a workload's options names a key for each that fio has; the key is read, and written where the option does
+/// not have its default.
+#[test]
+fn options_of_a_workload_are_keys_as_their_table_says() {
+    for option in measure::options::OPTIONS {
+        let Some(name) = option.fio else { continue };
+        let key = keys().find(|key| key.name == name).unwrap_or_else(|| panic!("{name} is no key"));
+        assert!(matches!(key.support, KeySupport::Supported), "{name}");
+        let mut workload = measure::Workload::default();
+        option.set(&mut workload, option.example()).unwrap();
+        let written = options_of(&workload);
+        assert!(
+            written.iter().any(|(key, _)| key == name) || name == "name",
+            "{name} is not written: {written:?}"
+        );
+    }
+}
 
 #[test]
 fn no_spelling_means_two_things() {

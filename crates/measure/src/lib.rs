@@ -5,7 +5,7 @@
 //! by point. The order of the modules is the order of a measurement:
 //!
 //! 1. [`workload`]: what to run, in fio's words, and whether it makes sense.
-//!    Where its threads and buffers lie is [`placement`]'s.
+//!    Where its threads and buffers lie is [`placement`]'s. [`options`]: the table of all its options.
 //! 2. [`test_type`]: the fourteen workloads of DASH-IO §3.1, numbered as the paper numbers them.
 //! 3. [`pattern`]: the offsets that a workload visits, without a bitmap.
 //! 4. [`target`]: the one trait that runs a workload.
@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod ladder;
 mod later;
 pub mod limit;
+pub mod options;
 pub mod pattern;
 pub mod placement;
 pub mod precondition;

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use measure::Workload;
+use measure::options::{self, ValueKind, WorkloadOption};
 use measure::precondition::Precondition;
-use measure::workload::{
-    CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw,
-    SizeShare, Verify,
-};
+use serde_json::Value;
 
-use crate::values;
+use crate::failure::Failure;
+use crate::values::{self, BadValue};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -159,126 +158,122 @@ impl BenchArgs {
     }
 }
 
-/// Declares the flags once, with what is done with each.
-macro_rules! workload_flags {
-    ($(
-        $(#[doc = $doc:literal])+
-        $field:ident: $type:ty, $parser:expr, [$($arg:tt)*], $heading:literal, |$workload:ident, $value:ident| $set:expr;
-    )+) => {
-        /// Every option of a workload.
-        #[derive(Debug, Clone, Default, Args)]
-        pub struct WorkloadArgs {
-            $(
-                $(#[doc = $doc])+
-                #[arg(value_parser = $parser, help_heading = $heading, $($arg)*)]
-                pub $field: Option<$type>,
-            )+
-        }
+/// Every option of a workload: a flag for each row of [`options::OPTIONS`].
+#[derive(Debug, Clone, Default)]
+pub struct WorkloadArgs {
+    given: Vec<(&'static WorkloadOption, Value)>,
+}
 
-        impl WorkloadArgs {
-            /// Puts what was given into a workload.
-            pub fn apply(&self, workload: &mut Workload) {
-                $(
-                    if let Some($value) = self.$field.clone() {
-                        let $workload = &mut *workload;
-                        $set;
-                    }
-                )+
-            }
-
-            /// The first flag that was given, in fio's spelling.
-            pub fn first_given(&self) -> Option<&'static str> {
-                let given = [$((stringify!($field), self.$field.is_some())),+];
-                given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
-            }
+impl WorkloadArgs {
+    /// Puts what was given into a workload.
+    pub fn apply(&self, workload: &mut Workload) -> Result<(), Failure> {
+        for (option, value) in &self.given {
+            option
+                .set(workload, value.clone())
+                .map_err(|why| Failure::invalid(format!("--{}: {why}", option.name)))?;
         }
+        Ok(())
+    }
+
+    /// The first flag that was given, in fio's spelling.
+    pub fn first_given(&self) -> Option<&'static str> {
+        self.given.first().map(|(option, _)| option.name)
+    }
+
+    /// Whether an option was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|(option, _)| option.name == name)
+    }
+}
+
+impl FromArgMatches for WorkloadArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value =
+            |option: &'static WorkloadOption| Some((option, matches.get_one::<Value>(option.name)?.clone()));
+        Ok(Self { given: options::OPTIONS.iter().filter_map(value).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for WorkloadArgs {
+    fn augment_args(command: Command) -> Command {
+        options::OPTIONS.iter().fold(command, |command, option| command.arg(flag(option)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The flag of an option.
+fn flag(option: &'static WorkloadOption) -> Arg {
+    let flag = Arg::new(option.name)
+        .long(option.name)
+        .aliases(option.aliases)
+        .help(option.help)
+        .help_heading(option.heading)
+        .value_name(option.kind.placeholder())
+        .value_parser(move |text: &str| value(option.kind, text));
+    match option.kind {
+        ValueKind::Switch => flag.num_args(0..=1).require_equals(true).default_missing_value("1"),
+        ValueKind::Split => flag.conflicts_with("bs"),
+        _ => flag,
+    }
+}
+
+/// What a flag's text means, in the form that the field has in a record.
+fn value(kind: ValueKind, text: &str) -> Result<Value, BadValue> {
+    let json = |value: Result<Value, serde_json::Error>| {
+        value.map_err(|error| BadValue::new(error.to_string(), "a plain value"))
     };
+    Ok(match kind {
+        ValueKind::Size => values::size(text)?.into(),
+        // fio reads `20k` requests a second as 20,480, as it does every size, and so does this.
+        ValueKind::PositiveSize | ValueKind::Rate => values::positive_size(text)?.into(),
+        ValueKind::Duration => values::duration(text)?.as_secs_f64().into(),
+        ValueKind::PositiveDuration => values::positive_duration(text)?.as_secs_f64().into(),
+        ValueKind::Switch => values::switch(text)?.into(),
+        ValueKind::Count => values::whole::<u32>(text)?.into(),
+        ValueKind::Seed => values::whole::<u64>(text)?.into(),
+        ValueKind::Percent => values::whole::<u8>(text)?.into(),
+        ValueKind::Word(words) => {
+            (words.canonical)(text).ok_or_else(|| values::unknown_word(text, words.list))?.into()
+        }
+        ValueKind::Distribution => json(serde_json::to_value(values::random_distribution(text)?))?,
+        ValueKind::Split => json(serde_json::to_value(values::bssplit(text)?))?,
+        ValueKind::Numbers => values::number_list(text)?.to_string().into(),
+        ValueKind::Text if text.is_empty() => return Err(BadValue::new("is empty", "leave it out")),
+        ValueKind::Text => text.into(),
+    })
 }
 
-workload_flags! {
-    /// Direction and order: read, write, randread, randwrite, rw, randrw, trim or randtrim
-    rw: Rw, values::word::<Rw>, [long, alias = "readwrite", value_name = "WORD"], "Workload", |w, v| w.rw = v;
-    /// Bytes of a request [default: 4k]
-    bs: u64, values::positive_size, [long, alias = "blocksize", value_name = "SIZE"], "Workload", |w, v| { w.bs = v; w.bssplit.clear() };
-    /// Several request sizes with their percentages: 4k/60:64k/40
-    bssplit: Shares, shares, [long, value_name = "SIZE/PERCENT:…", conflicts_with = "bs"], "Workload", |w, v| w.bssplit = v.0;
-    /// Requests kept in flight by each job [default: 1]
-    iodepth: u32, values::whole::<u32>, [long, value_name = "N"], "Workload", |w, v| w.iodepth = v;
-    /// Identical jobs, a thread each [default: 1]
-    numjobs: u32, values::whole::<u32>, [long, value_name = "N"], "Workload", |w, v| w.numjobs = v;
-    /// Percentage of reads in rw and randrw [default: 50]
-    rwmixread: u8, values::whole::<u8>, [long, value_name = "PERCENT"], "Workload", |w, v| w.rwmixread = v;
-    /// How random offsets are drawn: random, zipf:1.2 or pareto:0.2
-    random_distribution: RandomDistribution, values::random_distribution, [long = "random_distribution", alias = "random-distribution", value_name = "WORD"], "Workload", |w, v| w.random_distribution = v;
-    /// 1: draw each random offset afresh, instead of visiting every block once before any again
-    norandommap: bool, values::switch, [long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Workload", |w, v| w.norandommap = v;
-    /// Seed of every random choice
-    randseed: u64, values::whole::<u64>, [long, value_name = "N"], "Workload", |w, v| w.randseed = v;
-    /// How much of each written block compresses away
-    buffer_compress_percentage: u8, values::whole::<u8>, [long = "buffer_compress_percentage", alias = "buffer-compress-percentage", value_name = "PERCENT"], "Workload", |w, v| w.buffer_compress_percentage = v;
-    /// Put a checksum, the offset and a generation into each block and check them: crc32c or xxh3
-    verify: Verify, values::word::<Verify>, [long, value_name = "WORD"], "Workload", |w, v| w.verify = Some(v);
-    /// fdatasync after this many writes of a job; 0 for never
-    fdatasync: u32, values::whole::<u32>, [long, value_name = "N"], "Workload", |w, v| w.fdatasync = v;
-    /// 1: fsync at the end of a writing job, inside the measured time
-    end_fsync: bool, values::switch, [long = "end_fsync", alias = "end-fsync", value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Workload", |w, v| w.end_fsync = v;
-    /// A name for reports
-    name: String, clap::builder::NonEmptyStringValueParser::new(), [long, value_name = "TEXT"], "Workload", |w, v| w.name = v;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// How long to measure [default: 5s]
-    runtime: Duration, values::positive_duration, [long, value_name = "TIME"], "Time and rate", |w, v| w.runtime = Some(v);
-    /// How long to run before measuring
-    ramp_time: Duration, values::duration, [long = "ramp_time", alias = "ramp-time", value_name = "TIME"], "Time and rate", |w, v| w.ramp_time = v;
-    /// 0: end as soon as each job has moved its region once [default: 1]
-    time_based: bool, values::switch, [long = "time_based", alias = "time-based", value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Time and rate", |w, v| w.time_based = v;
-    /// Requests a second that each job starts, done or not: an open loop, latency from the intended start
-    rate_iops: u64, rate, [long = "rate_iops", alias = "rate-iops", value_name = "N"], "Time and rate", |w, v| w.rate_iops = Some(v);
-    /// Bytes a second that each job starts, likewise
-    rate: u64, values::positive_size, [long, value_name = "SIZE"], "Time and rate", |w, v| w.rate = Some(v);
-    /// When requests are due under a rate: linear or poisson
-    rate_process: RateProcess, values::word::<RateProcess>, [long = "rate_process", alias = "rate-process", value_name = "WORD"], "Time and rate", |w, v| w.rate_process = v;
-
-    /// Bytes of the target that are used [default: all of it]; for writing, the size of a file to be made
-    size: u64, values::positive_size, [long, value_name = "SIZE"], "Region", |w, v| w.size = Some(v);
-    /// Where the used part begins
-    offset: u64, values::size, [long, value_name = "SIZE"], "Region", |w, v| w.offset = v;
-    /// How far each job's region begins after the one before; without it the jobs divide the region
-    offset_increment: u64, values::size, [long = "offset_increment", alias = "offset-increment", value_name = "SIZE"], "Region", |w, v| w.offset_increment = Some(v);
-
-    /// How the kernel is asked: auto, io_uring, libaio or psync; nbd for exports of other hosts
-    ioengine: IoEngine, values::word::<IoEngine>, [long, value_name = "WORD"], "Engine", |w, v| w.ioengine = v;
-    /// 1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]
-    direct: bool, values::switch, [long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.direct = v;
-    /// The most requests handed to the kernel at once
-    iodepth_batch: u32, values::whole::<u32>, [long = "iodepth_batch", alias = "iodepth-batch", alias = "iodepth_batch_submit", value_name = "N"], "Engine", |w, v| w.iodepth_batch = v;
-    /// The fewest completions to wait for at once
-    iodepth_batch_complete_min: u32, values::whole::<u32>, [long = "iodepth_batch_complete_min", alias = "iodepth-batch-complete-min", alias = "iodepth_batch_complete", value_name = "N"], "Engine", |w, v| w.iodepth_batch_complete_min = v;
-    /// 1: poll the device for completions (io_uring)
-    hipri: bool, values::switch, [long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.hipri = v;
-    /// 1: let a kernel thread submit (io_uring)
-    sqthread_poll: bool, values::switch, [long = "sqthread_poll", alias = "sqthread-poll", value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1"], "Engine", |w, v| w.sqthread_poll = v;
-    /// When the clock is read: once a batch, or for each request
-    latency_clock: LatencyClock, values::word::<LatencyClock>, [long = "latency_clock", alias = "latency-clock", value_name = "batch|each"], "Engine", |w, v| w.latency_clock = v;
-    /// The pages that buffers lie in: auto, base, thp (transparent huge) or huge (reserved)
-    pages: Pages, values::word::<Pages>, [long, value_name = "WORD"], "Engine", |w, v| w.pages = v;
-
-    /// CPUs that the jobs may run on: 0-3,8
-    cpus_allowed: NumberList, values::number_list, [long = "cpus_allowed", alias = "cpus-allowed", value_name = "LIST"], "CPUs", |w, v| w.cpus_allowed = Some(v);
-    /// How these are given to the jobs: shared, or split to bind each job to one of them
-    cpus_allowed_policy: CpusAllowedPolicy, values::word::<CpusAllowedPolicy>, [long = "cpus_allowed_policy", alias = "cpus-allowed-policy", value_name = "WORD"], "CPUs", |w, v| w.cpus_allowed_policy = v;
-    /// NUMA nodes whose CPUs the jobs may run on; buffers lie there as well
-    numa_cpu_nodes: NumberList, values::number_list, [long = "numa_cpu_nodes", alias = "numa-cpu-nodes", value_name = "LIST"], "CPUs", |w, v| w.numa_cpu_nodes = Some(v);
-}
-
-/// A list of shares as one value; a bare `Vec` would be a flag that may be repeated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shares(Vec<SizeShare>);
-
-fn shares(text: &str) -> Result<Shares, values::BadValue> {
-    values::bssplit(text).map(Shares)
-}
-
-/// Requests a second: fio reads `20k` as 20,480 here, as it does every size, and so does this.
-fn rate(text: &str) -> Result<u64, values::BadValue> {
-    values::positive_size(text)
+    #[test]
+    fn every_option_is_a_flag_and_documented_as_the_table_has_it() {
+        let command = WorkloadArgs::augment_args(Command::new("bench"));
+        let page = include_str!("../../../../docs/options.md");
+        let mut expected = String::new();
+        for option in options::OPTIONS {
+            assert!(command.get_arguments().any(|arg| arg.get_id() == option.name), "{}", option.name);
+            let code = |text: Option<String>| match text {
+                Some(text) if !text.is_empty() => format!("`{text}`"),
+                _ => "–".to_owned(),
+            };
+            let default = code(option.text(&Workload::default()));
+            let fio = code(option.fio.map(str::to_owned));
+            let (name, unit, class) = (option.name, option.kind.unit(), option.class.word());
+            let (help, _) = option.help.split_once(" [default").unwrap_or((option.help, ""));
+            expected += &format!("| `{name}` | {unit} | {default} | {class} | {fio} | {help} |\n");
+        }
+        let rows: String =
+            page.lines().filter(|line| line.starts_with("| `")).map(|row| format!("{row}\n")).collect();
+        assert!(rows == expected, "docs/options.md is to have these rows:\n{expected}");
+    }
 }

@@ -139,8 +139,8 @@ fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> 
         None => Written::default(),
     };
     let workload = &mut written.workload;
-    args.workload.apply(workload);
-    let says_time_based = written.says_time_based || args.workload.time_based.is_some();
+    args.workload.apply(workload)?;
+    let says_time_based = written.says_time_based || args.workload.has("time_based");
     if !says_time_based {
         workload.time_based = true;
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use measure::options::{self, OptionClass};
+
 use super::{Access, PointSummary};
 
 /// All choices of a point with their values, in the order in which they are named. Settings that its work fixes
@@ -20,22 +22,7 @@ pub(crate) fn choices(point: &PointSummary) -> Vec<(String, String)> {
 
 /// The settings that no figure of a summary holds already and that no work fixes.
 pub(crate) fn further(settings: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
-    const ELSEWHERE: [&str; 15] = [
-        "test_type",
-        "rw",
-        "bs",
-        "bssplit",
-        "iodepth",
-        "numjobs",
-        "target",
-        "rwmixread",
-        "random_distribution",
-        "buffer_compress_percentage",
-        "fdatasync",
-        "end_fsync",
-        "verify",
-        "rate_iops",
-        "rate",
-    ];
-    settings.iter().filter(|(name, _)| !ELSEWHERE.contains(&name.as_str()))
+    const ELSEWHERE: [&str; 4] = ["test_type", "iodepth", "numjobs", "target"];
+    let is_demand = |name: &str| options::find(name).is_some_and(|o| o.class == OptionClass::Demand);
+    settings.iter().filter(move |(name, _)| !ELSEWHERE.contains(&name.as_str()) && !is_demand(name))
 }

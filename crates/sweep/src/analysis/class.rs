@@ -9,7 +9,8 @@
 //! generates sequential accesses" (DASH-IO §3.1). [`LARGE`] is where flashwright draws that line.
 
 use measure::Workload;
-use measure::workload::{RandomDistribution, Rw};
+use measure::options::{self, OptionClass, WorkloadOption};
+use measure::workload::Rw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -138,36 +139,16 @@ pub(crate) fn request_word(workload: &Workload) -> String {
 
 /// What is fixed besides class and size. Left out where it is at its default, so that labels stay short.
 fn demands(workload: &Workload, class: Class) -> Vec<String> {
-    let mut demands = Vec::new();
-    if class.direction == Direction::Mixed {
-        demands.push(format!("rwmixread={}", workload.rwmixread));
-    }
-    if class.access == Access::Random {
-        match workload.random_distribution {
-            RandomDistribution::Random => {}
-            RandomDistribution::Zipf(theta) => demands.push(format!("random_distribution=zipf:{theta}")),
-            RandomDistribution::Pareto(h) => demands.push(format!("random_distribution=pareto:{h}")),
-        }
-    }
-    if workload.buffer_compress_percentage > 0 {
-        demands.push(format!("buffer_compress_percentage={}", workload.buffer_compress_percentage));
-    }
-    if workload.fdatasync > 0 {
-        demands.push(format!("fdatasync={}", workload.fdatasync));
-    }
-    if workload.end_fsync {
-        demands.push("end_fsync=1".to_owned());
-    }
-    if let Some(verify) = workload.verify {
-        demands.push(format!("verify={}", verify.word()));
-    }
-    if let Some(rate) = workload.rate_iops {
-        demands.push(format!("rate_iops={rate}"));
-    }
-    if let Some(rate) = workload.rate {
-        demands.push(format!("rate={}", units::bytes_short(rate)));
-    }
-    demands
+    let differing: Vec<&str> = options::differing(workload).map(|option| option.name).collect();
+    let is_demanded = |option: &&WorkloadOption| match option.name {
+        // These are the class and the request size.
+        "rw" | "bs" | "bssplit" => false,
+        "rwmixread" => class.direction == Direction::Mixed,
+        "random_distribution" if class.access != Access::Random => false,
+        name => option.class == OptionClass::Demand && differing.contains(&name),
+    };
+    let demands = options::OPTIONS.iter().filter(is_demanded);
+    demands.filter_map(|option| Some(format!("{}={}", option.name, option.text(workload)?))).collect()
 }
 
 #[cfg(test)]

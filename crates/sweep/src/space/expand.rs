@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Workload;
+use measure::options::ValueKind;
 
 use super::document::{Entry, Node, Source};
 use super::error::Fault;
@@ -91,7 +92,8 @@ impl Base {
             let reason = format!("stands in [sweep] and in {elsewhere}");
             return Err(source.bad_value(key, node, reason, "keep one of the two"));
         }
-        self.settings.insert(key.to_owned(), settings::read(source, key, Kind::Duration, node)?);
+        self.settings
+            .insert(key.to_owned(), settings::read(source, key, Kind::Workload(ValueKind::Duration), node)?);
         Ok(())
     }
 

@@ -4,10 +4,9 @@
 //! canonical text: what a user would type after `--option=`. The same text is stored with the point,
 //! matched by `[[exclude]]` and `[[only]]`, and shown in tables.
 
-use base::Word;
-use measure::workload::{
-    CpusAllowedPolicy, IoEngine, LatencyClock, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify,
-};
+use base::Words;
+use measure::options::{self, ValueKind, WorkloadOption};
+use measure::workload::{NumberList, RandomDistribution};
 use measure::{TestType, Workload};
 
 use super::SpaceError;
@@ -22,94 +21,35 @@ pub(super) enum Kind {
     TestType,
     /// A device spec.
     Target,
-    /// Bytes: `4096`, `"4k"`.
-    Size,
-    /// `0.5`, `"500ms"`.
-    Duration,
-    /// `true`, `1`.
-    Switch,
-    /// A whole number.
-    Count,
-    /// One of some words.
-    Word(Words),
-    /// `random`, `zipf:1.2`, `pareto:0.2`.
-    Distribution,
-    /// `4k/60:64k/40`.
-    Split,
-    /// `0-3,8`, of CPUs or NUMA nodes.
-    Numbers,
+    /// An option of a workload.
+    Workload(ValueKind),
     /// An option of a layout.
     Layout(OptionKind),
 }
 
-/// The words that an option may have, and the word that stands for each of their spellings.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Words {
-    words: &'static [&'static str],
-    canonical: fn(&str) -> Option<&'static str>,
+/// The options of workloads that a space may name. A point's name is made from its settings, so it is none of them.
+fn of_workloads() -> impl Iterator<Item = &'static WorkloadOption> + Clone {
+    options::OPTIONS.iter().filter(|option| option.name != "name")
 }
-
-impl PartialEq for Words {
-    fn eq(&self, other: &Self) -> bool {
-        self.words == other.words
-    }
-}
-
-impl Eq for Words {}
-
-const fn words<W: Word>() -> Kind {
-    Kind::Word(Words { words: W::WORDS, canonical: |typed| W::from_word(typed).map(W::word) })
-}
-
-/// All options that a space may name besides those of a layout. A test holds the list to [`Workload`]'s fields.
-pub(super) const OPTIONS: &[(&str, Kind)] = &[
-    ("test_type", Kind::TestType),
-    ("target", Kind::Target),
-    ("rw", words::<Rw>()),
-    ("bs", Kind::Size),
-    ("bssplit", Kind::Split),
-    ("iodepth", Kind::Count),
-    ("iodepth_batch", Kind::Count),
-    ("iodepth_batch_complete_min", Kind::Count),
-    ("numjobs", Kind::Count),
-    ("rwmixread", Kind::Count),
-    ("rate_iops", Kind::Count),
-    ("rate", Kind::Size),
-    ("rate_process", words::<RateProcess>()),
-    ("runtime", Kind::Duration),
-    ("time_based", Kind::Switch),
-    ("ramp_time", Kind::Duration),
-    ("size", Kind::Size),
-    ("offset", Kind::Size),
-    ("offset_increment", Kind::Size),
-    ("random_distribution", Kind::Distribution),
-    ("norandommap", Kind::Switch),
-    ("randseed", Kind::Count),
-    ("verify", words::<Verify>()),
-    ("buffer_compress_percentage", Kind::Count),
-    ("direct", Kind::Switch),
-    ("ioengine", words::<IoEngine>()),
-    ("hipri", Kind::Switch),
-    ("sqthread_poll", Kind::Switch),
-    ("fdatasync", Kind::Count),
-    ("end_fsync", Kind::Switch),
-    ("latency_clock", words::<LatencyClock>()),
-    ("cpus_allowed", Kind::Numbers),
-    ("cpus_allowed_policy", words::<CpusAllowedPolicy>()),
-    ("numa_cpu_nodes", Kind::Numbers),
-    ("pages", words::<Pages>()),
-];
 
 /// The names of all options.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    OPTIONS.iter().map(|(name, _)| *name).chain(layouts::OPTIONS.iter().map(|(name, _)| *name))
+    let of_layouts = layouts::OPTIONS.iter().map(|(name, _)| *name);
+    ["test_type", "target"].into_iter().chain(of_workloads().map(|option| option.name)).chain(of_layouts)
 }
 
 /// The kind of the option of that name.
 pub(super) fn kind_of(name: &str) -> Option<Kind> {
-    let of_workload = OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+    match name {
+        "test_type" => return Some(Kind::TestType),
+        "target" => return Some(Kind::Target),
+        _ => {}
+    }
+    let of_workload = of_workloads().find(|option| option.name == name);
     let of_layout = layouts::OPTIONS.iter().find(|(known, _)| *known == name);
-    of_workload.or_else(|| of_layout.map(|(_, kind)| Kind::Layout(*kind)))
+    of_workload
+        .map(|option| Kind::Workload(option.kind))
+        .or_else(|| of_layout.map(|(_, kind)| Kind::Layout(*kind)))
 }
 
 /// One value of one option, understood.
@@ -194,14 +134,19 @@ pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> R
     let (text, value) = match kind {
         Kind::TestType => test_type(source, name, node)?,
         Kind::Target => target(source, name, node)?,
-        Kind::Size => size(source, name, node)?,
-        Kind::Duration => duration(source, name, node)?,
-        Kind::Switch => switch(source, name, node)?,
-        Kind::Count => count(source, name, node)?,
-        Kind::Word(words) => word(source, name, node, words)?,
-        Kind::Distribution => distribution(source, name, node)?,
-        Kind::Split => split(source, name, node)?,
-        Kind::Numbers => numbers(source, name, node)?,
+        Kind::Workload(kind) => match kind {
+            ValueKind::Size | ValueKind::PositiveSize => size(source, name, node)?,
+            ValueKind::Duration | ValueKind::PositiveDuration => duration(source, name, node)?,
+            ValueKind::Switch => switch(source, name, node)?,
+            ValueKind::Count | ValueKind::Seed | ValueKind::Rate | ValueKind::Percent => {
+                count(source, name, node)?
+            }
+            ValueKind::Word(words) => word(source, name, node, words)?,
+            ValueKind::Distribution => distribution(source, name, node)?,
+            ValueKind::Split => split(source, name, node)?,
+            ValueKind::Numbers => numbers(source, name, node)?,
+            ValueKind::Text => unreachable!("no option of a space is any text"),
+        },
         Kind::Layout(kind) => (layouts::read(source, name, kind, node)?, Meaning::Layout),
     };
     let setting = Setting { text, line: Some(node.line), value };
@@ -307,7 +252,7 @@ fn count(source: Source<'_>, name: &str, node: &Node) -> Read {
 }
 
 fn word(source: Source<'_>, name: &str, node: &Node, known: Words) -> Read {
-    let Words { words, canonical } = known;
+    let Words { list: words, canonical } = known;
     let typed = match &node.value {
         Value::Text(typed) => typed.as_str(),
         _ => {
@@ -406,12 +351,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_of_a_workload_can_be_set_or_varied() {
-        let workload = serde_json::to_value(Workload::default()).unwrap();
-        let fields = workload.as_object().unwrap().keys().map(String::as_str);
-        // The name is the point's, made from its settings.
-        for field in fields.filter(|field| *field != "name") {
-            assert!(kind_of(field).is_some(), "{field} is missing from OPTIONS");
+    fn every_option_of_a_workload_is_read_as_its_text_is_written() {
+        for option in of_workloads() {
+            let mut workload = Workload::default();
+            option.set(&mut workload, option.example()).unwrap();
+            let text = option.text(&workload).unwrap();
+            let is_bare = matches!(
+                option.kind,
+                ValueKind::Switch | ValueKind::Count | ValueKind::Seed | ValueKind::Rate | ValueKind::Percent
+            );
+            let line = if is_bare {
+                format!("{} = {text}", option.name)
+            } else {
+                format!("{} = '{text}'", option.name)
+            };
+            let source = Source { origin: "t", text: &line };
+            let entry = source.parse().unwrap().remove(0);
+            let setting = read(source, option.name, kind_of(option.name).unwrap(), &entry.node).expect(&line);
+            assert_eq!(setting.text, text, "{line}");
+            let field = toml::Table::from_iter([(option.name.to_owned(), setting.field().unwrap().clone())]);
+            let read: Workload = toml::Value::Table(field).try_into().unwrap();
+            assert_eq!(read, workload, "{line}");
         }
     }
 

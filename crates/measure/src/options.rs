@@ -1,0 +1,309 @@
+//! The options of a workload, each declared once.
+//!
+//! [`OPTIONS`] has a row for each field of [`Workload`]. Flags of the command line with their help, keys and dimensions of
+//! sweeps, and what an analysis may vary are made from it. TOML files, records and JSON Schema follow from the field. fio's
+//! job files keep a table of their own, because fio reads values otherwise (comma lists, percentages); tests hold
+//! it, and docs/options.md, against this one.
+
+use base::{Word, Words};
+
+use crate::workload::{
+    CpusAllowedPolicy, IoEngine, LatencyClock, Pages, RandomDistribution, RateProcess, Rw, SizeShare, Verify,
+    Workload,
+};
+
+/// What an option means to a search for the fastest configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionClass {
+    /// What must be done. Points with different demands do different work, and are not compared with one another.
+    Demand,
+    /// How it is done. A search chooses among its values.
+    Choice,
+    /// The circumstances of a measurement, such as its length and its seed.
+    Condition,
+}
+
+impl OptionClass {
+    /// The word used in documentation.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Demand => "demand",
+            Self::Choice => "choice",
+            Self::Condition => "condition",
+        }
+    }
+}
+
+/// The type of an option's values, with their unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueKind {
+    /// Bytes: `4096`, `4k`.
+    Size,
+    /// Bytes, at least one.
+    PositiveSize,
+    /// Requests a second, at least one; a flag's suffixes are those of sizes, as in fio.
+    Rate,
+    /// A duration: `500ms`; bare numbers are seconds.
+    Duration,
+    /// A duration above zero.
+    PositiveDuration,
+    /// 0 or 1.
+    Switch,
+    /// A whole number below 2^32.
+    Count,
+    /// A whole number below 2^64.
+    Seed,
+    /// 0 to 100.
+    Percent,
+    /// One of some words.
+    Word(Words),
+    /// `random`, `zipf:1.2`, `pareto:0.2`.
+    Distribution,
+    /// `4k/60:64k/40`.
+    Split,
+    /// Numbers of CPUs or NUMA nodes: `0-3,8`.
+    Numbers,
+    /// Any text.
+    Text,
+}
+
+impl ValueKind {
+    /// What stands for a value in help: `SIZE`.
+    #[must_use]
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Size | Self::PositiveSize => "SIZE",
+            Self::Duration | Self::PositiveDuration => "TIME",
+            Self::Switch => "0|1",
+            Self::Rate | Self::Count | Self::Seed => "N",
+            Self::Percent => "PERCENT",
+            Self::Word(_) | Self::Distribution => "WORD",
+            Self::Split => "SIZE/PERCENT:…",
+            Self::Numbers => "LIST",
+            Self::Text => "TEXT",
+        }
+    }
+
+    /// The unit of values, as documentation names it.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Size | Self::PositiveSize => "bytes",
+            Self::Rate => "requests/s",
+            Self::Duration | Self::PositiveDuration => "seconds",
+            Self::Percent => "percent",
+            Self::Switch => "0 or 1",
+            Self::Count | Self::Seed => "number",
+            Self::Word(_) => "word",
+            Self::Distribution => "word and parameter",
+            Self::Split => "sizes and percentages",
+            Self::Numbers => "list of numbers",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// An option of a workload.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkloadOption {
+    /// Its name in fio's spelling, which is that of the field of [`Workload`].
+    pub name: &'static str,
+    /// Other names that flags may have, hyphens for underscores among them.
+    pub aliases: &'static [&'static str],
+    /// The type of its values.
+    pub kind: ValueKind,
+    /// What it means to a search.
+    pub class: OptionClass,
+    /// The section of help that it stands in.
+    pub heading: &'static str,
+    /// What it does, in a line of help.
+    pub help: &'static str,
+    /// The key of fio's job files that sets it; None if no key does.
+    pub fio: Option<&'static str>,
+}
+
+impl WorkloadOption {
+    /// Sets the option in a workload. `value` has the form that the field has in a record.
+    ///
+    /// # Errors
+    /// The reason, where the field cannot have the value.
+    pub fn set(&self, workload: &mut Workload, value: serde_json::Value) -> Result<(), String> {
+        let mut fields = serde_json::to_value(&*workload).map_err(|e| e.to_string())?;
+        fields[self.name] = value;
+        if self.name == "bs" {
+            // A split takes the place of the one size, which the new one is to be.
+            fields["bssplit"] = serde_json::Value::Array(Vec::new());
+        }
+        *workload = serde_json::from_value(fields).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// The option's value in a workload, in the form of a record.
+    #[must_use]
+    pub fn get(&self, workload: &Workload) -> serde_json::Value {
+        serde_json::to_value(workload).map(|mut fields| fields[self.name].take()).unwrap_or_default()
+    }
+
+    /// The option's value in a workload, as a user would type it; None where it is left out.
+    #[must_use]
+    pub fn text(&self, workload: &Workload) -> Option<String> {
+        use serde_json::Value;
+        let value = self.get(workload);
+        Some(match (self.kind, value) {
+            (_, Value::Null) => return None,
+            (ValueKind::Size | ValueKind::PositiveSize, Value::Number(n)) => {
+                units::bytes_short(n.as_u64().unwrap_or_default())
+            }
+            (ValueKind::Duration | ValueKind::PositiveDuration, Value::Number(n)) => {
+                format!("{}s", n.as_f64().unwrap_or_default())
+            }
+            (ValueKind::Split, _) if workload.bssplit.is_empty() => return None,
+            (ValueKind::Split, _) => {
+                let share = |s: &SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
+                workload.bssplit.iter().map(share).collect::<Vec<_>>().join(":")
+            }
+            (ValueKind::Distribution, _) => match workload.random_distribution {
+                RandomDistribution::Random => "random".to_owned(),
+                RandomDistribution::Zipf(theta) => format!("zipf:{theta}"),
+                RandomDistribution::Pareto(h) => format!("pareto:{h}"),
+            },
+            (_, Value::Bool(on)) => u8::from(on).to_string(),
+            (_, Value::String(text)) => text,
+            (_, value) => value.to_string(),
+        })
+    }
+}
+
+impl WorkloadOption {
+    /// A value other than the default, in the form of a record: for tests over all options.
+    #[must_use]
+    pub fn example(&self) -> serde_json::Value {
+        match self.kind {
+            ValueKind::Switch => (!self.get(&Workload::default()).as_bool().unwrap_or_default()).into(),
+            ValueKind::Word(words) => words.list.last().copied().unwrap_or_default().into(),
+            ValueKind::Distribution => serde_json::json!({ "zipf": 1.2 }),
+            ValueKind::Split => {
+                serde_json::json!([{ "bs": 4096, "percent": 60 }, { "bs": 65536, "percent": 40 }])
+            }
+            ValueKind::Numbers => "0-3,8".into(),
+            ValueKind::Text => "a name".into(),
+            ValueKind::Duration | ValueKind::PositiveDuration => 0.5.into(),
+            _ => 64.into(),
+        }
+    }
+}
+
+/// The options that do not have their default in a workload, in the order of help.
+pub fn differing(workload: &Workload) -> impl Iterator<Item = &'static WorkloadOption> {
+    let fields = |workload: &Workload| serde_json::to_value(workload).unwrap_or_default();
+    let (own, default) = (fields(workload), fields(&Workload::default()));
+    OPTIONS.iter().filter(move |option| own[option.name] != default[option.name])
+}
+
+/// The option of a name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static WorkloadOption> {
+    OPTIONS.iter().find(|option| option.name == name)
+}
+
+const fn word<W: Word>() -> ValueKind {
+    ValueKind::Word(Words::of::<W>())
+}
+
+const WORKLOAD: &str = "Workload";
+const TIME: &str = "Time and rate";
+const REGION: &str = "Region";
+const ENGINE: &str = "Engine";
+const CPUS: &str = "CPUs";
+
+macro_rules! options {
+    ($($name:literal $(also $alias:literal)*, $kind:expr, $class:ident, $heading:ident, $fio:expr, $help:literal;)+) => {
+        /// All options, in the order of help.
+        pub const OPTIONS: &[WorkloadOption] = &[$(
+            WorkloadOption {
+                name: $name,
+                aliases: &[$($alias),*],
+                kind: $kind,
+                class: OptionClass::$class,
+                heading: $heading,
+                help: $help,
+                fio: $fio,
+            },
+        )+];
+    };
+}
+
+#[rustfmt::skip]
+options! {
+    "rw" also "readwrite", word::<Rw>(), Demand, WORKLOAD, Some("rw"), "Direction and order: read, write, randread, randwrite, rw, randrw, trim or randtrim";
+    "bs" also "blocksize", ValueKind::PositiveSize, Demand, WORKLOAD, Some("bs"), "Bytes of a request [default: 4k]";
+    "bssplit", ValueKind::Split, Demand, WORKLOAD, Some("bssplit"), "Several request sizes with their percentages: 4k/60:64k/40";
+    "iodepth", ValueKind::Count, Choice, WORKLOAD, Some("iodepth"), "Requests kept in flight by each job [default: 1]";
+    "numjobs", ValueKind::Count, Choice, WORKLOAD, Some("numjobs"), "Identical jobs, a thread each [default: 1]";
+    "rwmixread", ValueKind::Percent, Demand, WORKLOAD, Some("rwmixread"), "Percentage of reads in rw and randrw [default: 50]";
+    "random_distribution" also "random-distribution", ValueKind::Distribution, Demand, WORKLOAD, Some("random_distribution"), "How random offsets are drawn: random, zipf:1.2 or pareto:0.2";
+    "norandommap", ValueKind::Switch, Choice, WORKLOAD, Some("norandommap"), "1: draw each random offset afresh, instead of visiting every block once before any again";
+    "randseed", ValueKind::Seed, Condition, WORKLOAD, Some("randseed"), "Seed of every random choice";
+    "buffer_compress_percentage" also "buffer-compress-percentage", ValueKind::Percent, Demand, WORKLOAD, Some("buffer_compress_percentage"), "How much of each written block compresses away";
+    "fdatasync", ValueKind::Count, Demand, WORKLOAD, Some("fdatasync"), "fdatasync after this many writes of a job; 0 for never";
+    "end_fsync" also "end-fsync", ValueKind::Switch, Demand, WORKLOAD, Some("end_fsync"), "1: fsync at the end of a writing job, inside the measured time";
+    "verify", word::<Verify>(), Demand, WORKLOAD, Some("verify"), "Put a checksum, the offset and a generation into each block and check them: crc32c or xxh3";
+    "name", ValueKind::Text, Condition, WORKLOAD, Some("name"), "A name for reports";
+
+    "runtime", ValueKind::PositiveDuration, Condition, TIME, Some("runtime"), "How long to measure [default: 5s]";
+    "ramp_time" also "ramp-time", ValueKind::Duration, Condition, TIME, Some("ramp_time"), "How long to run before measuring";
+    "time_based" also "time-based", ValueKind::Switch, Condition, TIME, Some("time_based"), "0: end as soon as each job has moved its region once [default: 1]";
+    "rate_iops" also "rate-iops", ValueKind::Rate, Demand, TIME, Some("rate_iops"), "Requests a second that each job starts, done or not: an open loop, latency from the intended start";
+    "rate", ValueKind::PositiveSize, Demand, TIME, Some("rate"), "Bytes a second that each job starts, likewise";
+    "rate_process" also "rate-process", word::<RateProcess>(), Demand, TIME, Some("rate_process"), "When requests are due under a rate: linear or poisson";
+
+    "size", ValueKind::PositiveSize, Condition, REGION, Some("size"), "Bytes of the target that are used [default: all of it]; for writing, the size of a file to be made";
+    "offset", ValueKind::Size, Condition, REGION, Some("offset"), "Where the used part begins";
+    "offset_increment" also "offset-increment", ValueKind::Size, Condition, REGION, Some("offset_increment"), "How far each job's region begins after the one before; without it the jobs divide the region";
+
+    "ioengine", word::<IoEngine>(), Choice, ENGINE, Some("ioengine"), "How the kernel is asked: auto, io_uring, libaio or psync; nbd for exports of other hosts";
+    "direct", ValueKind::Switch, Choice, ENGINE, Some("direct"), "1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]";
+    "iodepth_batch" also "iodepth-batch" also "iodepth_batch_submit", ValueKind::Count, Choice, ENGINE, Some("iodepth_batch"), "The most requests handed to the kernel at once";
+    "iodepth_batch_complete_min" also "iodepth-batch-complete-min" also "iodepth_batch_complete", ValueKind::Count, Choice, ENGINE, Some("iodepth_batch_complete_min"), "The fewest completions to wait for at once";
+    "hipri", ValueKind::Switch, Choice, ENGINE, Some("hipri"), "1: poll the device for completions (io_uring)";
+    "sqthread_poll" also "sqthread-poll", ValueKind::Switch, Choice, ENGINE, Some("sqthread_poll"), "1: let a kernel thread submit (io_uring)";
+    "latency_clock" also "latency-clock", word::<LatencyClock>(), Choice, ENGINE, None, "When the clock is read: batch (once a batch) or each (once a request)";
+    "pages", word::<Pages>(), Choice, ENGINE, Some("iomem"), "The pages that buffers lie in: auto, base, thp (transparent huge) or huge (reserved)";
+
+    "cpus_allowed" also "cpus-allowed", ValueKind::Numbers, Choice, CPUS, Some("cpus_allowed"), "CPUs that the jobs may run on: 0-3,8";
+    "cpus_allowed_policy" also "cpus-allowed-policy", word::<CpusAllowedPolicy>(), Choice, CPUS, Some("cpus_allowed_policy"), "How these are given to the jobs: shared, or split to bind each job to one of them";
+    "numa_cpu_nodes" also "numa-cpu-nodes", ValueKind::Numbers, Choice, CPUS, Some("numa_cpu_nodes"), "NUMA nodes whose CPUs the jobs may run on; buffers lie there as well";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_workload_is_an_option_and_every_option_a_field() {
+        let fields = serde_json::to_value(Workload::default()).unwrap();
+        let fields: Vec<&String> = fields.as_object().unwrap().keys().collect();
+        for field in &fields {
+            assert!(find(field).is_some(), "{field} is missing from OPTIONS");
+        }
+        for option in OPTIONS {
+            let hyphenated = option.name.replace('_', "-");
+            assert!(hyphenated == option.name || option.aliases.contains(&&*hyphenated), "{}", option.name);
+            assert!(fields.iter().any(|field| *field == option.name), "{} is no field", option.name);
+        }
+        assert_eq!(OPTIONS.len(), fields.len(), "a row is there twice");
+    }
+
+    #[test]
+    fn an_option_that_is_set_reads_back_and_no_other_changes() {
+        for option in OPTIONS {
+            let mut workload = Workload::default();
+            option.set(&mut workload, option.example()).unwrap();
+            assert_eq!(option.get(&workload), option.example());
+            assert!(option.text(&workload).is_some(), "{}", option.name);
+            let changed: Vec<&str> = differing(&workload).map(|option| option.name).collect();
+            assert_eq!(changed, [option.name]);
+        }
+    }
+}
