@@ -8,7 +8,7 @@ use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
-use crate::probe::ladder::LadderArgs;
+use crate::probe::args::ProbeArgs;
 use crate::stage::args::StageArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
@@ -60,28 +60,6 @@ pub enum Command {
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes
     Schema(SchemaArgs),
-}
-
-/// `flashwright probe`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  flashwright probe            the machine and all its drives
-  flashwright probe /scratch   its file system, options, and the drives below
-  flashwright probe /dev/nvme0n1 --json
-  flashwright probe --ladder   latency and bandwidth of caches, memory, drives
-  flashwright probe --ladder /scratch --remote nbd://host2 --html ladder.html")]
-pub struct ProbeArgs {
-    /// Files, directories, block devices or specs over them (volume:SPEC,SPEC) to look at; the whole machine where
-    /// none is named
-    #[arg(value_name = "PATH|DEV")]
-    pub paths: Vec<PathBuf>,
-    /// Print one JSON document (flashwright.probe/1; with --ladder flashwright.ladder/1)
-    #[arg(long)]
-    pub json: bool,
-
-    #[command(flatten)]
-    pub ladder: LadderArgs,
 }
 
 /// `flashwright report`.
@@ -209,7 +187,10 @@ pub enum Parsed {
 pub fn parse() -> Parsed {
     match Cli::try_parse() {
         Ok(cli) => Parsed::Command(Box::new(cli.command)),
-        Err(error) => usage::explain(&error),
+        Err(error) => match usage::explain(&error) {
+            Ok(()) => Parsed::Answered,
+            Err(failure) => Parsed::Wrong(failure),
+        },
     }
 }
 

@@ -14,7 +14,7 @@ use sweep::run::RunError;
 use sweep::space::SpaceError;
 use sweep::store::StoreError;
 
-use crate::paint;
+use crate::{paint, terminal};
 
 /// The end of a command that did not do what was asked.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             text += &format!("{}: {}\n", paint::good("hint"), line(hint));
         }
-        crate::output::tell(&text);
+        terminal::tell(&text);
         ExitCode::from(self.class.exit_code())
     }
 }

@@ -25,6 +25,7 @@ mod serve;
 mod signals;
 mod stage;
 mod sweep;
+mod terminal;
 mod tune;
 mod usage;
 mod values;

@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+pub use crate::terminal::tell;
 
 /// Writes results to standard output; colours are dropped where it is no terminal, and under `NO_COLOR`.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -19,13 +20,6 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// Says something beside the results, on standard error.
-pub fn tell(text: &str) {
-    let mut err = anstream::stderr().lock();
-    // Nobody is left to be told that this failed.
-    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
 /// Whether somebody watches standard error.

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use storage::survey::Survey;
 
-use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output;
+use args::ProbeArgs;
 use given::Given;
 
+pub mod args;
 mod far;
 mod given;
 pub mod ladder;

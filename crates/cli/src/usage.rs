@@ -9,28 +9,22 @@ use std::error::Error as _;
 use bench::fio::{KeySupport, keys};
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-use crate::args::Parsed;
 use crate::failure::Failure;
 use crate::output;
 use crate::values::BadValue;
 
-/// Answers a command line that is no command: help, version, or an error.
-pub fn explain(error: &Error) -> Parsed {
+/// Answers a command line that is not a command: prints help or version, or returns the error.
+pub fn explain(error: &Error) -> Result<(), Failure> {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match output::print(&styled(error)) {
-            Ok(()) => Parsed::Answered,
-            Err(failure) => Parsed::Wrong(failure),
-        },
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => output::print(&styled(error)),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             output::tell(&styled(error));
             let failure = Failure::invalid("no verb was given");
             // A verb with verbs of its own has just listed them.
             let is_first = std::env::args_os().len() == 1;
-            Parsed::Wrong(
-                failure.hint_if(is_first.then_some("start with `flashwright sweep`, or `flashwright probe`")),
-            )
+            Err(failure.hint_if(is_first.then_some("start with `flashwright sweep`, or `flashwright probe`")))
         }
-        _ => Parsed::Wrong(failure(error)),
+        _ => Err(failure(error)),
     }
 }
 

@@ -14,8 +14,6 @@ use storage::device;
 use storage::sysfs::{BlockDevice, Sysfs};
 
 use crate::error::LayoutError;
-use crate::held::Held;
-use crate::system::System;
 
 /// A drive, so that it is found again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -87,7 +85,7 @@ impl DriveId {
     }
 
     /// Whether `now` is this drive, under whatever name. What was not known when it was recorded does not count.
-    fn is(&self, now: &Self) -> bool {
+    pub(crate) fn is(&self, now: &Self) -> bool {
         let disks = self.disk.as_ref().zip(now.disk.as_ref()).filter(|(then, now)| then.boot == now.boot);
         let same_disk = disks.is_none_or(|(then, now)| then.number == now.number);
         // Only the inode outlasts a boot: file systems are numbered anew.
@@ -124,19 +122,6 @@ impl DriveId {
         // Of two that cannot be told apart neither is taken.
         let [only] = renamed.as_slice() else { return None };
         Some(only.clone())
-    }
-
-    /// Holds it, under whatever name it has now; none where it is not there.
-    pub(crate) fn hold(&self, system: &dyn System) -> Result<Option<Held>, LayoutError> {
-        let Some(name) = self.name_now(&system.sysfs()) else { return Ok(None) };
-        let held = Held::open(system, &name)?;
-        if self.is(&held.drive) { Ok(Some(held)) } else { Err(held.replaced()) }
-    }
-
-    /// Holds it under the name that it was just found by.
-    pub(crate) fn hold_named(&self, system: &dyn System) -> Result<Held, LayoutError> {
-        let held = Held::open(system, &self.name)?;
-        if held.drive == *self { Ok(held) } else { Err(held.replaced()) }
     }
 
     /// That it is not there, as an obstruction.

@@ -8,7 +8,6 @@ use base::environment::STATE;
 use storage::device::OpenError;
 use storage::trust::TrustError;
 
-use crate::journal::Standing;
 use crate::spec::SpecError;
 
 /// A program that did not do its work.
@@ -104,12 +103,14 @@ pub enum LayoutError {
     #[error(transparent)]
     Distrust(#[from] TrustError),
     /// A layout stands already, or the remains of one.
-    #[error("{}: {}", journal.display(), describe(standing))]
+    #[error("{}: {standing}", journal.display())]
     Stands {
         /// Its journal.
         journal: PathBuf,
-        /// What stands.
-        standing: Box<Standing>,
+        /// What stands, for people.
+        standing: String,
+        /// Whether it was made to stay (`layout up`).
+        by_hand: bool,
     },
     /// Another process works on layouts.
     #[error("{}: {holder} is at work on a layout", lock.display())]
@@ -206,14 +207,6 @@ pub enum LayoutError {
     },
 }
 
-fn describe(standing: &Standing) -> String {
-    let spec = standing.spec.as_deref().unwrap_or("a layout that was never finished");
-    match standing.by_hand {
-        true => format!("{spec} stands, made by hand"),
-        false => format!("process {} ended without taking down {spec}", standing.process),
-    }
-}
-
 impl LayoutError {
     pub(crate) fn io(path: impl Into<PathBuf>, operation: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.into(), operation, source }
@@ -246,7 +239,7 @@ impl LayoutError {
         Some(match self {
             Self::Spec(error) => error.hint(),
             Self::Drive(error) => return error.hint(),
-            Self::Stands { standing, .. } if standing.by_hand => {
+            Self::Stands { by_hand: true, .. } => {
                 "`flashwright layout down` takes it down, `flashwright layout show` tells what it is".to_owned()
             }
             Self::Stands { .. } => "`flashwright layout undo` restores what it changed".to_owned(),

@@ -160,3 +160,18 @@ impl Held {
         }
     }
 }
+
+impl DriveId {
+    /// Holds it, under whatever name it has now; none where it is not there.
+    pub(crate) fn hold(&self, system: &dyn System) -> Result<Option<Held>, LayoutError> {
+        let Some(name) = self.name_now(&system.sysfs()) else { return Ok(None) };
+        let held = Held::open(system, &name)?;
+        if self.is(&held.drive) { Ok(Some(held)) } else { Err(held.replaced()) }
+    }
+
+    /// Holds it under the name that it was just found by.
+    pub(crate) fn hold_named(&self, system: &dyn System) -> Result<Held, LayoutError> {
+        let held = Held::open(system, &self.name)?;
+        if held.drive == *self { Ok(held) } else { Err(held.replaced()) }
+    }
+}

@@ -12,6 +12,7 @@
 //! newline, and of one that is whole and wrong an entry says its number. Any other wrong line is damage: what the
 //! others say is undone, and it is told. When all is undone the file is removed.
 
+use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,16 @@ pub struct Standing {
     pub process: u32,
     /// The changes that are not undone, in the order in which they were made.
     pub changes: Vec<Change>,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = self.spec.as_deref().unwrap_or("a layout that was never finished");
+        match self.by_hand {
+            true => write!(f, "{spec} stands, made by hand"),
+            false => write!(f, "process {} ended without taking down {spec}", self.process),
+        }
+    }
 }
 
 /// An open journal.

@@ -126,8 +126,9 @@ impl Layouts {
         let state = take_state(system.as_mut(), state, &stop)?;
         let path = state.join(JOURNAL);
         if let Some(journal) = Journal::read(&path)? {
-            let standing = Box::new(journal.standing());
-            return Err(LayoutError::Stands { journal: path, standing });
+            let standing = journal.standing();
+            let by_hand = standing.by_hand;
+            return Err(LayoutError::Stands { journal: path, standing: standing.to_string(), by_hand });
         }
         // Of a process that ended before its first change. What stays does not count.
         let _ = order::leave(system.as_mut(), &path);

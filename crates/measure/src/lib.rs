@@ -30,6 +30,7 @@ pub mod saturation;
 pub mod stats;
 pub mod target;
 pub mod test_type;
+mod verdict;
 pub mod warning;
 mod words;
 pub mod workload;

@@ -12,8 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::limit::Verdict;
+
 use crate::precondition::Preconditioned;
+use crate::verdict::Verdict;
 use crate::warning::Warning;
 use crate::workload::{LatencyClock, Workload, full_queues};
 

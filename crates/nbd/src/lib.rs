@@ -22,6 +22,7 @@
 pub mod client;
 mod export;
 pub mod server;
+mod socket;
 pub mod stream;
 pub mod tls;
 pub mod transport;

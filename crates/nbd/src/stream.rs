@@ -12,122 +12,16 @@
 //! the same bytes. More may follow them, and they may have moved.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use openssl::ssl::{ErrorCode, SslStream};
 
+use crate::socket::Socket;
 use crate::tls::{ClientTls, ServerTls, TlsError};
 use crate::transport::Transport;
-
-/// A socket of either kind.
-#[derive(Debug)]
-enum Kind {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// A socket, and until when it is waited for.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    kind: Kind,
-    deadline: Option<Instant>,
-}
-
-/// Makes the same call on whichever socket it is.
-macro_rules! on {
-    ($kind:expr, $socket:ident => $call:expr) => {
-        match $kind {
-            Kind::Tcp($socket) => $call,
-            Kind::Unix($socket) => $call,
-        }
-    };
-}
-
-impl Socket {
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        on!(&self.kind, socket => socket.set_nonblocking(nonblocking))
-    }
-
-    fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.deadline = deadline;
-        if deadline.is_none() {
-            on!(&self.kind, socket => socket.set_read_timeout(None))?;
-            on!(&self.kind, socket => socket.set_write_timeout(None))?;
-        }
-        Ok(())
-    }
-
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        on!(&self.kind, socket => socket.as_fd())
-    }
-
-    /// Makes a call until it is not interrupted, and within what is left of the time.
-    #[inline]
-    fn within(
-        &mut self,
-        mut call: impl FnMut(&mut Kind) -> io::Result<usize>,
-        set_timeout: impl Fn(&Kind, Duration) -> io::Result<()>,
-    ) -> io::Result<usize> {
-        loop {
-            if let Some(deadline) = self.deadline {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                set_timeout(&self.kind, left)?;
-            }
-            match call(&mut self.kind) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The kernel's time-out ends where the deadline does; what comes of it is asked of the clock above.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.deadline.is_some() => {}
-                result => return result,
-            }
-        }
-    }
-}
-
-impl Read for Socket {
-    #[inline]
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.within(
-            |kind| on!(kind, socket => socket.read(buffer)),
-            |kind, left| on!(kind, socket => socket.set_read_timeout(Some(left))),
-        )
-    }
-
-    #[inline]
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.within(
-            |kind| on!(kind, socket => socket.read_vectored(buffers)),
-            |kind, left| on!(kind, socket => socket.set_read_timeout(Some(left))),
-        )
-    }
-}
-
-impl Write for Socket {
-    #[inline]
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.within(
-            |kind| on!(kind, socket => socket.write(buffer)),
-            |kind, left| on!(kind, socket => socket.set_write_timeout(Some(left))),
-        )
-    }
-
-    #[inline]
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.within(
-            |kind| on!(kind, socket => socket.write_vectored(buffers)),
-            |kind, left| on!(kind, socket => socket.set_write_timeout(Some(left))),
-        )
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// See the module's argument.
 #[derive(Debug)]
@@ -149,13 +43,13 @@ impl Stream {
     /// A stream over a TCP connection. Small messages are sent at once (`TCP_NODELAY`).
     pub fn tcp(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
-        Ok(Self(Layer::Plain(Socket { kind: Kind::Tcp(socket), deadline: None })))
+        Ok(Self(Layer::Plain(Socket::tcp(socket))))
     }
 
     /// A stream over a Unix socket.
     #[must_use]
     pub fn unix(socket: UnixStream) -> Self {
-        Self(Layer::Plain(Socket { kind: Kind::Unix(socket), deadline: None }))
+        Self(Layer::Plain(Socket::unix(socket)))
     }
 
     fn socket(&self) -> Option<&Socket> {
@@ -221,7 +115,7 @@ impl Stream {
             stream.shutdown().map_err(into_io)?;
         }
         let socket = self.socket().ok_or_else(closed)?;
-        on!(&socket.kind, socket => socket.shutdown(Shutdown::Write))
+        socket.shutdown_write()
     }
 
     /// Puts TLS on, by `handshake`.
@@ -260,7 +154,7 @@ impl Drop for Stream {
     /// Says TLS's good-bye where that needs no waiting.
     fn drop(&mut self) {
         if let Layer::Tls(stream) = &mut self.0 {
-            stream.get_mut().deadline = None;
+            stream.get_mut().forget_deadline();
             if stream.get_ref().set_nonblocking(true).is_ok() {
                 let _ = stream.shutdown();
             }

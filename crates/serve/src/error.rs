@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nbd::server::NegotiationError;
 use nbd::wire::{ErrorCode, WireError};
@@ -63,6 +64,9 @@ impl ServeError {
     }
 }
 
+/// How long a client may be silent in the middle of a message.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How a conversation ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Ending {
@@ -76,7 +80,7 @@ pub enum Ending {
     #[error("the server stops")]
     Stopped,
     /// The client stopped in the middle of a message, or took no replies.
-    #[error("nothing moved for {} s in the middle of a message", crate::link::STALL.as_secs())]
+    #[error("nothing moved for {} s in the middle of a message", STALL_TIMEOUT.as_secs())]
     Stalled,
     /// Its place went to another connection.
     #[error("it had no request under way and gave its place to another (--max-connections)")]

@@ -1,7 +1,7 @@
 //! A connection that was agreed on, and how long it is waited for.
 //!
 //! Between requests a client may be silent for as long as it likes. In the middle of a message it may not: who
-//! sends half of one, or asks and does not take the answer, is given [`STALL`] in which not a byte moves, and is then
+//! sends half of one, or asks and does not take the answer, is given [`STALL_TIMEOUT`] in which not a byte moves, and is then
 //! cut off. So a connection costs a thread and its buffers, whatever its client does, and not for ever. A server that
 //! is to stop waits [`GRACE`] for what is under way.
 //!
@@ -17,11 +17,9 @@ use nbd::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::door;
-use crate::error::Ending;
+use crate::error::{Ending, STALL_TIMEOUT};
 use crate::stop::Stop;
 
-/// How long a client may be silent in the middle of a message.
-pub(crate) const STALL: Duration = Duration::from_secs(60);
 /// How long a server that is to stop waits for what is under way.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// How long a wait in the kernel is, before one looks up.
@@ -126,7 +124,7 @@ impl<'s> Link<'s> {
                 }
                 Ok(())
             }
-            WaitPosition::Within if waited > STALL => Err(Ending::Stalled),
+            WaitPosition::Within if waited > STALL_TIMEOUT => Err(Ending::Stalled),
             WaitPosition::Within if self.is_over() => Err(Ending::Stopped),
             WaitPosition::Within => Ok(()),
         }

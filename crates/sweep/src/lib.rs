@@ -8,6 +8,7 @@
 pub mod analysis;
 pub mod diff;
 pub mod error;
+pub mod load;
 pub mod merge;
 pub mod model;
 pub mod plan;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use base::ErrorClass;
 use fake::{Fakes, LADDER, identity};
 use rusqlite::Connection;
-use sweep::analysis::load;
+use sweep::load::load;
 use sweep::merge::{MergeError, merge};
 use sweep::run::{Ended, Identity, Quiet, Runner, begin};
 use sweep::space::Space;

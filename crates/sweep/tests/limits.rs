@@ -183,7 +183,7 @@ fn verdicts_are_kept_in_the_results_and_read_back_with_the_middle_run() {
         assert_eq!(store.insert_run(session, measured).unwrap().limit, Some(Limit::Unknown));
     }
     assert!(store.runs().unwrap().iter().all(|run| run.limit == Some(Limit::Unknown)));
-    let data = sweep::analysis::load(&store).unwrap();
+    let data = sweep::load::load(&store).unwrap();
     assert_eq!(data.verdicts.len(), plan.points.len());
     assert_eq!(data.verdicts[&0], unknown());
 }
@@ -219,7 +219,7 @@ fn what_a_later_version_found_is_kept_and_shown() {
         assert!(store.record(run.id).unwrap().has_warning(code));
     }
     sweep::status::Status::of(&store).unwrap();
-    let report = sweep::report::Report::new(&sweep::analysis::load(&store).unwrap()).unwrap();
+    let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
     for text in [markdown(&report), html(&report), sweep::report::json(&report)] {
         assert!(text.contains("W-TOMORROW") && text.contains("gravity"), "{text}");
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use measure::record::{DirectionCounts, JobCounts, RunRecord, SCHEMA};
 use measure::{Histogram, Warning, WarningCode};
 use report_data::{Random, host, point, target};
-use sweep::analysis::load;
+use sweep::load::load;
 use sweep::model::Point;
 use sweep::plan::{Order, Plan, Prepare, Rules, StepKind};
 use sweep::report::Report;

@@ -26,10 +26,10 @@ use crate::census::Candidate;
 use crate::error::VolumeError;
 use crate::label::{self, DATA_START, Epoch, LONGEST_NAME, Label, LabelPosition, State};
 use crate::open::{
-    Made, fit_labelled, is_given_up, name_of, named_once, no_other_signature, open_labelled, open_to_write,
-    read_labels, stripe, too_small,
+    Made, fit_labelled, is_given_up, name_of, named_once, open_labelled, open_to_write, stripe, too_small,
 };
 use crate::sums::{BLOCK, SumsLayout, SumsLimits};
+use crate::traces::{no_other_signature, read_labels};
 use storage::uuid::Uuid;
 
 /// What is cleared at the beginning of a member that bears something, bytes; and at its end.

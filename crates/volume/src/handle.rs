@@ -9,7 +9,6 @@ use crate::device::Assembled;
 use crate::error::VolumeError;
 use crate::label::Label;
 use crate::open::{self, fit_labelled};
-use crate::queue::{Queue, QueueError, QueueOptions};
 use crate::sums::SumsLimits;
 
 /// Bytes that a vectored request moves at a time.
@@ -211,13 +210,5 @@ impl Volume {
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         self.device.notices()
-    }
-
-    /// A queue for many requests at once; as many as wanted may be open, one for each thread.
-    ///
-    /// # Errors
-    /// [`QueueError`], where no engine can be had.
-    pub fn queue(&self, options: &QueueOptions) -> Result<Queue, QueueError> {
-        Queue::open(self, options)
     }
 }

@@ -19,7 +19,7 @@ use storage::safety::{LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME};
 
 use storage::uuid::Uuid;
 
-use crate::sums::{BLOCK as BLOCK_BYTES, SumsLayout};
+use crate::sums_layout::{BLOCK as BLOCK_BYTES, SumsLayout};
 
 /// The version of the format of a volume without checksums.
 pub const PLAIN_VERSION: u32 = 2;

@@ -61,7 +61,9 @@ mod queue;
 mod session;
 mod stripe;
 mod sums;
+mod sums_layout;
 pub mod survey;
+mod traces;
 
 pub use census::{Candidate, Census, Fault, Flaw, called, census};
 pub use create::{Mended, NewVolume, create, create_on, destroy, destroy_on, repair, repair_on};

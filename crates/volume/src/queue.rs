@@ -197,6 +197,16 @@ pub struct Queue<K: Kernel + Send + Sync = Linux> {
     ended: Vec<(u32, Result<(), RequestFailure>)>,
 }
 
+impl Volume {
+    /// A queue for many requests at once; as many as wanted may be open, one for each thread.
+    ///
+    /// # Errors
+    /// [`QueueError`], where no engine can be had.
+    pub fn queue(&self, options: &QueueOptions) -> Result<Queue, QueueError> {
+        Queue::open(self, options)
+    }
+}
+
 impl Queue {
     /// Opens a queue on a volume.
     pub(crate) fn open(volume: &Volume, options: &QueueOptions) -> Result<Self, QueueError> {

@@ -29,7 +29,7 @@ use storage::remote::Witness;
 use crate::census::{Candidate, census};
 use crate::error::VolumeError;
 use crate::label::{self, Epoch, Label, LabelPosition, State};
-use crate::open::{no_damage, read_labels};
+use crate::traces::{no_damage, read_labels};
 
 /// See the module's argument.
 #[derive(Debug, Default)]

@@ -15,9 +15,10 @@ use crate::census::{Candidate, Flaw, called, census};
 use crate::create::Mended;
 use crate::error::VolumeError;
 use crate::label::{Label, LabelPosition, State};
-use crate::open::{fit_labelled, no_other_signature};
+use crate::open::fit_labelled;
 pub use crate::sums::DATA_SCHEMA;
 use crate::sums::{DataCheck, Progress, SumsLimits};
+use crate::traces::no_other_signature;
 use storage::uuid::Uuid;
 
 /// The format of `volume show --json` and `volume create --json`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use base::ErrorClass;
-use sweep::analysis::{LoadError, load};
+use sweep::load::{LoadError, load};
 use sweep::report::{Report, html, json, table};
 use sweep::run::{Ended, Outcome};
 use sweep::store::Store;

@@ -30,7 +30,7 @@ use openssl::x509::X509VerifyResult;
 use openssl::x509::store::X509Lookup;
 use openssl::x509::verify::{X509CheckFlags, X509VerifyFlags};
 
-use crate::stream::Socket;
+use crate::socket::Socket;
 use crate::uri::{ServerAddress, Uri};
 
 pub use error::TlsError;

@@ -34,7 +34,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use storage::device::{AlignedBuffer, Device, Spread, piece_of};
 
 use self::area::{Area, LOST_SUM, NO_SUM};
-pub use self::area::{BLOCK, SumsLayout};
 use self::cache::Cache;
 use self::lock::RangeLock;
 use self::marks::Marks;
@@ -44,6 +43,7 @@ pub use self::scrub::{DATA_SCHEMA, DataCheck, DataFinding, FindingKind, Progress
 use self::store::Store;
 use crate::device::with_member_context;
 use crate::label::Label;
+pub use crate::sums_layout::{BLOCK, SumsLayout};
 
 /// Bytes of the volume that are read or written at once.
 const STEP: u64 = 1 << 20;

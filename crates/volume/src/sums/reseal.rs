@@ -5,10 +5,11 @@ use std::io;
 use storage::device::AlignedBuffer;
 
 use super::STEP;
-use super::area::{BLOCK, LOST_SUM, NO_SUM};
+use super::area::{LOST_SUM, NO_SUM};
 use super::cache::{Cache, Key};
 use super::marks::Marks;
 use super::store::Store;
+use crate::sums_layout::BLOCK;
 
 /// Blocks of which the places are kept; the others are only counted.
 const MOST_PLACES: usize = 1000;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::area::{BLOCK, LOST_SUM, NO_SUM};
+use super::area::{LOST_SUM, NO_SUM};
 use super::cache::Key;
 use super::reseal::for_each_block;
 use super::{Store, Sums};
+use crate::sums_layout::BLOCK;
 
 /// The format of `volume check --data --json`.
 pub const DATA_SCHEMA: &str = "flashwright.volume-data/1";

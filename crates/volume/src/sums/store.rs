@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use storage::device::{AlignedBuffer, Device};
 
-use super::area::{Area, BLOCK, LOST_SUM, MapBlock, NO_SUM};
+use super::area::{Area, LOST_SUM, MapBlock, NO_SUM};
 use super::cache::Key;
 use crate::census::Candidate;
 use crate::device::with_member_context;
 use crate::label::State;
+use crate::sums_layout::BLOCK;
 
 /// How often a block of sums that is not as it was written is read before it counts as damaged.
 const MOST_READS: u32 = 2;

@@ -8,19 +8,17 @@
 mod rungs;
 mod text;
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::ErrorClass;
 use bench::ladder::{Plan, Step};
-use clap::Args;
 
-use crate::args::ProbeArgs;
+use super::args::{LadderArgs, ProbeArgs};
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 use crate::sweep::watch;
-use crate::{bench as bench_verb, signals, values};
+use crate::{bench as bench_verb, signals};
 
 /// Fewest rounds that a median has an interval from.
 const FEWEST_ROUNDS: u32 = 2;
@@ -28,35 +26,6 @@ const FEWEST_ROUNDS: u32 = 2;
 const SMALLEST_SET: u64 = 64 << 10;
 /// Shorter measurements are noise, and a device's would be over before its queue is full.
 const SHORTEST: Duration = Duration::from_millis(5);
-
-/// The flags of the ladder.
-#[derive(Debug, Args)]
-pub struct LadderArgs {
-    /// Measure the latency, bandwidth and capacity of every level: caches, memory, drives
-    #[arg(long, help_heading = "Ladder")]
-    pub ladder: bool,
-    /// Memory of another host as a level, by its device spec; may be given several times
-    #[arg(long, value_name = "SPEC", help_heading = "Ladder")]
-    pub remote: Vec<String>,
-    /// A device or file among those measured whose contents may be lost: it is written as well
-    #[arg(long, value_name = "DEV", help_heading = "Ladder")]
-    pub destroy: Vec<PathBuf>,
-    /// Time of one measurement of a device; one of memory takes a fortieth [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, help_heading = "Ladder")]
-    pub runtime: Option<Duration>,
-    /// How often everything is measured [default: 5]
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>, help_heading = "Ladder")]
-    pub rounds: Option<u32>,
-    /// The largest set in memory [default: eight times the last cache]
-    #[arg(long = "max-set", alias = "max_set", value_name = "SIZE", value_parser = values::positive_size, help_heading = "Ladder")]
-    pub max_set: Option<u64>,
-    /// Size of the file that is laid in a directory [default: by memory, free space and speed]
-    #[arg(long, value_name = "SIZE", value_parser = values::positive_size, help_heading = "Ladder")]
-    pub size: Option<u64>,
-    /// Write a page with plots to FILE
-    #[arg(long, value_name = "FILE", help_heading = "Ladder")]
-    pub html: Option<PathBuf>,
-}
 
 impl LadderArgs {
     /// Refuses flags of the ladder where there is none.

@@ -19,9 +19,9 @@ use storage::survey::{Survey, SurveyedTarget};
 use storage::sysfs::BlockDevice;
 
 use super::LadderArgs;
-use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output;
+use crate::probe::args::ProbeArgs;
 use crate::sweep::{targets, watch};
 
 /// Transports of what is no drive but made of memory, files or other devices.

@@ -13,12 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::limit::Verdict;
 use measure::{Histogram, RunRecord, WarningCode};
 
+use crate::analysis::{Analysis, AnalysisError, Failure, Fate, SweepData, SweepMeta, TargetSeen, analyse};
 use crate::plan::Order;
 use crate::recommend::recommend;
 use crate::space::Space;
 use crate::store::{Store, StoreError};
-
-use super::{Analysis, AnalysisError, Failure, Fate, SweepData, SweepMeta, TargetSeen, analyse};
 
 /// Points whose latencies are read.
 pub const CURVES: usize = 32;
