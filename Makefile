@@ -12,13 +12,16 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: left-out run build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-crash test-python test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: left-out run fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-crash test-python test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 run: build ## Build the release binary and measure this directory's flash: three minutes, then report.html
 	./$(BINARY) sweep
+
+fresh: ## Measure make run from a fresh clone without caches: minutes of each step, size of the binary
+	tools/fresh
 
 build: tls ## Build the release binary; as root on Debian, with the headers of the system's OpenSSL
 	$(QUICK) $(CARGO) build --release --locked -p flashwright

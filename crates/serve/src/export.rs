@@ -81,14 +81,6 @@ impl Export {
     pub(crate) fn terms(&self, structured: bool, allocation: Option<u32>, flushes: &Arc<Flushes>) -> Terms {
         let writable = self.is_writable();
         let flushes = Arc::clone(flushes);
-        Terms {
-            size: self.size(),
-            writable,
-            block: self.block(),
-            structured,
-            allocation,
-            can_trim: writable,
-            flushes,
-        }
+        Terms { size: self.size(), writable, block: self.block(), structured, allocation, flushes }
     }
 }

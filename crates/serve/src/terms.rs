@@ -34,8 +34,6 @@ pub(crate) struct Terms {
     pub structured: bool,
     /// The identity of the context `base:allocation`, where it was asked for.
     pub allocation: Option<u32>,
-    /// Whether the export can discard.
-    pub can_trim: bool,
     /// What became of the export's flushes so far.
     pub flushes: Arc<Flushes>,
 }
@@ -151,7 +149,6 @@ impl Terms {
             }
             Kind::Write if request.length > MAX_PAYLOAD => Err(Code::EINVAL),
             Kind::BlockStatus if self.allocation.is_none() || request.length == 0 => Err(Code::EINVAL),
-            Kind::Trim if !self.can_trim => Err(Code::ENOTSUP),
             _ => Ok(kind),
         }
     }
@@ -163,15 +160,7 @@ mod tests {
 
     fn terms() -> Terms {
         let (structured, allocation) = (true, Some(1));
-        Terms {
-            size: 1 << 30,
-            writable: true,
-            block: 1,
-            structured,
-            allocation,
-            can_trim: true,
-            flushes: Arc::default(),
-        }
+        Terms { size: 1 << 30, writable: true, block: 1, structured, allocation, flushes: Arc::default() }
     }
 
     fn asked(command: u16, offset: u64, length: u32, flags: u16) -> Request {
@@ -222,7 +211,5 @@ mod tests {
         assert_eq!(terms().judge(&asked(99, 0, 1, 0)), Err(Code::EINVAL));
         let unasked = Terms { allocation: None, ..terms() };
         assert_eq!(unasked.judge(&asked(request::BLOCK_STATUS, 0, 1, 0)), Err(Code::EINVAL));
-        let rigid = Terms { can_trim: false, ..terms() };
-        assert_eq!(rigid.judge(&asked(request::TRIM, 0, 1, 0)), Err(Code::ENOTSUP));
     }
 }
