@@ -258,7 +258,7 @@ impl SetThatIs {
     /// Records what the set consists of, which a copy that was adopted consists of as well.
     fn record(&self, run: &Run<'_>) -> Result<(), StageError> {
         for some in self.manifest().entries.chunks(STEP) {
-            run.journal.record(run.id, &some.iter().map(recorded_without_copy).collect::<Vec<_>>())?;
+            run.journal.record(run.entries(), &some.iter().map(recorded_without_copy).collect::<Vec<_>>())?;
         }
         Ok(())
     }

@@ -22,49 +22,48 @@ use serde::{Deserialize, Serialize};
 
 use stage::digest::Digest;
 use stage::error::StageError;
-use stage::job::JobId;
-use stage::journal::{Done, Identity, Journal};
+use stage::journal::{Done, Entries, Identity, Journal};
 use stage::tier::Run;
 
 /// The journal's records of one job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ledger<'a> {
     journal: &'a Journal,
-    id: JobId,
+    of: Entries,
 }
 
 impl<'a> Ledger<'a> {
-    pub fn new(journal: &'a Journal, id: JobId) -> Self {
-        Self { journal, id }
+    pub fn new(journal: &'a Journal, of: impl Into<Entries>) -> Self {
+        Self { journal, of: of.into() }
     }
 
     pub fn of(run: &Run<'a>) -> Self {
-        Self::new(run.journal, run.id)
+        Self::new(run.journal, run.entries())
     }
 
     /// The note with this key.
     pub fn load(&self, key: &str) -> Result<Option<Vec<u8>>, StageError> {
-        self.journal.note(self.id, key)
+        self.journal.note(self.of.job, key)
     }
 
     /// Replaces the note with this key, durably.
     pub fn save(&self, key: &str, value: &[u8]) -> Result<(), StageError> {
-        self.journal.keep_note(self.id, key, value)
+        self.journal.keep_note(self.of.job, key, value)
     }
 
     /// What is recorded of a path.
     pub fn entry(&self, path: &Path) -> Result<Option<Done>, StageError> {
-        self.journal.entry(self.id, path)
+        self.journal.entry(self.of, path)
     }
 
     /// Calls `see` with every entry.
     pub fn each(&self, see: &mut dyn FnMut(Done) -> Result<(), StageError>) -> Result<(), StageError> {
-        self.journal.each_entry(self.id, see)
+        self.journal.each_entry(self.of, see)
     }
 
     /// Records entries, durably.
     pub fn record(&self, done: &[Done]) -> Result<(), StageError> {
-        self.journal.record(self.id, done)
+        self.journal.record(self.of, done)
     }
 }
 

@@ -282,7 +282,7 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
     };
     match (job.state, &job.error) {
         (State::Failed, Some(error)) => {
-            let cause = error.cause();
+            let cause = error.cause;
             let (why, remedy) = why_and_remedy(cause);
             let own = matches!(cause, Cause::Request | Cause::Other);
             let template = error.hint.as_deref().filter(|_| own).unwrap_or(remedy);
@@ -482,9 +482,6 @@ mod tests {
             let error = StageError::io("write", name.as_ref(), io::Error::from(Errno::IO));
             let scene = Scene { now: 100, jobs: vec![failed(&error)], ..Scene::default() };
             assert_eq!(codes(&scene), ["other"], "{name}");
-            // A journal of an older version has no cause.
-            let why = Why { cause: None, ..Why::of(&error) };
-            assert_eq!(why.cause(), Cause::Other, "{name}");
         }
     }
 

@@ -72,7 +72,7 @@ impl Foreign for ServiceError {
     }
 
     fn cause(&self) -> Cause {
-        self.why().map_or(Cause::Other, Why::cause)
+        self.why().map_or(Cause::Other, |why| why.cause)
     }
 
     fn hint(&self) -> Option<String> {

@@ -148,8 +148,6 @@ impl Copies<'_> {
     }
 }
 
-impl stage::owned::Record for Copies<'_> {}
-
 impl Witness for Copies<'_> {
     fn vouches(&self, fast: &Path, slow: &Place) -> Result<bool, StageError> {
         Ok(self.0.iter().any(|job| {

@@ -267,7 +267,7 @@ fn count(sums: &mut Figures, before: &Seen, job: &JobStatus) {
 }
 
 fn by_cause<'a>(sums: &'a mut Figures, job: &JobStatus) -> &'a mut f64 {
-    match job.error.as_ref().map(stage::job::Why::cause) {
+    match job.error.as_ref().map(|why| why.cause) {
         Some(Cause::NoSpace) => &mut sums.failed_space,
         Some(Cause::FsyncFailed) => &mut sums.failed_fsync,
         Some(Cause::VerificationFailed | Cause::SourceCorrupt) => &mut sums.failed_corrupt,

@@ -320,8 +320,11 @@ mod tests {
             hint: None,
             class: stage::ErrorClass::Refused,
             errno: None,
-            cause: None,
+            cause: stage::error::Cause::Request,
         });
-        assert_eq!(serde_json::to_string(&error).unwrap(), r#"{"error":{"message":"no","class":"refused"}}"#);
+        assert_eq!(
+            serde_json::to_string(&error).unwrap(),
+            r#"{"error":{"message":"no","class":"refused","cause":"request"}}"#
+        );
     }
 }

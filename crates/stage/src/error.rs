@@ -18,9 +18,8 @@ pub struct Why {
     /// The kernel's error number, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
-    /// What it comes down to; none in journals of older releases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Cause>,
+    /// What it comes down to.
+    pub cause: Cause,
 }
 
 impl Why {
@@ -33,23 +32,7 @@ impl Why {
             message.push_str(&format!(": {source}"));
             cause = source.source();
         }
-        Self {
-            message,
-            hint: error.hint(),
-            class: error.class(),
-            errno: error.errno(),
-            cause: Some(error.cause()),
-        }
-    }
-
-    /// What it comes down to: as the error said itself, or else as its number and its class tell.
-    #[must_use]
-    pub fn cause(&self) -> Cause {
-        let by_class = || match self.class {
-            ErrorClass::Invalid | ErrorClass::Refused => Cause::Request,
-            ErrorClass::Failed | ErrorClass::Interrupted => Cause::Other,
-        };
-        self.cause.or_else(|| self.errno.and_then(Cause::of_errno)).unwrap_or_else(by_class)
+        Self { message, hint: error.hint(), class: error.class(), errno: error.errno(), cause: error.cause() }
     }
 }
 

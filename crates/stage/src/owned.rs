@@ -297,8 +297,7 @@ fn unlinked(directory: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Result<boo
     }
 }
 
-/// Where names are recorded that are about to be given to what is to be removed. What keeps no record (the defaults) leaves
-/// what it does not remove at once.
+/// Where names are recorded that are about to be given to what is to be removed. The methods' defaults keep no record.
 pub trait Record {
     /// Records the name `part` that a set is about to have instead of `name`, until it is decided whether it goes
     /// ([`Record::dooms`]). After a crash before that, it gets its name back.
@@ -338,6 +337,9 @@ pub trait Record {
         Ok(())
     }
 }
+
+/// No record is kept.
+impl Record for () {}
 
 /// A set without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]

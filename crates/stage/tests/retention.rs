@@ -67,7 +67,7 @@ struct Names {
 
 struct Vouched<'a>(BTreeSet<String>, &'a Names);
 
-impl Record for Vouched<'_> {
+impl Record for Names {
     fn takes_aside(
         &self,
         directory: &Path,
@@ -76,30 +76,30 @@ impl Record for Vouched<'_> {
         id: &FileId,
     ) -> Result<(), StageError> {
         let aside = TakenAside { part: part.to_owned(), name: name.to_owned(), id: *id };
-        self.1.aside.borrow_mut().push((directory.to_owned(), aside));
+        self.aside.borrow_mut().push((directory.to_owned(), aside));
         Ok(())
     }
 
     fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
-        let record = self.1.aside.borrow();
+        let record = self.aside.borrow();
         Ok(record.iter().filter(|(of, _)| of == directory).map(|(_, aside)| aside.clone()).collect())
     }
 
     fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
-        self.1.aside.borrow_mut().retain(|(of, aside)| of != directory || aside.part != name);
-        self.1.doomed.borrow_mut().insert((directory.to_owned(), name.to_owned()), id.copied());
+        self.aside.borrow_mut().retain(|(of, aside)| of != directory || aside.part != name);
+        self.doomed.borrow_mut().insert((directory.to_owned(), name.to_owned()), id.copied());
         Ok(())
     }
 
     fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        let record = self.1.doomed.borrow();
+        let record = self.doomed.borrow();
         let its = record.iter().filter(|((of, _), _)| of == directory);
         Ok(its.map(|((_, name), id)| (name.clone(), *id)).collect())
     }
 
     fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
-        self.1.aside.borrow_mut().retain(|(of, aside)| of != directory || aside.part != name);
-        self.1.doomed.borrow_mut().remove(&(directory.to_owned(), name.to_owned()));
+        self.aside.borrow_mut().retain(|(of, aside)| of != directory || aside.part != name);
+        self.doomed.borrow_mut().remove(&(directory.to_owned(), name.to_owned()));
         Ok(())
     }
 }
@@ -107,6 +107,10 @@ impl Record for Vouched<'_> {
 impl Witness for Vouched<'_> {
     fn vouches(&self, _: &Path, slow: &Place) -> Result<bool, StageError> {
         Ok(self.0.contains(slow.path().unwrap().file_name().unwrap().to_str().unwrap()))
+    }
+
+    fn record(&self) -> &dyn Record {
+        self.1
     }
 }
 
@@ -417,8 +421,6 @@ fn a_set_that_is_asked_to_go_says_why_it_may_not() {
 
 /// A journal that says yes, after another program has done something: the slow copy is read at that moment.
 struct Busy<'a>(&'a dyn Fn());
-
-impl Record for Busy<'_> {}
 
 impl Witness for Busy<'_> {
     fn vouches(&self, _: &Path, _: &Place) -> Result<bool, StageError> {

@@ -373,7 +373,7 @@ pub mod tests {
             hint: Some("make room at the destination, then: stage retry".to_owned()),
             class: ErrorClass::Failed,
             errno: Some(28),
-            cause: None,
+            cause: stage::error::Cause::NoSpace,
         });
         failed.notes = vec!["12 owners could not be kept".to_owned()];
         let mut done = job(State::Done);

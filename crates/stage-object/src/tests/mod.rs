@@ -251,7 +251,18 @@ impl Scratch {
             Accepted::Judge(row) => row.id,
         };
         let tiers = &Tiers::with(Arc::new(Only(set.elsewhere(set.prefix.clone()))));
-        Run { journal: &self.journal, id, spec: &spec, tiers, pace, stop, progress, threads: 2 }.run()
+        Run {
+            journal: &self.journal,
+            id,
+            compares: false,
+            spec: &spec,
+            tiers,
+            pace,
+            stop,
+            progress,
+            threads: 2,
+        }
+        .run()
     }
 }
 

@@ -5,23 +5,12 @@ use crate::ObjectTier;
 use stage::retention::{Keep, Outcome, Witness, evict, tidy};
 use stage::spec;
 
-struct Nobody;
+/// A witness that vouches for all copies, or for none.
+struct Vouching(bool);
 
-impl stage::owned::Record for Nobody {}
-
-impl Witness for Nobody {
+impl Witness for Vouching {
     fn vouches(&self, _: &Path, _: &spec::Place) -> std::result::Result<bool, StageError> {
-        Ok(false)
-    }
-}
-
-struct Everybody;
-
-impl stage::owned::Record for Everybody {}
-
-impl Witness for Everybody {
-    fn vouches(&self, _: &Path, _: &spec::Place) -> std::result::Result<bool, StageError> {
-        Ok(true)
+        Ok(self.0)
     }
 }
 
@@ -82,7 +71,7 @@ impl Series {
     }
 
     fn plainly(&self, step: u32, keep: Keep) -> Outcome {
-        self.tidy(&Faulty::new(&self.memory, vec![]), step, keep, &Everybody).unwrap()
+        self.tidy(&Faulty::new(&self.memory, vec![]), step, keep, &Vouching(true)).unwrap()
     }
 
     fn names(&self) -> Vec<String> {
@@ -155,7 +144,12 @@ fn an_object_named_latest_that_names_no_set_is_left_alone() {
     let series = Series::of(&[1]);
     series.put("run/latest", "mine");
     let error = series
-        .tidy(&Faulty::new(&series.memory, vec![]), 1, Keep { latest: true, ..Keep::default() }, &Everybody)
+        .tidy(
+            &Faulty::new(&series.memory, vec![]),
+            1,
+            Keep { latest: true, ..Keep::default() },
+            &Vouching(true),
+        )
         .unwrap_err();
     assert_eq!(error.class(), stage::ErrorClass::Refused, "{error}");
 }
@@ -171,7 +165,7 @@ fn of_two_who_move_latest_at_once_the_newer_wins() {
         other.plainly_elsewhere(3);
     }));
     let faulty = Faulty::new(&series.memory, vec![(Op::Put, 0, hook)]);
-    let outcome = series.tidy(&faulty, 2, latest, &Everybody).unwrap();
+    let outcome = series.tidy(&faulty, 2, latest, &Vouching(true)).unwrap();
     assert_eq!((outcome.latest, series.latest().as_deref()), (None, Some("step-3")));
 }
 
@@ -184,7 +178,7 @@ impl Series {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let tier = self.tier(Arc::new(store));
-                tier.move_latest(OsStr::new(&name), &place(OsStr::new(&name)).unwrap(), &Everybody).unwrap();
+                tier.move_latest(OsStr::new(&name), &place(OsStr::new(&name)).unwrap(), &()).unwrap();
             });
         });
     }
@@ -195,7 +189,7 @@ fn nothing_goes_where_nobody_vouches_or_the_newer_ones_are_not_whole() {
     let series = Series::of(&[1, 2]);
     let keep = Keep { slow: Some(1), fast: Some(0), latest: false };
     let faulty = Faulty::new(&series.memory, vec![]);
-    let outcome = series.tidy(&faulty, 2, keep, &Nobody).unwrap();
+    let outcome = series.tidy(&faulty, 2, keep, &Vouching(false)).unwrap();
     assert_eq!((outcome.removed.len(), outcome.evicted.len(), outcome.kept.len()), (0, 0, 3));
     fs::remove_dir_all(series.fast(1)).unwrap();
     series.store().delete(vec![Key::from("run/step-2/model")]).now_or_never().unwrap().unwrap();
@@ -217,8 +211,9 @@ fn a_fast_copy_that_was_written_to_or_of_which_there_is_no_slow_one_stays() {
     let nowhere = ObjectTier::of(
         ObjectSet::with(Address::parse("s3://memory/nowhere").unwrap(), Arc::new(series.store())).unwrap(),
     );
-    let there =
-        |name: &str| evict(series.directory.path(), &nowhere, OsStr::new(name), &Everybody, &Stop::new());
+    let there = |name: &str| {
+        evict(series.directory.path(), &nowhere, OsStr::new(name), &Vouching(true), &Stop::new())
+    };
     assert_eq!(there("step-2").unwrap_err().class(), stage::ErrorClass::Refused);
     let keep = Keep { fast: Some(0), ..Keep::default() };
     let outcome = series.plainly(2, keep);
@@ -231,7 +226,7 @@ fn whatever_request_of_retention_fails_the_next_time_ends_as_without_faults() {
     let counting = {
         let series = Series::of(&[1, 2, 3]);
         let faulty = Faulty::new(&series.memory, vec![]);
-        series.tidy(&faulty, 3, KEEP, &Everybody).unwrap();
+        series.tidy(&faulty, 3, KEEP, &Vouching(true)).unwrap();
         faulty
     };
     let mut failed = 0;
@@ -242,7 +237,7 @@ fn whatever_request_of_retention_fails_the_next_time_ends_as_without_faults() {
             for effect in [Effect::Fail, Effect::FailAfter] {
                 let series = Series::of(&[1, 2, 3]);
                 let faulty = Faulty::new(&series.memory, vec![(op, nth, effect)]);
-                failed += u32::from(series.tidy(&faulty, 3, KEEP, &Everybody).is_err());
+                failed += u32::from(series.tidy(&faulty, 3, KEEP, &Vouching(true)).is_err());
                 assert!(
                     series.names().ends_with(&["step-2".to_owned(), "step-3".to_owned()]),
                     "{op:?} {nth}"

@@ -120,6 +120,7 @@ impl Inner {
         let run = Run {
             journal: &self.journal,
             id,
+            compares: false,
             spec: &row.spec,
             tiers: &self.config.tiers,
             pace,

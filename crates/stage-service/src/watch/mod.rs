@@ -29,7 +29,7 @@ use self::set::Set;
 use crate::desk::{Desk, submit_or_retry};
 use crate::error::ServiceError;
 use stage::calls;
-use stage::error::StageError;
+use stage::error::{Cause, StageError};
 use stage::job::{JobId, JobStatus, State, Why};
 use stage::mounts;
 use stage::names::PathText;
@@ -382,6 +382,6 @@ fn failed(trigger: &Path, job: &JobStatus) -> Happened {
         _ => (format!("job {} was cancelled", job.id), stage::ErrorClass::Interrupted),
     };
     let why = job.error.clone().filter(|_| job.state != State::Done);
-    let why = why.unwrap_or(Why { message, hint: None, class, errno: None, cause: None });
+    let why = why.unwrap_or(Why { message, hint: None, class, errno: None, cause: Cause::Other });
     Happened::Failed { trigger: trigger.to_owned(), job: job.id, why }
 }

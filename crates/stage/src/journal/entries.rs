@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{OptionalExtension, params};
 
 use super::rows::{done_of, identity_text, kind_number, page_after};
-use super::{Done, Identity, Journal, PAGE};
+use super::{Done, Entries, Identity, Journal, PAGE};
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::fault::{self, Moment, comes_to};
@@ -15,7 +15,8 @@ use crate::job::JobId;
 
 impl Journal {
     /// Entries that are durable and verified.
-    pub fn record(&self, id: JobId, done: &[Done]) -> Result<(), StageError> {
+    pub fn record(&self, of: impl Into<Entries>, done: &[Done]) -> Result<(), StageError> {
+        let Entries { job, compared } = of.into();
         if done.is_empty() {
             return Ok(());
         }
@@ -26,7 +27,7 @@ impl Journal {
         });
         self.step("files are durable", |step| {
             let mut insert = step.prepare_cached(
-                "INSERT OR REPLACE INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
+                "INSERT OR REPLACE INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)",
             )?;
             let mut forget_chunks = step.prepare_cached("DELETE FROM chunks WHERE job = ?1 AND path = ?2")?;
             let mut forget_begun = step.prepare_cached("DELETE FROM begun WHERE job = ?1 AND path = ?2")?;
@@ -36,7 +37,7 @@ impl Journal {
                     .then(|| entry.chunks.iter().flat_map(|digest| digest.0).collect());
                 let other = entry.target.as_ref().or(entry.link_to.as_ref());
                 insert.execute(params![
-                    id,
+                    job,
                     path,
                     kind_number(entry),
                     entry.size as i64,
@@ -53,10 +54,11 @@ impl Journal {
                     chunks,
                     other.map(|other| other.0.as_os_str().as_bytes()),
                     object,
+                    compared,
                 ])?;
-                if !entry.chunks.is_empty() {
-                    forget_chunks.execute(params![id, path])?;
-                    forget_begun.execute(params![id, path])?;
+                if !compared && !entry.chunks.is_empty() {
+                    forget_chunks.execute(params![job, path])?;
+                    forget_begun.execute(params![job, path])?;
                 }
             }
             Ok(())
@@ -64,11 +66,12 @@ impl Journal {
     }
 
     /// What is recorded of a path.
-    pub fn entry(&self, id: JobId, path: &Path) -> Result<Option<Done>, StageError> {
+    pub fn entry(&self, of: impl Into<Entries>, path: &Path) -> Result<Option<Done>, StageError> {
+        let Entries { job, compared } = of.into();
         self.query("whether a file is done", |connection| {
             connection
-                .prepare_cached("SELECT * FROM entries WHERE job = ?1 AND path = ?2")?
-                .query_row(params![id, path.as_os_str().as_bytes()], done_of)
+                .prepare_cached("SELECT * FROM entries WHERE job = ?1 AND compared = ?2 AND path = ?3")?
+                .query_row(params![job, compared, path.as_os_str().as_bytes()], done_of)
                 .optional()
         })
     }
@@ -76,26 +79,28 @@ impl Journal {
     /// Up to `most` entries whose paths sort after `after`, in the order of their bytes.
     pub fn entries_after(
         &self,
-        id: JobId,
+        of: impl Into<Entries>,
         after: Option<&Path>,
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
-        self.query("which files are done", |connection| page_after(connection, id, after, most))
+        self.query("which files are done", |connection| page_after(connection, of.into(), after, most))
     }
 
     /// Up to `most` entries whose paths sort before `before`, the last first.
     pub fn entries_before(
         &self,
-        id: JobId,
+        of: impl Into<Entries>,
         before: Option<&Path>,
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
+        let Entries { job, compared } = of.into();
         self.query("which files are done", |connection| {
             let mut query = connection.prepare_cached(
-                "SELECT * FROM entries WHERE job = ?1 AND (?2 IS NULL OR path < ?2) ORDER BY path DESC LIMIT ?3",
+                "SELECT * FROM entries WHERE job = ?1 AND compared = ?2 AND (?3 IS NULL OR path < ?3)
+                 ORDER BY path DESC LIMIT ?4",
             )?;
             let before = before.map(|path| path.as_os_str().as_bytes());
-            query.query_map(params![id, before, most as i64], done_of)?.collect()
+            query.query_map(params![job, compared, before, most as i64], done_of)?.collect()
         })
     }
 
@@ -105,12 +110,13 @@ impl Journal {
     /// Those of `see`; the database cannot be read.
     pub fn each_entry(
         &self,
-        id: JobId,
+        of: impl Into<Entries>,
         see: &mut dyn FnMut(Done) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
+        let of = of.into();
         let mut after: Option<PathBuf> = None;
         loop {
-            let page = self.entries_after(id, after.as_deref(), PAGE)?;
+            let page = self.entries_after(of, after.as_deref(), PAGE)?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.entry.path.0.clone());
             page.into_iter().try_for_each(&mut *see)?;
@@ -118,22 +124,27 @@ impl Journal {
     }
 
     /// How many entries there are.
-    pub fn entry_count(&self, id: JobId) -> Result<u64, StageError> {
+    pub fn entry_count(&self, of: impl Into<Entries>) -> Result<u64, StageError> {
+        let Entries { job, compared } = of.into();
         self.query("how many files are done", |connection| {
-            connection
-                .query_row("SELECT count(*) FROM entries WHERE job = ?1", [id], |row| row.get::<_, i64>(0))
+            connection.query_row(
+                "SELECT count(*) FROM entries WHERE job = ?1 AND compared = ?2",
+                params![job, compared],
+                |row| row.get::<_, i64>(0),
+            )
         })
         .map(|count| count as u64)
     }
 
-    /// Forgets entries: what they name is no longer there, or not to be trusted.
+    /// Forgets entries of a job's part: what they name is no longer there, or not to be trusted.
     pub fn forget(&self, id: JobId, paths: &[PathBuf]) -> Result<(), StageError> {
         self.step("files are to be copied again", |step| {
             for path in paths {
                 let path = path.as_os_str().as_bytes();
                 for table in ["entries", "chunks", "begun"] {
-                    step.prepare_cached(&format!("DELETE FROM {table} WHERE job = ?1 AND path = ?2"))?
-                        .execute(params![id, path])?;
+                    let of_part = if table == "entries" { "AND NOT compared" } else { "" };
+                    let forget = format!("DELETE FROM {table} WHERE job = ?1 {of_part} AND path = ?2");
+                    step.prepare_cached(&forget)?.execute(params![id, path])?;
                 }
             }
             Ok(())

@@ -8,8 +8,10 @@
 
 mod entries;
 mod open;
+mod owned;
 mod rows;
 
+pub use owned::Purpose;
 pub use rows::{Done, JobRow};
 
 pub use crate::fingerprint::Identity;
@@ -30,7 +32,7 @@ use crate::fault::{self, Call, Moment, comes_to};
 use crate::fingerprint::Fingerprint;
 use crate::job::{JobId, State, Why};
 use crate::mounts;
-use crate::owned::{FileId, Record, TakenAside};
+use crate::owned::FileId;
 use crate::spec::{JobSpec, Level, Options};
 
 /// The note that says of a part, while it is not empty, that something in it is being synced, or was without success, and
@@ -40,11 +42,21 @@ pub const PART_IN_DOUBT: &str = "part/in-doubt";
 /// The note of the name of the file that an adoption makes in its source for a moment ([`crate::distinct`]).
 const PROBE: &str = "adoption/probe";
 
-/// The number under which the entries of a job's destination are recorded while it is compared: those of its part stay
-/// until the destination is adopted.
-#[must_use]
-pub const fn beside(id: JobId) -> JobId {
-    -id
+/// Which entries of a job are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entries {
+    /// The job.
+    pub job: JobId,
+    /// Those of a destination that exists, while it is compared with the source; otherwise those of the part, which stay
+    /// until the destination is adopted.
+    pub compared: bool,
+}
+
+/// Those of the job's part.
+impl From<JobId> for Entries {
+    fn from(job: JobId) -> Self {
+        Self { job, compared: false }
+    }
 }
 
 /// Entries that are read at a time.
@@ -74,27 +86,6 @@ pub struct Judged {
     pub source: Option<Fingerprint>,
     /// The source was that.
     pub same: bool,
-}
-
-/// What a recorded name is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// A program fills it and has not committed it.
-    Begun,
-    /// A set that may go has lost its name, and has to be compared once more before it does.
-    Aside,
-    /// It is to be removed.
-    Doomed,
-}
-
-impl Purpose {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Aside => "aside",
-            Self::Doomed => "doomed",
-        }
-    }
 }
 
 /// The journal, open and locked.
@@ -152,7 +143,7 @@ impl Journal {
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
         let path = state.join("journal.db");
-        page_after(&connect_to_read(&path)?, id, after, most)
+        page_after(&connect_to_read(&path)?, id.into(), after, most)
             .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
     }
 
@@ -345,7 +336,7 @@ impl Journal {
     /// name of the file that is made in the source for a moment. The part of an earlier attempt and its entries stay.
     pub fn begin_adoption(&self, id: JobId, probe: &OsStr) -> Result<(), StageError> {
         self.step("an adoption begins", |step| {
-            step.execute("DELETE FROM entries WHERE job = ?1", [beside(id)])?;
+            step.execute("DELETE FROM entries WHERE job = ?1 AND compared", [id])?;
             step.execute("UPDATE jobs SET source = NULL WHERE id = ?1", [id])?;
             step.execute(
                 "INSERT OR REPLACE INTO notes VALUES (?1, ?2, ?3)",
@@ -360,14 +351,15 @@ impl Journal {
         Ok(self.note(id, PROBE)?.map(OsString::from_vec))
     }
 
-    /// A destination is adopted: the entries that were recorded [`beside`] the job's are its own from now on. Its part,
+    /// A destination is adopted: the entries that were recorded while it was compared are the job's from now on. Its part,
     /// which is gone, is forgotten with its entries.
     pub fn adopted(&self, id: JobId) -> Result<(), StageError> {
         self.step("a destination is adopted", |step| {
-            for table in ["entries", "chunks", "begun", "notes"] {
+            step.execute("DELETE FROM entries WHERE job = ?1 AND NOT compared", [id])?;
+            for table in ["chunks", "begun", "notes"] {
                 step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
             }
-            step.execute("UPDATE entries SET job = ?1 WHERE job = ?2", [id, beside(id)])?;
+            step.execute("UPDATE entries SET compared = 0 WHERE job = ?1", [id])?;
             step.execute("UPDATE jobs SET part = NULL, part_ino = NULL, part_born = NULL WHERE id = ?1", [id])
         })?;
         Ok(())
@@ -439,7 +431,6 @@ impl Journal {
                 ],
             )?;
             if matches!(state, State::Done | State::Cancelled) {
-                step.execute("DELETE FROM entries WHERE job = ?1", [beside(id)])?;
                 for table in ["chunks", "begun", "notes", "expected"] {
                     step.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [id])?;
                 }
@@ -450,12 +441,12 @@ impl Journal {
                     .is_some_and(|row| row.spec.options.no_manifest);
                 // The manifest of a set lists its entries from now on. A single file, and a directory without a
                 // manifest, have their digests here alone.
-                let kept = match (state, without_manifest) {
-                    (State::Done, true) => "AND 0",
-                    (State::Done, false) => "AND path <> x''",
+                let gone = match (state, without_manifest) {
+                    (State::Done, true) => "AND compared",
+                    (State::Done, false) => "AND (compared OR path <> x'')",
                     _ => "",
                 };
-                step.execute(&format!("DELETE FROM entries WHERE job = ?1 {kept}"), [id])?;
+                step.execute(&format!("DELETE FROM entries WHERE job = ?1 {gone}"), [id])?;
             }
             Ok(())
         })
@@ -470,78 +461,6 @@ impl Journal {
                  WHERE id = ?1",
                 params![id, files_total, files_done, bytes_total, written, verified],
             )
-        })?;
-        Ok(())
-    }
-
-    /// Records durably that a name in a directory is, or is about to be, this journal's, and is removed if no job goes on with it.
-    pub fn own(
-        &self,
-        directory: &Path,
-        name: &OsStr,
-        purpose: Purpose,
-        id: Option<&FileId>,
-    ) -> Result<(), StageError> {
-        self.own_as(directory, name, purpose, id, None)
-    }
-
-    /// `own_name`: of a set that is aside, the name that it gets back.
-    fn own_as(
-        &self,
-        directory: &Path,
-        name: &OsStr,
-        purpose: Purpose,
-        id: Option<&FileId>,
-        own_name: Option<&OsStr>,
-    ) -> Result<(), StageError> {
-        self.step("a name is taken", |step| {
-            let (ino, born) = (id.map(|id| id.ino as i64), id.and_then(|id| id.born));
-            let (directory, name) = (directory.as_os_str().as_bytes(), name.as_bytes());
-            step.execute(
-                "INSERT OR REPLACE INTO owned VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![directory, name, purpose.word(), ino, born, own_name.map(OsStr::as_bytes)],
-            )
-        })?;
-        Ok(())
-    }
-
-    /// The directories in which a name of this purpose is recorded.
-    pub fn directories_of(&self, purpose: Purpose) -> Result<Vec<PathBuf>, StageError> {
-        self.query("where its own is", |connection| directories_of(connection, purpose))
-    }
-
-    /// The same of a state directory's journal that another process may have open.
-    pub fn peek_directories_of(state: &Path, purpose: Purpose) -> Result<Vec<PathBuf>, StageError> {
-        let path = state.join("journal.db");
-        directories_of(&connect_to_read(&path)?, purpose)
-            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
-    }
-
-    /// What is recorded for a directory, with its identity where that was known.
-    pub fn owned(
-        &self,
-        directory: &Path,
-        purpose: Purpose,
-    ) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        self.query("what is its own", |connection| {
-            let mut query = connection
-                .prepare_cached("SELECT name, ino, born FROM owned WHERE directory = ?1 AND purpose = ?2")?;
-            let directory = directory.as_os_str().as_bytes();
-            let rows = query.query_map(params![directory, purpose.word()], |row| {
-                let id = row.get::<_, Option<i64>>(1)?.map(|ino| ino as u64);
-                let born = row.get(2)?;
-                let name = OsString::from_vec(row.get(0)?);
-                Ok((name, id.map(|ino| FileId { ino, born })))
-            })?;
-            rows.collect()
-        })
-    }
-
-    /// Forgets a name that is gone, or has been given to something that stays.
-    pub fn disown(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
-        self.step("a name is given up", |step| {
-            let (directory, name) = (directory.as_os_str().as_bytes(), name.as_bytes());
-            step.execute("DELETE FROM owned WHERE directory = ?1 AND name = ?2", params![directory, name])
         })?;
         Ok(())
     }
@@ -562,50 +481,5 @@ impl Journal {
             step.execute("INSERT OR REPLACE INTO notes VALUES (?1, ?2, ?3)", params![id, key, value])
         })?;
         Ok(())
-    }
-}
-
-fn directories_of(connection: &Connection, purpose: Purpose) -> rusqlite::Result<Vec<PathBuf>> {
-    let mut query = connection.prepare("SELECT DISTINCT directory FROM owned WHERE purpose = ?1")?;
-    let rows = query.query_map([purpose.word()], |row| Ok(OsString::from_vec(row.get(0)?).into()))?;
-    rows.collect()
-}
-
-impl Record for Journal {
-    fn takes_aside(
-        &self,
-        directory: &Path,
-        name: &OsStr,
-        part: &OsStr,
-        id: &FileId,
-    ) -> Result<(), StageError> {
-        self.own_as(directory, part, Purpose::Aside, Some(id), Some(name))
-    }
-
-    fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
-        self.query("what is aside", |connection| {
-            let mut query = connection.prepare_cached(
-                "SELECT name, own_name, ino, born FROM owned WHERE directory = ?1 AND purpose = ?2",
-            )?;
-            let directory = directory.as_os_str().as_bytes();
-            let rows = query.query_map(params![directory, Purpose::Aside.word()], |row| {
-                let id = FileId { ino: row.get::<_, i64>(2)? as u64, born: row.get(3)? };
-                let [part, name] = [row.get(0)?, row.get(1)?].map(OsString::from_vec);
-                Ok(TakenAside { part, name, id })
-            })?;
-            rows.collect()
-        })
-    }
-
-    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
-        self.own(directory, name, Purpose::Doomed, id)
-    }
-
-    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        self.owned(directory, Purpose::Doomed)
-    }
-
-    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
-        self.disown(directory, name)
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn check_owner(state: &Path) -> Result<(), StageError> {
 }
 
 /// The version of the tables and of what is in them. A journal of another version is refused.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 const TABLES: &str = "
 CREATE TABLE jobs (
@@ -74,7 +74,8 @@ CREATE TABLE entries (
     chunks BLOB,
     target BLOB,
     object TEXT,
-    PRIMARY KEY (job, path)
+    compared INTEGER NOT NULL,
+    PRIMARY KEY (job, compared, path)
 ) WITHOUT ROWID;
 CREATE TABLE chunks (
     job INTEGER NOT NULL,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row, params};
 
+use super::Entries;
 use crate::digest::Digest;
 use crate::fingerprint::{Fingerprint, Identity};
 use crate::job::{JobId, JobStatus, State, Why};
@@ -83,15 +84,15 @@ pub(super) fn expected(connection: &Connection, id: JobId) -> rusqlite::Result<V
 
 pub(super) fn page_after(
     connection: &Connection,
-    id: JobId,
+    of: Entries,
     after: Option<&Path>,
     most: usize,
 ) -> rusqlite::Result<Vec<Done>> {
     let mut query = connection.prepare_cached(
-        "SELECT * FROM entries WHERE job = ?1 AND (?2 IS NULL OR path > ?2) ORDER BY path LIMIT ?3",
+        "SELECT * FROM entries WHERE job = ?1 AND compared = ?2 AND (?3 IS NULL OR path > ?3) ORDER BY path LIMIT ?4",
     )?;
     let after = after.map(|path| path.as_os_str().as_bytes());
-    query.query_map(params![id, after, most as i64], done_of)?.collect()
+    query.query_map(params![of.job, of.compared, after, most as i64], done_of)?.collect()
 }
 
 /// A job of which no more is known than the journal has.

@@ -31,6 +31,8 @@
 //! The slow tier is whatever is a [`Tier`]: a directory, or a prefix in an object store, where the same rules hold with
 //! what a store has instead of renames and links.
 
+mod interrupted;
+
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,13 +40,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
+pub use self::interrupted::{clear, finish, is_half_removed, restore};
+
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::fault::{Barrier, Check, enforced};
-use crate::journal::{Journal, Purpose};
+use crate::journal::Journal;
 use crate::lock;
 use crate::mounts::{self, Mount};
-use crate::owned::{FileId, Record, TakenAside};
+use crate::owned::Record;
 use crate::pace::{GoOn, Stop};
 pub use crate::series::{LATEST, SeriesPosition, place};
 use crate::set::Manifest;
@@ -65,9 +69,14 @@ pub struct Keep {
 
 /// Who says that a slow copy was read back and found right when it was made. Before a fast copy goes, its slow copy in
 /// a directory is read once more all the same.
-pub trait Witness: Record {
+pub trait Witness {
     /// Has a job copied `fast` to `slow` and read it back? The journal's word.
     fn vouches(&self, fast: &Path, slow: &spec::Place) -> Result<bool, StageError>;
+
+    /// Where names of sets that go are recorded. The default keeps no record: what is not removed at once then stays.
+    fn record(&self) -> &dyn Record {
+        &()
+    }
 
     /// May it be read now, where nobody vouches for it?
     fn may_read(&self) -> bool {
@@ -84,36 +93,12 @@ impl Witness for OrReading<'_> {
         self.0.vouches(fast, slow)
     }
 
+    fn record(&self) -> &dyn Record {
+        self.0
+    }
+
     fn may_read(&self) -> bool {
         true
-    }
-}
-
-impl Record for OrReading<'_> {
-    fn takes_aside(
-        &self,
-        directory: &Path,
-        name: &OsStr,
-        part: &OsStr,
-        id: &FileId,
-    ) -> Result<(), StageError> {
-        self.0.takes_aside(directory, name, part, id)
-    }
-
-    fn taken_aside(&self, directory: &Path) -> Result<Vec<TakenAside>, StageError> {
-        self.0.taken_aside(directory)
-    }
-
-    fn dooms(&self, directory: &Path, name: &OsStr, id: Option<&FileId>) -> Result<(), StageError> {
-        self.0.dooms(directory, name, id)
-    }
-
-    fn doomed(&self, directory: &Path) -> Result<Vec<(OsString, Option<FileId>)>, StageError> {
-        self.0.doomed(directory)
-    }
-
-    fn forgets(&self, directory: &Path, name: &OsStr) -> Result<(), StageError> {
-        self.0.forgets(directory, name)
     }
 }
 
@@ -122,6 +107,10 @@ impl Witness for Journal {
         Ok(self.jobs()?.iter().any(|job| {
             job.level.is_committed() && job.spec.source.path() == Some(fast) && job.spec.destination == *slow
         }))
+    }
+
+    fn record(&self) -> &dyn Record {
+        self
     }
 }
 
@@ -232,12 +221,12 @@ pub fn tidy(
         return Ok(outcome);
     };
     let _alone = slow.lock(stop)?;
-    slow.restore(witness)?;
+    slow.restore(witness.record())?;
     if keep.latest {
-        outcome.latest = slow.move_latest(name, &place, witness)?;
+        outcome.latest = slow.move_latest(name, &place, witness.record())?;
     }
     if keep.fast.is_none() && keep.slow.is_none() {
-        return slow.sweep(witness).map(|()| outcome);
+        return slow.sweep(witness.record()).map(|()| outcome);
     }
     let fast = match Directory::open(fast).map(|fast| fast.until(stop)) {
         Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
@@ -247,19 +236,19 @@ pub fn tidy(
     };
     if let Some(fast) = &fast {
         let _alone = fast.lock(stop)?;
-        fast.restore(witness)?;
+        fast.restore(witness.record())?;
         // What an interrupted eviction left in a set would make it another than was copied.
-        fast.sweep(witness)?;
+        fast.sweep(witness.record())?;
         let keep_slow = keep.slow.map(|slow| slow.max(1));
         if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
             evict_surplus(fast, slow, &place, most as usize, witness, &mut outcome)?;
         }
-        fast.sweep(witness)?;
+        fast.sweep(witness.record())?;
     }
     if let Some(most) = keep.slow {
         remove_surplus(fast.as_ref(), slow, name, most.max(1) as usize, witness, &mut outcome)?;
     }
-    slow.sweep(witness)?;
+    slow.sweep(witness.record())?;
     Ok(outcome)
 }
 
@@ -286,8 +275,8 @@ pub fn evict(
 ) -> Result<(), StageError> {
     let fast = Directory::open(fast)?.until(stop);
     let _alone = fast.lock(stop)?;
-    fast.restore(witness)?;
-    fast.sweep(witness)?;
+    fast.restore(witness.record())?;
+    fast.sweep(witness.record())?;
     let refused = |why: String| StageError::Refused {
         what: format!("{} is not evicted: {why}", shown(&fast.path.join(name))),
         hint: Some(
@@ -296,84 +285,13 @@ pub fn evict(
         ),
     };
     let evicted = match take(&fast, slow, name, witness) {
-        Ok(Ok((part, id))) => fast.take_apart(&part, Some(&id), witness),
+        Ok(Ok((part, id))) => fast.take_apart(&part, Some(&id), witness.record()),
         Ok(Err(kept)) => Err(refused(kept.words())),
         Err(error) => Err(error),
     };
     // The probe's record goes with the probe, whatever came of it; the first error is the one that is told.
-    let swept = fast.sweep(witness);
+    let swept = fast.sweep(witness.record());
     evicted.and(swept)
-}
-
-/// Gives all sets their names back that a process took aside before it died, as a journal knows them. A directory that is
-/// not there is left to a later attempt, which `tidy` and `evict` make as well.
-pub fn restore(journal: &Journal) -> Result<(), StageError> {
-    for path in journal.directories_of(Purpose::Aside)? {
-        let restored = Directory::open(&path).and_then(|directory| directory.restore(journal));
-        if let Err(error) = restored {
-            tracing::warn!(%error, "a set that was about to be removed has not got its name back");
-        }
-    }
-    Ok(())
-}
-
-/// Has a process that died begun to take a set of this directory apart, as its journal knows it? What was only taken aside
-/// has its name back after this ([`restore`]).
-pub fn is_half_removed(journal: &Journal, fast: &Path) -> Result<bool, StageError> {
-    restore(journal)?;
-    Ok(journal.doomed(fast)?.iter().any(|(_, id)| id.is_some()))
-}
-
-/// Finishes what a process that died had begun to remove, as its journal knows it ([`is_half_removed`]). The copy in `slow` is
-/// read again first: that process may have decided by another, and it may have gone since.
-///
-/// # Errors
-/// [`StageError::Refused`] if the copy is not there or not whole: what is left of the set stays then. The journal's; a call
-/// that failed; [`StageError::Locked`] if another process works there.
-pub fn finish(
-    fast: &Path,
-    slow: &dyn Tier,
-    name: &OsStr,
-    journal: &Journal,
-    stop: &Stop,
-) -> Result<(), StageError> {
-    let fast = Directory::open(fast)?.until(stop);
-    let _alone = fast.lock(stop)?;
-    let is_whole = match synced(slow, name)? {
-        Some(manifest) => slow.reads_back(name, &manifest)?,
-        None => false,
-    };
-    if !is_whole {
-        return Err(StageError::refused(
-            format!(
-                "{}: its removal was interrupted, and {} is not whole",
-                shown(&fast.path.join(name)),
-                slow.place(name).shown()
-            ),
-            "what is left of the set has its name, or .NAME.UUID.part; name the copy that is whole: --copy PATH",
-        ));
-    }
-    fast.sweep(journal)
-}
-
-/// Removes the probes that a process which died has left in sets, as its journal knows them.
-///
-/// # Errors
-/// The journal's; a call that failed; [`StageError::Locked`] if another process works there.
-pub fn clear(journal: &Journal, stop: &Stop) -> Result<(), StageError> {
-    for path in journal.directories_of(Purpose::Doomed)? {
-        let directory = match Directory::open(&path) {
-            Err(StageError::Io { source, .. }) if calls::is_not_there(&source) => continue,
-            opened => opened?,
-        };
-        let _alone = directory.lock(stop)?;
-        for (part, id) in journal.doomed(&path)? {
-            if id.is_none() {
-                directory.take_apart(&part, None, journal)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Keeps a directory from being evicted for as long as what is returned is not dropped. None where the file system
@@ -403,7 +321,7 @@ fn evict_surplus(
             Err(kept) => outcome.kept.push((path, kept.words())),
             // At once: what was compared may change while other sets are.
             Ok((part, id)) => {
-                fast.take_apart(&part, Some(&id), witness)?;
+                fast.take_apart(&part, Some(&id), witness.record())?;
                 outcome.evicted.push(path);
             }
         }
@@ -461,7 +379,7 @@ fn remove_surplus(
         };
         match why {
             Some(why) => outcome.kept.push((path, why)),
-            None => match slow.remove(name, witness) {
+            None => match slow.remove(name, witness.record()) {
                 Err(StageError::Locked { by, .. }) => {
                     outcome.kept.push((path, format!("it is locked by {by}")));
                 }
@@ -510,7 +428,7 @@ fn take(
     };
     // Nobody finds it under its name any more: what was written to it until then is seen. Where there are no locks, who
     // removes the slow copy for its sake has renamed that before it looks for this one, and one of both sees the other.
-    fast.doom(name, witness, &|set| {
+    fast.doom(name, witness.record(), &|set| {
         if slow.reads_again() && slow.durable(name)?.is_none() {
             return Ok(Some("its slow copy is not there any more".to_owned()));
         }
@@ -558,7 +476,7 @@ fn held(
     }
     // Last: it moves the time of change of a set that is about to go, and of no other. One that stays may be the source of
     // a copy.
-    if remove && fast.shows_in(slow, name, witness)? && enforced(Check::EvictedItself) {
+    if remove && fast.shows_in(slow, name, witness.record())? && enforced(Check::EvictedItself) {
         let why = "a file that is made in it appears in its slow copy, so both may be one";
         return Ok(Err(why.to_owned()));
     }

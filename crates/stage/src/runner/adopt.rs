@@ -41,7 +41,7 @@ impl Run<'_> {
     pub(super) fn begin_adoption(&self, destination: &Destination) -> Result<(), StageError> {
         let uuid = Uuid::random()
             .map_err(|error| StageError::io("get a UUID", Path::new("/proc/sys/kernel/random"), error))?;
-        self.journal.begin_adoption(self.job(), &part_name(&destination.name, uuid))
+        self.journal.begin_adoption(self.id, &part_name(&destination.name, uuid))
     }
 
     /// Compares source and destination, and records the source if they are the same. `is_still` has to hold once all is
@@ -138,7 +138,7 @@ impl Standing {
 impl Run<'_> {
     /// What is to be removed and what stays have to be two things ([`crate::distinct`]).
     fn is_distinct(&self, source: &Source, there: &At<'_>) -> Result<(), StageError> {
-        let Some(probe) = self.journal.probe(self.job())? else { return Ok(()) };
+        let Some(probe) = self.journal.probe(self.id)? else { return Ok(()) };
         let shown = there.path.join(there.name);
         if !source.is_directory {
             let above = source.path.parent().unwrap_or(&source.path);
@@ -183,7 +183,7 @@ impl Adopting<'_> {
         )?;
         self.count(&done, &mut HashSet::new());
         self.run.progress.walked.store(true, Relaxed);
-        self.run.journal.record(self.run.id, &[done])
+        self.run.journal.record(self.run.entries(), &[done])
     }
 
     fn directory(&self) -> Result<(), StageError> {
@@ -202,11 +202,11 @@ impl Adopting<'_> {
             done.push(one);
             entries += 1;
             if done.len() == PAGE {
-                self.run.journal.record(self.run.id, &std::mem::take(&mut done))?;
+                self.run.journal.record(self.run.entries(), &std::mem::take(&mut done))?;
             }
             Ok(())
         })?;
-        self.run.journal.record(self.run.id, &done)?;
+        self.run.journal.record(self.run.entries(), &done)?;
         self.run.progress.walked.store(true, Relaxed);
         // Everything of the source is there. If there are as many entries, nothing else is.
         let mut there = 0_u64;
@@ -251,7 +251,7 @@ impl Adopting<'_> {
                 changed |= self.metadata_of(&source, path, &root, path, &done.entry)?;
                 Ok(())
             })?;
-        } else if let Some(done) = self.run.journal.entry(self.run.id, Path::new(""))? {
+        } else if let Some(done) = self.run.journal.entry(self.run.entries(), Path::new(""))? {
             let (from, to) = (Path::new(&self.source.name), Path::new(&self.destination.name));
             changed = self.metadata_of(&self.source.parent, from, self.parent, to, &done.entry)?;
         }

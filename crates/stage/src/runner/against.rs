@@ -75,7 +75,7 @@ impl Run<'_> {
             };
             if entry.kind == Kind::File
                 && entry.link_to.is_none()
-                && let Some(done) = self.journal.entry(self.id, &entry.path.0)?
+                && let Some(done) = self.journal.entry(self.entries(), &entry.path.0)?
             {
                 let found = &done.entry;
                 let is_untouched = (entry.size, entry.mtime_s, entry.mtime_ns)
@@ -124,7 +124,7 @@ impl Run<'_> {
             // Every name of a file: where hard links are not kept, each is a copy with a digest of its own.
             if entry.kind == Kind::File {
                 let done = |path: &Path| {
-                    let done = self.journal.entry(self.id, path)?;
+                    let done = self.journal.entry(self.entries(), path)?;
                     done.ok_or_else(|| other(&format!("{} was not copied", shown(path))))
                 };
                 let copied = done(&entry.path.0)?;

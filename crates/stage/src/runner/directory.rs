@@ -95,7 +95,7 @@ impl tier::Destination for AtPath {
         let path = self.destination.path();
         make_durable_at(at.parent.as_fd(), at.name, &path, Some(Barrier::Adopted), run.stop)?;
         comes_to(Moment::Compared, Vec::new);
-        source.adopt(&run.beside(), &at, &|| standing.is_still(&at, run.stop))?;
+        source.adopt(&run.comparing(), &at, &|| standing.is_still(&at, run.stop))?;
         if !self.id()?.is_some_and(|there| there.is(&compared)) {
             return Err(taken());
         }

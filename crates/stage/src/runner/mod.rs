@@ -217,7 +217,7 @@ impl Run<'_> {
 
     fn row(&self) -> Result<JobRow, StageError> {
         self.journal
-            .job(self.job())?
+            .job(self.id)?
             .ok_or_else(|| StageError::Stopped { what: "the job is not in the journal".to_owned() })
     }
 
@@ -359,7 +359,7 @@ impl Run<'_> {
             }
         };
         self.progress.walked.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.journal.record(self.id, &[done])?;
+        self.journal.record(self.entries(), &[done])?;
         self.recorded(&mut |_| Ok(()))
     }
 

@@ -187,7 +187,7 @@ impl Run<'_> {
             while let Some((name, _)) = list.next().map_err(failed)? {
                 self.stop.check()?;
                 let path = above.join(&name);
-                match self.journal.entry(self.id, &path)? {
+                match self.journal.entry(self.entries(), &path)? {
                     Some(done) if done.entry.kind == Kind::Directory => waiting.push(path),
                     Some(_) => {}
                     None if self.journal.is_begun(self.id, &path)? => {}
@@ -211,7 +211,7 @@ impl Run<'_> {
     ) -> Result<(), StageError> {
         let mut before: Option<PathBuf> = None;
         loop {
-            let page = self.journal.entries_before(self.id, before.as_deref(), PAGE)?;
+            let page = self.journal.entries_before(self.entries(), before.as_deref(), PAGE)?;
             let Some(last) = page.last() else { return Ok(()) };
             before = Some(last.entry.path.0.clone());
             for done in page {
@@ -231,7 +231,7 @@ impl Run<'_> {
         shown: &Path,
         sync: bool,
     ) -> Result<(), StageError> {
-        match self.journal.entry(self.id, path)? {
+        match self.journal.entry(self.entries(), path)? {
             Some(done) => self.finish(&done, source, part, shown, sync),
             None => Ok(()),
         }
@@ -329,7 +329,7 @@ impl Run<'_> {
         while whole.next_entry()?.is_some() {
             entries += 1;
         }
-        if chunks != written || entries != self.journal.entry_count(self.id)? {
+        if chunks != written || entries != self.journal.entry_count(self.entries())? {
             return Err(StageError::Corrupt {
                 path: crate::error::shown(&shown),
                 offset: 0,
@@ -345,7 +345,7 @@ impl Run<'_> {
         &self,
         mut visit: impl FnMut(&Done) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
-        self.journal.each_entry(self.id, &mut |done| {
+        self.journal.each_entry(self.entries(), &mut |done| {
             self.stop.check()?;
             visit(&done)
         })
@@ -358,7 +358,7 @@ impl Run<'_> {
                 self.spec.source.path().map(|source| joined(source, &expected.path.0)).unwrap_or_default();
             let changed =
                 |how: String| Err(StageError::SourceChanged { path: crate::error::shown(&shown), how });
-            let Some(done) = self.journal.entry(self.id, &expected.path.0)? else {
+            let Some(done) = self.journal.entry(self.entries(), &expected.path.0)? else {
                 return changed("the semaphore names it, and it is not there".to_owned());
             };
             if let Some(size) = expected.size
@@ -416,7 +416,7 @@ impl Run<'_> {
             rustix::fs::FileType::from_raw_mode(kind.stx_mode.into()) != rustix::fs::FileType::Directory;
         let algorithm = self.spec.options.digest;
         if single {
-            let Some(done) = self.journal.entry(self.id, Path::new(""))? else {
+            let Some(done) = self.journal.entry(self.entries(), Path::new(""))? else {
                 return Err(StageError::refused(
                     format!(
                         "{}: has the part's inode, and nothing is recorded of it",
@@ -442,7 +442,7 @@ impl Run<'_> {
             if let Some(done) = page.next() {
                 return Ok(Some(done));
             }
-            let entries = self.journal.entries_after(self.id, after.as_deref(), PAGE)?;
+            let entries = self.journal.entries_after(self.entries(), after.as_deref(), PAGE)?;
             after = entries.last().map(|done| done.entry.path.0.clone());
             page = entries.into_iter().map(|done| done.entry).collect::<Vec<_>>().into_iter();
             if after.is_none() { Ok(None) } else { Ok(page.next()) }

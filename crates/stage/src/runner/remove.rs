@@ -1,6 +1,7 @@
 //! Step 6: the source goes, each file only if it is still the one that was copied.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -126,7 +127,7 @@ pub(super) fn remove(
                 gone(calls::remove_directory(source.parent.as_fd(), &source.name), path, &mut left)?;
             }
         }
-    } else if let Some(done) = run.journal.entry(run.id, Path::new(""))? {
+    } else if let Some(done) = run.journal.entry(run.entries(), Path::new(""))? {
         file(run, &source.parent, &source.name, &done, path, &mut Removing::of(run), &mut left)?;
     }
     let above = path.parent().unwrap_or(path);
@@ -196,7 +197,7 @@ fn beneath(
     let mut removing = Removing::of(run);
     let copy = copy_root(run)?;
     loop {
-        let page = run.journal.entries_before(run.id, before.as_deref(), PAGE)?;
+        let page = run.journal.entries_before(run.entries(), before.as_deref(), PAGE)?;
         let Some(last) = page.last() else { return Ok(()) };
         before = Some(last.entry.path.0.clone());
         for done in page {
@@ -264,7 +265,7 @@ impl Removing {
 fn file(
     run: &Run<'_>,
     directory: &OwnedFd,
-    name: &std::ffi::OsStr,
+    name: &OsStr,
     done: &Done,
     shown: &Path,
     removing: &mut Removing,
@@ -278,19 +279,14 @@ fn file(
     };
     let now = Identity::of(&stat);
     let expected = removing.unlinked.get(&now.ino).unwrap_or(&done.source);
+    let found = Found { directory, name, done, now: &now, shown };
     let compared = match expected.change(&now) {
-        Some(_) => {
-            if enforced(Check::SourceBeforeRemoval) {
-                has_same_bytes(run, &mut removing.reader, directory, name, done, &now, shown)
-            } else {
-                Ok(true)
-            }
-        }
+        Some(_) if enforced(Check::SourceBeforeRemoval) => found.has_same_bytes(run, &mut removing.reader),
         // Stores through a shared mapping move no time of a file in memory.
         None if removing.is_in_memory && enforced(Check::SourceBytesInMemory) => {
-            reads_as_copied(run, &mut removing.reader, directory, name, done, &now, shown)
+            found.reads_as_copied(run, &mut removing.reader)
         }
-        None => Ok(true),
+        _ => Ok(true),
     };
     let is_copied = match compared {
         // Another program has removed it meanwhile.
@@ -326,65 +322,55 @@ fn file(
     Ok(())
 }
 
-/// Is a file of several names still what was copied, although its change time is another? Before a crash this very
-/// removal may have moved it, or another program gave or took a name; its bytes tell.
-fn has_same_bytes(
-    run: &Run<'_>,
-    reader: &mut Reader,
-    directory: &OwnedFd,
-    name: &std::ffi::OsStr,
-    done: &Done,
-    now: &Identity,
-    shown: &Path,
-) -> Result<bool, StageError> {
-    let was = &done.source;
-    let same = was.change(&Identity { ctime: was.ctime, ..*now }).is_none();
-    if was.nlink == now.nlink || !same {
-        return Ok(false);
-    }
-    reads_as_copied(run, reader, directory, name, done, now, shown)
+/// A file of the source, as it was found, and what was copied of it.
+struct Found<'a> {
+    directory: &'a OwnedFd,
+    name: &'a OsStr,
+    done: &'a Done,
+    now: &'a Identity,
+    shown: &'a Path,
 }
 
-/// Reads a file, and compares what is read with what was copied. `now` is how the file was found.
-fn reads_as_copied(
-    run: &Run<'_>,
-    reader: &mut Reader,
-    directory: &OwnedFd,
-    name: &std::ffi::OsStr,
-    done: &Done,
-    now: &Identity,
-    shown: &Path,
-) -> Result<bool, StageError> {
-    if done.entry.kind == Kind::Symlink {
-        // Where a symbolic link leads cannot be changed.
-        return Ok(true);
+impl Found<'_> {
+    /// Is a file of several names still what was copied, although its change time is another? Before a crash this very
+    /// removal may have moved it, or another program gave or took a name; its bytes tell.
+    fn has_same_bytes(&self, run: &Run<'_>, reader: &mut Reader) -> Result<bool, StageError> {
+        let was = &self.done.source;
+        let same = was.change(&Identity { ctime: was.ctime, ..*self.now }).is_none();
+        if was.nlink == self.now.nlink || !same {
+            return Ok(false);
+        }
+        self.reads_as_copied(run, reader)
     }
-    let copied = match &done.entry.link_to {
-        Some(first) => run.journal.entry(run.id, &first.0)?.and_then(|first| first.entry.digest),
-        None => done.entry.digest,
-    };
-    let Some(copied) = copied else { return Ok(false) };
-    let algorithm = run.spec.options.digest;
-    let mut chunks = Vec::new();
-    let read = reader.chunks(
-        directory.as_fd(),
-        Path::new(name),
-        shown,
-        done.source.size,
-        algorithm,
-        &mut |_, digest| {
+
+    /// Reads the file, and compares what is read with what was copied.
+    fn reads_as_copied(&self, run: &Run<'_>, reader: &mut Reader) -> Result<bool, StageError> {
+        let Self { directory, name, done, now, shown } = *self;
+        if done.entry.kind == Kind::Symlink {
+            // Where a symbolic link leads cannot be changed.
+            return Ok(true);
+        }
+        let copied = match &done.entry.link_to {
+            Some(first) => run.journal.entry(run.entries(), &first.0)?.and_then(|first| first.entry.digest),
+            None => done.entry.digest,
+        };
+        let Some(copied) = copied else { return Ok(false) };
+        let algorithm = run.spec.options.digest;
+        let mut chunks = Vec::new();
+        let mut take = |_, digest| {
             run.stop.check()?;
             chunks.push(digest);
             Ok(())
-        },
-    );
-    match read {
-        Err(StageError::Corrupt { .. }) => return Ok(false),
-        read => read?,
+        };
+        let size = done.source.size;
+        match reader.chunks(directory.as_fd(), Path::new(name), shown, size, algorithm, &mut take) {
+            Err(StageError::Corrupt { .. }) => return Ok(false),
+            read => read?,
+        }
+        let stat = calls::stat_at(directory.as_fd(), name)
+            .map_err(|error| StageError::io("look at", shown, error))?;
+        Ok(algorithm.of_chunks(&chunks) == copied && now.change(&Identity::of(&stat)).is_none())
     }
-    let stat =
-        calls::stat_at(directory.as_fd(), name).map_err(|error| StageError::io("look at", shown, error))?;
-    Ok(algorithm.of_chunks(&chunks) == copied && now.change(&Identity::of(&stat)).is_none())
 }
 
 /// A directory that something has come into stays.

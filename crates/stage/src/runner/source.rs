@@ -14,8 +14,7 @@ use crate::calls;
 use crate::error::{StageError, shown};
 use crate::fault::{Check, enforced};
 use crate::fingerprint::Fingerprint;
-use crate::job::JobId;
-use crate::journal::{Done, Identity, JobRow, Journal};
+use crate::journal::{Done, Entries, Identity, JobRow, Journal};
 use crate::manifest::Kind;
 use crate::names::joined;
 use crate::pace::Stop;
@@ -84,14 +83,14 @@ impl Run<'_> {
     pub(super) fn is_what_was_copied(&self, source: &Source, copied: Fingerprint) -> Result<(), StageError> {
         // Before the walk, so that a request that comes from now on is compared with it, and is not taken to be served by
         // a walk that has begun already.
-        self.journal.vouch_for(self.job(), Some(copied))?;
+        self.journal.vouch_for(self.id, Some(copied))?;
         let only = self.spec.listed();
         let walk = self.walk(&source.path, only.as_ref());
         let found = source.fingerprint(&walk)?;
         if found == copied || !enforced(Check::SourceAfterRead) {
             return Ok(());
         }
-        let (path, how) = first_change(self.journal, self.id, source, &walk, Extent::All)?
+        let (path, how) = first_change(self.journal, self.entries(), source, &walk, Extent::All)?
             .unwrap_or_else(|| (PathBuf::new(), "something in it changed back and forth"));
         Err(StageError::SourceChanged { path: shown(&joined(&source.path, &path)), how: how.to_owned() })
     }
@@ -108,7 +107,7 @@ enum Extent {
 /// The first path at which a source is not what is recorded, and in what.
 fn first_change(
     journal: &Journal,
-    id: JobId,
+    of: Entries,
     source: &Source,
     walk: &Walk<'_>,
     extent: Extent,
@@ -121,7 +120,7 @@ fn first_change(
             return Ok(());
         }
         count += 1;
-        let how = match (journal.entry(id, seen.path)?, seen.kind()) {
+        let how = match (journal.entry(of, seen.path)?, seen.kind()) {
             (None, _) => Some("it is new"),
             (Some(_), None) => Some("it is something else"),
             (Some(done), Some(kind)) => change(&done, kind, &Identity::of(seen.stat), listed, extent),
@@ -129,13 +128,13 @@ fn first_change(
         changed = how.map(|how| (seen.path.to_owned(), how));
         Ok(())
     })?;
-    if changed.is_some() || extent == Extent::Remains || count == journal.entry_count(id)? {
+    if changed.is_some() || extent == Extent::Remains || count == journal.entry_count(of)? {
         return Ok(changed);
     }
     let root = source.open_root()?;
     let mut after: Option<PathBuf> = None;
     loop {
-        let page = journal.entries_after(id, after.as_deref(), PAGE)?;
+        let page = journal.entries_after(of, after.as_deref(), PAGE)?;
         let Some(last) = page.last() else { return Ok(None) };
         after = Some(last.entry.path.0.clone());
         for done in page {
@@ -181,7 +180,7 @@ pub fn is_source_of(journal: &Journal, row: &JobRow, tiers: &Tiers) -> Result<bo
     let (only, stop) = (row.spec.listed(), Stop::new());
     let walk = Walk { source: &path.0, across: true, only: only.as_ref(), stop: &stop };
     let compared = if committed {
-        first_change(journal, row.id, &source, &walk, Extent::Remains).map(|changed| changed.is_none())
+        first_change(journal, row.id.into(), &source, &walk, Extent::Remains).map(|changed| changed.is_none())
     } else {
         source.fingerprint(&walk).map(|now| row.source == Some(now))
     };

@@ -43,7 +43,7 @@ impl Tree {
 
 impl tier::Source for Tree {
     fn open(&mut self, run: &Run<'_>) -> Result<(), StageError> {
-        adopt::clear_probe(run.journal, run.job(), run.spec)?;
+        adopt::clear_probe(run.journal, run.id, run.spec)?;
         let source = Source::open(&self.path)?;
         if run.spec.verb == Verb::Move {
             // Without `/proc`, the walk of the source finds a mount, before the copy has its name.

@@ -20,7 +20,7 @@ use crate::error::StageError;
 use crate::fault::Barrier;
 use crate::fingerprint::Fingerprint;
 use crate::job::JobId;
-use crate::journal::{JobRow, Journal};
+use crate::journal::{Entries, JobRow, Journal};
 use crate::owned::{FileId, Record};
 use crate::pace::{Pace, Progress, Stop};
 use crate::series::SeriesPosition;
@@ -38,9 +38,10 @@ pub type Notes = Vec<String>;
 pub struct Run<'a> {
     /// Its journal.
     pub journal: &'a Journal,
-    /// The number under which its entries are recorded: its own, or while a destination is compared the one
-    /// [`beside`](crate::journal::beside) it.
+    /// Its number.
     pub id: JobId,
+    /// What is recorded is a destination that exists, which is being compared, and not the part.
+    pub compares: bool,
     /// What was asked for.
     pub spec: &'a JobSpec,
     /// What opens places that are no directories.
@@ -56,16 +57,16 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The job's own number.
+    /// The entries that this run records.
     #[must_use]
-    pub const fn job(&self) -> JobId {
-        self.id.abs()
+    pub const fn entries(&self) -> Entries {
+        Entries { job: self.id, compared: self.compares }
     }
 
-    /// The same job, whose entries are recorded [`beside`](crate::journal::beside) those of its part.
+    /// The same job, while a destination that exists is compared.
     #[must_use]
-    pub const fn beside(&self) -> Self {
-        Self { id: crate::journal::beside(self.job()), ..*self }
+    pub const fn comparing(&self) -> Self {
+        Self { compares: true, ..*self }
     }
 }
 
