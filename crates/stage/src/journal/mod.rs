@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use open::{check_owner, connect, connect_to_read, lock};
+use open::{check_owner, connect, lock, peek};
 use rows::{job_of, page_after, rows, text};
 
 use crate::error::StageError;
@@ -130,9 +130,7 @@ impl Journal {
     /// # Errors
     /// There is none; it is of another version; it cannot be read.
     pub fn peek(state: &Path) -> Result<Vec<JobRow>, StageError> {
-        let path = state.join("journal.db");
-        rows(&connect_to_read(&path)?, None)
-            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
+        peek(state, |connection| rows(connection, None))
     }
 
     /// Entries of a job in the journal of such a state directory, as [`Journal::entries_after`] has them.
@@ -142,9 +140,7 @@ impl Journal {
         after: Option<&Path>,
         most: usize,
     ) -> Result<Vec<Done>, StageError> {
-        let path = state.join("journal.db");
-        page_after(&connect_to_read(&path)?, id.into(), after, most)
-            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
+        peek(state, |connection| page_after(connection, id.into(), after, most))
     }
 
     /// Where the database is.

@@ -164,8 +164,17 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StageError> {
     Ok(connection)
 }
 
-/// Opens the journal that another process may be at work with, for reading alone: a statement that writes fails.
-pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StageError> {
+/// Reads the journal of a state directory that another process may be at work with.
+pub(super) fn peek<T>(
+    state: &Path,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, StageError> {
+    let path = state.join("journal.db");
+    read(&connect_to_read(&path)?).map_err(failed(&path, "cannot be read"))
+}
+
+/// Opens such a journal for reading alone: a statement that writes fails.
+fn connect_to_read(path: &Path) -> Result<Connection, StageError> {
     let failed = |what| failed(path, what);
     // A connection of SQLITE_OPEN_READ_ONLY leaves the files of the write-ahead log behind, where there were none.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;

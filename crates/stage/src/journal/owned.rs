@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 
 use super::Journal;
-use super::open::connect_to_read;
+use super::open::peek;
 use crate::error::StageError;
 use crate::owned::{FileId, Record, TakenAside};
 
@@ -71,9 +71,7 @@ impl Journal {
 
     /// The same of a state directory's journal that another process may have open.
     pub fn peek_directories_of(state: &Path, purpose: Purpose) -> Result<Vec<PathBuf>, StageError> {
-        let path = state.join("journal.db");
-        directories_of(&connect_to_read(&path)?, purpose)
-            .map_err(|source| crate::lock::database_error(&path, "cannot be read".to_owned(), source))
+        peek(state, |connection| directories_of(connection, purpose))
     }
 
     /// What is recorded for a directory, with its identity where that was known.

@@ -60,7 +60,7 @@ impl Kept {
 }
 
 /// The right to work on a directory, where the file system has locks.
-pub(crate) struct Alone<'a>(Option<BorrowedFd<'a>>);
+struct Alone<'a>(Option<BorrowedFd<'a>>);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
@@ -90,27 +90,12 @@ impl Directory {
         self.stop.check()
     }
 
-    pub(crate) fn is(&self, other: &Self) -> Result<bool, StageError> {
-        let identity = |directory: &OwnedFd| {
-            let found =
-                calls::stat(directory.as_fd()).map_err(|error| StageError::io("stat", &self.path, error))?;
-            Ok::<_, StageError>((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
-        };
-        Ok(identity(&self.directory)? == identity(&other.directory)?)
-    }
-
     fn failed<'a>(
         &'a self,
         operation: &'a str,
         name: &'a OsStr,
     ) -> impl FnOnce(io::Error) -> StageError + 'a {
         move |error| StageError::io(operation, &self.path.join(name), error)
-    }
-
-    pub(crate) fn lock(&self, stop: &Stop) -> Result<Alone<'_>, StageError> {
-        let directory = self.directory.as_fd();
-        let is_held = lock::wait(directory, true, &self.path, &|| stop.check())?;
-        Ok(Alone(is_held.then_some(directory)))
     }
 
     pub(crate) fn directory(&self, name: &OsStr) -> Result<OwnedFd, StageError> {
@@ -121,38 +106,6 @@ impl Directory {
     fn list(&self) -> Result<Vec<(OsString, FileType)>, StageError> {
         calls::list(self.directory.as_fd())
             .map_err(|error| StageError::io("read the directory", &self.path, error))
-    }
-
-    /// Is a directory of this name here? File systems need not tell kinds when they list names. What cannot be told is
-    /// an error: a copy that is overlooked is one that the rules do not protect.
-    pub(crate) fn has(&self, name: &OsStr) -> Result<bool, StageError> {
-        match calls::stat_at(self.directory.as_fd(), name) {
-            Ok(found) => Ok(FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.failed("stat", name)(error)),
-        }
-    }
-
-    /// The manifest of a set that is durable here.
-    pub(crate) fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
-        if !self.has(name)? {
-            return Ok(None);
-        }
-        let directory = self.directory(name)?;
-        let path = self.path.join(name);
-        let Some(manifest) = Manifest::read(directory.as_fd(), &path)? else {
-            return Ok(None);
-        };
-        let differs = manifest.differs_from(directory.as_fd(), &path, crate::set::Times::Ignored)?;
-        Ok(differs.is_none().then_some(manifest))
-    }
-
-    pub(crate) fn latest(&self) -> Result<Option<OsString>, StageError> {
-        match calls::read_link(self.directory.as_fd(), OsStr::new(LATEST)) {
-            Ok(target) => Ok(Some(target)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("read the link", OsStr::new(LATEST))(error)),
-        }
     }
 
     /// Is a set here the set of its name in the tier `slow`, seen through another file system? A file that is made in the
@@ -181,47 +134,6 @@ impl Directory {
             }
             appears => appears,
         }
-    }
-
-    /// Rule 4.
-    pub(crate) fn move_latest(
-        &self,
-        name: &OsStr,
-        own: &SeriesPosition<'_>,
-        record: &dyn Record,
-    ) -> Result<Option<OsString>, StageError> {
-        if self.durable(name)?.is_none() {
-            return Ok(None);
-        }
-        let current = match self.latest() {
-            Err(StageError::Io { source, .. })
-                if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
-            {
-                return Err(StageError::refused(
-                    format!("{} is no symbolic link, and is left as it is", shown(&self.path.join(LATEST))),
-                    "give it another name, then the next set that is durable has `latest` point to it",
-                ));
-            }
-            current => current?,
-        };
-        if let Some(current) = current {
-            let newer = place(&current)
-                .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
-            if current == name || (newer && self.has(&current)?) {
-                // Who moved it may have died before the name was durable.
-                self.sync(Barrier::LatestAgain)?;
-                return Ok(None);
-            }
-        }
-        let directory = self.directory.as_fd();
-        let part = self.part_of(OsStr::new(LATEST))?;
-        record.dooms(&self.path, &part, None)?;
-        calls::symlink(name, directory, &part).map_err(self.failed("make the link", &part))?;
-        calls::replace(directory, &part, OsStr::new(LATEST))
-            .map_err(self.failed("rename to latest", &part))?;
-        self.sync(Barrier::Latest)?;
-        record.forgets(&self.path, &part)?;
-        Ok(Some(name.to_owned()))
     }
 
     fn part_of(&self, name: &OsStr) -> Result<OsString, StageError> {
@@ -294,43 +206,6 @@ impl Directory {
         }
     }
 
-    /// Gives sets their names back that were taken aside before a crash, and not compared once more. What cannot have its
-    /// name stays recorded.
-    pub(crate) fn restore(&self, record: &dyn Record) -> Result<(), StageError> {
-        for TakenAside { part, name, id } in record.taken_aside(&self.path)? {
-            let there = FileId::at(self.directory.as_fd(), &part).map_err(self.failed("stat", &part))?;
-            match there {
-                // It was not renamed, or that was not durable. Where nothing has the name either, the tier may not be mounted.
-                None if self.has(&name)? => record.forgets(&self.path, &part)?,
-                None => {}
-                Some(there) if there.is(&id) || !enforced(Check::TakenAside) => {
-                    match self.give_back(&name, &part, record) {
-                        Err(refused @ StageError::Refused { .. }) => tracing::warn!("{refused}"),
-                        given => given?,
-                    }
-                }
-                Some(_) => {
-                    let note = Left::Foreign.note(&self.path.join(&part)).unwrap_or_default();
-                    // What is there may be the claim of its rename.
-                    if !calls::is_claim(self.directory.as_fd(), &part).map_err(self.failed("stat", &part))? {
-                        tracing::warn!("{note}");
-                    }
-                    calls::release_claim(self.directory.as_fd(), &part);
-                    record.forgets(&self.path, &part)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes apart what was doomed, now or before a crash.
-    pub(crate) fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {
-        for (part, id) in record.doomed(&self.path)? {
-            self.take_apart(&part, id.as_ref(), record)?;
-        }
-        Ok(())
-    }
-
     /// Takes apart what has the name of a set that was doomed, if it is that. Of a probe in a set, `part` is the set's name
     /// and its own.
     pub(crate) fn take_apart(
@@ -371,11 +246,18 @@ impl Tier for Directory {
     }
 
     fn lock(&self, stop: &Stop) -> Result<Box<dyn Lock + '_>, StageError> {
-        Ok(Box::new(self.lock(stop)?))
+        let directory = self.directory.as_fd();
+        let is_held = lock::wait(directory, true, &self.path, &|| stop.check())?;
+        Ok(Box::new(Alone(is_held.then_some(directory))))
     }
 
-    fn is(&self, fast: &Directory) -> Result<bool, StageError> {
-        fast.is(self)
+    fn is(&self, other: &Directory) -> Result<bool, StageError> {
+        let identity = |directory: &OwnedFd| {
+            let found =
+                calls::stat(directory.as_fd()).map_err(|error| StageError::io("stat", &self.path, error))?;
+            Ok::<_, StageError>((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+        };
+        Ok(identity(&self.directory)? == identity(&other.directory)?)
     }
 
     fn shows(&self, name: &OsStr, probe: &OsStr) -> Result<bool, StageError> {
@@ -409,8 +291,14 @@ impl Tier for Directory {
         Ok(names)
     }
 
+    /// File systems need not tell kinds when they list names. What cannot be told is an error: a copy that is overlooked
+    /// is one that the rules do not protect.
     fn has(&self, name: &OsStr) -> Result<bool, StageError> {
-        self.has(name)
+        match calls::stat_at(self.directory.as_fd(), name) {
+            Ok(found) => Ok(FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::Directory),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.failed("stat", name)(error)),
+        }
     }
 
     fn manifest(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
@@ -432,7 +320,16 @@ impl Tier for Directory {
     }
 
     fn durable(&self, name: &OsStr) -> Result<Option<Manifest>, StageError> {
-        self.durable(name)
+        if !self.has(name)? {
+            return Ok(None);
+        }
+        let directory = self.directory(name)?;
+        let path = self.path.join(name);
+        let Some(manifest) = Manifest::read(directory.as_fd(), &path)? else {
+            return Ok(None);
+        };
+        let differs = manifest.differs_from(directory.as_fd(), &path, crate::set::Times::Ignored)?;
+        Ok(differs.is_none().then_some(manifest))
     }
 
     fn reads_back(&self, name: &OsStr, manifest: &Manifest) -> Result<bool, StageError> {
@@ -445,16 +342,52 @@ impl Tier for Directory {
     }
 
     fn latest(&self) -> Result<Option<OsString>, StageError> {
-        self.latest()
+        match calls::read_link(self.directory.as_fd(), OsStr::new(LATEST)) {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read the link", OsStr::new(LATEST))(error)),
+        }
     }
 
+    /// Rule 4.
     fn move_latest(
         &self,
         name: &OsStr,
         own: &SeriesPosition<'_>,
         record: &dyn Record,
     ) -> Result<Option<OsString>, StageError> {
-        self.move_latest(name, own, record)
+        if self.durable(name)?.is_none() {
+            return Ok(None);
+        }
+        let current = match self.latest() {
+            Err(StageError::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
+            {
+                return Err(StageError::refused(
+                    format!("{} is no symbolic link, and is left as it is", shown(&self.path.join(LATEST))),
+                    "give it another name, then the next set that is durable has `latest` point to it",
+                ));
+            }
+            current => current?,
+        };
+        if let Some(current) = current {
+            let newer = place(&current)
+                .is_some_and(|current| current.is_beside(own) && current.order(own) == Ordering::Greater);
+            if current == name || (newer && self.has(&current)?) {
+                // Who moved it may have died before the name was durable.
+                self.sync(Barrier::LatestAgain)?;
+                return Ok(None);
+            }
+        }
+        let directory = self.directory.as_fd();
+        let part = self.part_of(OsStr::new(LATEST))?;
+        record.dooms(&self.path, &part, None)?;
+        calls::symlink(name, directory, &part).map_err(self.failed("make the link", &part))?;
+        calls::replace(directory, &part, OsStr::new(LATEST))
+            .map_err(self.failed("rename to latest", &part))?;
+        self.sync(Barrier::Latest)?;
+        record.forgets(&self.path, &part)?;
+        Ok(Some(name.to_owned()))
     }
 
     fn remove(&self, name: &OsStr, record: &dyn Record) -> Result<(), StageError> {
@@ -467,11 +400,38 @@ impl Tier for Directory {
         }
     }
 
+    /// What cannot have its name stays recorded.
     fn restore(&self, record: &dyn Record) -> Result<(), StageError> {
-        self.restore(record)
+        for TakenAside { part, name, id } in record.taken_aside(&self.path)? {
+            let there = FileId::at(self.directory.as_fd(), &part).map_err(self.failed("stat", &part))?;
+            match there {
+                // It was not renamed, or that was not durable. Where nothing has the name either, the tier may not be mounted.
+                None if self.has(&name)? => record.forgets(&self.path, &part)?,
+                None => {}
+                Some(there) if there.is(&id) || !enforced(Check::TakenAside) => {
+                    match self.give_back(&name, &part, record) {
+                        Err(refused @ StageError::Refused { .. }) => tracing::warn!("{refused}"),
+                        given => given?,
+                    }
+                }
+                Some(_) => {
+                    let note = Left::Foreign.note(&self.path.join(&part)).unwrap_or_default();
+                    // What is there may be the claim of its rename.
+                    if !calls::is_claim(self.directory.as_fd(), &part).map_err(self.failed("stat", &part))? {
+                        tracing::warn!("{note}");
+                    }
+                    calls::release_claim(self.directory.as_fd(), &part);
+                    record.forgets(&self.path, &part)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn sweep(&self, record: &dyn Record) -> Result<(), StageError> {
-        self.sweep(record)
+        for (part, id) in record.doomed(&self.path)? {
+            self.take_apart(&part, id.as_ref(), record)?;
+        }
+        Ok(())
     }
 }
