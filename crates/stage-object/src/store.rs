@@ -23,12 +23,22 @@ pub(super) type Answer<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// A store.
 pub(super) trait Store: Send + Sync + 'static {
+    /// What answers the requests that every store of `object_store` answers alike.
+    fn objects(&self) -> &dyn ObjectStore;
     /// Stores an object whole; with `create`, only where none has its key.
-    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()>;
+    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
+        let mode = if create { PutMode::Create } else { PutMode::Overwrite };
+        async move { self.objects().put_opts(&key, body, PutOptions::from(mode)).await.map(drop) }.boxed()
+    }
     /// Stores an object whole in place of the one that has this ETag.
-    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()>;
+    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()> {
+        let mode = PutMode::Update(UpdateVersion { e_tag: Some(e_tag), version: None });
+        async move { self.objects().put_opts(&key, body, PutOptions::from(mode)).await.map(drop) }.boxed()
+    }
     /// Reads an object, or a range of it.
-    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult>;
+    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {
+        async move { self.objects().get_opts(&key, GetOptions::new().with_range(range)).await }.boxed()
+    }
     /// Begins an upload by parts, which has the identifier that is returned.
     fn begin(&self, key: Key) -> Answer<'_, String>;
     /// Uploads a part, counted from 0; what is returned names it when the upload is completed.
@@ -38,63 +48,36 @@ pub(super) trait Store: Send + Sync + 'static {
     /// Gives an upload up, and its parts.
     fn abort(&self, key: Key, upload: String) -> Answer<'_, ()>;
     /// All objects beneath a prefix.
-    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>>;
+    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
+        self.objects().list((!prefix.is_root()).then_some(&prefix))
+    }
     /// The prefixes right beneath one.
-    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>>;
+    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>> {
+        async move {
+            let prefix = (!prefix.is_root()).then_some(prefix);
+            Ok(self.objects().list_with_delimiter(prefix.as_ref()).await?.common_prefixes)
+        }
+        .boxed()
+    }
     /// Deletes objects; those that are not there are no error.
-    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()>;
+    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        async move {
+            let keys = futures_util::stream::iter(keys.into_iter().map(Ok)).boxed();
+            let mut deleted = self.objects().delete_stream(keys);
+            loop {
+                match deleted.try_next().await {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(_)) | Err(Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        .boxed()
+    }
     /// Must parts come one after another, in their order?
     fn ordered(&self) -> bool {
         false
     }
-}
-
-/// Requests that every store of `object_store` answers alike.
-fn put<'a>(store: &'a dyn ObjectStore, key: Key, body: PutPayload, create: bool) -> Answer<'a, ()> {
-    async move {
-        let mode = if create { PutMode::Create } else { PutMode::Overwrite };
-        store.put_opts(&key, body, PutOptions::from(mode)).await.map(drop)
-    }
-    .boxed()
-}
-
-fn replace<'a>(store: &'a dyn ObjectStore, key: Key, body: PutPayload, e_tag: String) -> Answer<'a, ()> {
-    async move {
-        let mode = PutMode::Update(UpdateVersion { e_tag: Some(e_tag), version: None });
-        store.put_opts(&key, body, PutOptions::from(mode)).await.map(drop)
-    }
-    .boxed()
-}
-
-fn get<'a>(store: &'a dyn ObjectStore, key: Key, range: Option<Range<u64>>) -> Answer<'a, GetResult> {
-    async move { store.get_opts(&key, GetOptions::new().with_range(range)).await }.boxed()
-}
-
-fn children(store: &dyn ObjectStore, prefix: Key) -> Answer<'_, Vec<Key>> {
-    async move {
-        let prefix = (!prefix.is_root()).then_some(prefix);
-        Ok(store.list_with_delimiter(prefix.as_ref()).await?.common_prefixes)
-    }
-    .boxed()
-}
-
-fn list(store: &dyn ObjectStore, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
-    store.list((!prefix.is_root()).then_some(&prefix))
-}
-
-fn delete(store: &dyn ObjectStore, keys: Vec<Key>) -> Answer<'_, ()> {
-    async move {
-        let keys = futures_util::stream::iter(keys.into_iter().map(Ok)).boxed();
-        let mut deleted = store.delete_stream(keys);
-        loop {
-            match deleted.try_next().await {
-                Ok(None) => return Ok(()),
-                Ok(Some(_)) | Err(Error::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    .boxed()
 }
 
 /// A store that keeps uploads by their identifiers: S3, and memory.
@@ -107,16 +90,8 @@ impl<S: ObjectStore + MultipartStore> Remote<S> {
 }
 
 impl<S: ObjectStore + MultipartStore> Store for Remote<S> {
-    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
-        put(&*self.0, key, body, create)
-    }
-
-    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()> {
-        replace(&*self.0, key, body, e_tag)
-    }
-
-    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {
-        get(&*self.0, key, range)
+    fn objects(&self) -> &dyn ObjectStore {
+        &*self.0
     }
 
     fn begin(&self, key: Key) -> Answer<'_, String> {
@@ -134,18 +109,6 @@ impl<S: ObjectStore + MultipartStore> Store for Remote<S> {
 
     fn abort(&self, key: Key, upload: String) -> Answer<'_, ()> {
         async move { self.0.abort_multipart(&key, &upload).await }.boxed()
-    }
-
-    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
-        list(&*self.0, prefix)
-    }
-
-    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>> {
-        children(&*self.0, prefix)
-    }
-
-    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()> {
-        delete(&*self.0, keys)
     }
 }
 
@@ -168,16 +131,8 @@ impl Local {
 }
 
 impl Store for Local {
-    fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
-        put(&self.store, key, body, create)
-    }
-
-    fn replace(&self, key: Key, body: PutPayload, e_tag: String) -> Answer<'_, ()> {
-        replace(&self.store, key, body, e_tag)
-    }
-
-    fn get(&self, key: Key, range: Option<Range<u64>>) -> Answer<'_, GetResult> {
-        get(&self.store, key, range)
+    fn objects(&self) -> &dyn ObjectStore {
+        &self.store
     }
 
     fn begin(&self, key: Key) -> Answer<'_, String> {
@@ -210,18 +165,6 @@ impl Store for Local {
 
     fn abort(&self, _: Key, upload: String) -> Answer<'_, ()> {
         async move { self.take(&upload)?.abort().await }.boxed()
-    }
-
-    fn list(&self, prefix: Key) -> BoxStream<'_, Result<ObjectMeta>> {
-        list(&self.store, prefix)
-    }
-
-    fn children(&self, prefix: Key) -> Answer<'_, Vec<Key>> {
-        children(&self.store, prefix)
-    }
-
-    fn delete(&self, keys: Vec<Key>) -> Answer<'_, ()> {
-        delete(&self.store, keys)
     }
 
     fn ordered(&self) -> bool {

@@ -142,6 +142,10 @@ fn injected() -> Error {
 }
 
 impl Store for Arc<Faulty> {
+    fn objects(&self) -> &dyn object_store::ObjectStore {
+        self.store.objects()
+    }
+
     fn put(&self, key: Key, body: PutPayload, create: bool) -> Answer<'_, ()> {
         self.through(Op::Put, key.to_string(), self.store.put(key, body, create))
     }
