@@ -67,27 +67,35 @@ fn a_way_through_all_layouts_leaves_nothing_behind() {
 #[test]
 fn undo_after_death_at_any_change_brings_back_every_byte() {
     let way = specs(&WAY);
+    // Each layout and the step to the next one, so that every kind of change and of going on is died in.
+    let tried: usize = std::thread::scope(|scope| {
+        let pairs: Vec<_> = way.windows(2).map(|pair| scope.spawn(|| undo_after_each_death(pair))).collect();
+        pairs.into_iter().map(|pair| pair.join().expect("all is undone")).sum()
+    });
+    assert!(tried > 500, "only {tried} deaths were tried");
+}
+
+/// Dies at each change on the way from the first layout to the second, in a world of its own, and undoes it; how many
+/// deaths there were.
+fn undo_after_each_death(pair: &[LayoutSpec]) -> usize {
     let world = administered();
     let before = world.everything();
     let mut tried = 0;
-    // Each layout and the step to the next one, so that every kind of change and of going on is died in.
-    for pair in way.windows(2) {
-        go(&world, None, pair, true).expect("goes");
-        let ((_, changes), halves) = (world.died(), world.halves());
-        for (at, moment) in (1..=changes).flat_map(|at| MOMENTS.map(|moment| (at, moment))) {
-            if moment == Moment::Half && !halves.contains(&at) {
-                continue;
-            }
-            let when = format!("{} -> {}, {at} {moment:?}", pair[0], pair[1]);
-            let end = go(&world, Some((at, moment)), pair, true);
-            assert!(world.died().0, "{when}: {end:?}");
-            undo(&world, None).unwrap_or_else(|error| panic!("{when}: {error}"));
-            assert_eq!(difference(&before, &world.everything()), [""; 0], "{when}");
-            assert_eq!(undo(&world, None).expect("again"), [""; 0], "{when}");
-            tried += 1;
+    go(&world, None, pair, true).expect("goes");
+    let ((_, changes), halves) = (world.died(), world.halves());
+    for (at, moment) in (1..=changes).flat_map(|at| MOMENTS.map(|moment| (at, moment))) {
+        if moment == Moment::Half && !halves.contains(&at) {
+            continue;
         }
+        let when = format!("{} -> {}, {at} {moment:?}", pair[0], pair[1]);
+        let end = go(&world, Some((at, moment)), pair, true);
+        assert!(world.died().0, "{when}: {end:?}");
+        undo(&world, None).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert_eq!(difference(&before, &world.everything()), [""; 0], "{when}");
+        assert_eq!(undo(&world, None).expect("again"), [""; 0], "{when}");
+        tried += 1;
     }
-    assert!(tried > 500, "only {tried} deaths were tried");
+    tried
 }
 
 const MOMENTS: [Moment; 3] = [Moment::Before, Moment::Half, Moment::After];
