@@ -5,12 +5,14 @@
 //! 2. [`ErrorClass`] maps every error of every crate to an exit code.
 //! 3. [`environment::VARIABLES`] names each environment variable, and says what reads it.
 //! 4. [`nearest()`] finds the word that a mistyped one was meant to be.
+//! 5. [`with_causes`] writes an error and its causes in one line.
 //!
 //! The crate does no I/O and depends on no other crate of the workspace.
 #![forbid(unsafe_code)]
 
 extern crate self as base;
 
+mod causes;
 mod class;
 mod engine;
 pub mod environment;
@@ -21,6 +23,7 @@ mod words;
 #[doc(hidden)]
 pub use {schemars, serde};
 
+pub use causes::with_causes;
 pub use class::ErrorClass;
 pub use engine::IoEngine;
 pub use layout::{Filesystem, LayoutKind};

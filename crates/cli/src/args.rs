@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
@@ -187,7 +187,7 @@ pub enum Parsed {
 pub fn parse() -> Parsed {
     match Cli::try_parse() {
         Ok(cli) => Parsed::Command(Box::new(cli.command)),
-        Err(error) => match usage::explain(&error) {
+        Err(error) => match usage::explain(&error, &Cli::command()) {
             Ok(()) => Parsed::Answered,
             Err(failure) => Parsed::Wrong(failure),
         },
@@ -196,7 +196,11 @@ pub fn parse() -> Parsed {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::CommandFactory;
+
+    use crate::usage::command_of;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -214,5 +218,26 @@ mod tests {
             wide.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
         }
         assert!(wide.is_empty(), "{wide:#?}");
+    }
+    #[test]
+    fn every_verb_is_named_in_errors_about_its_flags() {
+        let mut open = vec![(Vec::new(), super::Cli::command())];
+        while let Some((path, command)) = open.pop() {
+            for verb in command.get_subcommands() {
+                let path = [&path[..], &[verb.get_name().to_owned()]].concat();
+                let typed = path.iter().map(String::as_str).chain(["--nonsense", "run"]).map(OsString::from);
+                assert_eq!(
+                    command_of(&super::Cli::command(), typed),
+                    format!("flashwright {}", path.join(" "))
+                );
+                open.push((path, verb.clone()));
+            }
+        }
+        let name = ["bench", "run"].map(OsString::from);
+        assert_eq!(
+            command_of(&super::Cli::command(), name),
+            "flashwright bench",
+            "an argument that is a verb elsewhere"
+        );
     }
 }

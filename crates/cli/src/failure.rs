@@ -52,7 +52,7 @@ impl Failure {
 
     /// An error with all its causes.
     pub fn of(class: ErrorClass, error: &dyn Error) -> Self {
-        Self::new(class, chain(error))
+        Self::new(class, base::with_causes(error))
     }
 
     /// An operation of the system on a path that failed: exit code 1.
@@ -97,21 +97,6 @@ impl Failure {
     }
 }
 
-/// An error and its causes in one line. A cause that the line already ends with, because an outer error
-/// passed it on or spelled it out, is not said twice.
-pub fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let words = cause.to_string();
-        if !line.ends_with(&words) {
-            line = format!("{line}: {words}");
-        }
-        next = cause.source();
-    }
-    line
-}
-
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Self::of(problem.class(), &problem).hint_if(problem.hint())
@@ -154,27 +139,5 @@ impl From<RunError> for Failure {
 impl From<InvalidWorkload> for Failure {
     fn from(invalid: InvalidWorkload) -> Self {
         Self::invalid(format!("--{invalid}")).hint(invalid.hint)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer")]
-    struct Outer(#[source] Passing);
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("inner")]
-    struct Passing(#[source] Spelled);
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("inner")]
-    struct Spelled;
-
-    #[test]
-    fn causes_are_said_once_each() {
-        assert_eq!(chain(&Outer(Passing(Spelled))), "outer: inner");
     }
 }

@@ -8,6 +8,8 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::failure::Failure;
 pub use crate::terminal::tell;
 
@@ -20,6 +22,27 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Text of a JSON document of one object: its fields in their declared order, indented, with a final line break.
+pub fn document_text(document: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(|error| no_document(&error))?;
+    Ok(text + "\n")
+}
+
+/// Writes a JSON document to standard output.
+pub fn print_document(document: &impl Serialize) -> Result<(), Failure> {
+    print(&document_text(document)?)
+}
+
+/// Writes a JSON document to standard output in one line, as one of many.
+pub fn print_line(document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(document).map_err(|error| no_document(&error))?;
+    print(&(text + "\n"))
+}
+
+fn no_document(error: &serde_json::Error) -> Failure {
+    Failure::failed(format!("cannot make the JSON document: {error}"))
 }
 
 /// Whether somebody watches standard error.

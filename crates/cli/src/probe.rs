@@ -25,8 +25,7 @@ pub fn probe(args: &ProbeArgs) -> Result<(), Failure> {
     let mut survey = survey(&given.paths)?.with_exports(given.look_at_exports()?);
     survey.volumes = given.look_at_volumes();
     if args.json {
-        let text = serde_json::to_string_pretty(&survey).unwrap_or_default();
-        return output::print(&format!("{text}\n"));
+        return output::print_document(&survey);
     }
     output::print(&screen::screen(&survey))
 }

@@ -21,7 +21,7 @@ pub fn schema(args: &SchemaArgs) -> Result<(), Failure> {
             Document::value_variants().iter().map(|d| (name(*d), of(*d))).collect::<Map<_, _>>(),
         ),
     };
-    output::print(&format!("{value:#}\n"))
+    output::print_document(&value)
 }
 
 fn name(document: Document) -> String {

@@ -5,8 +5,10 @@
 //! table of fio's keys.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
 use bench::fio::{KeySupport, keys};
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::failure::Failure;
@@ -14,7 +16,8 @@ use crate::output;
 use crate::values::BadValue;
 
 /// Answers a command line that is not a command: prints help or version, or returns the error.
-pub fn explain(error: &Error) -> Result<(), Failure> {
+/// `root` is the whole command line.
+pub fn explain(error: &Error, root: &Command) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => output::print(&styled(error)),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -24,7 +27,7 @@ pub fn explain(error: &Error) -> Result<(), Failure> {
             let is_first = std::env::args_os().len() == 1;
             Err(failure.hint_if(is_first.then_some("start with `flashwright sweep`, or `flashwright probe`")))
         }
-        _ => Err(failure(error)),
+        _ => Err(failure(error, &command_of(root, std::env::args_os().skip(1)))),
     }
 }
 
@@ -32,10 +35,10 @@ fn styled(error: &Error) -> String {
     error.render().ansi().to_string()
 }
 
-fn failure(error: &Error) -> Failure {
+fn failure(error: &Error, command: &str) -> Failure {
     let flag = context(error, ContextKind::InvalidArg).map(|arg| flag_name(&arg));
     let value = context(error, ContextKind::InvalidValue);
-    let help = format!("`{} --help` tells what there is", command());
+    let help = format!("`{} --help` tells what there is", command);
     match (error.kind(), flag) {
         (ErrorKind::ValueValidation, Some(flag)) => {
             let cause = error.source();
@@ -49,11 +52,11 @@ fn failure(error: &Error) -> Failure {
                 .hint(possible(error).unwrap_or(help)),
             None => Failure::invalid(format!("{flag} needs a value")).hint(possible(error).unwrap_or(help)),
         },
-        (ErrorKind::UnknownArgument, Some(flag)) => unknown_flag(error, &flag),
+        (ErrorKind::UnknownArgument, Some(flag)) => unknown_flag(error, &flag, command),
         (ErrorKind::InvalidSubcommand, _) => {
             let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             let near = context(error, ContextKind::SuggestedSubcommand);
-            Failure::invalid(format!("'{word}' is no verb of {}", command()))
+            Failure::invalid(format!("'{word}' is no verb of {}", command))
                 .hint(near.map_or(help, |near| format!("did you mean {near}?")))
         }
         (ErrorKind::ArgumentConflict, Some(flag)) => {
@@ -65,7 +68,7 @@ fn failure(error: &Error) -> Failure {
             Failure::invalid(message).hint("give one of them")
         }
         (ErrorKind::MissingRequiredArgument, Some(missing)) => {
-            Failure::invalid(format!("{} needs {missing}", command())).hint(help)
+            Failure::invalid(format!("{} needs {missing}", command)).hint(help)
         }
         _ => {
             let text = error.to_string();
@@ -80,12 +83,12 @@ fn setting(flag: &str, value: &str) -> String {
     if flag.starts_with('-') { format!("{flag}={value}") } else { value.to_owned() }
 }
 
-fn unknown_flag(error: &Error, flag: &str) -> Failure {
+fn unknown_flag(error: &Error, flag: &str, command: &str) -> Failure {
     if !flag.starts_with('-') {
-        return Failure::invalid(format!("'{flag}' is one argument too many for {}", command()))
-            .hint(format!("`{} --help` tells what it takes", command()));
+        return Failure::invalid(format!("'{flag}' is one argument too many for {}", command))
+            .hint(format!("`{} --help` tells what it takes", command));
     }
-    let failure = Failure::invalid(format!("{flag} is no flag of {}", command()));
+    let failure = Failure::invalid(format!("{flag} is no flag of {}", command));
     let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default().replace('-', "_");
     let ours = context(error, ContextKind::SuggestedArg).map(|arg| flag_name(&arg));
     let fio = keys().find(|key| key.name == name || key.aliases.contains(&name.as_str()));
@@ -102,7 +105,7 @@ fn unknown_flag(error: &Error, flag: &str) -> Failure {
         }
         (_, Some(near)) => format!("did you mean {near}?"),
         (Some(KeySupport::Refused(hint)), None) => hint.replace('`', ""),
-        (None, None) => format!("`{} --help` lists them", command()),
+        (None, None) => format!("`{} --help` lists them", command),
     })
 }
 
@@ -130,22 +133,17 @@ fn possible(error: &Error) -> Option<String> {
     }
 }
 
-/// The command as far as it was typed: `flashwright sweep plan`.
-fn command() -> String {
-    const VERBS: [&str; 39] = [
-        "probe", "bench", "sweep", "report", "schema", "run", "plan", "resume", "status", "diff", "layout",
-        "up", "down", "undo", "show", "survey", "memory", "serve", "volume", "export", "create", "check",
-        "destroy", "stage", "mv", "cp", "get", "watch", "wait", "cancel", "retry", "verify", "evict",
-        "doctor", "pools", "list", "reserve", "release", "renew",
-    ];
-    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let verbs: Vec<String> = typed.take_while(|word| VERBS.contains(&word.as_str())).collect();
-    // `stage pools` has verbs of its own. After other verbs a word may be a name.
-    let most = if verbs.get(1).is_some_and(|verb| verb == "pools") { 3 } else { 2 };
-    std::iter::once("flashwright".to_owned())
-        .chain(verbs.into_iter().take(most))
-        .collect::<Vec<_>>()
-        .join(" ")
+/// The command as far as it was typed: `flashwright sweep plan`. These are the verbs that `words` begin with, each below
+/// the one before.
+pub fn command_of(root: &Command, words: impl IntoIterator<Item = OsString>) -> String {
+    let mut verb = root;
+    let mut text = root.get_name().to_owned();
+    for word in words {
+        let Some(below) = verb.find_subcommand(word) else { break };
+        text = format!("{text} {}", below.get_name());
+        verb = below;
+    }
+    text
 }
 
 #[cfg(test)]

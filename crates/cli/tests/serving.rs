@@ -187,8 +187,35 @@ fn what_cannot_be_is_refused_in_a_line() {
         folder.path(),
         &serve(&["--size", "1m", "--file", "big"]),
         2,
-        "error: big: holds 2 MiB, more than the 1 MiB of memory\nhint: --size=2097152 is the least that holds it\n",
+        "error: --file=big: holds 2 MiB, more than the 1 MiB of memory\nhint: --size=2097152 is the least that holds it\n",
     );
+    let fifo = Command::new("mkfifo").arg(folder.path().join("fifo")).status().expect("mkfifo runs");
+    assert!(fifo.success());
+    for more in [&[][..], &["--read-only"]] {
+        refused(
+            folder.path(),
+            &serve(&[&["--size", "1m", "--file", "fifo"], more].concat()),
+            2,
+            "error: --file=fifo: is no regular file\nhint: name a file, or a name that is free\n",
+        );
+        refused(
+            folder.path(),
+            &serve(&[&["--size", "1m", "--file", "nodir/img"], more].concat()),
+            2,
+            "error: --file=nodir/img: there is no directory nodir\nhint: make the directory, or name another file\n",
+        );
+    }
+    refused(
+        folder.path(),
+        &serve(&["--size", "1m", "--read-only", "--file", "missing"]),
+        2,
+        "error: --file=missing: there is no such file\n\
+         hint: name a file that is there: with --read-only it is not made\n",
+    );
+    let long = "x".repeat(4097);
+    let came = run(folder.path(), &["memory", "serve", "--size", "1m", "--export", &long]);
+    let words = "--export=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…: has 4097 bytes, more than the 4096";
+    assert!(came.code == 2 && came.err.contains(words), "{came:?}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("has one").to_string();
     let came = run(folder.path(), &["memory", "serve", "--size", "1m", "--insecure", "--listen", &address]);

@@ -222,3 +222,20 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_no_debris() {
     );
     assert_eq!(done(), 28);
 }
+
+#[test]
+fn settings_that_make_no_layout_are_refused_by_the_plan_as_by_the_sweep() {
+    let folder = place();
+    for (setting, wrong) in [
+        ("mount_options = ['noatime', 'noatime,,x']", "mount_options=noatime,,x: are no options of a mount"),
+        ("irq_cpus = ['0', '0-4294967295']", "irq_cpus=0-4294967295: is no list of CPUs"),
+    ] {
+        let space = format!(
+            "[sweep]\npasses = 2\n[base]\ndrives = ['/dev/no-such-drive']\nfilesystem = 'xfs'\nsize = '32m'\n\
+             bs = '4k'\nrw = 'randread'\n[space]\niodepth = [1, 2]\n{setting}\n"
+        );
+        std::fs::write(folder.path().join("space.toml"), space).expect("writes");
+        let came = common::run(folder.path(), &["sweep", "plan", "space.toml"]);
+        assert!(came.code == 2 && came.err.contains(wrong), "{came:?}");
+    }
+}

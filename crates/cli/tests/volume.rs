@@ -203,6 +203,51 @@ fn block_devices_are_taken_with_the_same_rules_and_found_by_themselves() {
     works(folder, &[&["volume", "destroy", &list][..], &given_up].concat());
 }
 
+#[test]
+fn a_member_named_twice_is_a_wrong_request_of_each_verb() {
+    let folder = place();
+    let folder = folder.path();
+    made(folder);
+    for verb in [
+        &["volume", "show"][..],
+        &["volume", "check"],
+        &["volume", "check", "--data"],
+        &["volume", "check", "--repair"],
+        &["volume", "destroy", "--destroy", "a", "--destroy", "b", "--destroy", "c"],
+    ] {
+        let came = run(folder, &[verb, &["a,b,c,./a"]].concat());
+        assert!(came.code == 2 && came.err.contains("./a is named twice"), "{verb:?}: {came:?}");
+    }
+    works(folder, &["volume", "check", "a,b,c"]);
+}
+
+#[test]
+fn hints_about_volumes_fit_what_was_asked() {
+    let folder = place();
+    let folder = folder.path();
+    refused(
+        folder,
+        &["volume", "create", "stripe(chunk=64k):c,d"],
+        2,
+        "error: member 1 of 'volume:stripe(chunk=64k):c,d': 'stripe(chunk=64k):c' cannot be a member of a volume: \
+         a label lies on one device, and this is several\n\
+         hint: name files and block devices; stripe(chunk=64k):SPEC,SPEC puts others together without labels\n",
+    );
+    for (size, has) in [("512", "512 bytes"), ("1m", "1 MiB")] {
+        let came = run(folder, &["volume", "create", &format!("file:a?size={size}")]);
+        let need =
+            format!("error: a has {has}, less than the 1.07 MiB that a member of the volume must have");
+        assert!(came.code == 2 && came.err.starts_with(&need), "{came:?}");
+    }
+    let came = run(folder, &["volume", "create", "--checksums", "--chunk", "512", "file:a?size=2m"]);
+    assert!(came.code == 2 && came.err.starts_with("error: --chunk=512: "), "{came:?}");
+    let came = run(folder, &["volume", "check", "nosuch?size=16m"]);
+    assert!(came.code == 2 && came.err.contains("is file:nosuch?size=16m\n"), "{came:?}");
+    made(folder);
+    let came = run(folder, &["volume", "check", "a"]);
+    assert!(came.code == 2 && came.err.contains("show lists those that are block devices"), "{came:?}");
+}
+
 /// A bit that flips is an error of the read that meets it, and a row of the check; what is served is verified too.
 #[test]
 fn a_volume_with_checksums_says_which_block_of_which_member_has_changed() {
@@ -234,6 +279,22 @@ fn a_volume_with_checksums_says_which_block_of_which_member_has_changed() {
     assert_eq!((came.code, &finding["kind"], &finding["member"]), (1, &"rotten".into(), &"b".into()));
     assert_eq!(finding["member_offset"], (1 << 20) + (64 << 10) + 4096);
     assert_eq!(finding["volume_offset"], 3 * (64 << 10) + 4096);
+    // A label as well: the document has it, and so has the error that the command ends with.
+    let tail = std::fs::metadata(folder.join("a")).expect("a is there").len() - 4096;
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::OpenOptions::new().write(true).open(folder.join("a")).expect("a is there"),
+        &[0xff; 64],
+        tail,
+    )
+    .expect("writes");
+    let came = run(folder, &check);
+    let found: serde_json::Value = serde_json::from_str(&came.out).expect("a document");
+    fits_schema(folder, "volume-data", &found);
+    assert_eq!((&found["sound"], &found["volume"]["uuid"]), (&false.into(), &shown["volumes"][0]["uuid"]));
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(1), "{found}");
+    let errors = ["one finding in the data", "one problem with the labels"];
+    assert!(came.code == 1 && errors.iter().all(|words| came.err.contains(words)), "{}", came.err);
+    works(folder, &["volume", "check", "--repair", "a,b"]);
     let came = run(folder, &["volume", "check", "--data", "a,b"]);
     assert!(came.code == 1 && came.out.contains("rotten") && came.out.contains("1118208"), "{}", came.out);
     let read = ["bench", "--rw=read", "--bs=64k", "--time_based=0", "--size=4m", "--allow-unwritten"];

@@ -224,7 +224,8 @@ fn undo_settings(
         Owner::ThisBoot { .. } if !same_boot => return Ok(()),
         Owner::ThisBoot { device, .. } => device.as_ref(),
     };
-    let held = device.map(|device| device.hold(system)).transpose().map_err(|error| chain(&error))?;
+    let held =
+        device.map(|device| device.hold(system)).transpose().map_err(|error| base::with_causes(&error))?;
     // While it is held its name is no other's.
     let name = match &held {
         Some(Some(held)) => held.drive.name.as_str(),
@@ -304,7 +305,7 @@ fn undo_filesystem(
             (Ok(None), BackingDevice::Drive(drive)) => left.push(drive.gone()),
             // What lay on an array or volume that is gone is nowhere; a drive may come back with it.
             (Ok(None), _) => {}
-            (Err(error), _) => left.push(chain(&error)),
+            (Err(error), _) => left.push(base::with_causes(&error)),
         }
     }
     if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
@@ -323,13 +324,6 @@ fn undo_mount(system: &mut dyn System, point: &Path) -> Result<(), Obstruction> 
         }
         last = system.run("umount", &[point.display().to_string()]).err();
     }
-    Err(last.map_or_else(|| format!("{} is mounted again and again", point.display()), |e| chain(&e)))
-}
-
-/// An error with its cause.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
+    Err(last
+        .map_or_else(|| format!("{} is mounted again and again", point.display()), |e| base::with_causes(&e)))
 }

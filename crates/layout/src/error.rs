@@ -271,7 +271,10 @@ impl LayoutError {
             Self::Setting { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "run as root".to_owned()
             }
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Self::Io { path, source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                if path.starts_with("/dev") || path.starts_with("/sys") {
+                    return Some("run as root, where root may use the drive".to_owned());
+                }
                 format!("run as root, or name another directory for the journal: {STATE}")
             }
             Self::Journal { .. } => {

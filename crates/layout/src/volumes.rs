@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use storage::sysfs::Sysfs;
 
-use crate::change::{TRIES, chain};
+use crate::change::TRIES;
 use crate::drive::{DriveId, node};
 use crate::error::{LayoutError, ProgramError};
 use crate::held::Held;
@@ -92,16 +92,16 @@ pub(crate) fn undo_array(system: &mut dyn System, uuid: &str, members: &[DriveId
             system.pause();
         }
         left.clear();
-        for array in arrays_of(system, uuid, members).map_err(|error| chain(&error))? {
+        for array in arrays_of(system, uuid, members).map_err(|error| base::with_causes(&error))? {
             let stopped = system.run("mdadm", &["--stop".into(), node(&array).display().to_string()]);
-            left.extend(stopped.err().map(|error| chain(&error)));
+            left.extend(stopped.err().map(|error| base::with_causes(&error)));
         }
         if !left.is_empty() {
             continue;
         }
         for member in members {
             match member.hold(system) {
-                Err(error) => left.push(chain(&error)),
+                Err(error) => left.push(base::with_causes(&error)),
                 Ok(None) => left.push(member.gone()),
                 Ok(Some(held)) => left.extend(wipe_member(system, &held, uuid)),
             }
@@ -212,12 +212,14 @@ pub(crate) fn undo_volume(
         }
     }
     if is_there(system) {
-        return Err(removed.err().map_or_else(|| format!("{group} is in use"), |error| chain(&error)));
+        return Err(removed
+            .err()
+            .map_or_else(|| format!("{group} is in use"), |error| base::with_causes(&error)));
     }
     let mut left = Vec::new();
     for ((member, uuid), held) in members.iter().zip(uuids).zip(&held) {
         match held {
-            Err(error) => left.push(chain(error)),
+            Err(error) => left.push(base::with_causes(error)),
             Ok(None) => left.push(member.gone()),
             Ok(Some(held)) => left.extend(label::wipe(system, held, Label::PhysicalVolume, uuid).err()),
         }

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use storage::memory::SharedMemory;
@@ -31,11 +31,25 @@ pub enum ImageError {
         /// Bytes of the memory.
         size: u64,
     },
-    /// Something that is no regular file.
+    /// A FIFO, a device, a directory.
     #[error("{}: is no regular file", path.display())]
     NoFile {
         /// The path.
         path: PathBuf,
+    },
+    /// A file that is to be read only, and is not there.
+    #[error("{}: there is no such file", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file in a directory that is not there.
+    #[error("{}: there is no directory {}", path.display(), directory.display())]
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+        /// Its directory.
+        directory: PathBuf,
     },
     /// A step that failed.
     #[error("{}: cannot {operation}", path.display())]
@@ -57,6 +71,10 @@ impl ImageError {
         match self {
             Self::TooLarge { length, .. } => Some(format!("--size={length} is the least that holds it")),
             Self::NoFile { .. } => Some("name a file, or a name that is free".to_owned()),
+            Self::Missing { .. } => {
+                Some("name a file that is there: with --read-only it is not made".to_owned())
+            }
+            Self::NoDirectory { .. } => Some("make the directory, or name another file".to_owned()),
             Self::Io { .. } => None,
         }
     }
@@ -81,9 +99,28 @@ fn beside(path: &Path) -> Result<NamedTempFile, ImageError> {
         .map_err(failed(path, "make a file beside it"))
 }
 
-/// Sees that `path` could be written back to, before anybody relies on it: a file can be made beside it.
-pub fn check_writable(path: &Path) -> Result<(), ImageError> {
-    beside(path)?.close().map_err(failed(path, "remove a file beside it"))
+/// Checks before the memory is taken that `path` can be loaded and, if it `is_written_back`, that a file can be made
+/// beside it. A file that is written back may be missing.
+///
+/// # Errors
+/// [`ImageError`]; what the user can mend is not [`ImageError::Io`].
+pub fn check(path: &Path, is_written_back: bool) -> Result<(), ImageError> {
+    let folder = directory(path);
+    if !folder.is_dir() {
+        return Err(ImageError::NoDirectory { path: path.to_owned(), directory: folder.to_owned() });
+    }
+    match path.metadata() {
+        Ok(facts) if !facts.is_file() => return Err(ImageError::NoFile { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_written_back => {
+            return Err(ImageError::Missing { path: path.to_owned() });
+        }
+        // Other errors are those of opening it.
+        _ => {}
+    }
+    if is_written_back {
+        beside(path)?.close().map_err(failed(path, "remove a file beside it"))?;
+    }
+    Ok(())
 }
 
 /// Fills the memory from the beginning with what the file holds, if it is there; bytes loaded. What lies behind stays
@@ -92,7 +129,9 @@ pub fn check_writable(path: &Path) -> Result<(), ImageError> {
 /// # Errors
 /// [`ImageError`]; a file larger than the memory is not loaded in part.
 pub fn load(memory: &SharedMemory, path: &Path) -> Result<u64, ImageError> {
-    let file = match File::open(path) {
+    // Opening a FIFO waits for a writer, unless it is opened with O_NONBLOCK; on a regular file the flag has no effect.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(failed(path, "open it")(error)),
@@ -203,7 +242,7 @@ mod tests {
         std::os::unix::fs::symlink(&victim, folder.path().join(name)).expect("links");
         std::os::unix::fs::symlink(&victim, folder.path().join("image")).expect("links");
         let path = folder.path().join("image");
-        check_writable(&path).expect("can be written");
+        check(&path, true).expect("can be written");
         with_memory(1 << 20, |memory| write_back(memory, &path).expect("is written"));
         assert_eq!(std::fs::read_to_string(&victim).expect("is there"), "precious");
         assert!(std::fs::symlink_metadata(&path).expect("is there").is_file());
@@ -212,8 +251,12 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_to_is_told_before_it_is_relied_on() {
         let folder = tempfile::tempdir().expect("a directory");
-        assert!(check_writable(&folder.path().join("no/such/place")).is_err());
-        check_writable(&folder.path().join("image")).expect("can be written");
+        let missing = check(&folder.path().join("no/such/place"), true);
+        assert!(matches!(missing, Err(ImageError::NoDirectory { .. })), "{missing:?}");
+        let image = folder.path().join("image");
+        check(&image, true).expect("can be written");
+        assert!(matches!(check(&image, false), Err(ImageError::Missing { .. })));
+        assert!(matches!(check(folder.path(), true), Err(ImageError::NoFile { .. })));
         assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
     }
 }

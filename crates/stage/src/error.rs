@@ -26,12 +26,7 @@ impl Why {
     /// Of an error, with all its causes.
     #[must_use]
     pub fn of(error: &StageError) -> Self {
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(source) = cause {
-            message.push_str(&format!(": {source}"));
-            cause = source.source();
-        }
+        let message = base::with_causes(error);
         Self { message, hint: error.hint(), class: error.class(), errno: error.errno(), cause: error.cause() }
     }
 }

@@ -166,7 +166,7 @@ fn a_refusal_stops_the_sweep_with_its_reason() {
     let mut store = start(dir.path());
     let error = go(&mut store, &Fakes::new().always("iodepth=4", Behaviour::Refuse)).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Refused);
-    assert!(sweep::run::causes(&error).contains("/dev/vda is mounted on /"), "{error:?}");
+    assert!(base::with_causes(&error).contains("/dev/vda is mounted on /"), "{error:?}");
     assert_eq!(store.sessions().unwrap()[0].outcome.as_deref(), Some("refused"));
 }
 

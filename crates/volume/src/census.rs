@@ -338,7 +338,7 @@ impl Flaw {
                 "one of them was brought back from an earlier time, or written by something else".to_owned()
             }
             Self::Missing { .. } => {
-                "name all members, in any order; flashwright volume show lists those that are here".to_owned()
+                "name all members, in any order; flashwright volume show lists those that are block devices".to_owned()
             }
             Self::Resized { member, actual, labelled, .. } if actual > labelled => {
                 format!("make {member} {labelled} bytes long again; what was added holds nothing of the volume")

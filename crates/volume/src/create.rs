@@ -26,7 +26,8 @@ use crate::census::Candidate;
 use crate::error::VolumeError;
 use crate::label::{self, DATA_START, Epoch, LONGEST_NAME, Label, LabelPosition, State};
 use crate::open::{
-    Made, fit_labelled, is_given_up, name_of, named_once, open_labelled, open_to_write, stripe, too_small,
+    Made, fit_labelled, is_given_up, members_named_once, name_of, named_once, open_labelled, open_to_write,
+    stripe, too_small,
 };
 use crate::sums::{BLOCK, SumsLayout, SumsLimits};
 use crate::traces::{no_other_signature, read_labels};
@@ -150,23 +151,25 @@ pub fn create_on(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Label, 
 /// The labels of all members, as they will be when the volume is ready.
 fn labels(members: &[Arc<dyn Device>], new: &NewVolume) -> Result<Vec<Label>, VolumeError> {
     check_name(&new.name)?;
-    stripe("the volume", new.chunk, members)?;
     if let Some(sums) = new.checksums {
         assert!(sums.makes_sense(), "{sums:?}");
         check_blocks(members, new.chunk)?;
     }
+    // One chunk and its checksums, between labels that stand at multiples of their size.
+    let sums_bytes = new.checksums.map_or(0, |sums| sums.bytes_for(new.chunk));
+    let end = DATA_START.saturating_add(new.chunk).saturating_add(sums_bytes);
+    let needed = end.div_ceil(label::BYTES).saturating_add(1).saturating_mul(label::BYTES);
+    if let Some(member) = members.iter().find(|member| member.size() < needed) {
+        return Err(too_small("the volume", &**member, needed));
+    }
+    stripe("the volume", new.chunk, members)?;
     let room = |member: &Arc<dyn Device>| {
         let end = LabelPosition::Tail.offset(member.size()).unwrap_or(0);
         let data = end.saturating_sub(DATA_START);
         new.checksums.map_or(data - data % new.chunk, |sums| sums.data_for(data, new.chunk))
     };
     // The smallest bounds what the others hold: every member has as many chunks.
-    let smallest = members.iter().min_by_key(|member| room(member));
-    let data_bytes = smallest.map_or(0, room);
-    if data_bytes == 0 {
-        let member = smallest.unwrap_or(&members[0]);
-        return Err(too_small("the volume", &**member, DATA_START + new.chunk + label::BYTES));
-    }
+    let data_bytes = members.iter().map(room).min().unwrap_or(0);
     let system = |operation| move |source| VolumeError::System { operation, source };
     let volume = Uuid::random().map_err(system("draw a UUID"))?;
     let epoch = Epoch::after(0).map_err(system("draw a UUID"))?;
@@ -299,9 +302,10 @@ pub fn repair_on(members: &[Arc<dyn Device>]) -> Result<Vec<Mended>, VolumeError
 /// Wipes the labels of `members`, each of which must be named in `destroy`; returns those that bore one.
 ///
 /// # Errors
-/// [`VolumeError`]: the first member that is not named, that bears no label, or that cannot be written. Nothing is
-/// wiped before all of them are open.
+/// [`VolumeError`]: the first member that is given twice, is not named in `destroy`, has no label, or cannot be written.
+/// Nothing is wiped before all of them are open.
 pub fn destroy(members: &[DeviceSpec], destroy: &[PathBuf]) -> Result<Vec<String>, VolumeError> {
+    members_named_once(members)?;
     let options = OpenOptions { direct: false, destroy: destroy.to_vec(), ..OpenOptions::writing() };
     let open = |member: &DeviceSpec| {
         // To read it first needs no permission, and a device without a label is none of this command's business.

@@ -302,6 +302,11 @@ pub(crate) fn named_once(spec: &DeviceSpec) -> Result<(), VolumeError> {
     Ok(())
 }
 
+/// The same for a list of members.
+pub(crate) fn members_named_once(members: &[DeviceSpec]) -> Result<(), VolumeError> {
+    named_once(&DeviceSpec::Volume { members: members.to_vec() })
+}
+
 /// Files that opening may make, to be removed unless the volume is [kept](Made::keep).
 #[derive(Debug)]
 pub(crate) struct Made(Vec<PathBuf>);

@@ -124,7 +124,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                let (kind, why) = (kind_of(&error), chain(&error));
+                let (kind, why) = (kind_of(&error), base::with_causes(&error));
                 *stage = Stage::Failed(kind, why.clone());
                 Err(io::Error::new(kind, why))
             }
@@ -248,10 +248,4 @@ fn kind_of(error: &VolumeError) -> io::ErrorKind {
         VolumeError::Label { source, .. } | VolumeError::System { source, .. } => source.kind(),
         _ => io::ErrorKind::InvalidData,
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

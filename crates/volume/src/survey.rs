@@ -15,10 +15,10 @@ use crate::census::{Candidate, Flaw, called, census};
 use crate::create::Mended;
 use crate::error::VolumeError;
 use crate::label::{Label, LabelPosition, State};
-use crate::open::fit_labelled;
+use crate::open::{fit_labelled, members_named_once};
 pub use crate::sums::DATA_SCHEMA;
 use crate::sums::{DataCheck, Progress, SumsLimits};
-use crate::traces::no_other_signature;
+use crate::traces::{no_other_signature, read_labels};
 use storage::uuid::Uuid;
 
 /// The format of `volume show --json` and `volume create --json`.
@@ -198,18 +198,28 @@ pub fn volumes_of(candidates: &[Candidate]) -> Volumes {
     }
 }
 
+/// Opens a device to be read, past the page cache where it can be.
+fn open_to_read(spec: &DeviceSpec) -> Result<Arc<dyn Device>, VolumeError> {
+    let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
+    match device::open(spec, &options) {
+        Err(OpenError::DirectUnsupported { .. }) => {
+            Ok(device::open(spec, &OpenOptions { direct: false, ..options })?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
 /// Reads the labels of a device.
 fn look_at(spec: &DeviceSpec) -> Result<Candidate, VolumeError> {
-    let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
-    let device = device::open(spec, &options)?;
-    Candidate::read(&*device).map_err(|source| VolumeError::label("read", &*device, source))
+    read_labels(&open_to_read(spec)?)
 }
 
 /// The volumes on `devices`, each of which can be read.
 ///
 /// # Errors
-/// [`VolumeError`] of the first that cannot.
+/// [`VolumeError`] of the first that cannot be read, or is named twice.
 pub fn look(devices: &[DeviceSpec]) -> Result<Volumes, VolumeError> {
+    members_named_once(devices)?;
     Ok(volumes_of(&devices.iter().map(look_at).collect::<Result<Vec<_>, _>>()?))
 }
 
@@ -224,27 +234,17 @@ pub fn look_everywhere() -> Volumes {
     volumes_of(&candidates.filter(Candidate::bears_a_label).collect::<Vec<_>>())
 }
 
-/// Reads all data of the one volume that `members` are, and compares them with their checksums. `progress` hears of it
-/// now and then, and stops it by returning false. Nothing is written.
+/// Reads the labels and then all data of the one volume that `members` are, and compares the data with their checksums.
+/// `progress` is called every 200 ms, and stops the work by returning false. Nothing is written.
 ///
 /// # Errors
 /// [`VolumeError`] where they are no volume, or one that keeps no checksums.
 pub fn check_data(
-    members: &DeviceSpec,
+    members: &[DeviceSpec],
     progress: impl FnMut(Progress) -> bool,
 ) -> Result<DataCheck, VolumeError> {
-    crate::open::named_once(members)?;
-    let open = |member: &DeviceSpec| {
-        let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
-        match device::open(member, &options) {
-            Err(OpenError::DirectUnsupported { .. }) => {
-                device::open(member, &OpenOptions { direct: false, ..options })
-            }
-            opened => opened,
-        }
-    };
-    let devices = members.members().iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    check_data_on(devices, progress)
+    members_named_once(members)?;
+    check_data_on(members.iter().map(open_to_read).collect::<Result<_, _>>()?, progress)
 }
 
 /// The same on open devices.
@@ -255,9 +255,10 @@ pub fn check_data_on(
     members: Vec<Arc<dyn Device>>,
     progress: impl FnMut(Progress) -> bool,
 ) -> Result<DataCheck, VolumeError> {
+    let labels = check_on(&members, &[])?;
     let (volume, label) = fit_labelled(String::new(), members, SumsLimits::default())?;
     match &volume.sums {
-        Some(sums) => Ok(crate::sums::scrub(sums, progress)),
+        Some(sums) => Ok(crate::sums::scrub(sums, labels, progress)),
         None => Err(VolumeError::NoSums { volume: called(&label) }),
     }
 }
@@ -266,12 +267,18 @@ pub fn check_data_on(
 /// `repaired` is what was put right just before.
 ///
 /// # Errors
-/// [`VolumeError`] where they are none.
+/// [`VolumeError`] where they are none, or one is named twice.
 pub fn check(members: &[DeviceSpec], repaired: &[Mended]) -> Result<Check, VolumeError> {
-    let candidates = members.iter().map(look_at).collect::<Result<Vec<_>, _>>()?;
+    members_named_once(members)?;
+    check_on(&members.iter().map(open_to_read).collect::<Result<Vec<_>, _>>()?, repaired)
+}
+
+/// The same on open devices.
+fn check_on(members: &[Arc<dyn Device>], repaired: &[Mended]) -> Result<Check, VolumeError> {
+    let candidates = members.iter().map(read_labels).collect::<Result<Vec<_>, _>>()?;
     census(&candidates)?;
     let mut problems = Vec::new();
-    for (spec, candidate) in members.iter().zip(&candidates) {
+    for (member, candidate) in members.iter().zip(&candidates) {
         for place in LabelPosition::BOTH {
             if let Some(fault) = candidate.fault(place) {
                 problems.push(format!(
@@ -281,14 +288,13 @@ pub fn check(members: &[DeviceSpec], repaired: &[Mended]) -> Result<Check, Volum
                 ));
             }
         }
-        let options = OpenOptions { allow_unwritten: true, ..OpenOptions::default() };
         if let Some(label) = candidate.label()
-            && let Err(error) = no_other_signature(&*device::open(spec, &options)?, label)
+            && let Err(error) = no_other_signature(&**member, label)
         {
-            problems.push(error.to_string());
+            problems.push(base::with_causes(&error));
         }
     }
-    let told = |m: &Mended| {
+    let repair = |m: &Mended| {
         format!("the copy of the label at the {} of {}, which {}", m.place.word(), m.member, m.fault)
     };
     let Some(volume) = VolumeFound::of(&candidates) else {
@@ -299,6 +305,6 @@ pub fn check(members: &[DeviceSpec], repaired: &[Mended]) -> Result<Check, Volum
         sound: problems.is_empty(),
         volume,
         problems,
-        repaired: repaired.iter().map(told).collect(),
+        repaired: repaired.iter().map(repair).collect(),
     })
 }

@@ -134,7 +134,7 @@ fn volumes_with_checksums_conform() {
             storage::engine::open(IoEngine::Auto, &volume, &EngineConfig::default()).expect("it opens");
         assert!(matches!(engine, AnyEngine::Psync(_)) && fallback.is_none());
         drop((engine, volume));
-        let check = volume::survey::check_data(&spec, |_| true).expect("it opens");
+        let check = volume::survey::check_data(spec.members(), |_| true).expect("it opens");
         assert!(check.sound && check.verified_bytes > 0, "{check:?}");
     }
 }

@@ -138,6 +138,16 @@ fn the_same_member_by_two_paths_and_a_copied_image_are_told_apart() {
         let error = lab.read(&["m0", "m1", name]).unwrap_err();
         assert!(matches!(&error, VolumeError::Twice { member, .. } if member.ends_with(name)), "{error:?}");
     }
+    let thrice = lab.spec(&["m0", "m1", "link"]);
+    let named: Vec<PathBuf> = ["m0", "m1"].map(|name| lab.path(name)).to_vec();
+    for refused in [
+        volume::survey::look(thrice.members()).map(drop),
+        volume::survey::check(thrice.members(), &[]).map(drop),
+        volume::survey::check_data(thrice.members(), |_| true).map(drop),
+        volume::destroy(thrice.members(), &named).map(drop),
+    ] {
+        assert!(matches!(&refused, Err(VolumeError::Twice { .. })), "{refused:?}");
+    }
     fs::copy(lab.path("m0"), lab.path("copy")).unwrap();
     let flaw = lab.flaw(&["m0", "m1", "copy"]);
     assert!(matches!(&flaw, Flaw::Copied { position: 1, .. }), "{flaw:?}");
@@ -443,7 +453,17 @@ fn what_cannot_be_a_volume_is_refused_before_anything_is_written() {
         volume::create(&DeviceSpec::parse(text).unwrap(), &new, &[])
     };
     let file = |name: &str, size| format!("volume:file:{}?size={size}", lab.path(name).display());
-    assert!(matches!(create(&file("a", MIB), "", CHUNK), Err(VolumeError::TooSmall { .. })));
+    // Data begin at 1 MiB, and the label at the end has 4 KiB.
+    let least = MIB + CHUNK + 4 * KIB;
+    for size in [512, MIB, least - 4 * KIB, least - 1] {
+        let error = create(&file("a", size), "", CHUNK).unwrap_err();
+        assert!(
+            matches!(error, VolumeError::TooSmall { needed, .. } if needed == least),
+            "{size}: {error:?}"
+        );
+    }
+    create(&file("least", least), "", CHUNK).expect("one chunk fits");
+    fs::remove_file(lab.path("least")).unwrap();
     assert!(matches!(create(&file("a", 4 * MIB), &"n".repeat(65), CHUNK), Err(VolumeError::Name { .. })));
     assert!(matches!(create(&file("a", 4 * MIB), "a\nb", CHUNK), Err(VolumeError::Name { .. })));
     let twice = format!("{0},file:{1}/a?size=4m", file("a", 4 * MIB), lab.folder.path().display());

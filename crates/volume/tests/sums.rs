@@ -6,6 +6,7 @@ mod rig;
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rig::disk::{Clock, Disk};
 use rig::random::Random;
@@ -587,6 +588,41 @@ fn a_volume_without_checksums_cannot_be_verified() {
     let odd = NewVolume { chunk: 1536, checksums: Some(LAYOUT), ..NewVolume::default() };
     let refused = volume::create_on(&devices(&disks), &odd);
     assert!(matches!(refused, Err(VolumeError::SumsChunk { chunk: 1536 })));
+}
+
+#[test]
+fn blocks_that_cannot_be_read_are_not_counted_as_read_and_their_cause_is_in_the_detail() {
+    let (disks, _) = filled(2);
+    let sound = scrubbed(&disks);
+    assert!(sound.sound && sound.verified_bytes == sound.read_bytes, "{sound:?}");
+    // As a check opens its members.
+    disks.iter().for_each(|disk| disk.writable.store(false, Ordering::Relaxed));
+    let (member, range) = place(2, 7);
+    *disks[member].unreadable.lock().unwrap() = range.start as u64..range.end as u64;
+    let mut passed = Vec::new();
+    let check = check_data_on(devices(&disks), |progress| {
+        passed.push((progress.passed_bytes, progress.total_bytes));
+        true
+    })
+    .expect("it opens");
+    assert_eq!(check.finding_count, 1, "{check:?}");
+    let finding = &check.findings[0];
+    assert_eq!((finding.kind, finding.volume_offset), (FindingKind::Unreadable, Some(7 * BLOCK)));
+    assert!(finding.detail.ends_with(": it cannot be read for the time being"), "{finding:?}");
+    assert_eq!(check.read_bytes, sound.read_bytes - BLOCK);
+    assert_eq!(check.verified_bytes, sound.verified_bytes - BLOCK);
+    assert!(passed.iter().all(|(passed, total)| passed <= total), "{passed:?}");
+}
+
+#[test]
+fn a_damaged_label_makes_a_check_of_sound_data_unsound() {
+    let (disks, _) = filled(2);
+    // The copy at the beginning.
+    disks[1].flip(4096 + 100, 1);
+    let check = scrubbed(&disks);
+    assert_eq!((check.finding_count, check.problems.len()), (0, 1), "{check:?}");
+    assert!(!check.sound && check.problems[0].contains("head of disk1"), "{check:?}");
+    assert_eq!(check.volume.name, "sums");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
 use crate::output::Sink;
-use crate::signals;
+use crate::{output, signals};
 use args::{BenchArgs, OutputFormat};
 use figures::BenchReport;
 use request::Request;
@@ -47,7 +47,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
     let run = run::run(&request, &stop, args.live)?;
     if !run.done.is_empty() {
-        sink.write(&rendered(args.format(), &request, &run))?;
+        sink.write(&rendered(args.format(), &request, &run)?)?;
     }
     match run.failure {
         Some(failure) => Err(failure),
@@ -58,20 +58,13 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
 }
 
-fn rendered(format: OutputFormat, request: &Request, run: &Run<'_>) -> String {
+fn rendered(format: OutputFormat, request: &Request, run: &Run<'_>) -> Result<String, Failure> {
     match format {
-        OutputFormat::Text => text::text(run),
-        OutputFormat::Json => json(&BenchReport::new(run)),
-        OutputFormat::FioJson => json(&fio(request, run, false)),
-        OutputFormat::FioJsonPlus => json(&fio(request, run, true)),
+        OutputFormat::Text => Ok(text::text(run)),
+        OutputFormat::Json => output::document_text(&BenchReport::new(run)),
+        OutputFormat::FioJson => output::document_text(&fio(request, run, false)),
+        OutputFormat::FioJsonPlus => output::document_text(&fio(request, run, true)),
     }
-}
-
-pub(crate) fn json(document: &impl serde::Serialize) -> String {
-    // Maps have string keys and floats are written as numbers or null, so there is nothing to fail.
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
-    text.push('\n');
-    text
 }
 
 fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Document {

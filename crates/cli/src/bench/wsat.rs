@@ -12,7 +12,7 @@ use sweep::report::SaturationPage;
 use super::args::{BenchArgs, OutputFormat};
 use super::figures::{BenchWarning, warnings};
 use super::request::Request;
-use super::{json, run, text};
+use super::{run, text};
 use crate::failure::Failure;
 use crate::{output, paint, signals};
 
@@ -64,10 +64,10 @@ pub fn wsat(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(folder) = folder {
         write_all(folder, &report)?;
     }
-    output::print(&match format {
-        OutputFormat::Text => screen(&report),
-        _ => json(&report),
-    })?;
+    match format {
+        OutputFormat::Text => output::print(&screen(&report))?,
+        _ => output::print_document(&report)?,
+    }
     if report.interrupted {
         return Err(Failure::interrupted("interrupted; the curve is of the time before"));
     }
@@ -94,7 +94,7 @@ fn write_all(folder: &Path, report: &WsatReport) -> Result<(), Failure> {
     };
     output::write_file(&folder.join("wsat.html"), &sweep::report::saturation(&page))?;
     output::write_file(&folder.join("wsat.csv"), &csv(&report.curve))?;
-    output::write_file(&folder.join("wsat.json"), &json(report))
+    output::write_file(&folder.join("wsat.json"), &output::document_text(report)?)
 }
 
 /// The curve for a spreadsheet.

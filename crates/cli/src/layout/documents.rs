@@ -4,9 +4,6 @@ use ::layout::{Built, LayoutSpec, Standing, Undone};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::output;
-
 /// `layout up --json` and `tune apply --json` (`flashwright.layout/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Up {
@@ -83,10 +80,4 @@ impl Survey {
         };
         Self { schema: "flashwright.layout-survey/1", settings: answers.iter().map(answer).collect() }
     }
-}
-
-/// Prints a document.
-pub fn print(document: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document).map_err(|error| Failure::failed(error.to_string()))?;
-    output::print(&format!("{text}\n"))
 }

@@ -56,7 +56,7 @@ fn up(args: &UpArgs) -> Result<(), Failure> {
     };
     layouts.leave()?;
     if args.json {
-        return documents::print(&documents::Up::new(&spec, built));
+        return output::print_document(&documents::Up::new(&spec, built));
     }
     output::print(&describe(&spec, &built))
 }
@@ -80,7 +80,7 @@ fn undo(args: &DownArgs) -> Result<(), Failure> {
     let host = &mut ::layout::system::Host::default();
     let undone = ::layout::undo_on(host, &state, &stop, &mut say, args.abandon)?;
     if args.json {
-        return documents::print(&documents::Down::new(undone));
+        return output::print_document(&documents::Down::new(undone));
     }
     output::print(&words(&undone))
 }
@@ -97,7 +97,7 @@ fn words(undone: &Undone) -> String {
 fn show(args: &ShowArgs) -> Result<(), Failure> {
     let standing = ::layout::standing(&::layout::state_dir())?;
     if args.json {
-        return documents::print(&documents::Show::new(standing));
+        return output::print_document(&documents::Show::new(standing));
     }
     let Some(standing) = standing else { return output::print("nothing stands\n") };
     let spec = standing.spec.as_deref().unwrap_or("a layout that was never finished");
@@ -145,7 +145,7 @@ fn survey(args: &SurveyArgs) -> Result<(), Failure> {
     let answers: Vec<_> =
         answers.map(|(name, value)| (name, value, available.check(name, value).err())).collect();
     if args.json {
-        return documents::print(&documents::Survey::new(&answers));
+        return output::print_document(&documents::Survey::new(&answers));
     }
     output::print(&table(&answers))
 }

@@ -25,11 +25,12 @@ pub fn memory(args: &MemoryArgs) -> Result<(), Failure> {
 
 impl From<ImageError> for Failure {
     fn from(error: ImageError) -> Self {
-        let class = match error {
-            ImageError::TooLarge { .. } | ImageError::NoFile { .. } => ErrorClass::Invalid,
-            ImageError::Io { .. } => ErrorClass::Failed,
+        let failure = match error {
+            ImageError::Io { .. } => Self::of(ErrorClass::Failed, &error),
+            // The path stands first in these.
+            _ => Self::invalid(format!("--file={error}")),
         };
-        Self::of(class, &error).hint_if(error.hint())
+        failure.hint_if(error.hint())
     }
 }
 
@@ -39,8 +40,8 @@ fn serve_memory(args: &MemoryServeArgs) -> Result<(), Failure> {
         run_on(node)?;
     }
     let written_back = args.file.as_deref().filter(|_| !args.serve.read_only);
-    if let Some(path) = written_back {
-        image::check_writable(path)?;
+    if let Some(path) = &args.file {
+        image::check(path, written_back.is_some())?;
     }
     let placement = MemoryPlacement { pages: args.pages.choice(), node: args.numa_node };
     let device = device::open_memory(args.size, &OpenOptions::writing(), &placement)

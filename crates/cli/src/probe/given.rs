@@ -8,7 +8,7 @@ use nbd::uri::Uri;
 use storage::device::{DeviceKind, DeviceSpec, OpenOptions};
 use storage::survey::{SurveyedExport, SurveyedVolume, survey_export};
 
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 
 /// What was named, taken apart.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ fn look_at(spec: &DeviceSpec) -> SurveyedVolume {
         }
         Err(error) => {
             seen.hint = error.hint();
-            seen.problem = Some(chain(&error));
+            seen.problem = Some(base::with_causes(&error));
         }
     }
     seen

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use nbd::wire::limits::STRING as LONGEST_EXPORT;
+
 use super::args::ServeArgs;
 use crate::failure::Failure;
 use crate::values::BadValue;
@@ -124,6 +126,13 @@ pub fn check(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(path) = args.socket.as_ref().filter(is_other) {
         let wrong = format!("--socket={}: there is a file of that name that is not a socket", path.display());
         return Err(Failure::invalid(wrong).hint("name another path"));
+    }
+    let length = args.export.len();
+    if length > LONGEST_EXPORT {
+        let begin: String = args.export.chars().take(32).collect();
+        let wrong =
+            format!("--export={begin}…: has {length} bytes, more than the {LONGEST_EXPORT} of a name in NBD");
+        return Err(Failure::invalid(wrong).hint("name it in fewer bytes"));
     }
     if args.max_connections == 0 {
         return Err(Failure::invalid("--max-connections=0: nobody could connect").hint("64 is the default"));

@@ -21,7 +21,7 @@ use storage::device::Device;
 
 use self::announce::Announcement;
 use self::args::ServeArgs;
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 use crate::{output, paint};
 
 /// Failed requests that are told one by one; of a broken drive there may be millions.
@@ -138,7 +138,8 @@ fn tls(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
         (None, None) => return Ok(None),
     };
     made.map(Some).map_err(|error| {
-        Failure::invalid(format!("{flag}={}: {}", path.display(), chain(&error))).hint_if(error.hint())
+        Failure::invalid(format!("{flag}={}: {}", path.display(), base::with_causes(&error)))
+            .hint_if(error.hint())
     })
 }
 
@@ -167,9 +168,7 @@ fn say_ready(args: &ServeArgs, subject: &Subject, uris: &[String]) -> Result<(),
         huge_page_bytes: subject.device.memory().map(storage::memory::SharedMemory::huge_bytes),
         loaded_bytes: subject.loaded_bytes,
     };
-    let value = serde_json::to_value(serving)
-        .map_err(|error| Failure::failed(format!("cannot write the document: {error}")))?;
-    output::print(&format!("{value:#}\n"))
+    output::print_document(&serving)
 }
 
 /// Where clients find it. What they need for TLS is theirs to add.
@@ -196,14 +195,14 @@ impl Teller {
             Event::Failed { peer, command, offset, length, cause } => {
                 let told = self.requests.fetch_add(1, Ordering::Relaxed);
                 if told < TOLD {
-                    let cause = chain(*cause);
+                    let cause = base::with_causes(*cause);
                     say(&format!("{peer}: {command} of {length} bytes at offset {offset} failed: {cause}"));
                 } else if told == TOLD {
                     say("more requests have failed and are not told one by one");
                 }
             }
             Event::Ended { peer, ending } if !ending.is_orderly() => {
-                say(&format!("{peer}: {}", chain(*ending)))
+                say(&format!("{peer}: {}", base::with_causes(*ending)))
             }
             Event::Full { peer, most } => {
                 say(&format!("{peer}: turned away, because {most} connections are open (--max-connections)"));

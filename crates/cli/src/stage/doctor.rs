@@ -49,9 +49,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     let stuck = findings.iter().filter(|finding| finding.stuck).count();
     if args.json {
         let document = StageDoctor { schema: "flashwright.stage-doctor/1", server, findings };
-        let text = serde_json::to_string_pretty(&document)
-            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
-        output::print(&format!("{text}\n"))?;
+        output::print_document(&document)?;
     } else if findings.is_empty() {
         output::print("nothing is stuck\n")?;
     } else {

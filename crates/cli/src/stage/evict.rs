@@ -85,9 +85,7 @@ fn report(args: &EvictArgs, path: PathBuf, copy: Place, words: &str) -> Result<(
             Place::Object(url) => PathText(url.as_str().into()),
         };
         let document = StageEvict { schema: "flashwright.stage-evict/1", path: PathText(path), copy };
-        let text = serde_json::to_string_pretty(&document)
-            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
-        return output::print(&format!("{text}\n"));
+        return output::print_document(&document);
     }
     output::print(&format!("{}: {words}; {} has been read back and stays\n", shown(&path), copy.shown()))
 }

@@ -117,7 +117,7 @@ fn usual_config() -> Result<PathBuf, Failure> {
 fn list(args: &PoolsListArgs) -> Result<(), Failure> {
     let pools = desk(&args.place)?.list()?;
     if args.json {
-        return print(&StagePools { schema: "flashwright.stage-pools/1", pools });
+        return output::print_document(&StagePools { schema: "flashwright.stage-pools/1", pools });
     }
     let text: String = pools.iter().map(words).collect();
     output::print(if text.is_empty() { "no pools\n" } else { &text })
@@ -128,7 +128,10 @@ fn reserve(args: &ReserveArgs) -> Result<(), Failure> {
     let stop = Stop::from(signals::stop_flag()?);
     let reservation = desk(&args.place)?.reserve(&wish, &|| !stop.asked())?;
     if args.json {
-        return print(&StageReservation { schema: "flashwright.stage-reservation/1", reservation });
+        return output::print_document(&StageReservation {
+            schema: "flashwright.stage-reservation/1",
+            reservation,
+        });
     }
     output::tell(&format!("{}\n", reserved(&reservation)));
     // The directory alone, for `dir=$(…) && cd "$dir"`.
@@ -161,12 +164,6 @@ fn renew(args: &ReleaseArgs) -> Result<(), Failure> {
 fn gone(id: i64, then: &str) -> Failure {
     Failure::failed(format!("reservation {id}: is not there"))
         .hint(format!("it was released, its day was over, or it never was; {then}"))
-}
-
-fn print(document: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
-    output::print(&format!("{text}\n"))
 }
 
 fn words(pool: &PoolStatus) -> String {

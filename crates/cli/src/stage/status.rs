@@ -50,10 +50,7 @@ fn of_commands(jobs: &[JobStatus]) -> String {
 
 /// Prints the document of these jobs.
 pub fn print_json(server: Option<&Server>, jobs: Vec<JobStatus>) -> Result<(), Failure> {
-    let document = control::document(server, jobs);
-    let text = serde_json::to_string_pretty(&document)
-        .map_err(|error| Failure::failed(format!("cannot write the jobs as JSON: {error}")))?;
-    output::print(&format!("{text}\n"))
+    output::print_document(&control::document(server, jobs))
 }
 
 fn table(server: &Server, jobs: &[JobStatus], all: bool) -> Vec<String> {
@@ -93,12 +90,7 @@ fn follow(server: &Server, args: &StatusArgs, one: Option<JobId>) -> Result<(), 
                 let lines = table(server, &jobs, args.all || one.is_some());
                 screen.show(&lines)?;
             }
-            None if args.json => {
-                let document = control::document(Some(server), jobs.clone());
-                let text = serde_json::to_string(&document)
-                    .map_err(|error| Failure::failed(format!("cannot write the jobs as JSON: {error}")))?;
-                output::print(&format!("{text}\n"))?;
-            }
+            None if args.json => output::print_line(&control::document(Some(server), jobs.clone()))?,
             None => output::print(&log.lines(&jobs))?,
         }
         if over {

@@ -407,9 +407,7 @@ fn report(args: &VerifyArgs, path: &Path, found: Found) -> Result<(), Failure> {
             faults: found.faults,
             unknown: found.unknown,
         };
-        let text = serde_json::to_string_pretty(&document)
-            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
-        output::print(&format!("{text}\n"))?;
+        output::print_document(&document)?;
         return verdict;
     }
     if found.faults.len() > 1 {

@@ -205,9 +205,7 @@ fn there_already(desk: &dyn Desk, verb: Verb, source: &Path, to: &Place) -> Resu
 
 fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
     if args.json {
-        let text = serde_json::to_string(&document(happened))
-            .map_err(|error| Failure::failed(format!("cannot write it as JSON: {error}")))?;
-        return output::print(&format!("{text}\n"));
+        return output::print_line(&document(happened));
     }
     let line = match happened {
         Happened::Submitted { trigger, .. } if args.foreground => format!("{}: begun", shown(trigger)),

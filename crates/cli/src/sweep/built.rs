@@ -72,6 +72,15 @@ fn spec_of(point: &Point) -> Result<LayoutSpec, LayoutError> {
     Ok(LayoutSpec::from_settings(&point.layout)?)
 }
 
+/// Checks that each point's settings make a layout, without looking at any drive.
+///
+/// # Errors
+/// A [`Failure`] that names the first setting at fault.
+pub fn check_layouts(space: &Space) -> Result<(), Failure> {
+    let built = space.points.iter().filter(|point| !point.layout.is_empty());
+    built.map(spec_of).try_for_each(|spec| spec.map(drop)).map_err(Failure::from)
+}
+
 /// All that is built in a session.
 pub struct Builder {
     layouts: Layouts,

@@ -21,10 +21,5 @@ pub fn diff(args: &DiffArgs) -> Result<(), Failure> {
 }
 
 fn show(document: &(impl Serialize + std::fmt::Display), json: bool) -> Result<(), Failure> {
-    let text = if json {
-        format!("{}\n", serde_json::to_string_pretty(document).unwrap_or_default())
-    } else {
-        document.to_string()
-    };
-    output::print(&text)
+    if json { output::print_document(document) } else { output::print(&document.to_string()) }
 }

@@ -135,8 +135,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let (space, as_written) = request::space_planned(args.space.as_deref(), &args.overrides)?;
     if args.json {
         let document = PlanDocument { as_written, ..document(&space) };
-        let text = serde_json::to_string_pretty(&document).unwrap_or_default();
-        return output::print(&format!("{text}\n"));
+        return output::print_document(&document);
     }
     let mut text = text(&space);
     if let Some(why) = as_written {

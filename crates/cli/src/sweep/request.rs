@@ -52,6 +52,7 @@ pub fn space_planned(
         let why = format!("{} of {all} drives are not on this machine ({first}, …)", absent.len());
         (space, Some(why))
     };
+    built::check_layouts(&space)?;
     Ok((shared(space, overrides)?, why))
 }
 

@@ -22,7 +22,7 @@ use self::args::{ApplyArgs, ShowArgs, TuneArgs, TuneCommand, UndoArgs};
 use self::document::TuneDocument;
 use self::tuning::{Tuning, slug};
 use crate::failure::Failure;
-use crate::layout::documents::{Down, Up, print};
+use crate::layout::documents::{Down, Up};
 use crate::{output, paint, signals};
 
 /// Shows, sets, sets back or writes down.
@@ -75,7 +75,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     let report = report(&args.which.sweep)?;
     let tuning = Tuning::of(&report, &args.which)?;
     if args.json {
-        return print(&TuneDocument::new(&report, &tuning));
+        return output::print_document(&TuneDocument::new(&report, &tuning));
     }
     let mut text = format!("{}\n{}\n", paint::title(&tuning.origin), tuning.sentence);
     match &tuning.spec {
@@ -113,7 +113,7 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
     let built = layouts.tune(&spec).map_err(failed)?;
     layouts.leave().map_err(failed)?;
     if args.json {
-        return print(&Up::new(&spec, built));
+        return output::print_document(&Up::new(&spec, built));
     }
     let mut text = String::new();
     for (name, value) in spec.queue.iter().chain(spec.irq_cpus.as_ref().map(|cpus| (&*IRQ, cpus))) {
@@ -161,7 +161,7 @@ fn undo(args: &UndoArgs) -> Result<(), Failure> {
     let stop = signals::stop_flag()?.into();
     let undone = ::layout::undo_on(host, &state(), &stop, &mut said, args.abandon).map_err(failed)?;
     if args.json {
-        return print(&Down::new(undone));
+        return output::print_document(&Down::new(undone));
     }
     let mut text: String = undone.undone.iter().map(|change| format!("set back: {change}\n")).collect();
     text.extend(undone.abandoned.iter().map(|change| format!("{}: {change}\n", paint::warn("given up"))));

@@ -2,33 +2,32 @@
 
 use std::sync::atomic::Ordering;
 
-use ::volume::survey::{self, Check};
-use ::volume::{DataCheck, Progress};
+use ::volume::{DataCheck, Progress, survey};
 use storage::device::DeviceSpec;
 
-use super::{print_json, screen};
+use super::screen;
 use crate::failure::Failure;
 use crate::sweep::watch;
 use crate::{output, signals};
 
-/// Verifies the labels and then all data of the volume that `spec` names. Exit code 1 with findings.
+/// Verifies the labels and then all data of the volume that `spec` names. Exit code 1 with findings or damaged labels,
+/// 130 where a signal stopped it.
 pub fn check(spec: &DeviceSpec, json: bool) -> Result<(), Failure> {
-    let labels = survey::check(spec.members(), &[])?;
-    let data = read_all(spec)?;
+    let check = read_all(spec)?;
     if json {
-        print_json(&data)?;
+        output::print_document(&check)?;
     } else {
-        output::print(&(screen::check(&labels) + &screen::data(&data)))?;
+        output::print(&screen::data(&check))?;
     }
-    verdict(&labels, &data)
+    verdict(&check)
 }
 
 fn read_all(spec: &DeviceSpec) -> Result<DataCheck, Failure> {
     let stop = signals::stop_flag()?;
     let bar = watch::bytes(0, output::is_watched());
-    let checked = survey::check_data(spec, |progress: Progress| {
+    let checked = survey::check_data(spec.members(), |progress: Progress| {
         bar.set_length(progress.total_bytes);
-        bar.set_position(progress.read_bytes);
+        bar.set_position(progress.passed_bytes);
         if progress.findings > 0 {
             bar.set_message(findings(progress.findings));
         }
@@ -42,18 +41,25 @@ fn findings(count: u64) -> String {
     if count == 1 { "one finding".to_owned() } else { format!("{count} findings") }
 }
 
-fn verdict(labels: &Check, data: &DataCheck) -> Result<(), Failure> {
-    let volume = &labels.volume.uuid;
+/// The error that the command ends with: all that is wrong, with the hint for the first of it.
+fn verdict(check: &DataCheck) -> Result<(), Failure> {
+    let volume = &check.volume.uuid;
+    let mut wrong = Vec::new();
+    if check.interrupted {
+        wrong.push(format!("stopped before all data of {volume} were read"));
+    }
+    if check.finding_count > 0 {
+        wrong.push(format!("{} in the data of {volume}", findings(check.finding_count)));
+    }
+    if !check.problems.is_empty() {
+        wrong.push(format!("{} with the labels of {volume}", super::problems(check.problems.len())));
+    }
+    let message = wrong.join("; ");
     match () {
-        () if data.finding_count > 0 => {
-            Err(Failure::failed(format!("{} in the data of {volume}", findings(data.finding_count)))
-                .hint("docs/verbs/volume.md has what each of them means, and what mends it"))
-        }
-        () if data.interrupted => {
-            Err(Failure::failed(format!("stopped before all data of {volume} were read")))
-        }
-        () if !labels.sound => Err(Failure::failed(format!("the labels of {volume} are not sound"))
-            .hint("flashwright volume check --repair writes a lost copy again from the other one")),
+        () if check.interrupted => Err(Failure::interrupted(message)),
+        () if check.finding_count > 0 => Err(Failure::failed(message)
+            .hint("docs/verbs/volume.md has what each of them means, and what mends it")),
+        () if !check.problems.is_empty() => Err(Failure::failed(message).hint(super::REPAIR_HINT)),
         () => Ok(()),
     }
 }

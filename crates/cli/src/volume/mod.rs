@@ -43,12 +43,6 @@ fn members(texts: &[String]) -> Result<DeviceSpec, Failure> {
     Ok(DeviceSpec::Volume { members })
 }
 
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let value = serde_json::to_value(value)
-        .map_err(|error| Failure::failed(format!("cannot write the document: {error}")))?;
-    output::print(&format!("{value:#}\n"))
-}
-
 fn create(args: &CreateArgs) -> Result<(), Failure> {
     let spec = members(&args.members)?;
     let chunk = args.chunk;
@@ -59,13 +53,20 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
         ))
         .hint("for instance --chunk=64k"));
     }
+    if args.checksums && !chunk.is_multiple_of(4096) {
+        let shown = units::bytes_short(chunk);
+        return Err(Failure::invalid(format!(
+            "--chunk={shown}: is not a multiple of 4096 bytes, which each checksum covers"
+        ))
+        .hint("use a multiple of 4k, or leave --checksums out"));
+    }
     let checksums = args.checksums.then(SumsLayout::default);
     let new = NewVolume { name: args.name.clone(), chunk, checksums };
     ::volume::create(&spec, &new, &args.destroy)?;
     // Told from what is read back, not from what was meant.
     let made = survey::look(&without_sizes(&spec))?;
     if args.json {
-        return print_json(&made);
+        return output::print_document(&made);
     }
     output::print(&screen::volumes(&made))
 }
@@ -85,7 +86,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
         false => survey::look(members(&args.members)?.members())?,
     };
     if args.json {
-        return print_json(&found);
+        return output::print_document(&found);
     }
     output::print(&screen::volumes(&found))
 }
@@ -98,24 +99,22 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
     let mended = if args.repair { ::volume::repair(&spec)? } else { Vec::new() };
     let check = survey::check(spec.members(), &mended)?;
     if args.json {
-        print_json(&check)?;
+        output::print_document(&check)?;
     } else {
         output::print(&screen::check(&check))?;
     }
     if check.sound {
         return Ok(());
     }
-    let count = match check.problems.len() {
-        1 => "one problem".to_owned(),
-        count => format!("{count} problems"),
-    };
+    let count = problems(check.problems.len());
     let failure = Failure::failed(format!("{count} with the labels of {}", check.volume.uuid));
-    Err(match args.repair {
-        true => failure,
-        false => {
-            failure.hint("flashwright volume check --repair writes a lost copy again from the other one")
-        }
-    })
+    Err(if args.repair { failure } else { failure.hint(REPAIR_HINT) })
+}
+
+const REPAIR_HINT: &str = "flashwright volume check --repair writes a lost copy again from the other one";
+
+fn problems(count: usize) -> String {
+    if count == 1 { "one problem".to_owned() } else { format!("{count} problems") }
 }
 
 fn destroy(args: &DestroyArgs) -> Result<(), Failure> {

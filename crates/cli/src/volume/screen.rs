@@ -65,21 +65,24 @@ pub fn check(check: &Check) -> String {
     for repaired in &check.repaired {
         text += &format!("  {} {repaired}\n", paint::good(&format!("{:<10}", "repaired")));
     }
-    for problem in &check.problems {
-        text += &format!("  {} {problem}\n", paint::bad(&format!("{:<10}", "problem")));
-    }
-    if check.sound {
-        text += &format!(
+    text + &labels(&check.problems)
+}
+
+/// What is wrong with the labels, or that they are sound.
+fn labels(problems: &[String]) -> String {
+    let row = |problem: &String| format!("  {} {problem}\n", paint::bad(&format!("{:<10}", "problem")));
+    if problems.is_empty() {
+        return format!(
             "  {} all labels are whole, and nothing else was made on the members\n",
             paint::good(&format!("{:<10}", "sound"))
         );
     }
-    text
+    problems.iter().map(row).collect()
 }
 
-/// What reading all data found: a row for each finding, and how much was read.
+/// What reading all data found: the volume, a row for each finding, and how much was read.
 pub fn data(check: &DataCheck) -> String {
-    let mut text = String::new();
+    let mut text = of_volume(&check.volume) + &labels(&check.problems);
     let offset = |offset: Option<u64>| offset.map_or_else(|| "-".to_owned(), |at| at.to_string());
     if !check.findings.is_empty() {
         text += &format!("\n{:<12} {:>16} {:>16}  member\n", "finding", "volume offset", "member offset");
@@ -101,7 +104,7 @@ pub fn data(check: &DataCheck) -> String {
         let blocks = check.resealed_blocks;
         row("resealed", &format!("{blocks} blocks were given new checksums after a crash, in all"));
     }
-    if check.sound {
+    if check.finding_count == 0 && !check.interrupted {
         text += &format!("  {} all that has a checksum fits it\n", paint::good(&format!("{:<10}", "sound")));
     }
     text

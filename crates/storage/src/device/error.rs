@@ -166,6 +166,9 @@ impl OpenError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::Missing { path } if path.as_os_str().as_encoded_bytes().contains(&b'?') => {
+                format!("check the name; a scratch file with a size is file:{}", path.display())
+            }
             Self::Missing { path } => {
                 format!("check the name; to make a scratch file write to file:{}?size=1g", path.display())
             }
@@ -175,6 +178,7 @@ impl OpenError {
             Self::NotATarget { .. } => {
                 "name a regular file, a block device such as /dev/nvme0n1, or mem:1g".to_owned()
             }
+            Self::TooSmall { path, .. } if path.starts_with("/dev") => "name another target".to_owned(),
             Self::TooSmall { path, .. } => {
                 format!("remove it and write to file:{}?size=1g, or name another target", path.display())
             }

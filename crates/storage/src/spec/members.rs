@@ -46,11 +46,21 @@ pub(super) fn parse_volume(text: &str) -> Result<DeviceSpec, SpecError> {
     if !parameters.is_empty() {
         return Err(not_understood(text, parameters));
     }
-    let members = parse_members(text, members)?;
+    const SEVERAL: &str = "a label lies on one device, and this is several";
+    let no_label = |error| match error {
+        SpecError::Ungrouped { text } => SpecError::NoLabel { text, why: SEVERAL },
+        other => other,
+    };
+    let members = parse_members(text, members).map_err(|error| match error {
+        SpecError::Member { text, number, source } => {
+            SpecError::Member { text, number, source: Box::new(no_label(*source)) }
+        }
+        other => other,
+    })?;
     for (number, member) in (1..).zip(&members) {
         let why = match member {
             DeviceSpec::Memory { .. } => "memory is gone when the command ends, and its label with it",
-            _ if !member.members().is_empty() => "a label lies on one device, and this is several",
+            _ if !member.members().is_empty() => SEVERAL,
             _ => continue,
         };
         let source = SpecError::NoLabel { text: member.to_string(), why };

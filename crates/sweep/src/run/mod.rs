@@ -22,7 +22,6 @@
 //! tries again.
 
 mod begin;
-mod chain;
 mod observe;
 mod pace;
 mod targets;
@@ -34,7 +33,6 @@ use std::time::{Duration, Instant};
 use measure::{RunRecord, TargetError, WarningCode, Workload};
 
 pub use begin::{Begun, begin};
-pub use chain::causes;
 pub use observe::{Observer, Quiet, RunFailed, RunFinished, RunStarted, SessionBegun};
 pub use targets::TargetFactory;
 
@@ -317,7 +315,7 @@ impl<'a> Runner<'a> {
         // A target that failed is not trusted to be in a good state.
         self.targets.close(&point.target);
         let hopeless = matches!(error, TargetError::Invalid(_));
-        Ok(Attempt::Failed { error: causes(&error), hopeless })
+        Ok(Attempt::Failed { error: base::with_causes(&error), hopeless })
     }
 }
 

@@ -193,7 +193,7 @@ impl Marks {
             state.is_changing = false;
             match marked {
                 Ok(()) => state.active.extend(wanted.into_iter().map(|region| (region, Active::default()))),
-                Err(error) => state.failure = Some((error.kind(), error.to_string())),
+                Err(error) => state.failure = Some((error.kind(), base::with_causes(&error))),
             }
             self.changed.notify_all();
         }
@@ -304,7 +304,7 @@ impl Marks {
         let mut state = self.state();
         state.is_changing = false;
         if let Err(error) = &changed {
-            state.failure = Some((error.kind(), error.to_string()));
+            state.failure = Some((error.kind(), base::with_causes(&error)));
         }
         self.changed.notify_all();
         changed

@@ -60,7 +60,7 @@ impl Stage {
         if matches!(self, Self::Ahead) {
             *self = match reseal(store, cache, marks) {
                 Ok(resealed) => Self::Done(resealed),
-                Err(error) => Self::Failed(error.kind(), error.to_string()),
+                Err(error) => Self::Failed(error.kind(), base::with_causes(&error)),
             };
         }
         match self {

@@ -14,6 +14,7 @@ use super::cache::Key;
 use super::reseal::for_each_block;
 use super::{Store, Sums};
 use crate::sums_layout::BLOCK;
+use crate::survey::{Check, VolumeFound};
 
 /// The format of `volume check --data --json`.
 pub const DATA_SCHEMA: &str = "flashwright.volume-data/1";
@@ -30,13 +31,17 @@ const TICK: Duration = Duration::from_millis(200);
 pub struct DataCheck {
     /// `flashwright.volume-data/1`.
     pub schema: String,
-    /// Whether all was read and nothing is wrong.
+    /// Whether all was read, and nothing is wrong with the data or the labels.
     pub sound: bool,
     /// Whether it was stopped before all was read.
     pub interrupted: bool,
-    /// Bytes of data in regions that have checksums, which were read.
+    /// The volume.
+    pub volume: VolumeFound,
+    /// What is wrong with its labels, or lies on its members besides.
+    pub problems: Vec<String>,
+    /// Bytes of data that were read, of the regions that have checksums. Unreadable blocks are not among them.
     pub read_bytes: u64,
-    /// Bytes of those whose blocks have a checksum, and were compared with it.
+    /// Bytes of those whose blocks have a checksum, and were compared with it, whether or not they fit.
     pub verified_bytes: u64,
     /// Blocks that were given a new checksum after a crash, since the volume was made.
     pub resealed_blocks: u64,
@@ -99,8 +104,8 @@ impl FindingKind {
 /// How far a check is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that were read.
-    pub read_bytes: u64,
+    /// Bytes that are done with: read, or found to be unreadable.
+    pub passed_bytes: u64,
     /// Bytes that are to be read.
     pub total_bytes: u64,
     /// Findings so far.
@@ -114,6 +119,17 @@ struct Misfit {
     found: u32,
     plain: u32,
     is_suspect: bool,
+}
+
+/// What reading a group has given.
+#[derive(Debug, Default)]
+struct Compared {
+    /// Blocks that could be read.
+    read_blocks: u64,
+    /// Those of them that have a checksum.
+    verified_blocks: u64,
+    /// The blocks that do not fit, or why they cannot be read.
+    misfits: Vec<(u64, Result<Misfit, String>)>,
 }
 
 /// What the threads have found.
@@ -131,14 +147,15 @@ struct Scrub<'a> {
     next: AtomicUsize,
     at_work: AtomicUsize,
     stop: AtomicBool,
+    passed_bytes: AtomicU64,
     read_bytes: AtomicU64,
     verified_bytes: AtomicU64,
     found: Mutex<Found>,
 }
 
-/// Reads all regions of a volume that have checksums. `progress` hears of it now and then, and stops it by returning
-/// false.
-pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> DataCheck {
+/// Reads all regions of a volume that have checksums. `labels` is what was found at its labels. `progress` is called
+/// every 200 ms, and stops the work by returning false.
+pub(crate) fn scrub(sums: &Sums, labels: Check, mut progress: impl FnMut(Progress) -> bool) -> DataCheck {
     let area = &sums.store.area;
     let groups = sums.marks.regions_with_sums().into_iter().flat_map(|region| area.groups_of(region));
     let items: Vec<Key> =
@@ -155,6 +172,7 @@ pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> 
         next: AtomicUsize::new(0),
         at_work: AtomicUsize::new(threads),
         stop: AtomicBool::new(false),
+        passed_bytes: AtomicU64::new(0),
         read_bytes: AtomicU64::new(0),
         verified_bytes: AtomicU64::new(0),
         found: Mutex::default(),
@@ -173,15 +191,15 @@ pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> 
         }
         while scrub.at_work.load(Ordering::Acquire) > 0 {
             std::thread::park_timeout(TICK);
-            let read_bytes = scrub.read_bytes.load(Ordering::Relaxed);
-            let now = Progress { read_bytes, total_bytes, findings: scrub.found().count };
+            let passed_bytes = scrub.passed_bytes.load(Ordering::Relaxed);
+            let now = Progress { passed_bytes, total_bytes, findings: scrub.found().count };
             if !progress(now) {
                 is_interrupted = true;
                 scrub.stop.store(true, Ordering::Relaxed);
             }
         }
     });
-    scrub.finish(is_interrupted)
+    scrub.finish(labels, is_interrupted)
 }
 
 impl Scrub<'_> {
@@ -240,26 +258,26 @@ impl Scrub<'_> {
         }
     }
 
-    /// Reads a group, once more where something does not fit: it may be written by somebody else at this moment.
+    /// Compares a group, and once more where a block does not fit: another process may be writing it.
     fn verify(&self, key: Key) {
-        let (member, group) = key;
-        let blocks = self.store().area.blocks_of(group);
-        if !self.misfits(key).is_ok_and(|misfits| misfits.is_empty()) {
-            let _ = self.sums.marks.refresh(self.store());
-            self.verify_again(key);
+        match self.compare(key) {
+            Ok(compared) if compared.misfits.is_empty() => self.count(&compared),
+            _ => {
+                let _ = self.sums.marks.refresh(self.store());
+                self.report(key, self.compare(key));
+            }
         }
-        self.read_bytes.fetch_add((blocks.end - blocks.start) * BLOCK, Ordering::Relaxed);
-        let has_sum = |sums: &[u32]| {
-            let count = (blocks.end - blocks.start) as usize;
-            sums[..count].iter().filter(|sum| !matches!(**sum, NO_SUM | LOST_SUM)).count() as u64
-        };
-        if let Ok(Some(sums)) = self.store().read_sums_if_whole((member, group)) {
-            self.verified_bytes.fetch_add(has_sum(&sums) * BLOCK, Ordering::Relaxed);
-        }
+        let blocks = self.store().area.blocks_of(key.1);
+        self.passed_bytes.fetch_add((blocks.end - blocks.start) * BLOCK, Ordering::Relaxed);
     }
 
-    fn verify_again(&self, key: Key) {
-        let (member, group) = key;
+    fn count(&self, compared: &Compared) {
+        self.read_bytes.fetch_add(compared.read_blocks * BLOCK, Ordering::Relaxed);
+        self.verified_bytes.fetch_add(compared.verified_blocks * BLOCK, Ordering::Relaxed);
+    }
+
+    /// Adds what was found in a group to the findings, and what was read of it to the counts.
+    fn report(&self, (member, group): Key, compared: Result<Compared, Option<io::Error>>) {
         let area = &self.store().area;
         let (holder, sums_offset) = area.sums_place(member, group);
         let blocks = area.blocks_of(group);
@@ -272,9 +290,10 @@ impl Scrub<'_> {
             volume_offset: None,
             detail,
         };
-        match self.misfits(key) {
-            Ok(misfits) => {
-                for (block, misfit) in misfits {
+        match compared {
+            Ok(compared) => {
+                self.count(&compared);
+                for (block, misfit) in compared.misfits {
                     self.add_misfit(member, block, misfit.map(|m| Misfit { is_suspect, ..m }));
                 }
             }
@@ -285,7 +304,7 @@ impl Scrub<'_> {
                     format!("the block of checksums of the {} blocks {data}", blocks.end - blocks.start);
                 self.add(of_sums(kind, what));
             }
-            Err(Some(error)) => self.add(of_sums(FindingKind::Unreadable, error.to_string())),
+            Err(Some(error)) => self.add(of_sums(FindingKind::Unreadable, base::with_causes(&error))),
         }
     }
 
@@ -314,29 +333,31 @@ impl Scrub<'_> {
         }
     }
 
-    /// The blocks of a group that do not fit, or cannot be read and why; where the block of sums is damaged no error, and
-    /// where it cannot be read that.
-    #[expect(clippy::type_complexity, reason = "used twice, by its one caller")]
-    fn misfits(&self, (member, group): Key) -> Result<Vec<(u64, Result<Misfit, String>)>, Option<io::Error>> {
+    /// Reads a group and compares its blocks with their checksums. The error is None if the block of sums is damaged,
+    /// and the member's if it cannot be read; no data are read then.
+    fn compare(&self, (member, group): Key) -> Result<Compared, Option<io::Error>> {
         let area = &self.store().area;
         let sums = self.store().read_sums_if_whole((member, group)).map_err(Some)?.ok_or(None)?;
         let blocks = area.blocks_of(group);
-        let mut misfits = Vec::new();
+        let mut compared = Compared::default();
         for_each_block(self.store(), member, blocks.clone(), |block, bytes| {
             let stored = sums[(block - blocks.start) as usize];
-            match bytes {
-                Err(error) => misfits.push((block, Err(error.to_string()))),
-                Ok(bytes) if stored != NO_SUM => {
-                    let found = area.sum(member, block, bytes);
-                    if found != stored {
-                        let plain = crc32c::crc32c(bytes);
-                        misfits.push((block, Ok(Misfit { stored, found, plain, is_suspect: false })));
-                    }
-                }
-                Ok(_) => {}
+            let bytes = match bytes {
+                Ok(bytes) => bytes,
+                Err(error) => return compared.misfits.push((block, Err(base::with_causes(&error)))),
+            };
+            compared.read_blocks += 1;
+            if stored == NO_SUM {
+                return;
+            }
+            compared.verified_blocks += u64::from(stored != LOST_SUM);
+            let found = area.sum(member, block, bytes);
+            if found != stored {
+                let plain = crc32c::crc32c(bytes);
+                compared.misfits.push((block, Ok(Misfit { stored, found, plain, is_suspect: false })));
             }
         });
-        Ok(misfits)
+        Ok(compared)
     }
 
     /// Where else what lies in a block was to lie: in another that does not fit, whose checksum is that of these contents
@@ -356,7 +377,7 @@ impl Scrub<'_> {
             .map(|f| f.0)
     }
 
-    fn finish(&self, interrupted: bool) -> DataCheck {
+    fn finish(&self, labels: Check, interrupted: bool) -> DataCheck {
         let mut found = std::mem::take(&mut *self.found());
         let area = &self.store().area;
         let mut findings = std::mem::take(&mut found.others);
@@ -385,8 +406,10 @@ impl Scrub<'_> {
         findings.truncate(MOST_FINDINGS);
         DataCheck {
             schema: DATA_SCHEMA.to_owned(),
-            sound: found.count == 0 && !interrupted,
+            sound: labels.sound && found.count == 0 && !interrupted,
             interrupted,
+            volume: labels.volume,
+            problems: labels.problems,
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             verified_bytes: self.verified_bytes.load(Ordering::Relaxed),
             resealed_blocks: self.sums.marks.resealed(),

@@ -17,8 +17,8 @@ use bench::ladder::{Plan, Step};
 use super::args::{LadderArgs, ProbeArgs};
 use crate::failure::Failure;
 use crate::output::{self, Sink};
+use crate::signals;
 use crate::sweep::watch;
-use crate::{bench as bench_verb, signals};
 
 /// Fewest rounds that a median has an interval from.
 const FEWEST_ROUNDS: u32 = 2;
@@ -94,7 +94,11 @@ pub fn ladder(args: &ProbeArgs) -> Result<(), Failure> {
     if let Some(page) = page {
         page.write(&sweep::report::ladder(document, &text::answer(document), &text::method(document)))?;
     }
-    output::print(&if args.json { bench_verb::json(document) } else { text::text(document) })?;
+    if args.json {
+        output::print_document(document)?
+    } else {
+        output::print(&text::text(document))?
+    };
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::interrupted("interrupted; the figures are of the time before"));
     }

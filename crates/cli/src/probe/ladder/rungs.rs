@@ -104,7 +104,7 @@ fn all_drives(survey: &Survey, stop: &Arc<AtomicBool>, rungs: &mut Rungs) {
         match tried {
             Ok(level) => rungs.devices.push(level),
             Err(problem) => {
-                let why = crate::failure::chain(&problem);
+                let why = base::with_causes(&problem);
                 rungs.absent.push(Absent { what: drive.name.clone(), why });
             }
         }
@@ -218,7 +218,7 @@ fn remote(spec: &str, flags: &LadderArgs, stop: &Arc<AtomicBool>) -> Result<Devi
 /// A device that cannot be opened; what there is to read was not written may be written first.
 fn unopened(problem: Problem, name: &str) -> Failure {
     let refused = problem.class() == ErrorClass::Refused;
-    let message = crate::failure::chain(&problem);
+    let message = base::with_causes(&problem);
     let failure = Failure::from(problem);
     // The error names its device already, as a rule.
     if refused || message.contains(name) { failure } else { failure.about(name) }
