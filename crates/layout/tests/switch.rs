@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use layout::{Availability, ErrorClass, LayoutSpec, Layouts, Permits, Stop, standing, undo_on};
+use layout::{Availability, ErrorClass, LayoutError, LayoutSpec, Layouts, Permits, Stop, standing, undo_on};
 use std::path::PathBuf;
 use world::{World, difference};
 
@@ -390,4 +390,14 @@ fn settings_of_two_state_directories_are_undone_newest_first() {
 
 fn open_other(world: &World, state: &std::path::Path) -> Layouts {
     Layouts::open_on(world.process(None), state, Permits::default(), Stop::default()).expect("opens")
+}
+
+#[test]
+fn a_drive_that_may_not_be_used_is_not_mended_by_another_directory_for_the_journal() {
+    let denied = |path: &str| {
+        let source = std::io::ErrorKind::PermissionDenied.into();
+        LayoutError::Io { path: path.into(), operation: "open", source }.hint().expect("a hint")
+    };
+    assert!(!denied("/dev/nvme0n1").contains("journal"));
+    assert!(denied("/run/flashwright/layout").contains("journal"));
 }

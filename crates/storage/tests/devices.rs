@@ -377,3 +377,13 @@ fn the_access_time_is_left_alone_by_reading() {
     device.read_at(&mut [0; 4096], 0).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), long_ago);
 }
+
+#[test]
+fn hints_advise_neither_to_remove_a_device_node_nor_to_give_a_size_twice() {
+    let small = |path: &str| OpenError::TooSmall { path: path.into(), size: 0, needed: 512 }.hint().unwrap();
+    assert_eq!(small("/dev/zram0"), "name another target");
+    assert!(small("image").starts_with("remove it"));
+    let missing = |path: &str| OpenError::Missing { path: path.into() }.hint().unwrap();
+    assert!(missing("nosuch?size=16m").ends_with("is file:nosuch?size=16m"));
+    assert!(missing("nosuch").ends_with("file:nosuch?size=1g"));
+}
