@@ -233,10 +233,12 @@ fn hints_about_volumes_fit_what_was_asked() {
          a label lies on one device, and this is several\n\
          hint: name files and block devices; stripe(chunk=64k):SPEC,SPEC puts others together without labels\n",
     );
-    for (size, has) in [("512", "512 bytes"), ("1m", "1 MiB")] {
-        let came = run(folder, &["volume", "create", &format!("file:a?size={size}")]);
-        let need =
-            format!("error: a has {has}, less than the 1.07 MiB that a member of the volume must have");
+    for (size, has) in [("512", "512 B"), ("1m", "1 MiB")] {
+        let member = format!("file:a?size={size}");
+        let came = run(folder, &["volume", "create", &member]);
+        let need = format!(
+            "error: {member} has {has}, less than the 1.07 MiB that a member of the volume must have"
+        );
         assert!(came.code == 2 && came.err.starts_with(&need), "{came:?}");
     }
     let came = run(folder, &["volume", "create", "--checksums", "--chunk", "512", "file:a?size=2m"]);

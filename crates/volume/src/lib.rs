@@ -74,4 +74,5 @@ pub use open::open;
 pub use queue::{Completion, PartFailures, Queue, QueueError, QueueOptions, Ticket};
 pub use storage::device::{Access, Device, DeviceSpec, OpenOptions};
 pub use storage::uuid::Uuid;
-pub use sums::{DataCheck, DataFinding, FindingKind, Mismatch, Progress, SumsLayout, SumsLimits};
+pub use sums::{DataFinding, FindingKind, Mismatch, Progress, SumsLayout, SumsLimits};
+pub use survey::DataCheck;

@@ -16,8 +16,7 @@ use crate::create::Mended;
 use crate::error::VolumeError;
 use crate::label::{Label, LabelPosition, State};
 use crate::open::{fit_labelled, members_named_once};
-pub use crate::sums::DATA_SCHEMA;
-use crate::sums::{DataCheck, Progress, SumsLimits};
+use crate::sums::{DataFinding, Progress, SumsLimits};
 use crate::traces::{no_other_signature, read_labels};
 use storage::uuid::Uuid;
 
@@ -25,6 +24,8 @@ use storage::uuid::Uuid;
 pub const SCHEMA: &str = "flashwright.volumes/1";
 /// The format of `volume check --json`.
 pub const CHECK_SCHEMA: &str = "flashwright.volume-check/1";
+/// The format of `volume check --data --json`.
+pub const DATA_SCHEMA: &str = "flashwright.volume-data/1";
 
 /// The volumes on some devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -118,6 +119,31 @@ pub struct Check {
     pub problems: Vec<String>,
     /// What was put right.
     pub repaired: Vec<String>,
+}
+
+/// What reading all data of a volume has found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataCheck {
+    /// `flashwright.volume-data/1`.
+    pub schema: String,
+    /// Whether all was read, and nothing is wrong with the data or the labels.
+    pub sound: bool,
+    /// Whether it was stopped before all was read.
+    pub interrupted: bool,
+    /// The volume.
+    pub volume: VolumeFound,
+    /// What is wrong with its labels, or lies on its members besides.
+    pub problems: Vec<String>,
+    /// Bytes of data that were read, of the regions that have checksums. Unreadable blocks are not among them.
+    pub read_bytes: u64,
+    /// Bytes of those whose blocks have a checksum, and were compared with it, whether or not they fit.
+    pub verified_bytes: u64,
+    /// Blocks that were given a new checksum after a crash, since the volume was made.
+    pub resealed_blocks: u64,
+    /// What is wrong, by the offset in the volume; the first 10,000.
+    pub findings: Vec<DataFinding>,
+    /// How many there are.
+    pub finding_count: u64,
 }
 
 impl VolumeFound {
@@ -257,10 +283,20 @@ pub fn check_data_on(
 ) -> Result<DataCheck, VolumeError> {
     let labels = check_on(&members, &[])?;
     let (volume, label) = fit_labelled(String::new(), members, SumsLimits::default())?;
-    match &volume.sums {
-        Some(sums) => Ok(crate::sums::scrub(sums, labels, progress)),
-        None => Err(VolumeError::NoSums { volume: called(&label) }),
-    }
+    let Some(sums) = &volume.sums else { return Err(VolumeError::NoSums { volume: called(&label) }) };
+    let data = crate::sums::scrub(sums, progress);
+    Ok(DataCheck {
+        schema: DATA_SCHEMA.to_owned(),
+        sound: labels.sound && data.finding_count == 0 && !data.interrupted,
+        interrupted: data.interrupted,
+        volume: labels.volume,
+        problems: labels.problems,
+        read_bytes: data.read_bytes,
+        verified_bytes: data.verified_bytes,
+        resealed_blocks: data.resealed_blocks,
+        findings: data.findings,
+        finding_count: data.finding_count,
+    })
 }
 
 /// Looks closely at the one volume that `members` are: labels, both copies, sizes, and what else was made there.

@@ -617,6 +617,7 @@ fn blocks_that_cannot_be_read_are_not_counted_as_read_and_their_cause_is_in_the_
 #[test]
 fn a_damaged_label_makes_a_check_of_sound_data_unsound() {
     let (disks, _) = filled(2);
+    disks.iter().for_each(|disk| disk.writable.store(false, Ordering::Relaxed));
     // The copy at the beginning.
     disks[1].flip(4096 + 100, 1);
     let check = scrubbed(&disks);

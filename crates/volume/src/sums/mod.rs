@@ -39,7 +39,7 @@ use self::lock::RangeLock;
 use self::marks::Marks;
 use self::reseal::Resealed;
 pub(crate) use self::scrub::scrub;
-pub use self::scrub::{DATA_SCHEMA, DataCheck, DataFinding, FindingKind, Progress};
+pub use self::scrub::{DataFinding, FindingKind, Progress};
 use self::store::Store;
 use crate::device::with_member_context;
 use crate::label::Label;

@@ -14,10 +14,7 @@ use super::cache::Key;
 use super::reseal::for_each_block;
 use super::{Store, Sums};
 use crate::sums_layout::BLOCK;
-use crate::survey::{Check, VolumeFound};
 
-/// The format of `volume check --data --json`.
-pub const DATA_SCHEMA: &str = "flashwright.volume-data/1";
 /// Groups of each member that are read at the same time.
 const THREADS_PER_MEMBER: usize = 4;
 const MOST_THREADS: usize = 32;
@@ -26,28 +23,14 @@ const MOST_FINDINGS: usize = 10_000;
 /// How often the caller hears of progress.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What reading all data of a volume has found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DataCheck {
-    /// `flashwright.volume-data/1`.
-    pub schema: String,
-    /// Whether all was read, and nothing is wrong with the data or the labels.
-    pub sound: bool,
-    /// Whether it was stopped before all was read.
+/// What reading all data of a volume has found. [`DataCheck`](crate::DataCheck) says what each of these is.
+#[derive(Debug)]
+pub(crate) struct Scrubbed {
     pub interrupted: bool,
-    /// The volume.
-    pub volume: VolumeFound,
-    /// What is wrong with its labels, or lies on its members besides.
-    pub problems: Vec<String>,
-    /// Bytes of data that were read, of the regions that have checksums. Unreadable blocks are not among them.
     pub read_bytes: u64,
-    /// Bytes of those whose blocks have a checksum, and were compared with it, whether or not they fit.
     pub verified_bytes: u64,
-    /// Blocks that were given a new checksum after a crash, since the volume was made.
     pub resealed_blocks: u64,
-    /// What is wrong, by the offset in the volume; the first 10,000.
     pub findings: Vec<DataFinding>,
-    /// How many there are.
     pub finding_count: u64,
 }
 
@@ -153,9 +136,9 @@ struct Scrub<'a> {
     found: Mutex<Found>,
 }
 
-/// Reads all regions of a volume that have checksums. `labels` is what was found at its labels. `progress` is called
-/// every 200 ms, and stops the work by returning false.
-pub(crate) fn scrub(sums: &Sums, labels: Check, mut progress: impl FnMut(Progress) -> bool) -> DataCheck {
+/// Reads all regions of a volume that have checksums. `progress` is called every 200 ms, and stops the work by returning
+/// false.
+pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> Scrubbed {
     let area = &sums.store.area;
     let groups = sums.marks.regions_with_sums().into_iter().flat_map(|region| area.groups_of(region));
     let items: Vec<Key> =
@@ -199,7 +182,7 @@ pub(crate) fn scrub(sums: &Sums, labels: Check, mut progress: impl FnMut(Progres
             }
         }
     });
-    scrub.finish(labels, is_interrupted)
+    scrub.finish(is_interrupted)
 }
 
 impl Scrub<'_> {
@@ -377,7 +360,7 @@ impl Scrub<'_> {
             .map(|f| f.0)
     }
 
-    fn finish(&self, labels: Check, interrupted: bool) -> DataCheck {
+    fn finish(&self, interrupted: bool) -> Scrubbed {
         let mut found = std::mem::take(&mut *self.found());
         let area = &self.store().area;
         let mut findings = std::mem::take(&mut found.others);
@@ -404,12 +387,8 @@ impl Scrub<'_> {
         }
         findings.sort_by_key(|finding| (finding.volume_offset, finding.member_offset));
         findings.truncate(MOST_FINDINGS);
-        DataCheck {
-            schema: DATA_SCHEMA.to_owned(),
-            sound: labels.sound && found.count == 0 && !interrupted,
+        Scrubbed {
             interrupted,
-            volume: labels.volume,
-            problems: labels.problems,
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             verified_bytes: self.verified_bytes.load(Ordering::Relaxed),
             resealed_blocks: self.sums.marks.resealed(),
