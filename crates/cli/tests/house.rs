@@ -7,32 +7,51 @@ use std::path::{Path, PathBuf};
 
 use base::environment::{CHILD_PREFIX, LOG, STAGE_SOCKET, STATE, VARIABLES};
 
-/// Crates whose modules had a circle when this test was written. The list only shrinks.
-const CIRCULAR: [&str; 2] = ["layout", "storage"];
+/// Imports that close a circle: crate, importing module, imported module. The list only shrinks.
+const CIRCULAR: [(&str, &str, &str); 8] = [
+    ("layout", "change", "label"),
+    ("layout", "change", "volumes"),
+    ("layout", "held", "system"),
+    ("storage", "device", "extents"),
+    ("storage", "device", "memory"),
+    ("storage", "device", "remote"),
+    ("storage", "device", "safety"),
+    ("storage", "device", "sysfs"),
+];
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn modules_of_a_crate_import_one_another_in_one_direction() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut circular = BTreeSet::new();
     for directory in std::fs::read_dir(crates).unwrap() {
         let directory = directory.unwrap().path();
         let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
-        let graph = graph(&directory.join("src"));
+        let mut graph = graph(&directory.join("src"));
         assert!(name == "capi" || name == "python" || !graph.is_empty(), "{name}: no module was found");
         println!("{name}");
         for (module, imports) in &graph {
             println!("    {module} -> {}", imports.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
         }
-        if let Some(circle) = circle(&graph) {
-            println!("    CIRCLE: {}", circle.join(" -> "));
-            assert!(CIRCULAR.contains(&&*name), "{name}: {}", circle.join(" -> "));
-            circular.insert(name);
+        let known: Vec<_> = CIRCULAR.iter().filter(|(krate, _, _)| *krate == name).collect();
+        for (_, importing, imported) in &known {
+            let was_there = graph.get_mut(*importing).is_some_and(|imports| imports.remove(*imported));
+            assert!(
+                was_there,
+                "{name}: {importing} does not import {imported} any more: take it off the list"
+            );
         }
-    }
-    for name in CIRCULAR {
-        assert!(circular.contains(name), "{name} has no circle any more: take it off the list");
+        if let Some(circle) = circle(&graph) {
+            panic!("{name}: {}", circle.join(" -> "));
+        }
+        for (_, importing, imported) in known {
+            graph.get_mut(*importing).unwrap().insert((*imported).to_owned());
+            assert!(
+                circle(&graph).is_some(),
+                "{name}: {importing} -> {imported} closes no circle: take it off the list"
+            );
+            graph.get_mut(*importing).unwrap().remove(*imported);
+        }
     }
 }
 

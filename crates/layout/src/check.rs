@@ -11,8 +11,8 @@ use storage::sysfs::Sysfs;
 use crate::change::Change;
 use crate::drive::DriveId;
 use crate::error::LayoutError;
-use crate::layouts::Built;
-use crate::parts::{Made, Part};
+use crate::facts::Built;
+use crate::parts::{Made, Part, is_lazy_init_running};
 use crate::settings::{Wanted, is_same};
 use crate::spec::{Filesystem, LayoutSpec};
 use crate::system::System;
@@ -149,15 +149,6 @@ fn lazy_init(sysfs: &Sysfs, spec: &LayoutSpec) -> Vec<Drift> {
         return Vec::new();
     }
     vec![drift("lazy initialisation of ext4", "done", "under way")]
-}
-
-/// Whether that thread runs.
-pub(crate) fn is_lazy_init_running(sysfs: &Sysfs) -> bool {
-    let entries = std::fs::read_dir(sysfs.at_root("/proc")).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names
-        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-        .any(|pid| sysfs.text(format!("/proc/{pid}/comm")).as_deref() == Some("ext4lazyinit"))
 }
 
 /// Users of the drives that are not the layout itself.

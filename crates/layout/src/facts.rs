@@ -1,16 +1,35 @@
 //! What really is in force, read from the machine after everything was made.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use storage::sysfs::Sysfs;
 
 use crate::drive::{DriveId, node};
 use crate::interrupts;
 use crate::knobs::{self, KNOBS};
-use crate::layouts::Built;
 use crate::spec::{LayoutKind, LayoutSpec};
 use crate::system::System;
+
+/// What was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Built {
+    /// The device spec of what is to be measured.
+    pub device_spec: String,
+    /// Settings really in force, read from the machine.
+    pub facts: BTreeMap<String, String>,
+    /// Nodes of arrays and volumes.
+    pub layers: Vec<PathBuf>,
+    /// Where file systems are mounted.
+    pub mounts: Vec<PathBuf>,
+    /// The files that the device spec names. They are the caller's to make.
+    pub files: Vec<PathBuf>,
+    /// The size of each in the device spec, bytes; 0 where there are none.
+    pub file_bytes: u64,
+    /// What the machine would not do, for people.
+    pub notes: Vec<String>,
+}
 
 /// The device spec of a layout that was made.
 pub(crate) fn device_spec(spec: &LayoutSpec, built: &Built) -> String {

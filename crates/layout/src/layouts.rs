@@ -17,17 +17,14 @@
 
 mod tune;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-use serde::Serialize;
 
 use crate::change::{Change, Owner};
 use crate::check::{self, Drift};
 use crate::drive::{DriveId, node};
 use crate::error::LayoutError;
-use crate::facts;
+use crate::facts::{self, Built};
 use crate::held::Held;
 use crate::interrupts;
 use crate::journal::Journal;
@@ -47,25 +44,6 @@ use crate::undo::{JOURNAL, Undone, boot, undo_all};
 pub struct Permits {
     /// Drives whose contents may be lost.
     pub destroy: Vec<PathBuf>,
-}
-
-/// What was made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Built {
-    /// The device spec of what is to be measured.
-    pub device_spec: String,
-    /// Settings really in force, read from the machine.
-    pub facts: BTreeMap<String, String>,
-    /// Nodes of arrays and volumes.
-    pub layers: Vec<PathBuf>,
-    /// Where file systems are mounted.
-    pub mounts: Vec<PathBuf>,
-    /// The files that the device spec names. They are the caller's to make.
-    pub files: Vec<PathBuf>,
-    /// The size of each in the device spec, bytes; 0 where there are none.
-    pub file_bytes: u64,
-    /// What the machine would not do, for people.
-    pub notes: Vec<String>,
 }
 
 /// Where words on progress go.

@@ -40,8 +40,9 @@ mod volumes;
 
 pub use check::Drift;
 pub use error::{ErrorClass, LayoutError};
+pub use facts::Built;
 pub use journal::Standing;
-pub use layouts::{Built, Layouts, Permits};
+pub use layouts::{Layouts, Permits};
 pub use spec::{LayoutSpec, SpecError};
 pub use stop::Stop;
 pub use survey::{Availability, survey};

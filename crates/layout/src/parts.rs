@@ -14,7 +14,6 @@ use std::path::Path;
 use storage::sysfs::Sysfs;
 
 use crate::change::{BackingDevice, Change, TRIES};
-use crate::check;
 use crate::drive::DriveId;
 use crate::error::{LayoutError, ProgramError};
 use crate::held::Held;
@@ -301,7 +300,7 @@ fn make_mount(
     // ext4 reads its block bitmaps ahead in the thread that initialises lazily, right after it is mounted. That of
     // another file system may last; then the check before a run tells.
     for _ in 0..TRIES {
-        if kind != Filesystem::Ext4 || !check::is_lazy_init_running(&system.sysfs()) {
+        if kind != Filesystem::Ext4 || !is_lazy_init_running(&system.sysfs()) {
             break;
         }
         system.pause();
@@ -335,6 +334,15 @@ fn check_mount(
         Some(other) => Err(other.replaced()),
         None => Ok(()),
     }
+}
+
+/// Whether the kernel's thread runs that writes the tables of an ext4 later.
+pub(crate) fn is_lazy_init_running(sysfs: &Sysfs) -> bool {
+    let entries = std::fs::read_dir(sysfs.at_root("/proc")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .any(|pid| sysfs.text(format!("/proc/{pid}/comm")).as_deref() == Some("ext4lazyinit"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use crate::settings::{self, Wanted};
 use crate::spec::{LayoutKind, LayoutSpec};
 use crate::survey::Availability;
 
-use super::{Built, LAYER, Layouts};
+use super::{LAYER, Layouts};
+use crate::facts::Built;
 
 impl Layouts {
     /// Sets the queues and interrupts of the drives of `spec`, and the read-ahead of what is built on these drives alone.

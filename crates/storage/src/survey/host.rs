@@ -5,7 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sysfs::{Sysfs, entries};
+use crate::sysfs::{Sysfs, count_list, entries};
 
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -110,17 +110,6 @@ fn cpus_online(system: &Sysfs, cpuinfo: &str) -> u32 {
     let listed = system.text("/sys/devices/system/cpu/online").map(|list| count_list(&list));
     let counted = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     listed.filter(|n| *n > 0).unwrap_or(u32::try_from(counted).unwrap_or(u32::MAX))
-}
-
-/// How many numbers a list such as `0-3,8,10-11` names.
-pub(crate) fn count_list(list: &str) -> u32 {
-    list.split(',')
-        .filter_map(|part| {
-            let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-            let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-            last.checked_sub(first)?.checked_add(1)
-        })
-        .fold(0, u32::saturating_add)
 }
 
 fn numa_nodes(system: &Sysfs) -> Vec<NumaNode> {

@@ -20,7 +20,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use export::{SurveyedExport, SurveyedVolume, survey_export};
-pub(crate) use host::count_list;
 pub use host::{Host, NumaNode};
 pub use interrupts::Interrupt;
 pub use limits::{EngineAvailability, Limits};

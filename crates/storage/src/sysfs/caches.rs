@@ -27,7 +27,7 @@ impl Sysfs {
             if text(index, "type")? == "Instruction" {
                 return None;
             }
-            let shared = text(index, "shared_cpu_list").map_or(1, |list| crate::survey::count_list(&list));
+            let shared = text(index, "shared_cpu_list").map_or(1, |list| count_list(&list));
             Some(Cache {
                 level: text(index, "level")?.parse().ok()?,
                 bytes: size(&text(index, "size")?)?,
@@ -50,6 +50,17 @@ fn size(text: &str) -> Option<u64> {
         None => text.strip_suffix('M').map_or((text, 0), |number| (number, 20)),
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// How many numbers a list such as `0-3,8,10-11` names.
+pub(crate) fn count_list(list: &str) -> u32 {
+    list.split(',')
+        .filter_map(|part| {
+            let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+            let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+            last.checked_sub(first)?.checked_add(1)
+        })
+        .fold(0, u32::saturating_add)
 }
 
 #[cfg(test)]

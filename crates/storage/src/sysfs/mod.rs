@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use backing::Backing;
 pub use caches::Cache;
+pub(crate) use caches::count_list;
 pub use device::{BlockDevice, LoopFacts, MapperFacts, RaidFacts};
 pub use links::PcieLink;
 pub(crate) use mounts::unescape;
