@@ -96,8 +96,8 @@ fn journal() -> Vec<u8> {
 }
 
 #[test]
-fn a_journal_of_version_4_is_read_and_goes_on() {
-    let sql = fixture("stage-journal-4.sql", journal);
+fn a_journal_of_version_5_is_read_and_goes_on() {
+    let sql = fixture("stage-journal-5.sql", journal);
     let state = tempfile::tempdir().unwrap();
     std::fs::set_permissions(state.path(), PermissionsExt::from_mode(0o700)).unwrap();
     let path = state.path().join("journal.db");

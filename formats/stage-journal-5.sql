@@ -1,5 +1,5 @@
 PRAGMA application_id = 0;
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     spec TEXT NOT NULL,
@@ -41,7 +41,8 @@ CREATE TABLE entries (
     chunks BLOB,
     target BLOB,
     object TEXT,
-    PRIMARY KEY (job, path)
+    compared INTEGER NOT NULL,
+    PRIMARY KEY (job, compared, path)
 ) WITHOUT ROWID;
 CREATE TABLE chunks (
     job INTEGER NOT NULL,
