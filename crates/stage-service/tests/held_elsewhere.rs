@@ -344,6 +344,11 @@ fn a_source_stays_while_it_is_held_as_a_copy_and_while_its_own_copy_is_removed()
             tiers.mover.retry(status.id).unwrap();
             let status = tiers.mover.wait(status.id, Level::Durable, Some(Duration::from_secs(120))).unwrap();
             assert_eq!(status.error, None, "{status:?}");
+            assert_eq!(
+                (status.files_total, status.bytes_total, status.bytes_verified),
+                (1, 8, 8),
+                "{status:?}"
+            );
             assert!(tiers.holds(&files[1], "the same"));
         }
     }

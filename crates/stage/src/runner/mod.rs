@@ -57,6 +57,7 @@ use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
 use crate::job::State;
 use crate::journal::{JobRow, Journal, PART_IN_DOUBT};
+use crate::manifest::Kind;
 use crate::mounts;
 use crate::names;
 use crate::owned::{self, FileId};
@@ -130,6 +131,8 @@ impl Run<'_> {
             copy = self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
             destination.settle(self)?;
             self.journal.commit(self.id, now())?;
+        } else {
+            self.count_committed()?;
         }
         if let Some(at) = at.as_ref().filter(|at| at.is_in_memory()) {
             notes.push(format!(
@@ -140,6 +143,31 @@ impl Run<'_> {
         }
         self.clear_up(&mut *source, &mut *destination, copy, &mut notes)?;
         Ok(notes)
+    }
+
+    /// Counts what the copy holds, as the journal has it: a committed job that goes on copies nothing.
+    fn count_committed(&self) -> Result<(), StageError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let (mut files, mut bytes) = (0, 0);
+        self.each(|done| {
+            files += u64::from(done.entry.kind != Kind::Directory);
+            if done.entry.kind == Kind::File && done.entry.link_to.is_none() {
+                bytes += done.entry.size;
+            }
+            Ok(())
+        })?;
+        let progress = self.progress;
+        for (count, found) in [
+            (&progress.files_total, files),
+            (&progress.files_done, files),
+            (&progress.bytes_total, bytes),
+            (&progress.bytes_written, bytes),
+            (&progress.bytes_verified, bytes),
+        ] {
+            count.store(found, Relaxed);
+        }
+        progress.walked.store(true, Relaxed);
+        Ok(())
     }
 
     /// Steps 1 to 5, until the name is there. Of a move, the copy is held from before it is compared or called committed.
