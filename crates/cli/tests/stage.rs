@@ -350,6 +350,85 @@ fn what_is_interrupted_goes_on_by_the_same_command() {
 }
 
 #[test]
+fn a_command_at_work_is_named_by_status_and_doctor_and_keeps_its_part() {
+    let folder = place();
+    checkpoint(folder.path(), "ckpt-7");
+    fs::create_dir(folder.path().join("slow")).expect("makes");
+    // The state directory has had a server, whose job went to the same directory.
+    checkpoint(folder.path(), "ckpt-6");
+    let state = folder.path().join("home/.local/state/flashwright/stage");
+    let server = stage_service::Mover::open(&stage_service::MoverConfig::new(&state)).expect("a journal");
+    let job = stage::JobSpec {
+        verb: stage::Verb::Copy,
+        source: stage::Place::of_path(&folder.path().join("ckpt-6")).expect("a path"),
+        destination: stage::Place::of_path(&folder.path().join("slow/ckpt-6")).expect("a path"),
+        options: stage::Options::default(),
+    };
+    let id = server.submit(job).expect("is accepted");
+    server.wait(id, stage::Level::Durable, None).expect("is durable");
+    drop(server);
+    let slow = ["cp", "--foreground", "--bwlimit=1MB/s", "ckpt-7", "slow/"];
+    let mut child =
+        stage(folder.path(), &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+    let part = |name: &String| name.starts_with(".ckpt-7.");
+    wait_until("a part", || names(&folder.path().join("slow")).iter().any(part));
+    let (at, process) = (folder.path().join("slow/ckpt-7"), format!("process {} (flashwright)", child.id()));
+
+    let doctor = works(folder.path(), &["doctor"]);
+    assert!(!doctor.out.contains("belongs to no job"), "{doctor:?}");
+    assert!(doctor.out.contains(&format!("at work on it: {process}")), "{doctor:?}");
+    let status = run(folder.path(), &["status"]);
+    assert_eq!(status.out, format!("{}: at work, {process}\n", at.display()), "{status:?}");
+    for other in [&slow[..], &["cancel", "slow/ckpt-7"]] {
+        let came = run(folder.path(), other);
+        assert_eq!(came.code, 3, "{came:?}");
+        assert!(came.err.ends_with(&format!("\nhint: wait for {process}, or end it\n")), "{came:?}");
+    }
+
+    child.kill().expect("can be killed");
+    ended(&mut child);
+    let status = run(folder.path(), &["status"]);
+    let words = format!("{}: not finished; the same command goes on (--foreground)\n", at.display());
+    assert_eq!(status.out, words, "{status:?}");
+    let doctor = works(folder.path(), &["doctor"]);
+    assert!(
+        !doctor.out.contains("belongs to no job") && doctor.out.contains("was interrupted"),
+        "{doctor:?}"
+    );
+    works(folder.path(), &["cancel", "slow/ckpt-7"]);
+    assert_eq!(names(&folder.path().join("slow")), ["ckpt-6"]);
+}
+
+#[test]
+fn a_move_whose_source_was_locked_counts_what_was_copied_when_it_goes_on() {
+    let folder = place();
+    for name in ["ckpt-7", "ckpt-8"] {
+        let set = checkpoint(folder.path(), name);
+        fs::hard_link(set.join("large"), set.join("link")).expect("links");
+        let reader = fs::File::open(&set).expect("opens");
+        reader.lock_shared().expect("locks");
+        let slow = format!("slow-{name}");
+        let command = ["mv", "--foreground", "-T", name, &slow];
+        let came = run(folder.path(), &command);
+        assert!(came.code == 3 && came.err.contains("is durable and verified, but: "), "{came:?}");
+        drop(reader);
+        if name == "ckpt-7" {
+            let came = works(folder.path(), &command);
+            assert!(came.out.contains("durable and verified, 3 files, 9.00 MiB"), "{came:?}");
+        } else {
+            let document = json(folder.path(), &[&command[..], &["--json"]].concat());
+            let job = &document["jobs"][0];
+            let bytes = (9 << 20) + 5000;
+            assert_eq!((job["files_total"].as_u64(), job["files_done"].as_u64()), (Some(3), Some(3)));
+            for count in ["bytes_total", "bytes_written", "bytes_verified"] {
+                assert_eq!(job[count], bytes, "{document:#}");
+            }
+        }
+        assert!(!set.exists());
+    }
+}
+
+#[test]
 fn what_is_there_already_is_no_error_where_that_is_asked_for() {
     let folder = place();
     fs::create_dir(folder.path().join("slow")).expect("makes");

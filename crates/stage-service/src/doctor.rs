@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use stage::error::{Cause, RETRY, shown};
 use stage::job::{JobId, JobStatus, Remedy, State};
-use stage::names::is_part;
+use stage::names::{PathText, is_part};
+
+use crate::commands;
 
 /// Directories that are looked at for parts, and names in each; beyond that a doctor would be a burden.
 const DIRECTORIES: usize = 64;
@@ -38,6 +40,9 @@ pub struct Finding {
     /// What to do about it.
     #[serde(rename = "do")]
     pub remedy: String,
+    /// The file or directory, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathText>,
 }
 
 /// Why, and what to do about it, with [`RETRY`] where a job is to be begun again.
@@ -108,16 +113,21 @@ pub struct Scene {
     pub jobs: Vec<JobStatus>,
     /// They belong to a command without a server: it has no numbers for them, and goes on with them when it is given again.
     pub of_command: bool,
+    /// The process that is at work on them, if they belong to a command.
+    pub at_work: Option<String>,
+    /// Jobs of commands without a server in this state directory, whose parts are theirs.
+    pub jobs_of_commands: Vec<JobStatus>,
     /// Room where open jobs are going.
     pub rooms: BTreeMap<JobId, Room>,
     /// Parts beside the destinations of jobs.
     pub parts: Vec<PathBuf>,
 }
 
-/// Judges the jobs of a command without a server, which are in a journal of its own.
+/// Judges the jobs of a command without a server, which are in a journal of its own. `at_work` names the process of the
+/// command if it runs.
 #[must_use]
-pub fn of_command(jobs: Vec<JobStatus>) -> Vec<Finding> {
-    let scene = Scene { now: stage::runner::now(), jobs, of_command: true, ..Scene::default() };
+pub fn of_command(jobs: Vec<JobStatus>, at_work: Option<String>) -> Vec<Finding> {
+    let scene = Scene { now: stage::runner::now(), jobs, of_command: true, at_work, ..Scene::default() };
     scene.jobs.iter().flat_map(|job| one_job(&scene, job)).collect()
 }
 
@@ -149,6 +159,9 @@ pub fn scene_of(state: &Path, jobs: Vec<JobStatus>) -> Scene {
             rooms.insert(job.id, room);
         }
     }
+    // The journals of commands are read after the parts are listed: a job is in its journal before it has a part.
+    let parts = directories.iter().flat_map(|directory| parts(directory)).collect();
+    let of_commands = commands::journals(state).into_iter().filter_map(|(_, jobs)| jobs.ok());
     Scene {
         now: stage::runner::now(),
         state: state.to_owned(),
@@ -157,8 +170,10 @@ pub fn scene_of(state: &Path, jobs: Vec<JobStatus>) -> Scene {
         no_server: None,
         jobs,
         of_command: false,
+        at_work: None,
+        jobs_of_commands: of_commands.flatten().collect(),
         rooms,
-        parts: directories.iter().flat_map(|directory| parts(directory)).collect(),
+        parts,
     }
 }
 
@@ -218,7 +233,8 @@ fn finding(
     why: impl Into<String>,
     remedy: impl Into<String>,
 ) -> Finding {
-    Finding { code: code.to_owned(), job: None, stuck, what, why: why.into(), remedy: remedy.into() }
+    let (code, why, remedy) = (code.to_owned(), why.into(), remedy.into());
+    Finding { code, job: None, stuck, what, why, remedy, path: None }
 }
 
 fn server(scene: &Scene) -> Option<Finding> {
@@ -314,17 +330,26 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             "a source goes only while it is the very file that was copied, and the user may remove it",
             "look at the source, and remove it by hand if it is not needed",
         )),
-        // Whether the command still runs cannot be told from here.
-        (State::Queued | State::Running, _) if scene.of_command => findings.push(finding(
-            "not-finished",
-            false,
-            format!("{} is not finished", name()),
-            "a command without a server is at work on it, or was interrupted",
-            format!(
-                "if it does not run any more, the same command goes on; flashwright stage cancel {} gives it up",
-                job.spec.destination.shown()
-            ),
-        )),
+        (State::Queued | State::Running | State::Committed, _) if scene.of_command => {
+            let destination = job.spec.destination.shown();
+            let (why, remedy) = match &scene.at_work {
+                Some(process) => (
+                    format!("a command without a server is at work on it: {process}"),
+                    "wait for that process, or end it: the same command goes on then".to_owned(),
+                ),
+                None => {
+                    let gives_up = match job.state {
+                        State::Committed => String::new(),
+                        _ => format!("; flashwright stage cancel {destination} gives it up"),
+                    };
+                    (
+                        "the command without a server that was at work on it was interrupted".to_owned(),
+                        format!("the same command goes on{gives_up}"),
+                    )
+                }
+            };
+            findings.push(finding("not-finished", false, format!("{} is not finished", name()), why, remedy));
+        }
         (State::Queued | State::Running, _) => {
             findings.extend(short_of_room(scene, job));
             if let Some(by) = &job.held_back_by {
@@ -377,31 +402,48 @@ fn short_of_room(scene: &Scene, job: &JobStatus) -> Option<Finding> {
 
 /// Parts that no job goes on with.
 fn left_behind(scene: &Scene) -> Vec<Finding> {
-    let wanted: BTreeSet<(&Path, &OsStr)> = scene
-        .jobs
-        .iter()
-        .filter(|job| !matches!(job.state, State::Done | State::Cancelled))
-        .filter_map(|job| job.spec.destination.path())
-        .filter_map(|path| Some((path.parent()?, path.file_name()?)))
-        .collect();
-    let orphans = scene.parts.iter().filter(|part| {
-        let (Some(directory), Some(name)) = (part.parent(), part.file_name().and_then(whole_name)) else {
-            return true;
-        };
-        !wanted.contains(&(directory, name.as_os_str()))
-    });
+    let wanted = destinations(scene.jobs.iter().chain(&scene.jobs_of_commands));
+    let orphans = scene.parts.iter().filter(|part| !is_part_of(part, &wanted));
     orphans
-        .map(|part| {
-            finding(
-                "part-left",
+        .map(|part| Finding {
+            path: Some(PathText(part.clone())),
+            ..finding(
+                PART_LEFT,
                 false,
                 format!("{} belongs to no job of this journal", shown(part)),
-                "another server's move or eviction is under way, or a move was given up where its part could not be removed",
-                "if no other server works there, remove it by hand; one with a manifest may be a set that was about to be \
-                 removed: flashwright stage verify reads it",
+                "another server or command is at work on a move or an eviction there, or a move was given up where its part \
+                 could not be removed",
+                "if no other server or command works there, remove it by hand; one with a manifest may be a set that was \
+                 about to be removed: flashwright stage verify reads it",
             )
         })
         .collect()
+}
+
+/// The code of a part that belongs to no job.
+const PART_LEFT: &str = "part-left";
+
+/// Takes out what a server says of parts that these jobs have: commands without a server may have another state directory.
+pub fn leave_out_parts_of(findings: &mut Vec<Finding>, jobs: &[JobStatus]) {
+    let wanted = destinations(jobs);
+    let is_wanted = |path: &PathText| is_part_of(&path.0, &wanted);
+    findings.retain(|finding| finding.code != PART_LEFT || !finding.path.as_ref().is_some_and(is_wanted));
+}
+
+/// Where jobs are going that may go on with their parts.
+fn destinations<'a>(jobs: impl IntoIterator<Item = &'a JobStatus>) -> BTreeSet<(&'a Path, &'a OsStr)> {
+    jobs.into_iter()
+        .filter(|job| !matches!(job.state, State::Done | State::Cancelled))
+        .filter_map(|job| job.spec.destination.path())
+        .filter_map(|path| Some((path.parent()?, path.file_name()?)))
+        .collect()
+}
+
+fn is_part_of(part: &Path, destinations: &BTreeSet<(&Path, &OsStr)>) -> bool {
+    let (Some(directory), Some(name)) = (part.parent(), part.file_name().and_then(whole_name)) else {
+        return false;
+    };
+    destinations.contains(&(directory, name.as_os_str()))
 }
 
 /// The name that a part is to have: what stands before the UUID.
@@ -514,14 +556,14 @@ mod tests {
             (io_error("write", Errno::NOSPC), "make room (df, quota), then: the same command goes on"),
             (StageError::refused("/x: is the source", "name another"), "name another"),
         ] {
-            let finding = of_command(vec![failed(&error)]).pop().unwrap();
+            let finding = of_command(vec![failed(&error)], None).pop().unwrap();
             let remedy = format!("{remedy}; or: flashwright stage cancel /slow/7, which clears this");
             assert_eq!((finding.job, finding.remedy), (None, remedy));
             assert!(!finding.what.contains("job 7"), "{}", finding.what);
         }
         let durable =
             JobStatus { level: stage::Level::Durable, ..failed(&io_error("remove", Errno::ACCESS)) };
-        assert!(of_command(vec![durable])[0].what.contains("is durable and verified, but"));
+        assert!(of_command(vec![durable], None)[0].what.contains("is durable and verified, but"));
     }
 
     #[test]
@@ -559,6 +601,15 @@ mod tests {
         let left: Vec<_> = diagnose(&scene).into_iter().filter(|f| f.code == "part-left").collect();
         assert_eq!(left.len(), 2);
         assert!(left[0].what.contains("/.3.") && left[1].what.contains("/.x.y."));
+        // Of a command without a server, in this state directory or in another.
+        let mut of_command = vec![job(3, State::Running)];
+        let known = Scene { jobs_of_commands: of_command.clone(), ..scene.clone() };
+        assert_eq!(diagnose(&known).len(), 1);
+        let mut findings = left.clone();
+        leave_out_parts_of(&mut findings, &of_command);
+        assert_eq!(findings, left[1..]);
+        of_command[0].state = State::Cancelled;
+        assert_eq!(diagnose(&Scene { jobs_of_commands: of_command, ..scene }), left);
     }
 
     #[test]

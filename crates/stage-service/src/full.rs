@@ -34,6 +34,7 @@ pub fn unknown(error: &StageError) -> Finding {
         what: format!("the pools cannot be looked into: {error}"),
         why: "their ledger, their directories or the process that keeps them do not answer".to_owned(),
         remedy: error.hint().unwrap_or_else(|| "look into the service's log".to_owned()),
+        path: None,
     }
 }
 
@@ -82,6 +83,7 @@ fn finding(pool: &PoolStatus, jobs: &[JobStatus], user: u32) -> Finding {
         what,
         why: why.join("; "),
         remedy,
+        path: None,
     }
 }
 

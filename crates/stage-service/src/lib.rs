@@ -8,7 +8,7 @@
 //! - [`mover`]: jobs taken from a journal and carried out. [`desk`]: where jobs are handed in, here or at a server.
 //! - [`store`]: checkpoints on two tiers, for Python and C. [`watch`]: semaphores.
 //! - [`pools`]: room on a fast tier that is reserved before it is written to.
-//! - [`doctor`]: what is stuck, and why; [`full`]: why a pool is full. [`metrics`]: figures for Prometheus.
+//! - [`commands`]: the journals of commands without a server. [`doctor`]: what is stuck, and why; [`full`]: why a pool is full. [`metrics`]: figures for Prometheus.
 //! - [`protocol`]: what may be said over the socket, in `lines`. [`place`]: where the socket is. [`client`]: how programs
 //!   ask; [`pool_desk`]: pools of a server or of a file.
 //! - [`listen`]: the socket, made here or handed over by systemd; [`peer`]: whose connection it is; [`scrape`]: figures over
@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod client;
+pub mod commands;
 pub mod config;
 pub mod desk;
 pub mod doctor;

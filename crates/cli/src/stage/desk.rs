@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use stage::journal::{Journal, Purpose};
 use stage::{JobId, JobSpec, JobStatus, Level, StageError};
+use stage_service::commands::{self, CommandJournal};
 use stage_service::desk::Desk;
 use stage_service::place::Surroundings;
 use stage_service::protocol::ServerFacts;
@@ -20,10 +20,7 @@ use super::request;
 use crate::failure::Failure;
 use crate::{output, paint};
 
-/// Where in the state directory the journals of commands without a server are.
-pub const FOREGROUND: &str = "foreground";
-
-/// Where in it those of evictions without a job are.
+/// Where in the state directory those of evictions without a job are.
 pub const EVICTIONS: &str = "evictions";
 
 /// A server, as a desk. One that has gone is looked for again by the next question.
@@ -139,20 +136,15 @@ pub fn state(args: &ServerArgs) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The jobs of each journal of a command without a server, in the state directory.
-pub fn jobs_of_commands(args: &ServerArgs) -> Result<Vec<JobStatus>, Failure> {
-    Ok(journals_of_commands(args)?.into_iter().flat_map(|(_, jobs)| jobs).collect())
-}
-
 /// Each journal of a command without a server, and its jobs. One that cannot be read is passed over with a warning: it may
 /// be made, or removed, at this moment, or be that of another version of flashwright.
-pub fn journals_of_commands(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, Failure> {
-    let entries = std::fs::read_dir(state(args)?.join(FOREGROUND)).into_iter().flatten().flatten();
-    let journals = entries.map(|entry| entry.path()).filter(|journal| journal.join("journal.db").is_file());
-    let read = journals.filter_map(|journal| match peek(&journal) {
+pub fn journals_of_commands(args: &ServerArgs) -> Result<Vec<(CommandJournal, Vec<JobStatus>)>, Failure> {
+    let journals = commands::journals(&state(args)?);
+    let read = journals.into_iter().filter_map(|(journal, jobs)| match jobs {
         Ok(jobs) => Some((journal, jobs)),
-        Err(failure) => {
-            if journal.exists() {
+        Err(error) => {
+            if journal.directory.exists() {
+                let failure = Failure::from(error);
                 output::tell(&format!("{}: passed over: {}\n", paint::warn("warning"), failure.message()));
             }
             None
@@ -171,9 +163,7 @@ pub fn interrupted_evictions(args: &ServerArgs) -> Result<BTreeSet<PathBuf>, Fai
     let entries = std::fs::read_dir(state(args)?.join(EVICTIONS)).into_iter().flatten().flatten();
     let mut interrupted = BTreeSet::new();
     for journal in entries.map(|entry| entry.path()) {
-        let holder = |lock: std::fs::File| storage::locks::holder(lock.as_fd()).ok().flatten();
-        let is_at_work = std::fs::File::open(journal.join("lock")).ok().and_then(holder).is_some();
-        if !is_at_work {
+        if commands::at_work(&journal).is_none() {
             for purpose in [Purpose::Aside, Purpose::Doomed] {
                 interrupted.extend(Journal::peek_directories_of(&journal, purpose).unwrap_or_default());
             }
@@ -194,7 +184,8 @@ pub fn known_jobs(args: &ServerArgs) -> Result<Vec<(PathBuf, Vec<JobStatus>)>, F
     if own.join("journal.db").is_file() && known.iter().all(|(other, _)| *other != own) {
         known.push((own.clone(), peek(&own)?));
     }
-    known.extend(journals_of_commands(args)?);
+    let of_commands = journals_of_commands(args)?.into_iter();
+    known.extend(of_commands.map(|(journal, jobs)| (journal.directory, jobs)));
     Ok(known)
 }
 

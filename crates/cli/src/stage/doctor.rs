@@ -42,7 +42,10 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
             (None, findings)
         }
     };
-    findings.extend(doctor::of_command(desk::jobs_of_commands(&args.server)?));
+    for (journal, jobs) in desk::journals_of_commands(&args.server)? {
+        doctor::leave_out_parts_of(&mut findings, &jobs);
+        findings.extend(doctor::of_command(jobs, journal.at_work));
+    }
     let interrupted = desk::interrupted_evictions(&args.server)?;
     findings.extend(interrupted.iter().map(|directory| doctor::of_eviction(directory)));
     findings.sort_by_key(|finding| !finding.stuck);

@@ -9,6 +9,7 @@ use stage::journal::{Journal, Purpose};
 use stage::names::PathText;
 use stage::pace::Stop;
 use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State, runner};
+use stage_service::commands::{CommandJournal, FOREGROUND};
 use stage_service::{Mover, MoverConfig};
 
 use super::args::ServerArgs;
@@ -22,7 +23,7 @@ pub fn give_up(args: &ServerArgs, place: &Place) -> Result<Option<JobStatus>, Fa
             && (job.spec.source == *place || job.spec.destination == *place)
     };
     let mut given_up = None;
-    for (state, jobs) in desk::journals_of_commands(args)? {
+    for (CommandJournal { directory: state, .. }, jobs) in desk::journals_of_commands(args)? {
         if !jobs.iter().any(is_left) {
             continue;
         }
@@ -68,7 +69,7 @@ impl Foreground {
 
     /// For whatever this says.
     pub fn named(args: &ServerArgs, what: &impl serde::Serialize) -> Result<Self, Failure> {
-        Self::in_folder(args, desk::FOREGROUND, what)
+        Self::in_folder(args, FOREGROUND, what)
     }
 
     fn in_folder(args: &ServerArgs, folder: &str, what: &impl serde::Serialize) -> Result<Self, Failure> {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use stage::{JobId, JobStatus, State};
+use stage_service::commands::CommandJournal;
 use stage_service::desk::Desk;
 
 use super::args::StatusArgs;
@@ -25,7 +26,7 @@ const LINE: Duration = Duration::from_secs(10);
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     let server = match Server::needed(&args.server) {
         Err(failure) if args.job.is_none() && !args.json => {
-            output::print(&of_commands(&desk::jobs_of_commands(&args.server)?))?;
+            output::print(&of_commands(&desk::journals_of_commands(&args.server)?))?;
             return Err(failure);
         }
         found => found?,
@@ -42,10 +43,24 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 /// Jobs of commands without a server that have not ended well. Nothing is said of the others.
-fn of_commands(jobs: &[JobStatus]) -> String {
-    let open = jobs.iter().filter(|job| !matches!(job.state, State::Done | State::Cancelled));
-    open.map(|job| format!("{}; the same command goes on (--foreground)\n", words::unnumbered_line(job)))
-        .collect()
+fn of_commands(journals: &[(CommandJournal, Vec<JobStatus>)]) -> String {
+    let mut lines = String::new();
+    for (journal, jobs) in journals {
+        for job in jobs.iter().filter(|job| !matches!(job.state, State::Done | State::Cancelled)) {
+            // How far a job has come is in the journal only when it has ended.
+            let how = match job.state {
+                State::Failed => words::unnumbered_line(job),
+                _ if journal.at_work.is_some() => job.spec.destination.shown(),
+                _ => format!("{}: not finished", job.spec.destination.shown()),
+            };
+            lines.push_str(&match (&journal.at_work, job.state) {
+                (None, _) => format!("{how}; the same command goes on (--foreground)\n"),
+                (Some(process), State::Failed) => format!("{how}; its command is at work, {process}\n"),
+                (Some(process), _) => format!("{how}: at work, {process}\n"),
+            });
+        }
+    }
+    lines
 }
 
 /// Prints the document of these jobs.

@@ -126,7 +126,7 @@ pub(super) fn lock(state: &Path) -> Result<OwnedFd, StageError> {
         Ok(false) => Err(StageError::io("lock the journal", &path, rustix::io::Errno::NOLCK)),
         Err(StageError::Locked { by, .. }) => Err(StageError::refused(
             format!("{}: {by} works with this journal", crate::error::shown(state)),
-            "talk to the server that has it (leave out --foreground), or give another --state",
+            format!("wait for {by}, or end it"),
         )),
         Err(error) => Err(error),
     }
