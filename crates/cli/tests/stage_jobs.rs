@@ -165,6 +165,21 @@ fn a_move_of_what_a_copy_has_stored_already_removes_the_source() {
 }
 
 #[test]
+fn a_bucket_in_which_no_set_is_named_becomes_no_job() {
+    let folder = place();
+    fs::write(folder.path().join("file"), "x").expect("writes");
+    let _server = Server::start(folder.path());
+    for more in [&[][..], &["--foreground", "--state=own"]] {
+        for places in [["file", "s3://bucket"], ["s3://bucket", "copy"]] {
+            let came = run(folder.path(), &[&["cp"], more, &places].concat());
+            assert_eq!((came.code, came.out.as_str()), (2, ""), "{came:?}");
+            assert!(came.err.starts_with("error: s3://bucket: no set is named\nhint: "), "{came:?}");
+        }
+    }
+    assert_eq!(json(folder.path(), &["status", "--all", "--json"])["jobs"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
 fn jobs_that_are_not_there_or_not_in_that_state_are_refused() {
     let folder = place();
     let _server = Server::start(folder.path());

@@ -155,12 +155,7 @@ impl ObjectSet {
 
     /// The set's name: the last segment of its URL.
     fn name(&self) -> Result<&str, StageError> {
-        self.prefix.filename().ok_or_else(|| {
-            StageError::invalid(
-                format!("{}: no set is named", self.address.bucket()),
-                "the last segment of the URL is the name that the set has: s3://BUCKET/PREFIX/NAME",
-            )
-        })
+        self.prefix.filename().ok_or_else(|| stage::address::unnamed(&self.address.bucket()))
     }
 
     /// The key of a file in this set.

@@ -122,6 +122,15 @@ pub fn without_secrets(text: &str) -> String {
     shown(plain.as_bytes())
 }
 
+/// A bucket where a set is meant.
+#[must_use]
+pub fn unnamed(bucket: &str) -> StageError {
+    StageError::invalid(
+        format!("{bucket}: no set is named"),
+        "the last segment of the URL is the name that the set has: s3://BUCKET/PREFIX/NAME",
+    )
+}
+
 impl Address {
     /// Takes a URL apart.
     ///
@@ -217,6 +226,17 @@ impl Address {
     #[must_use]
     pub fn bucket(&self) -> String {
         bucket_of(&self.scheme)
+    }
+
+    /// The set's name: the last segment of the path.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`] for a bucket, whose URL has no path.
+    pub fn set_name(&self) -> Result<&str, StageError> {
+        match self.prefix.rsplit('/').next() {
+            Some(name) if !name.is_empty() => Ok(name),
+            _ => Err(unnamed(&self.bucket())),
+        }
     }
 
     /// Something else in the same store, by its decoded prefix.

@@ -12,7 +12,7 @@ use crate::error::StageError;
 use crate::fault::{Barrier, Check, enforced};
 use crate::mounts;
 use crate::owned::FileId;
-use crate::spec::{JobSpec, Verb, no_parent};
+use crate::spec::{JobSpec, Place, Verb, no_parent};
 use crate::tier::Local;
 
 /// What is to be moved.
@@ -137,12 +137,17 @@ impl Destination {
 
 /// Refuses a request that its job could only refuse as well: a source that is neither a file nor a directory or has no
 /// name; a destination that is the source or lies in it, whose parent is not a directory, or whose name is taken by
-/// something of another kind or size; a move into memory, and what a semaphore asks for there. What may not be read is left to
+/// something of another kind or size; a bucket in which no set is named; a move into memory, and what a semaphore asks for there. What may not be read is left to
 /// the job.
 ///
 /// # Errors
 /// [`StageError::Invalid`], [`StageError::Refused`] or [`StageError::Exists`], before anything is journalled.
 pub fn check_request(spec: &JobSpec) -> Result<(), StageError> {
+    for place in [&spec.source, &spec.destination] {
+        if let Place::Object(url) = place {
+            url.set_name()?;
+        }
+    }
     let (from, to) = (mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true));
     mounts::check_lasting(spec, [from.as_ref(), to.as_ref()])?;
     mounts::check_semaphore(spec, to.as_ref())?;
