@@ -205,6 +205,13 @@ fn wrong_requests_are_named_with_their_values() {
                 .into(),
         ),
         (&["serve", "--state=file"], 2, no_directory.into()),
+        (
+            &["serve", "--socket=file"],
+            2,
+            "error: --socket=file: is there, and is not a socket\n\
+             hint: name a path that is free, or the socket of a server that has ended\n"
+                .into(),
+        ),
         (&["doctor", "--state=file"], 2, no_directory.into()),
         (&["wait", "--state=file", "7"], 2, no_directory.into()),
         (&["pools", "--state=file"], 2, no_directory.into()),
@@ -228,6 +235,88 @@ fn wrong_requests_are_named_with_their_values() {
         refused(folder.path(), arguments, code, &words);
     }
     assert_eq!(names(folder.path()), ["file"]);
+}
+
+#[test]
+fn where_the_state_directory_cannot_be_made_another_is_to_be_named() {
+    let folder = place();
+    fs::write(folder.path().join("file"), "x").expect("writes");
+    let home = folder.path().join("file");
+    let state = home.join(".local/state/flashwright/stage");
+    for arguments in [&["cp", "--foreground", "file", "copy"][..], &["serve"]] {
+        let came = finish(stage(folder.path(), arguments).env("HOME", &home));
+        assert_eq!((came.code, came.out.as_str()), (1, ""), "{arguments:?}: {came:?}");
+        assert!(came.err.starts_with(&format!("error: {}", state.display())), "{came:?}");
+        assert!(came.err.contains(": cannot make the state directory"), "{came:?}");
+        assert!(came.err.ends_with("\nhint: name a directory for the journal: --state DIR\n"), "{came:?}");
+    }
+}
+
+/// An image of a read-only file system (erofs, uncompressed) with one file: blocks of 4096 bytes, the first with the super
+/// block at 1024 and compact inodes of 32 bytes, the second with the directory, the rest with the file's bytes.
+fn erofs_image(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut image = vec![0; 8192];
+    image.extend(content);
+    image.resize(image.len().next_multiple_of(4096), 0);
+    let (root, file) = (36_u64, 37_u64);
+    let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+    put(1024, &0xe0f5_e1e2_u32.to_le_bytes());
+    put(1024 + 12, &[12]);
+    put(1024 + 14, &(root as u16).to_le_bytes());
+    put(1024 + 16, &2_u64.to_le_bytes());
+    let entries = [(".", root, 2_u8), ("..", root, 2), (name, file, 1)];
+    let mut at = 12 * entries.len();
+    for (number, (name, inode, kind)) in entries.into_iter().enumerate() {
+        put(4096 + 12 * number, &inode.to_le_bytes());
+        put(4096 + 12 * number + 8, &(at as u16).to_le_bytes());
+        put(4096 + 12 * number + 10, &[kind]);
+        put(4096 + at, name.as_bytes());
+        at += name.len();
+    }
+    for (inode, mode, links, size, block) in
+        [(root, 0o40_755_u16, 2_u16, at, 1_u32), (file, 0o100_644, 1, content.len(), 2)]
+    {
+        let at = 32 * inode as usize;
+        put(at + 4, &mode.to_le_bytes());
+        put(at + 6, &links.to_le_bytes());
+        put(at + 8, &(size as u32).to_le_bytes());
+        put(at + 16, &block.to_le_bytes());
+        put(at + 20, &(block).to_le_bytes());
+    }
+    image
+}
+
+#[test]
+fn a_source_without_fsync_is_copied_from_a_read_only_file_system_and_refused_from_another() {
+    let folder = place();
+    let came = run(folder.path(), &["cp", "--foreground", "/proc/version", "version"]);
+    assert_eq!(came.code, 3, "{came:?}");
+    assert!(came.err.contains("/proc/version: its file system has no fsync(2)"), "{came:?}");
+    assert!(came.err.contains("hint: make that file system read-only"), "{came:?}");
+    let doctor = run(folder.path(), &["doctor"]);
+    assert!(doctor.code == 1 && !doctor.out.contains("dropped"), "{doctor:?}");
+    works(folder.path(), &["cancel", "/proc/version"]);
+
+    let (content, mount) = (bytes(1, 9 << 20), folder.path().join("mount"));
+    fs::create_dir(&mount).expect("makes");
+    let image = folder.path().join("image");
+    fs::write(&image, erofs_image("file", &content)).expect("writes");
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "erofs", "-o", "loop,ro"])
+        .args([&image, &mount])
+        .output()
+        .is_ok_and(|ended| ended.status.success());
+    if !mounted {
+        common::skipped("SKIP a source on a read-only file system: erofs cannot be mounted here");
+        return;
+    }
+    let file = run(folder.path(), &["cp", "--foreground", "mount/file", "copy"]);
+    let set = run(folder.path(), &["cp", "--foreground", "-T", "mount", "set"]);
+    let unmounted = std::process::Command::new("umount").arg(&mount).status().expect("umount");
+    assert!(unmounted.success());
+    assert!(file.code == 0 && set.code == 0, "{file:?} {set:?}");
+    assert!(fs::read(folder.path().join("copy")).expect("reads") == content);
+    assert!(fs::read(folder.path().join("set/file")).expect("reads") == content);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::fault::{Barrier, Call, Moment, before, changed, comes_to, durable, leaves_out_sync, path_at};
+use crate::fs_kind;
 
 /// What [`stat`] asks for: everything that tells one state of a file from another, and its mount.
 const IDENTITY: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
@@ -297,6 +298,19 @@ pub fn sync_data(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
 /// Makes a file or a directory durable. An error here is final, as with [`sync_data`].
 pub fn sync(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
     fsync(file, Some(barrier))
+}
+
+/// [`sync`] of a source. A file system that is read-only and has no fsync(2), such as squashfs, has nothing to sync: it
+/// answers EINVAL. An error of one that has fsync(2) counts on a read-only mount as well.
+pub fn sync_source(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
+    let made = (|| planned_sync!(Fsync, Some(barrier), fs::fsync(file), file, false))();
+    let made = match made {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) && fs_kind::is_read_only(file) => {
+            Ok(())
+        }
+        made => made,
+    };
+    noted(file, made)
 }
 
 /// [`sync`] of what is not on the path of a move: pools, triggers, a store's own directories.

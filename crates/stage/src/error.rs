@@ -122,6 +122,15 @@ pub enum StageError {
         #[source]
         source: io::Error,
     },
+    /// The state directory is not there and could not be made.
+    #[error("{path}: cannot make the state directory")]
+    StateDirectory {
+        /// The directory, as a person reads it.
+        path: String,
+        /// The kernel's word.
+        #[source]
+        source: io::Error,
+    },
     /// The source could not be made durable. The kernel has dropped what it could not write, and a second sync would
     /// succeed without it: nothing to retry unless a user asks for it.
     #[error("{path}: cannot sync the source")]
@@ -285,7 +294,16 @@ impl StageError {
 
     /// A sync of the source that failed.
     pub fn source_sync(path: &Path, source: impl Into<io::Error>) -> Self {
-        Self::SourceSync { path: shown(path), source: source.into() }
+        let (path, source) = (shown(path), source.into());
+        if source.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) {
+            return Self::refused(
+                format!(
+                    "{path}: its file system has no fsync(2) and is not read-only, so that the file cannot be made durable"
+                ),
+                "make that file system read-only (mount -o remount,ro), or copy the file to another one first",
+            );
+        }
+        Self::SourceSync { path, source }
     }
 
     /// A request that makes no sense.
@@ -317,6 +335,7 @@ impl StageError {
             Self::Io { .. }
             | Self::Sync { .. }
             | Self::SourceSync { .. }
+            | Self::StateDirectory { .. }
             | Self::SourceChanged { .. }
             | Self::SourceCorrupt { .. }
             | Self::Corrupt { .. }
@@ -329,7 +348,7 @@ impl StageError {
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
-            Self::Io { source, .. } => {
+            Self::Io { source, .. } | Self::StateDirectory { source, .. } => {
                 source.raw_os_error().and_then(Cause::of_errno).unwrap_or(Cause::Other)
             }
             // No room is a cause of its own: it can be mended.
@@ -354,6 +373,7 @@ impl StageError {
         match self {
             Self::Invalid { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Exists { hint, .. } => Some(hint.clone()),
+            Self::StateDirectory { .. } => Some("name a directory for the journal: --state DIR".to_owned()),
             Self::Locked { .. } => Some("let that process end, or end it, and try again".to_owned()),
             Self::SourceChanged { .. } => Some(format!("copy it again once nothing writes to it: {RETRY}")),
             Self::SourceCorrupt { .. } => {
@@ -382,9 +402,10 @@ impl StageError {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Io { source, .. } | Self::Sync { source, .. } | Self::SourceSync { source, .. } => {
-                source.raw_os_error()
-            }
+            Self::Io { source, .. }
+            | Self::Sync { source, .. }
+            | Self::SourceSync { source, .. }
+            | Self::StateDirectory { source, .. } => source.raw_os_error(),
             Self::Foreign(error) => error.errno(),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! What a file system can be relied on for.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Numbers of statfs(2), `f_type`.
 const EXT4: u64 = 0xef53;
@@ -16,6 +16,23 @@ pub fn sync_vouches(file: impl AsFd) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type as u64;
     let known = || matches!(kind, EXT4 | XFS | BTRFS | F2FS) && kernel_tells();
     Ok(crate::fault::syncfs_vouches().unwrap_or_else(known))
+}
+
+/// The line of `/proc/self/mountinfo`, proc(5), of the mount that `file` is on. None where `/proc` does not say.
+pub fn mount_line(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_owned();
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mut lines = table.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes()))?;
+    Some(line.to_vec())
+}
+
+/// Is the file system that `file` is on read-only, by whichever of its mounts? False where `/proc` does not say.
+pub fn is_read_only(file: BorrowedFd<'_>) -> bool {
+    let options = |line: Vec<u8>| line.rsplit(|byte| *byte == b' ').next().map(<[u8]>::to_vec);
+    let options = mount_line(file).and_then(options).unwrap_or_default();
+    options.split(|byte| *byte == b',').any(|option| option == b"ro")
 }
 
 /// Is the kernel 5.8 or later?

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{RETRY, StageError, shown};
 use crate::fault::{Check, enforced};
+use crate::fs_kind;
 use crate::names::PathText;
 use crate::spec::{JobSpec, Place, Verb};
 
@@ -68,13 +69,7 @@ impl Mount {
     }
 
     fn of(file: BorrowedFd<'_>) -> Option<Self> {
-        let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-        let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_owned();
-        let table = std::fs::read("/proc/self/mountinfo").ok()?;
-        let line = table
-            .split(|byte| *byte == b'\n')
-            .find(|line| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes()))?;
-        let (mut mount, device) = parse(line)?;
+        let (mut mount, device) = parse(&fs_kind::mount_line(file)?)?;
         mount.uuid = uuid(file, &mount, &device);
         // Others make the root's time up when they are mounted (exfat), or have none (vfat).
         let keeps_birth = matches!(&*mount.kind, "xfs" | "f2fs" | "bcachefs" | "tmpfs");

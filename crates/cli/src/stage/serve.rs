@@ -120,7 +120,10 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let around = Surroundings::here();
     let named = args.state.clone().or(file.state);
     let config = work.mover(state(named.as_deref(), &around)?);
-    let listening = match (handed_over, args.socket.clone().or(file.socket)) {
+    let socket = args.socket.clone().or(file.socket).filter(|_| handed_over.is_none());
+    socket.as_deref().map_or(Ok(()), check_socket)?;
+    stage::journal::make_state_directory(&config.state).map_err(failure)?;
+    let listening = match (handed_over, socket) {
         (Some(listening), _) => Ok(listening),
         (None, Some(socket)) => Listening::bind(&socket, Access::Own),
         (None, None) => {
@@ -183,6 +186,19 @@ impl Work {
     fn mover(&self, state: PathBuf) -> MoverConfig {
         let (qos, tiers) = (Qos::new(self.qos.clone()), super::tiers());
         MoverConfig { state, jobs: self.jobs, threads: self.threads, qos, tiers }
+    }
+}
+
+/// Refuses a socket whose name something else has.
+fn check_socket(socket: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::FileTypeExt;
+    match socket.symlink_metadata() {
+        Ok(facts) if !facts.file_type().is_socket() => {
+            let shown = stage::error::shown(socket);
+            Err(Failure::invalid(format!("--socket={shown}: is there, and is not a socket"))
+                .hint("name a path that is free, or the socket of a server that has ended"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -88,6 +88,16 @@ pub struct Judged {
     pub same: bool,
 }
 
+/// Makes a state directory, for its owner alone, if it is not there.
+///
+/// # Errors
+/// [`StageError::StateDirectory`].
+pub fn make_state_directory(state: &Path) -> Result<(), StageError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
+    made.map_err(|source| StageError::StateDirectory { path: crate::error::shown(state), source })
+}
+
 /// The journal, open and locked.
 #[derive(Debug)]
 pub struct Journal {
@@ -103,12 +113,7 @@ impl Journal {
     /// Another process has it; it is of another version; the directory, or a file in it, belongs to another user or may be
     /// written by others.
     pub fn open(state: &Path) -> Result<Self, StageError> {
-        use std::os::unix::fs::DirBuilderExt;
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(state)
-            .map_err(|error| StageError::io("make the state directory", state, error))?;
+        make_state_directory(state)?;
         check_owner(state)?;
         let lock = lock(state)?;
         let path = state.join("journal.db");

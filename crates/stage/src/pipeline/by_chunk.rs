@@ -65,7 +65,7 @@ impl Pipeline<'_> {
         let identity = Identity::of(&stat);
         if self.terms.sync_source && self.terms.preserve.sparse {
             // What is on its way to the medium may be reported as a hole.
-            calls::sync(source.as_fd(), Barrier::SourceHoles)
+            calls::sync_source(source.as_fd(), Barrier::SourceHoles)
                 .map_err(|error| StageError::source_sync(&from, error))?;
             comes_to(Moment::Sought, || vec![from.clone()]);
         }

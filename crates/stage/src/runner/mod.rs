@@ -262,7 +262,7 @@ impl Run<'_> {
         } else if source.is_directory {
             return Ok(false);
         } else {
-            calls::sync(root.as_fd(), Barrier::SourceFile).map_err(failed)?;
+            calls::sync_source(root.as_fd(), Barrier::SourceFile).map_err(failed)?;
         }
         self.journal.level(self.id, Level::Local)?;
         Ok(true)
