@@ -97,7 +97,7 @@ impl Volume {
         leaves(&self.device)
     }
 
-    /// Bytes of which offsets and lengths of a [`Queue`]'s requests are multiples; 1 through the page cache.
+    /// Bytes of which offsets and lengths of a [`Queue`](crate::Queue)'s requests are multiples; 1 through the page cache.
     #[must_use]
     pub fn block(&self) -> u32 {
         self.device.geometry().logical_block
