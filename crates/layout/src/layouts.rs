@@ -110,7 +110,7 @@ impl Layouts {
         }
         // Of a process that ended before its first change. What stays does not count.
         let _ = order::leave(system.as_mut(), &path);
-        let boot = boot(system.as_ref());
+        let boot = boot(system.as_ref())?;
         Ok(Self {
             journal: Journal::new(path, boot),
             system,

@@ -40,8 +40,12 @@ pub fn state_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/lib/flashwright"))
 }
 
-pub(crate) fn boot(system: &dyn System) -> String {
-    system.sysfs().text("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+/// The running system's name for its boot. Without it, whether a setting is still that which the journal knows cannot be told, and
+/// taking it for one of an earlier boot would forget its value.
+pub(crate) fn boot(system: &dyn System) -> Result<String, LayoutError> {
+    const FILE: &str = "/proc/sys/kernel/random/boot_id";
+    let missing = || LayoutError::io(FILE, "read", std::io::ErrorKind::NotFound.into());
+    system.sysfs().text(FILE).ok_or_else(missing)
 }
 
 /// Undoes all that is pending, newest first; what cannot be undone stays in the journal, or is given up. `stop` ends it
@@ -53,7 +57,7 @@ pub(crate) fn undo_all(
     tell: &mut dyn FnMut(&str),
     abandon: bool,
 ) -> Result<Undone, LayoutError> {
-    let same_boot = journal.boot() == boot(system);
+    let same_boot = journal.boot() == boot(system)?;
     let is_whole = journal.damaged.is_empty();
     let mut outcome = Undone::default();
     let mut left: Vec<String> =

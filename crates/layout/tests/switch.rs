@@ -401,3 +401,22 @@ fn a_drive_that_may_not_be_used_is_not_mended_by_another_directory_for_the_journ
     assert!(!denied("/dev/nvme0n1").contains("journal"));
     assert!(denied("/run/flashwright/layout").contains("journal"));
 }
+
+/// As where /proc is not mounted.
+#[test]
+fn nothing_is_undone_where_the_boot_is_not_known() {
+    let world = World::new();
+    let mut layouts = open(&world);
+    layouts.switch(&spec("single(irq_cpus=2):/dev/nvme1n1")).expect("made");
+    layouts.leave().expect("stays");
+    let boot = world.text("proc/sys/kernel/random/boot_id");
+    std::fs::remove_file(world.at("proc/sys/kernel/random/boot_id")).unwrap();
+    let before = world.everything();
+    let undo = || undo_on(world.process(None).as_mut(), &world.state, &Stop::default(), &mut |_| {}, false);
+    let error = undo().expect_err("refused");
+    assert!(error.to_string().contains("boot_id"), "{error}");
+    assert_eq!(difference(&before, &world.everything()), [""; 0]);
+    assert!(world.state.join("layout.journal").exists());
+    world.file("proc/sys/kernel/random/boot_id", &boot);
+    undo().expect("undone");
+}

@@ -106,8 +106,12 @@ fn beside(path: &Path) -> Result<NamedTempFile, ImageError> {
 /// [`ImageError`]; what the user can mend is not [`ImageError::Io`].
 pub fn check(path: &Path, is_written_back: bool) -> Result<(), ImageError> {
     let folder = directory(path);
-    if !folder.is_dir() {
-        return Err(ImageError::NoDirectory { path: path.to_owned(), directory: folder.to_owned() });
+    match folder.metadata() {
+        Ok(facts) if facts.is_dir() => {}
+        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(failed(path, "look at its directory")(error));
+        }
+        _ => return Err(ImageError::NoDirectory { path: path.to_owned(), directory: folder.to_owned() }),
     }
     match path.metadata() {
         Ok(facts) if !facts.is_file() => return Err(ImageError::NoFile { path: path.to_owned() }),

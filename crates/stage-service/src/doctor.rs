@@ -96,6 +96,20 @@ pub struct Room {
     pub files: Option<u64>,
 }
 
+/// Why no server has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoServer {
+    /// None is there.
+    NoAnswer(String),
+    /// None was asked, because what a socket would be found by is not safe. One may be running.
+    NotAsked {
+        /// What is not safe.
+        why: String,
+        /// What to do about it.
+        remedy: String,
+    },
+}
+
 /// What can be seen.
 #[derive(Debug, Clone, Default)]
 pub struct Scene {
@@ -107,8 +121,8 @@ pub struct Scene {
     pub state_on: Option<(&'static str, &'static str)>,
     /// The room there.
     pub state_room: Option<Room>,
-    /// Why no server is asked; None if one answers.
-    pub no_server: Option<String>,
+    /// Why no server has answered; None if one has.
+    pub no_server: Option<NoServer>,
     /// All jobs.
     pub jobs: Vec<JobStatus>,
     /// They belong to a command without a server: it has no numbers for them, and goes on with them when it is given again.
@@ -238,20 +252,20 @@ fn finding(
 }
 
 fn server(scene: &Scene) -> Option<Finding> {
-    let why = scene.no_server.clone()?;
     let open = scene.jobs.iter().filter(|job| !job.state.is_final()).count();
-    let what = if open == 0 {
-        "no server is running".to_owned()
-    } else {
-        format!("no server is running, and {open} jobs wait for one")
+    let (is_absent, why, remedy) = match scene.no_server.clone()? {
+        NoServer::NoAnswer(why) => {
+            let remedy = "start one: flashwright stage serve, or systemctl --user start flashwright-stage";
+            (true, why, remedy.to_owned())
+        }
+        NoServer::NotAsked { why, remedy } => (false, why, remedy),
     };
-    Some(finding(
-        "no-server",
-        open > 0,
-        what,
-        why,
-        "start one: flashwright stage serve, or systemctl --user start flashwright-stage",
-    ))
+    let what = match (is_absent, open) {
+        (false, _) => "no server was asked, one may be running".to_owned(),
+        (true, 0) => "no server is running".to_owned(),
+        (true, _) => format!("no server is running, and {open} jobs wait for one"),
+    };
+    Some(finding("no-server", is_absent && open > 0, what, why, remedy))
 }
 
 fn journal(scene: &Scene) -> Vec<Finding> {
@@ -620,10 +634,14 @@ mod tests {
             now: 100,
             jobs: vec![early, failed(&io_error("write", Errno::NOSPC))],
             state_on: unfit(0x6969),
-            no_server: Some("/run/x".into()),
+            no_server: Some(NoServer::NoAnswer("/run/x".into())),
             ..Scene::default()
         };
         assert_eq!(codes(&scene), ["no-server", "no-space", "journal-far-away", "clock-jumped"]);
+        let (why, remedy) = ("/run/x".into(), "name a socket".into());
+        let not_asked = Scene { no_server: Some(NoServer::NotAsked { why, remedy }), ..scene };
+        let found = diagnose(&not_asked).into_iter().find(|f| f.code == "no-server").unwrap();
+        assert!(!found.stuck && found.what.contains("one may be running") && found.remedy == "name a socket");
     }
 
     #[test]

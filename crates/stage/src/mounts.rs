@@ -158,6 +158,22 @@ pub fn check_durable(place: &Place, to: Option<&Mount>, why: &str) -> Result<(),
     }
 }
 
+/// Refuses to work where the table of mounts cannot be read, as where /proc is not mounted: whether the place is the one that was
+/// accepted, and whether it is in memory, would be taken for right.
+///
+/// # Errors
+/// [`StageError::Refused`].
+pub fn check_known() -> Result<(), StageError> {
+    const TABLE: &str = "/proc/self/mountinfo";
+    match std::fs::File::open(TABLE) {
+        Err(error) if enforced(Check::Mount) => Err(StageError::refused(
+            format!("{TABLE}: {error}, so that what is mounted where, and what is in memory, is not known"),
+            "mount /proc",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a place that is on another mount than when the job was accepted.
 ///
 /// # Errors

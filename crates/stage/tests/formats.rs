@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use fixture::fixture;
 use rusqlite::Connection;
 use stage::digest::{Algorithm, Digest};
+use stage::fingerprint::Identity;
 use stage::job::State;
-use stage::journal::{Accepted, Journal, Purpose};
+use stage::journal::{Accepted, Done, Entries, Journal, Purpose};
 use stage::manifest::{Entry, Kind, Reader, Writer};
 use stage::names::PathText;
 use stage::{JobSpec, Level, Options, Place, Verb};
@@ -68,6 +69,20 @@ fn spec(name: &str) -> JobSpec {
     JobSpec { verb: Verb::Move, source: place("/fast"), destination: place("/slow"), options }
 }
 
+fn identity(ino: u64) -> Identity {
+    Identity { ino, size: 3, mtime: (1_750_000_000, 5), ctime: (1_750_000_000, 6), nlink: 2 }
+}
+
+/// What is copied, and what was compared: of the same names, and not the same.
+fn done() -> (Vec<Done>, Vec<Done>) {
+    let all: Vec<Done> = (10..)
+        .zip(entries())
+        .map(|(ino, entry)| Done::new(entry.clone(), Identity { size: entry.size, ..identity(ino) }))
+        .collect();
+    let stored = Done { object: Some("etag".to_owned()), ..all[1].clone() };
+    (all, vec![stored])
+}
+
 /// A job that waits, one that is committed, one that is done; a name that is a store's own.
 fn journal() -> Vec<u8> {
     let state = tempfile::tempdir().unwrap();
@@ -87,6 +102,14 @@ fn journal() -> Vec<u8> {
             journal.settle(id, State::Done, 1_750_000_003, None, &["a note".to_owned()]).unwrap();
         }
     }
+    let id = accept("step-4", 1_750_000_004);
+    journal.begin(id).unwrap();
+    let (copied, compared) = done();
+    journal.record(id, &copied).unwrap();
+    journal.record(Entries { job: id, compared: true }, &compared).unwrap();
+    journal.begin_large(id, Path::new("large"), &identity(9), 77).unwrap();
+    journal.seal(id, Path::new("large"), &[(1, Digest([6; 32]))]).unwrap();
+    journal.keep_note(id, "a key", b"a value").unwrap();
     journal.own(Path::new("/fast"), OsStr::new(".step-4.part"), Purpose::Begun, None).unwrap();
     drop(journal);
     let connection = Connection::open(state.path().join("journal.db")).unwrap();
@@ -112,10 +135,23 @@ fn a_journal_of_version_5_is_read_and_goes_on() {
             (spec("step-1"), State::Queued, None),
             (spec("step-2"), State::Committed, Some(1_750_000_002)),
             (spec("step-3"), State::Done, Some(1_750_000_002)),
+            (spec("step-4"), State::Running, None),
         ]
     );
     assert_eq!((jobs[2].level, jobs[2].notes.as_slice()), (Level::Durable, &["a note".to_owned()][..]));
     assert_eq!(journal.directories_of(Purpose::Begun).unwrap(), [PathBuf::from("/fast")]);
+    let id = jobs[3].id;
+    let (copied, compared) = done();
+    let of = Entries { job: id, compared: true };
+    let path = |done: &Done| done.entry.path.0.clone();
+    for done in &copied {
+        assert_eq!(journal.entry(id, &path(done)).unwrap().as_ref(), Some(done));
+    }
+    assert_eq!(journal.entry(of, &path(&compared[0])).unwrap().as_ref(), compared.first());
+    assert_eq!(journal.entry(Entries { job: id, compared: true }, &path(&copied[0])).unwrap(), None);
+    let chunks = journal.chunks(id, Path::new("large"), &identity(9), 77).unwrap();
+    assert_eq!(chunks, Some([(1, Digest([6; 32]))].into()));
+    assert_eq!(journal.note(id, "a key").unwrap().as_deref(), Some(&b"a value"[..]));
     journal.begin(jobs[0].id).unwrap();
     assert_eq!(journal.job(jobs[0].id).unwrap().unwrap().state, State::Running);
 }

@@ -11,6 +11,7 @@ use stage::journal::{Journal, Purpose};
 use stage::{JobId, JobSpec, JobStatus, Level, StageError};
 use stage_service::commands::{self, CommandJournal};
 use stage_service::desk::Desk;
+use stage_service::doctor::NoServer;
 use stage_service::place::Surroundings;
 use stage_service::protocol::ServerFacts;
 use stage_service::{Client, ServiceError};
@@ -42,15 +43,16 @@ impl Server {
 
     /// The server that is meant, or why there is none, for a verb that can do its work without one. An `XDG_RUNTIME_DIR`
     /// that others could put a socket into counts as no server, with a warning.
-    pub fn find_or_why(args: &ServerArgs) -> Result<Result<Self, String>, StageError> {
+    pub fn find_or_why(args: &ServerArgs) -> Result<Result<Self, NoServer>, StageError> {
         if let Err(unsafe_runtime) = Surroundings::here().tried(socket(args)?.as_deref()) {
             output::tell(&format!("{}: no server is asked: {unsafe_runtime}\n", paint::warn("warning")));
-            return Ok(Err(unsafe_runtime.to_string()));
+            let remedy = unsafe_runtime.hint().unwrap_or_default().to_string();
+            return Ok(Err(NoServer::NotAsked { why: unsafe_runtime.to_string(), remedy }));
         }
         match Self::find(args) {
             Ok(server) => Ok(Ok(server)),
             Err(error) => match error.foreign() {
-                Some(ServiceError::NoServer { .. }) => Ok(Err(error.to_string())),
+                Some(ServiceError::NoServer { .. }) => Ok(Err(NoServer::NoAnswer(error.to_string()))),
                 _ => Err(error),
             },
         }

@@ -111,8 +111,9 @@ impl Journal {
     ///
     /// # Errors
     /// Another process has it; it is of another version; the directory, or a file in it, belongs to another user or may be
-    /// written by others.
+    /// written by others; /proc is not mounted, without which no step of a job is safe.
     pub fn open(state: &Path) -> Result<Self, StageError> {
+        crate::mounts::check_known()?;
         make_state_directory(state)?;
         check_owner(state)?;
         let lock = lock(state)?;

@@ -17,7 +17,7 @@ use crate::owned::FileId;
 use crate::spec::{Expected, JobSpec, Level};
 
 /// An entry that is durable and verified in the part, and the source that it was copied from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     /// As the manifest will have it.
     pub entry: Entry,

@@ -465,7 +465,7 @@ fn held(
         return Ok(Err(how));
     }
     // Stores through a shared mapping move no time of a file in memory.
-    let is_in_memory = from.is_some_and(|from| from.is_in_memory());
+    let is_in_memory = from.is_none_or(|from| from.is_in_memory());
     if remove && is_in_memory && enforced(Check::EvictedBytesInMemory) {
         match manifest.verify(directory.as_fd(), &path, &|| fast.go_on()) {
             Err(error @ StageError::Corrupt { .. }) => {

@@ -246,7 +246,7 @@ fn beneath(
 struct Removing {
     /// Files of several names, by inode, as they were right after one of their names was removed here.
     unlinked: HashMap<u64, Identity>,
-    /// The source lies in a file system in memory. Nothing else is mounted in the source of a move.
+    /// The source lies in a file system in memory, or nobody knows in which. Nothing else is mounted in the source of a move.
     is_in_memory: bool,
     reader: Reader,
 }
@@ -256,7 +256,7 @@ impl Removing {
         let mount = mounts::of_place(&run.spec.source, false);
         Self {
             unlinked: HashMap::new(),
-            is_in_memory: mount.is_some_and(|mount| mount.is_in_memory()),
+            is_in_memory: mount.is_none_or(|mount| mount.is_in_memory()),
             reader: Reader::new(CHUNK_BYTES),
         }
     }
