@@ -1,11 +1,12 @@
-//! Where results go: standard output, or a file that is whole or not there.
+//! Where results go: standard output or a file.
 //!
-//! A reader that has had enough (`flashwright … | head`) is no failure: what is left is not wanted. A file is
-//! written beside its place and renamed into it, so that a full disk or an interruption leaves neither half
-//! a document nor a lost earlier one.
+//! A reader that closes the pipe early (`flashwright … | head`) is not a failure. A file is written beside its place and
+//! renamed into it, so that a full disk or an interruption leaves neither half a document nor a lost earlier one. A symbolic
+//! link, a FIFO or a character device is written through instead, without that guarantee. A block device, and a file with
+//! data that is not text, are refused, also behind a link: they are more likely a target or results than an earlier document.
 
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -77,9 +78,12 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// The sink that `--output` names; `-` and nothing are standard output. Checked before the work
+    /// The sink that `--output` names; `-` and None are standard output. Checked before the work
     /// starts, so that an hour's measurement does not end at a misspelt directory, or at one that cannot be written.
-    /// An earlier document is replaced; a file that is no text, as a target or a sweep's results, is refused.
+    ///
+    /// # Errors
+    /// Exit code 2 for a directory, or a file in a directory that does not exist; 3 for a block device and for a file with data
+    /// that is not text (a target, a sweep's results), directly or through a link; 1 if the file cannot be made.
     pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
         Self::of_flag("output", path)
     }
@@ -87,36 +91,21 @@ impl Sink {
     /// The same for a flag of another name.
     pub fn of_flag(flag: &str, path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Stdout) };
+        let option = format!("--{flag}={}", path.display());
         if path.is_dir() {
-            return Err(Failure::invalid(format!("--{flag}={}: is a directory", path.display()))
-                .hint("name a file in it"));
+            return Err(Failure::invalid(format!("{option}: is a directory")).hint("name a file in it"));
         }
         let folder = folder(path);
         if !folder.is_dir() {
-            return Err(Failure::invalid(format!(
-                "--{flag}={}: there is no directory {}",
-                path.display(),
-                folder.display()
-            ))
-            .hint("make it first, or name another file"));
+            return Err(Failure::invalid(format!("{option}: there is no directory {}", folder.display()))
+                .hint("make it first, or name another file"));
         }
-        let is_plain = std::fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
-        if is_plain {
-            if holds_no_text(path) {
-                return Err(Failure::refused(format!(
-                    "--{flag}={}: holds data that is no text, and would be replaced",
-                    path.display()
-                ))
-                .hint("name another file, or remove this one"));
-            }
+        check_destroys_no_data(&option, path)?;
+        if is_replaced(path) {
             tempfile::Builder::new().tempfile_in(folder).map_err(|error| {
                 let why = error.kind();
-                Failure::failed(format!(
-                    "--{flag}={}: no file can be made in {}: {why}",
-                    path.display(),
-                    folder.display()
-                ))
-                .hint("name a file in a directory that you may write to")
+                Failure::failed(format!("{option}: no file can be made in {}: {why}", folder.display()))
+                    .hint("name a file in a directory that you may write to")
             })?;
         }
         Ok(Self::File(path.to_owned()))
@@ -143,31 +132,56 @@ impl Sink {
     }
 }
 
-/// Whether the file begins with what no document of ours has: a zero byte, as images, databases and archives do.
-fn holds_no_text(path: &Path) -> bool {
+/// Refuses a block device and a file that holds data, where `path` is one or a symbolic link to one. `name` begins the message.
+fn check_destroys_no_data(name: &str, path: &Path) -> Result<(), Failure> {
+    // Follows links, because writing does.
+    let facts = match std::fs::metadata(path) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::failed(format!("{name}: cannot be examined: {error}"))),
+    };
+    if facts.file_type().is_block_device() {
+        return Err(Failure::refused(format!("{name}: is a block device, and would be overwritten"))
+            .hint("name a file"));
+    }
+    if facts.is_file() && holds_data(path) {
+        return Err(Failure::refused(format!("{name}: holds data that is not text, and would be replaced"))
+            .hint("name another file, or remove this one"));
+    }
+    Ok(())
+}
+
+/// Whether a regular file begins with a zero byte among its first 4096, which documents of ours never have, and images,
+/// databases and archives do. A file that cannot be read counts as data.
+fn holds_data(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut start));
-    read.is_ok() && start.contains(&0)
+    read.is_err() || start.contains(&0)
+}
+
+/// Whether a document takes the place of `path` by rename: it is a regular file, or does not exist. A symbolic link, a
+/// FIFO and a device are written through.
+fn is_replaced(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).map_or(true, |facts| facts.is_file())
 }
 
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Puts a whole file into its place.
+/// Writes a document to `path`: a plain file appears as a whole; a symbolic link, a FIFO or a character device is written
+/// through. Fails with exit code 3 where that would destroy data, as [`Sink::of`] does: hours may lie between the two.
 #[expect(
     clippy::disallowed_methods,
     reason = "a link, a device or a FIFO that the user names is written through"
 )]
 pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    // A device, a FIFO or a symbolic link is written through, not replaced.
-    let plain = std::fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
-    let result = if plain { replace(path, text) } else { std::fs::write(path, text) };
+    check_destroys_no_data(&path.display().to_string(), path)?;
+    let result = if is_replaced(path) { replace(path, text) } else { std::fs::write(path, text) };
     result.map_err(|error| Failure::io(path, "write it", &error))
 }
 
-/// Puts a whole file into its place, by way of one beside it that has a name which nobody can know before and that is
-/// not written through a link.
+/// Puts a whole file into its place: writes a new file of an unpredictable name beside it, syncs it, and renames it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut beside = tempfile::Builder::new()
@@ -206,6 +220,55 @@ mod tests {
         std::fs::hard_link(&workload, &link).expect("links");
         assert!(sink.is_none_of([data.as_path(), &link]).is_err());
         assert!(sink.is_none_of([data.as_path()]).is_ok());
+    }
+
+    #[test]
+    fn a_link_to_data_and_a_file_that_cannot_be_read_are_refused() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| folder.path().join(name);
+        let data = [vec![b'x'; 4095], vec![0]].concat();
+        std::fs::write(path("data"), &data).expect("writes");
+        std::fs::write(path("old.json"), "{}").expect("writes");
+        for (link, to) in
+            [("to-data", "data"), ("twice", "to-data"), ("to-text", "old.json"), ("to-none", "new.json")]
+        {
+            std::os::unix::fs::symlink(to, path(link)).expect("links");
+        }
+        for name in ["data", "to-data", "twice"] {
+            let refused = Sink::of(Some(&path(name))).expect_err(name);
+            assert!(refused.message().contains("is not text"), "{}", refused.message());
+            let refused = write_file(&path(name), "text").expect_err(name);
+            assert!(refused.message().contains("is not text"), "{}", refused.message());
+        }
+        assert_eq!(std::fs::read(path("data")).expect("reads"), data);
+        for (link, to) in [("to-text", "old.json"), ("to-none", "new.json")] {
+            Sink::of(Some(&path(link))).and_then(|sink| sink.write("new")).expect("is written through");
+            assert_eq!(std::fs::read_to_string(path(to)).expect("reads"), "new");
+            assert!(path(link).is_symlink(), "{link}");
+        }
+        // A socket stands for a file without permission, which root would read all the same.
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("binds");
+        assert!(holds_data(&path("socket")));
+    }
+
+    #[test]
+    fn a_block_device_is_refused_also_behind_a_link() {
+        let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+        let mut nodes = devices.map(|entry| Path::new("/dev").join(entry.file_name()));
+        let is_block =
+            |node: &PathBuf| std::fs::metadata(node).is_ok_and(|facts| facts.file_type().is_block_device());
+        let Some(node) = nodes.find(is_block) else {
+            eprintln!("skipped: this machine shows no block device");
+            return;
+        };
+        let folder = tempfile::tempdir().expect("a directory");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&node, &link).expect("links");
+        // Only the check before the work: were it missing, nothing would be written here.
+        for path in [&node, &link] {
+            let refused = Sink::of(Some(path)).expect_err("a block device");
+            assert!(refused.message().contains("is a block device"), "{}", refused.message());
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     }
     let sink = Sink::of(args.output.as_deref())?;
     let store = Store::open_read_only(&args.sweep)?;
+    sink.is_none_of([store.path()])?;
     let report = loaded(&store)?;
     let text = match format {
         ReportFormat::Html => html(&report),

@@ -86,6 +86,31 @@ fn a_mounted_block_device_is_not_written() {
 }
 
 #[test]
+fn a_result_is_not_written_to_a_block_device() {
+    if !is_root() {
+        return skipped("loop devices need root");
+    }
+    let folder = place();
+    let image = folder.path().join("image");
+    std::fs::File::create(&image).and_then(|f| f.set_len(1 << 20)).expect("makes");
+    let Ok(device) = LoopDevice::attach(&image, &[]) else { return skipped("no loop device can be had") };
+    std::os::unix::fs::symlink(device.text(), folder.path().join("link")).expect("links");
+    for output in [device.text(), "link"] {
+        let words = format!(
+            "error: --output={output}: is a block device, and would be overwritten\nhint: name a file\n"
+        );
+        refused(
+            folder.path(),
+            &["bench", "--runtime=50ms", "--target", "mem:1m", "--output", output],
+            3,
+            &words,
+        );
+    }
+    // Pages that were written there would be seen through the device.
+    assert_eq!(std::fs::read(&device.path).expect("reads"), vec![0; 1 << 20]);
+}
+
+#[test]
 fn a_full_disk_is_an_error_of_one_line_and_leaves_nothing() {
     if !is_root() {
         return skipped("mounting needs root");

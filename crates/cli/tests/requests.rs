@@ -368,7 +368,7 @@ fn what_a_command_reads_is_not_replaced_by_its_output() {
         folder.path(),
         &[&bench[..], &["results.db"]].concat(),
         3,
-        "error: --output=results.db: holds data that is no text, and would be replaced\nhint: name another file, or remove this one\n",
+        "error: --output=results.db: holds data that is not text, and would be replaced\nhint: name another file, or remove this one\n",
     );
     assert_eq!(std::fs::read(path("data")).unwrap(), vec![7_u8; 1 << 20]);
     assert_eq!(std::fs::read(path("workload.toml")).unwrap(), b"rw = \"randread\"\n");
