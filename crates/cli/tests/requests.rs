@@ -206,7 +206,11 @@ hint: did you mean iodepth?
     );
     let came = run(folder.path(), &["bench", "work.toml"]);
     assert_eq!(came.code, 2);
-    assert!(came.err.starts_with("error: work.toml:3: unknown field `iodeph`"), "{}", came.err);
+    assert!(
+        came.err.starts_with("error: work.toml:3: unknown field `iodeph`; did you mean `iodepth`?\n"),
+        "{}",
+        came.err
+    );
     assert_eq!(came.err.lines().count(), 2, "{}", came.err);
     refused(
         folder.path(),
@@ -217,6 +221,14 @@ error: bad.toml: iodepth_batch=8: must not exceed iodepth
 hint: leave it out, or raise --iodepth
 ",
     );
+    // A mistake in the file is not one of the flags beside it.
+    write("nan.toml", "target = \"mem:1m\"\nrandom_distribution = { zipf = nan }\n");
+    let came = run(folder.path(), &["bench", "nan.toml", "--iodepth=2"]);
+    assert_eq!(came.code, 2);
+    assert!(came.err.starts_with("error: nan.toml:2: NaN is not a finite number\n"), "{}", came.err);
+    write("one.toml", "target = \"mem:1m\"\nrandom_distribution = { zipf = 1.0 }\n");
+    let came = run(folder.path(), &["bench", "one.toml", "--iodepth=2"]);
+    assert!(came.err.starts_with("error: one.toml: random_distribution=zipf:1: "), "{}", came.err);
     let came = run(folder.path(), &["sweep", "plan", "space.toml"]);
     assert_eq!(came.code, 2);
     assert!(came.err.starts_with("error: space.toml:2: iodeph"), "{}", came.err);

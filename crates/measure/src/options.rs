@@ -207,6 +207,19 @@ pub fn find(name: &str) -> Option<&'static WorkloadOption> {
     OPTIONS.iter().find(|option| option.name == name)
 }
 
+/// Why `name` is not an option, with the nearest one; None if it is one.
+#[must_use]
+pub fn unknown_option(name: &str) -> Option<String> {
+    if find(name).is_some() {
+        return None;
+    }
+    let meant = match base::nearest(name, OPTIONS.iter().map(|option| option.name)) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => String::new(),
+    };
+    Some(format!("unknown field `{name}`{meant}"))
+}
+
 const fn word<W: Word>() -> ValueKind {
     ValueKind::Word(Words::of::<W>())
 }

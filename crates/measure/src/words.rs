@@ -91,3 +91,10 @@ pub mod seconds {
         }
     }
 }
+
+/// A number other than infinities and NaN, which JSON cannot write.
+pub fn finite<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number: f64 = serde::Deserialize::deserialize(deserializer)?;
+    let error = || serde::de::Error::custom(format!("{number} is not a finite number"));
+    number.is_finite().then_some(number).ok_or_else(error)
+}

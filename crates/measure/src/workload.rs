@@ -5,6 +5,7 @@
 //! flashwright goes further the field's comment says so. [`Workload::validate`] is called by whoever
 //! runs it, so a contradictory workload never reaches a device.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -71,9 +72,9 @@ pub enum RandomDistribution {
     #[default]
     Random,
     /// Block of rank k with probability ∝ 1/k^θ; θ as in fio, for instance 1.2.
-    Zipf(f64),
+    Zipf(#[serde(deserialize_with = "words::finite")] f64),
     /// A power law with exponent h in (0, 1), as in fio; smaller is more skewed.
-    Pareto(f64),
+    Pareto(#[serde(deserialize_with = "words::finite")] f64),
 }
 
 base::words! {
@@ -130,8 +131,11 @@ pub fn full_queues(iodepth: u32, numjobs: u32, separate_devices: u32) -> u64 {
 }
 
 /// A workload: everything about a run except where it runs. See the module's argument.
+///
+/// Records of later versions may have options that this one does not know, so reading keeps them in
+/// [`later_options`](Self::later_options) instead of failing. What people type is checked by [`unknown_option`](crate::options::unknown_option).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Workload {
     /// A name for reports; empty where none was given.
     pub name: String,
@@ -220,6 +224,10 @@ pub struct Workload {
     pub numa_cpu_nodes: Option<NumberList>,
     /// The pages that buffers lie in.
     pub pages: Pages,
+    /// Options of a later version by name, as they were read. They are written as they stand and tell workloads apart;
+    /// a workload that has any is not run.
+    #[serde(flatten)]
+    pub later_options: BTreeMap<String, serde_json::Value>,
 }
 
 impl Default for Workload {
@@ -260,6 +268,7 @@ impl Default for Workload {
             cpus_allowed_policy: CpusAllowedPolicy::Shared,
             numa_cpu_nodes: None,
             pages: Pages::Auto,
+            later_options: BTreeMap::new(),
         }
     }
 }
@@ -322,6 +331,10 @@ impl Workload {
     /// [`InvalidWorkload`] naming the first option that cannot be honoured.
     pub fn validate(&self) -> Result<(), InvalidWorkload> {
         let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if let Some(name) = self.later_options.keys().next() {
+            let reason = "is not an option of this version";
+            return bad("option", name.clone(), reason, "run it with the version that wrote it");
+        }
         if self.min_bs() == 0 {
             return bad("bs", "0".into(), "a block has at least one byte", "try --bs=4k");
         }
@@ -490,8 +503,28 @@ mod tests {
                 .expect("reads");
         assert_eq!((workload.bs, workload.size), (65536, Some(1 << 30)));
         assert_eq!(workload.runtime, Some(Duration::from_millis(1500)));
-        let error = toml::from_str::<Workload>("blocksize = 4").unwrap_err().to_string();
-        assert!(error.contains("blocksize"), "{error}");
+    }
+
+    #[test]
+    fn options_of_a_later_version_are_kept_and_not_run() {
+        let text = r#"{"iodepth":8,"placement":{"zone":3}}"#;
+        let workload: Workload = serde_json::from_str(text).expect("reads");
+        assert_eq!(workload.iodepth, 8);
+        assert_eq!(serde_json::to_value(&workload).expect("writes")["placement"]["zone"], 3);
+        let mut changed = workload.clone();
+        crate::options::find("iodepth").expect("is one").set(&mut changed, 4.into()).expect("sets");
+        assert_eq!(changed.later_options, workload.later_options);
+        let invalid = workload.validate().expect_err("is not known");
+        assert_eq!(invalid.to_string(), "option=placement: is not an option of this version");
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_finite_is_refused_where_it_is_read() {
+        for parameter in ["zipf = nan", "pareto = inf"] {
+            let error =
+                toml::from_str::<Workload>(&format!("random_distribution = {{ {parameter} }}")).unwrap_err();
+            assert!(error.message().contains("finite"), "{error}");
+        }
     }
 
     #[test]

@@ -104,3 +104,23 @@ fn a_record_of_format_1_is_read() {
     assert!(found.bytes() > 0 && found.latency().count() > 0);
     assert_eq!(found.verdict.map(|verdict| verdict.limit), Some(Limit::Drives));
 }
+
+/// A later version may store options that this one does not know, in points and in records.
+#[test]
+fn a_workload_with_an_option_of_a_later_version_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let sql = String::from_utf8(fixture("results-2.sql", results)).unwrap();
+    let known = "\"iodepth\":8,";
+    assert!(sql.contains(known), "the fixture's workloads");
+    let later = sql.replace(known, "\"iodepth\":8,\"zone_reset\":5,");
+    let store = open(directory.path(), later.as_bytes());
+    let plan = store.plan().unwrap();
+    let options: Vec<usize> = plan.points.iter().map(|point| point.workload.later_options.len()).collect();
+    assert_eq!(options, [0, 1]);
+    let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
+    assert_eq!((report.points.len(), report.runs.len()), (2, 4));
+    let mut text: serde_json::Value = serde_json::from_slice(&fixture("run-1.json", Vec::new)).unwrap();
+    text["workload"]["zone_reset"] = 5.into();
+    let record: RunRecord = serde_json::from_value(text.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&record).unwrap()["workload"], text["workload"]);
+}

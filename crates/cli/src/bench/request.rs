@@ -4,12 +4,13 @@
 //! again and again. In a job file fio's own defaults hold, and what is in it stands alone: a flag that
 //! changes a workload beside it is refused, because nobody could say which of its jobs was meant.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bench::fio::JobFile;
 use bench::{precondition, saturation};
-use measure::Workload;
+use measure::{Workload, options};
 
 use super::args::BenchArgs;
 use super::prepare;
@@ -149,7 +150,7 @@ fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> 
         workload.runtime = Some(if args.prepare.wsat { saturation::Plan::default().time } else { RUNTIME });
     }
     workload.validate().map_err(|invalid| match file {
-        Some(path) if args.workload.first_given().is_none() => {
+        Some(path) if !args.workload.has(invalid.option) => {
             Failure::invalid(format!("{}: {invalid}", path.display())).hint(invalid.hint)
         }
         _ => Failure::from(invalid),
@@ -195,30 +196,27 @@ impl Written {
 
     /// The error is where, in bytes, and what.
     fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
-        /// What stands in the file beside the workload's own options.
+        /// Keys with their places, and the target, which is not a workload's.
+        type Keys = BTreeMap<toml::Spanned<String>, toml::Value>;
         #[derive(serde::Deserialize)]
         struct Beside {
-            target: Option<toml::Spanned<String>>,
+            target: Option<String>,
             time_based: Option<toml::Value>,
         }
-        let told = |error: toml::de::Error| (error.span().map(|s| s.start), error.message().to_owned());
-        let beside: Beside = toml::from_str(text).map_err(told)?;
-        // A workload names no target, and refuses what it does not know; so the line is taken out, with
-        // blanks in its place, that later errors name the right line.
-        let mut rest = text.to_owned();
-        if let Some(target) = &beside.target {
-            let span = target.span();
-            let start = text[..span.start].rfind('\n').map_or(0, |at| at + 1);
-            let blanks: String =
-                text[start..span.end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-            rest.replace_range(start..span.end, &blanks);
+        let place_and_message =
+            |error: toml::de::Error| (error.span().map(|s| s.start), error.message().to_owned());
+        let keys: Keys = toml::from_str(text).map_err(place_and_message)?;
+        // Reading a workload keeps unknown options, for the sake of records; here they are misspelt.
+        let names = keys.keys().filter(|key| key.get_ref() != "target");
+        let mut mistakes =
+            names.filter_map(|key| Some((key.span().start, options::unknown_option(key.get_ref())?)));
+        if let Some((at, message)) = mistakes.next() {
+            return Err((Some(at), message));
         }
-        let workload = toml::from_str(&rest).map_err(told)?;
-        Ok(Self {
-            workload,
-            target: beside.target.map(toml::Spanned::into_inner),
-            says_time_based: beside.time_based.is_some(),
-        })
+        let beside: Beside = toml::from_str(text).map_err(place_and_message)?;
+        let mut workload: Workload = toml::from_str(text).map_err(place_and_message)?;
+        workload.later_options.clear();
+        Ok(Self { workload, target: beside.target, says_time_based: beside.time_based.is_some() })
     }
 }
 
