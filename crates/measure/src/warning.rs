@@ -90,8 +90,9 @@ macro_rules! codes {
                         remedy: $remedy,
                     },)+
                     Self::Later(_) => Explanation {
-                        severity: Severity::Warning,
-                        meaning: "A later version of flashwright found this; this version does not know what it means.",
+                        // Only the later version knows whether the figure is void, so it is not relied on.
+                        severity: Severity::Void,
+                        meaning: "A warning of a later version of flashwright; this version does not know what it does to the figure, and concludes nothing from it.",
                         remedy: "Read the run, or make the report, with that version.",
                     },
                 }
@@ -248,7 +249,7 @@ mod tests {
     fn a_code_of_a_later_version_is_kept_and_written_as_it_was_read() {
         let json = r#"{"code":"W-TOMORROW","message":"seen"}"#;
         let warning: Warning = serde_json::from_str(json).unwrap();
-        assert_eq!((warning.code.code(), warning.code.explain().severity), ("W-TOMORROW", Severity::Warning));
+        assert_eq!((warning.code.code(), warning.code.explain().severity), ("W-TOMORROW", Severity::Void));
         assert_eq!(serde_json::to_string(&warning).unwrap(), json);
         assert!(WarningCode::ALL.iter().all(|known| *known < warning.code), "it comes last");
         for wrong in [
