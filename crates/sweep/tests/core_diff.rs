@@ -83,6 +83,28 @@ fn points_are_matched_by_what_they_run_whatever_the_dimensions_are_called() {
 }
 
 #[test]
+fn points_that_differ_in_a_condition_alone_are_matched_and_the_condition_is_listed() {
+    use measure::options::{OPTIONS, OptionClass};
+    let dir = tempfile::tempdir().unwrap();
+    let space =
+        |base: &str| format!("[sweep]\nname = 'one'\npasses = 2\n[base]\n{base}\n[space]\niodepth = [4]");
+    // Each condition that a space may set in [base] and that is not stated for the whole sweep.
+    for option in ["size = '1g'", "offset = '1m'", "offset_increment = '64m'"] {
+        let name = option.split(' ').next().unwrap();
+        let class = OPTIONS.iter().find(|known| known.name == name).unwrap().class;
+        assert_eq!(class, OptionClass::Condition, "{name}");
+        let a =
+            measure(dir.path(), &format!("{name}-a.db"), &space("rw = 'randread'"), Fakes::new(), "node1");
+        let other = space(&format!("rw = 'randread'\n{option}"));
+        let b = measure(dir.path(), &format!("{name}-b.db"), &other, Fakes::new(), "node1");
+        let diff = diff(&a, &b).unwrap();
+        assert_eq!(diff.points.len(), 1, "{name}");
+        let changed: Vec<&str> = diff.points[0].conditions.iter().map(|c| c.what.as_str()).collect();
+        assert_eq!(changed, [name]);
+    }
+}
+
+#[test]
 fn a_test_type_and_its_workload_spelled_out_are_the_same_point() {
     let dir = tempfile::tempdir().unwrap();
     let a = measure(dir.path(), "a.db", "[space]\ntest_type = [9, 10]", Fakes::new(), "node1");

@@ -6,7 +6,7 @@ use measure::RunRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CONDITIONS, Sweep, workload_fields};
+use super::{Sweep, workload_fields};
 use crate::model::Point;
 use crate::store::StoreError;
 
@@ -28,10 +28,9 @@ pub(super) fn of_points(a: &Point, b: &Point) -> Vec<Change> {
         None | Some(serde_json::Value::Null) => "–".to_owned(),
         Some(value) => value.to_string(),
     };
-    CONDITIONS
-        .iter()
+    super::conditions()
         // The name is made from the settings, and every run draws its own offsets.
-        .filter(|name| !matches!(**name, "name" | "randseed"))
+        .filter(|name| !matches!(*name, "name" | "randseed"))
         .filter_map(|name| change(name, word(&of_a, name), word(&of_b, name)))
         .collect()
 }

@@ -16,6 +16,7 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use measure::options::{OPTIONS, OptionClass};
 use measure::stats::cleaning::{CleaningRules, clean};
 use measure::stats::compare::{CompareRules, Comparison, Direction, Verdict, compare_family};
 use schemars::JsonSchema;
@@ -29,8 +30,10 @@ use crate::store::{Completeness, Meta, Store, StoreError};
 /// The name of the format.
 pub const SCHEMA: &str = "flashwright.diff/1";
 
-/// Options of a workload that say how, not what, is measured.
-const CONDITIONS: [&str; 7] = ["name", "randseed", "runtime", "time_based", "ramp_time", "size", "offset"];
+/// The names of the options of a workload that are circumstances of its measurement.
+fn conditions() -> impl Iterator<Item = &'static str> {
+    OPTIONS.iter().filter(|option| option.class == OptionClass::Condition).map(|option| option.name)
+}
 
 /// What changed from sweep `a` to sweep `b`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -228,7 +231,8 @@ impl<'p> Matching<'p> {
 /// What makes a point the point it is, as text that can be compared.
 fn identity(point: &Point, varied: &BTreeSet<&str>) -> String {
     let mut fields = workload_fields(point);
-    fields.retain(|name, _| !CONDITIONS.contains(&name.as_str()) || varied.contains(name.as_str()));
+    fields
+        .retain(|name, _| conditions().all(|condition| condition != name) || varied.contains(name.as_str()));
     if varied.contains("target") {
         fields.insert("target".into(), point.target.clone().into());
     }
