@@ -9,6 +9,22 @@ use common::loop_device::LoopDevice;
 use common::{command, ended, finish, fits_schema, is_root, place, skipped, tool, wait_until};
 use serde_json::Value;
 
+/// What builds layouts, what varies them and what watches them keep lists of their own.
+#[test]
+fn each_setting_of_a_layout_is_a_key_of_a_space_and_each_of_a_queue_is_watched() {
+    let is_key = |name: &str| {
+        let space = sweep::space::Space::parse("space.toml", &format!("[space]\n{name} = [{{}}]\n"));
+        !space.expect_err("a table is no value").to_string().contains("is not known")
+    };
+    assert!(!is_key("no_setting"));
+    let not_of_queues = ["layout", "drives", "width", "chunk", "filesystem", "mount_options", "irq_cpus"];
+    for name in layout::spec::setting_names() {
+        assert!(is_key(name), "{name} is missing from sweep::space::layouts");
+        let is_watched = bench::observe::settings::QUEUE_SETTINGS.contains(&name);
+        assert!(is_watched || not_of_queues.contains(&name), "{name} is missing from QUEUE_SETTINGS");
+    }
+}
+
 /// A loop device over a file, and a state directory of its own; both are gone at the end.
 struct Rig {
     device: String,
