@@ -139,6 +139,13 @@ fn ran(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
+/// A number of a loop device that no other drive of this process has, nor one of a process that was killed.
+fn free_number() -> u32 {
+    let next = || NUMBERS.fetch_add(1, Ordering::Relaxed) % 64 + 64 * (1 + std::process::id() % 64);
+    let is_free = |number: &u32| !Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists();
+    std::iter::repeat_with(next).take(64).find(is_free).expect("a loop device that is not attached")
+}
+
 impl Drive {
     /// Attaches drive number `drive` of a host, makes a file system on it and mounts it.
     pub fn make(host: &Arc<Host>, drive: usize, bytes: usize, file_system: &str) -> Self {
@@ -158,7 +165,7 @@ impl Drive {
             bytes,
             point,
             directory,
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed) % 64 + 64 * (1 + std::process::id() % 64),
+            number: free_number(),
             loop_device: None,
             nbdfuse: Some(nbdfuse),
         };
