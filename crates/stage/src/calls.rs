@@ -303,8 +303,7 @@ pub fn sync(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
 /// [`sync`] of a source. A file system that is read-only and has no fsync(2), such as squashfs, has nothing to sync: it
 /// answers EINVAL. An error of one that has fsync(2) counts on a read-only mount as well.
 pub fn sync_source(file: BorrowedFd<'_>, barrier: Barrier) -> io::Result<()> {
-    let made = (|| planned_sync!(Fsync, Some(barrier), fs::fsync(file), file, false))();
-    let made = match made {
+    let made = match plain_fsync(file, Some(barrier)) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) && fs_kind::is_read_only(file) => {
             Ok(())
         }
@@ -319,7 +318,12 @@ pub fn sync_outside_move(file: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 pub(crate) fn fsync(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
-    noted(file, (|| planned_sync!(Fsync, barrier, fs::fsync(file), file, false))())
+    noted(file, plain_fsync(file, barrier))
+}
+
+/// fsync(2), of whose failure nothing is noted.
+fn plain_fsync(file: BorrowedFd<'_>, barrier: Option<Barrier>) -> io::Result<()> {
+    planned_sync!(Fsync, barrier, fs::fsync(file), file, false)
 }
 
 /// Makes a whole file system durable, and tells whether anything written to it since `file` was opened was lost
