@@ -2,6 +2,8 @@
 
 mod faults;
 mod fetch;
+#[path = "../../../../formats/fixture.rs"]
+mod fixture;
 mod sets;
 mod tier;
 

@@ -1,5 +1,6 @@
 //! Names, claims, deletions, and manifests from anywhere.
 
+use super::fixture::fixture;
 use super::*;
 use crate::ObjectTier;
 
@@ -41,6 +42,30 @@ fn a_name_that_another_drain_has_claimed_is_left_alone() {
     rival.give_up();
     scene.drain_to(&scene.plain(), &Stop::new()).unwrap();
     assert_same(&scene.source, &scene.fetched().path());
+}
+
+#[test]
+fn claims_are_read_for_ever() {
+    for (name, deletion) in [("claim-1.json", false), ("claim-1-deletion.json", true)] {
+        let scene = Scene::usual();
+        let set = scene.plain();
+        let stop = Stop::new();
+        let halt = crate::lanes::Halt::new(&stop);
+        let text: &[u8] = if deletion {
+            br#"{"format":"flashwright.claim/1","id":"","since":1750000000,"deletion":true}"#
+        } else {
+            br#"{"format":"flashwright.claim/1","id":"00112233445566778899aabbccddeeff","since":1750000000}"#
+        };
+        let kept = fixture(name, || text.to_vec());
+        let put = PutPayload::from(kept);
+        let store = Remote::new(Arc::clone(&scene.memory));
+        store.put(set.claim_key(), put, false).now_or_never().unwrap().unwrap();
+        assert!(set.is_claimed(&halt).unwrap());
+        assert_eq!(set.is_half_gone(&halt).unwrap(), deletion, "{name}");
+        let error = scene.drain_to(&set, &stop).unwrap_err().to_string();
+        let said = if deletion { "is being deleted" } else { "begun 1750000000 s after 1970" };
+        assert!(error.contains(said), "{error}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Retention and `latest` in a store, with every request of it failing once.
 
+use super::fixture::fixture;
 use super::*;
 use crate::ObjectTier;
 use stage::retention::{Keep, Outcome, Witness, evict, tidy};
@@ -91,9 +92,9 @@ impl Series {
         Some(latest["name"].as_str().unwrap().to_owned())
     }
 
-    fn put(&self, key: &str, text: &'static str) {
+    fn put(&self, key: &str, text: impl Into<Bytes>) {
         self.store()
-            .put(Key::from(key), PutPayload::from_static(text.as_bytes()), false)
+            .put(Key::from(key), PutPayload::from(text.into()), false)
             .now_or_never()
             .unwrap()
             .unwrap();
@@ -137,6 +138,20 @@ fn latest_never_goes_back_and_what_it_names_stays() {
     // What it names is gone: it goes to what is there.
     series.tier(Arc::new(series.store())).set("step-2").unwrap().delete(&Stop::new()).unwrap();
     assert_eq!(series.plainly(1, latest).latest, Some("step-1".into()));
+}
+
+#[test]
+fn the_object_latest_is_read_for_ever() {
+    let series = Series::of(&[1, 2]);
+    series.plainly(1, Keep { latest: true, ..Keep::default() });
+    let read = series.store().get(Key::from("run/latest"), None).now_or_never().unwrap().unwrap();
+    let written = read.bytes().now_or_never().unwrap().unwrap();
+    let kept = fixture("latest-1.json", || written.to_vec());
+    assert!(written == kept, "what is written today is the same, byte for byte");
+    let series = Series::of(&[1, 2]);
+    series.put("run/latest", kept);
+    let tier = series.tier(Arc::new(series.store()));
+    assert_eq!(tier.latest().unwrap(), Some("step-1".into()));
 }
 
 #[test]

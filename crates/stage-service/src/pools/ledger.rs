@@ -346,3 +346,37 @@ impl Step<'_> {
         self.files.get_mut(&owner).filter(|file| file.is_own)
     }
 }
+
+#[cfg(test)]
+#[path = "../../../../formats/fixture.rs"]
+mod fixture;
+
+#[cfg(test)]
+mod tests {
+    use super::super::lease::Uptime;
+    use super::*;
+
+    #[test]
+    fn a_users_file_is_read_for_ever() {
+        let row = |id, label: &str, lease| Reserved {
+            id,
+            pool: "fast".to_owned(),
+            owner: 1000,
+            label: label.to_owned(),
+            bytes: 5 << 30,
+            created: 1_750_000_000,
+            lease,
+        };
+        let until = Uptime { boot: "6f3f1e0a-28c2-4d2f-8e41-1f0f5f6c2b11".to_owned(), seconds: 90_000 };
+        let ends = |until| Lease { expires: 1_750_086_400, until };
+        let rows = vec![row(3, "run-7", ends(None)), row(5, "run 8", ends(Some(until)))];
+        let written = UserFile { last: 6, changes: 2, reservations: rows, ..UserFile::new() };
+        let text = serde_json::to_vec(&written).unwrap();
+        let kept = fixture::fixture("stage-ledger-1.json", || text.clone());
+        let read: UserFile = serde_json::from_slice(&kept).unwrap();
+        assert_eq!((read.schema.as_str(), read.last, read.changes), (SCHEMA, 6, 2));
+        let rows = read.reservations.into_iter().map(|row| Reserved { owner: 1000, ..row });
+        assert_eq!(rows.collect::<Vec<_>>(), written.reservations);
+        assert!(text == kept, "what is written today is the same, byte for byte");
+    }
+}

@@ -224,6 +224,10 @@ pub struct MapBlock {
 }
 
 #[cfg(test)]
+#[path = "../../../../formats/fixture.rs"]
+mod fixture;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use storage::uuid::Uuid;
@@ -249,6 +253,22 @@ mod tests {
         }
         let other = area_of(Uuid([8; 16]), 3, 30 * BLOCK);
         assert_ne!(sum, other.sum(1, 4, &bytes));
+    }
+
+    #[test]
+    fn blocks_of_sums_and_of_the_map_are_read_for_ever() {
+        let area = area(2, 30 * BLOCK);
+        let data: Vec<u8> = (0..BLOCK).map(|at| (at % 251) as u8).collect();
+        let sums = [area.sum(1, 6, &data), NO_SUM, LOST_SUM];
+        let state = MapBlock { generation: 3, resealed: 9, entries: vec![0, HAS_SUMS, MARKED, 3, 0] };
+        let mut written = vec![0; BLOCK as usize];
+        area.encode_sums(1, 2, &sums, &mut written);
+        written.extend(area.encode_map(0, &state));
+        let kept = super::fixture::fixture("sums-3.bin", || written.clone());
+        let (block, map) = kept.split_at(BLOCK as usize);
+        assert_eq!(area.decode_sums(1, 2, block).as_deref(), Some(&sums[..]));
+        assert_eq!(area.decode_map(0, map), Some(state));
+        assert!(written == kept, "what is written today is the same, byte for byte");
     }
 
     #[test]
