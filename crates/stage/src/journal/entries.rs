@@ -142,7 +142,8 @@ impl Journal {
             for path in paths {
                 let path = path.as_os_str().as_bytes();
                 for table in ["entries", "chunks", "begun"] {
-                    let of_part = if table == "entries" { "AND NOT compared" } else { "" };
+                    // An equality, so that the primary key finds the row: NOT would read all entries for each path.
+                    let of_part = if table == "entries" { "AND compared = 0" } else { "" };
                     let forget = format!("DELETE FROM {table} WHERE job = ?1 {of_part} AND path = ?2");
                     step.prepare_cached(&forget)?.execute(params![id, path])?;
                 }
