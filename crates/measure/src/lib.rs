@@ -15,8 +15,10 @@
 //! 7. [`limit`]: what kept the figure from being higher.
 //! 8. [`ladder`]: a machine's levels of memory and storage, and the gaps between them.
 //! 9. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
+//! 10. [`decide`]: which of several settings is best, after as many blocks as it takes.
 #![forbid(unsafe_code)]
 
+pub mod decide;
 pub mod histogram;
 pub mod ladder;
 mod later;

@@ -35,7 +35,7 @@ pub mod effects;
 pub mod fit;
 pub mod intervals;
 pub mod knee;
-mod special;
+pub(crate) mod special;
 pub mod steady;
 
 pub use cleaning::{Cleaned, CleaningRules, clean};

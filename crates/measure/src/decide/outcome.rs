@@ -1,0 +1,316 @@
+//! What a race says: its answer, and each setting's place with an interval that agrees with the answer.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Rules;
+use super::race::{Decision, Known, Race};
+
+/// Blocks from which on the number of further blocks can be foretold.
+const FORECAST_MIN_BLOCKS: usize = 6;
+/// Further blocks beyond which nothing is foretold.
+const FORECAST_MAX_BLOCKS: usize = 10_000;
+/// In simulations the further blocks that were needed had a median of 0.6 of the forecast.
+const FORECAST_MEDIAN: f64 = 0.6;
+/// Their 10th percentile.
+const FORECAST_LOW: f64 = 0.2;
+/// Their 90th percentile.
+const FORECAST_HIGH: f64 = 2.0;
+
+/// A ratio of two figures with its interval; above 1 is better, for latencies too.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// The estimate.
+    pub ratio: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Bounds {
+    /// From logarithms; None if an end is infinite.
+    fn of_ln(estimate: f64, low: f64, high: f64) -> Option<Self> {
+        let bounds = Self { ratio: estimate.exp(), low: low.exp(), high: high.exp() };
+        (bounds.low.is_normal() && bounds.high.is_finite()).then_some(bounds)
+    }
+}
+
+/// By how much the best setting is better.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gain {
+    /// The closest of the other settings.
+    pub over: usize,
+    /// The best setting by this one. The interval holds for the gain over every other setting; its lower end is at
+    /// least 1.
+    pub bounds: Bounds,
+}
+
+/// How many more blocks would decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MoreBlocks {
+    /// One race in ten needs fewer.
+    pub low: usize,
+    /// Half of the races need fewer.
+    pub likely: usize,
+    /// One race in ten needs more.
+    pub high: usize,
+}
+
+/// What a race concludes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// One setting is better than every other.
+    Better {
+        /// The best setting.
+        winner: usize,
+        /// By how much; none if figures are missing so that no other setting can be compared with it.
+        gain: Option<Gain>,
+    },
+    /// The living settings differ from the cheapest of them by less than the margin.
+    Equivalent {
+        /// The cheapest of them, which is recommended.
+        reference: usize,
+        /// The certificates' intervals together: each living setting by the reference. The ratio is that of the
+        /// setting with the highest estimate.
+        within: Option<Bounds>,
+    },
+    /// The blocks do not suffice for either.
+    Undecided {
+        /// The cheapest living setting.
+        reference: usize,
+        /// The living setting with the highest estimate.
+        leader: usize,
+        /// Another living setting could be up to this many times better than the reference; none before an
+        /// interval exists.
+        could_be: Option<f64>,
+        /// How many more blocks would tell; none below six blocks or where no number is in sight.
+        more_blocks: Option<MoreBlocks>,
+    },
+    /// One setting has figures, and there is nothing to compare it with.
+    Single {
+        /// That setting.
+        setting: usize,
+    },
+    /// No setting has figures.
+    Nothing,
+}
+
+/// Where a setting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "standing", rename_all = "snake_case")]
+pub enum Standing {
+    /// It may still be the best.
+    Alive,
+    /// Another setting is better.
+    Dropped {
+        /// Blocks after which it was dropped.
+        after_blocks: usize,
+    },
+    /// None of its runs gave a figure.
+    Failed,
+}
+
+/// One setting's place.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Contrast {
+    /// Its number.
+    pub setting: usize,
+    /// Whether it may still be the best.
+    pub standing: Standing,
+    /// Its figure by that of the best setting, at most 1. The intervals of all settings hold together. The interval
+    /// of a dropped setting is the one that it was dropped with. None before an interval exists.
+    pub of_best: Option<Bounds>,
+    /// Its figure by that of the cheapest living setting, as its certificate of equivalence was granted; none
+    /// without a certificate.
+    pub equivalence: Option<Bounds>,
+}
+
+/// What the blocks of a race say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outcome {
+    /// How it was decided.
+    pub rules: Rules,
+    /// Blocks given.
+    pub blocks: usize,
+    /// The answer.
+    pub answer: Answer,
+    /// Every setting, in order.
+    pub settings: Vec<Contrast>,
+    /// The correlation of successive blocks that variances were corrected for, 0 to 0.7.
+    pub memory: f64,
+    /// The weight of each block in the last analysis, above 0 and at most 1; 0 for a block with fewer than two
+    /// figures of living settings. A block below 1 was unsteady.
+    pub block_weights: Vec<f64>,
+}
+
+impl Outcome {
+    pub(super) fn of(race: &Race) -> Self {
+        let mut block_weights = vec![0.0; race.blocks.len()];
+        let analysis = race.analysis.as_ref();
+        for (block, weight) in analysis.iter().flat_map(|a| &a.weights) {
+            block_weights[*block] = *weight;
+        }
+        Self {
+            rules: race.rules,
+            blocks: race.blocks.len(),
+            answer: answer(race),
+            settings: (0..race.settings).map(|setting| contrast(race, setting)).collect(),
+            memory: analysis.map_or(0.0, |a| a.memory),
+            block_weights,
+        }
+    }
+
+    /// The setting to use: the winner, or the cheapest living one. None if no setting has figures.
+    #[must_use]
+    pub fn recommended(&self) -> Option<usize> {
+        match self.answer {
+            Answer::Better { winner, .. } => Some(winner),
+            Answer::Equivalent { reference, .. } | Answer::Undecided { reference, .. } => Some(reference),
+            Answer::Single { setting } => Some(setting),
+            Answer::Nothing => None,
+        }
+    }
+}
+
+fn answer(race: &Race) -> Answer {
+    let Some(reference) = race.reference() else { return Answer::Nothing };
+    match race.decided() {
+        Some(Decision::Better) => Answer::Better { winner: reference, gain: gain(race, reference) },
+        Some(Decision::Equivalent) => Answer::Equivalent { reference, within: within(race, reference) },
+        Some(Decision::Single) => Answer::Single { setting: reference },
+        Some(Decision::Nothing) => Answer::Nothing,
+        None if race.alive.len() == 1 => Answer::Single { setting: reference },
+        None => Answer::Undecided {
+            reference,
+            leader: leader(race).unwrap_or(reference),
+            could_be: could_be(race, reference),
+            more_blocks: more_blocks(race),
+        },
+    }
+}
+
+/// The living setting with the highest estimate: the one that no other living setting has a positive difference to,
+/// or the cheapest of several.
+fn leader(race: &Race) -> Option<usize> {
+    let deficit = |j: usize| {
+        let rivals = race.alive.iter().filter_map(|i| race.known(*i, j));
+        rivals.map(|known| known.difference).fold(0.0, f64::max)
+    };
+    race.alive.iter().copied().min_by(|a, b| deficit(*a).total_cmp(&deficit(*b)))
+}
+
+/// The winner's gain over every other setting.
+fn gain(race: &Race, winner: usize) -> Option<Gain> {
+    let others = (0..race.settings).filter_map(|j| Some((j, race.known(winner, j)?)));
+    let others: Vec<(usize, Known)> =
+        others.filter(|(j, _)| matches!(race.standings[*j], super::Standing::Dropped { .. })).collect();
+    let (over, closest) = others.iter().min_by(|a, b| a.1.difference.total_cmp(&b.1.difference))?;
+    let ends = |sign: f64| {
+        let ends = others.iter().map(|(_, known)| known.difference + sign * known.half_of_best);
+        // A setting that a third one dropped may have an interval around 0; the winner is not worse than it.
+        ends.fold(f64::INFINITY, f64::min).max(0.0)
+    };
+    let bounds = Bounds::of_ln(closest.difference.max(0.0), ends(-1.0), ends(1.0))?;
+    Some(Gain { over: *over, bounds })
+}
+
+/// The hull of the certificates' intervals.
+fn within(race: &Race, reference: usize) -> Option<Bounds> {
+    let others = race.alive.iter().filter(|i| **i != reference);
+    let certificates: Option<Vec<Known>> = others.map(|i| race.certificates[*i]).collect();
+    let hull = certificates?.into_iter().fold((0.0f64, 0.0f64, 0.0f64), |(estimate, low, high), known| {
+        (
+            estimate.max(known.difference),
+            low.min(known.difference - known.half_of_equivalence),
+            high.max(known.difference + known.half_of_equivalence),
+        )
+    });
+    Bounds::of_ln(hull.0, hull.1, hull.2)
+}
+
+fn contrast(race: &Race, setting: usize) -> Contrast {
+    let equivalence = race.certificates[setting].filter(|_| race.standings[setting] == Standing::Alive);
+    Contrast {
+        setting,
+        standing: race.standings[setting],
+        of_best: of_best(race, setting),
+        equivalence: equivalence.and_then(|known| {
+            let (e, half) = (known.difference, known.half_of_equivalence);
+            Bounds::of_ln(e, (e - half).min(0.0), (e + half).max(0.0))
+        }),
+    }
+}
+
+/// The hull of the differences from each living setting, capped at 0.
+fn of_best(race: &Race, setting: usize) -> Option<Bounds> {
+    let is_alive = race.standings[setting] == Standing::Alive;
+    if race.standings[setting] == Standing::Failed {
+        return None;
+    }
+    let rivals = race.alive.iter().copied().filter(|i| *i != setting);
+    let known: Option<Vec<Known>> = rivals.map(|i| race.known(setting, i)).collect();
+    // A living setting may be the best itself: its difference is then 0.
+    let start = if is_alive { 0.0 } else { f64::NEG_INFINITY };
+    let low = |known: &Known| known.difference - known.half_of_best;
+    let high = |known: &Known| known.difference + known.half_of_best;
+    let known = known?;
+    let lowest = known.iter().map(low).fold(if is_alive { 0.0 } else { f64::INFINITY }, f64::min);
+    let highest = known.iter().map(high).fold(start, f64::max);
+    let estimate = leader(race).filter(|best| *best != setting).and_then(|best| race.known(setting, best));
+    let estimate = estimate.map_or(0.0, |known| known.difference).min(0.0);
+    Bounds::of_ln(estimate, lowest.min(0.0), highest.min(0.0))
+}
+
+/// How many times better than the reference another living setting could be.
+fn could_be(race: &Race, reference: usize) -> Option<f64> {
+    let most = race.alive.iter().filter(|i| **i != reference).map(|i| {
+        let upper = race.known(*i, reference).map_or(f64::INFINITY, |k| k.difference + k.half_of_best);
+        race.certificates[*i].map_or(upper, |c| upper.min(c.difference + c.half_of_equivalence))
+    });
+    let ratio = most.fold(0.0, f64::max).exp();
+    ratio.is_finite().then_some(ratio)
+}
+
+/// The smallest number of blocks at which the race is decided if differences and scatter stay what they are now,
+/// scaled by how such forecasts came true in simulations.
+fn more_blocks(race: &Race) -> Option<MoreBlocks> {
+    let blocks = race.blocks.len();
+    if blocks < FORECAST_MIN_BLOCKS {
+        return None;
+    }
+    let mut more = 1;
+    while !is_decided_after(race, more) {
+        // The forecast is rough: steps of 3 % spare most of the work.
+        more += 1 + more / 32;
+        if more > FORECAST_MAX_BLOCKS {
+            return None;
+        }
+    }
+    let part = |factor: f64| ((more as f64 * factor).round() as usize).max(1);
+    Some(MoreBlocks { low: part(FORECAST_LOW), likely: part(FORECAST_MEDIAN), high: part(FORECAST_HIGH) })
+}
+
+/// Whether the race is decided after `more` blocks in which differences and scatter stay the same.
+fn is_decided_after(race: &Race, more: usize) -> bool {
+    let half = |known: &Known, alpha: f64| {
+        let blocks = known.blocks + more;
+        let variance = known.variance * known.blocks as f64 / blocks as f64;
+        race.rules.half(alpha, variance, known.freedom + more as f64, blocks)
+    };
+    let of_best = race.rules.alpha_of_best(race.settings);
+    let is_beaten = |j: &usize| {
+        let rivals = race.alive.iter().filter_map(|i| race.known(*i, *j));
+        rivals.into_iter().any(|known| known.difference > half(&known, of_best))
+    };
+    let left: Vec<usize> = race.alive.iter().copied().filter(|j| !is_beaten(j)).collect();
+    let Some((reference, others)) = left.split_first() else { return true };
+    let margin = race.rules.equivalence.ln_1p();
+    others.iter().all(|i| {
+        let is_granted = race.reference() == Some(*reference) && race.certificates[*i].is_some();
+        let fits =
+            |known: Known| known.difference.abs() + half(&known, race.rules.alpha_of_equivalence()) <= margin;
+        is_granted || race.known(*i, *reference).is_some_and(fits)
+    })
+}

@@ -1,0 +1,193 @@
+//! Races whose answer is known: synthetic figures, missing runs, replay, and agreement of interval and verdict.
+
+use measure::decide::{Answer, Decision, Race, Rules, Standing};
+use measure::stats::Direction;
+
+/// Numbers that look random, the same on every machine.
+struct Noise(u64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Nearly normal: the sum of twelve uniform numbers.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}
+
+/// One block of the living settings of a race: a level for the block, and noise of `sd` for each run.
+fn block(race: &Race, levels: &[f64], sd: f64, noise: &mut Noise) -> Vec<(usize, f64)> {
+    let machine = 0.3 * noise.normal();
+    let mut order: Vec<usize> = race.alive().to_vec();
+    for i in (1..order.len()).rev() {
+        order.swap(i, (noise.uniform() * (i + 1) as f64) as usize);
+    }
+    order.into_iter().map(|i| (i, levels[i] * (machine + sd * noise.normal()).exp())).collect()
+}
+
+fn run(levels: &[f64], sd: f64, rules: Rules, most: usize, seed: u64) -> Race {
+    let mut race = Race::new(levels.len(), rules);
+    let mut noise = Noise(seed);
+    while race.decided().is_none() && race.blocks() < most {
+        let runs = block(&race, levels, sd, &mut noise);
+        race.block(&runs);
+    }
+    race
+}
+
+#[test]
+fn the_best_of_four_is_found_although_blocks_move_far_more_than_settings_differ() {
+    let race = run(&[1e9, 1.2e9, 1e9, 1e9], 0.05, Rules::default(), 60, 1);
+    let outcome = race.outcome();
+    let Answer::Better { winner, gain } = outcome.answer else { panic!("{:?}", outcome.answer) };
+    let gain = gain.expect("all settings ran");
+    assert_eq!((winner, race.decided()), (1, Some(Decision::Better)));
+    assert!(gain.bounds.low > 1.0 && gain.bounds.low < 1.2 && gain.bounds.high > 1.2, "{gain:?}");
+    assert_eq!(outcome.recommended(), Some(1));
+}
+
+#[test]
+fn equal_settings_are_equivalent_and_the_cheapest_is_recommended() {
+    let race = run(&[1e9; 4], 0.03, Rules::default(), 100, 2);
+    let outcome = race.outcome();
+    let Answer::Equivalent { reference, within } = outcome.answer else { panic!("{:?}", outcome.answer) };
+    let within = within.expect("certificates have intervals");
+    assert_eq!((reference, outcome.recommended()), (0, Some(0)));
+    assert!(within.low >= 1.0 / 1.05 && within.high <= 1.05, "{within:?}");
+}
+
+#[test]
+fn wide_noise_stays_undecided_and_says_how_large_a_difference_it_may_hide() {
+    let race = run(&[1e9; 3], 0.2, Rules::default(), 10, 3);
+    let Answer::Undecided { could_be, more_blocks, .. } = race.answer() else { panic!() };
+    assert!(could_be.expect("an interval exists after ten blocks") > 1.05);
+    let more = more_blocks.expect("ten blocks suffice for a forecast");
+    assert!(more.low <= more.likely && more.likely <= more.high, "{more:?}");
+}
+
+#[test]
+fn of_latencies_the_lower_is_better() {
+    let rules = Rules { direction: Direction::LowerIsBetter, ..Rules::default() };
+    let race = run(&[1000.0, 800.0], 0.03, rules, 60, 4);
+    let Answer::Better { winner: 1, gain: Some(gain) } = race.answer() else { panic!("{:?}", race.answer()) };
+    assert!(gain.bounds.low < 1.25 && gain.bounds.high > 1.25, "{gain:?}");
+}
+
+#[test]
+fn the_same_blocks_give_the_same_race() {
+    let levels = [1e9, 1.05e9, 0.9e9, 1e9, 1.02e9, 0.5e9, 1e9, 1e9, 1e9, 1e9];
+    let (mut once, mut blocks, mut noise) = (Race::new(10, Rules::default()), Vec::new(), Noise(5));
+    for _ in 0..30 {
+        let runs = block(&once, &levels, 0.08, &mut noise);
+        once.block(&runs);
+        blocks.push(runs);
+    }
+    let mut replayed = Race::new(10, Rules::default());
+    blocks.iter().for_each(|runs| replayed.block(runs));
+    assert_eq!(replayed, once);
+    assert_eq!(replayed.outcome(), once.outcome());
+}
+
+#[test]
+fn a_setting_that_never_ran_leaves_the_race_and_the_others_are_decided() {
+    let mut race = Race::new(3, Rules::default());
+    let mut noise = Noise(6);
+    for _ in 0..40 {
+        let mut runs = block(&race, &[1e9, 1e9, 1.3e9], 0.03, &mut noise);
+        runs.iter_mut().filter(|run| run.0 == 1).for_each(|run| run.1 = 0.0);
+        race.block(&runs);
+    }
+    let outcome = race.outcome();
+    assert_eq!(outcome.settings[1].standing, Standing::Failed);
+    assert_eq!(outcome.settings[1].of_best, None);
+    assert!(matches!(outcome.answer, Answer::Better { winner: 2, .. }), "{:?}", outcome.answer);
+}
+
+#[test]
+fn figures_that_are_not_positive_numbers_count_as_missing() {
+    let mut with = Race::new(2, Rules::default());
+    let mut without = Race::new(2, Rules::default());
+    let mut noise = Noise(7);
+    for (at, wrong) in [0.0, -1.0, f64::NAN, f64::INFINITY, 0.0, -5.0].into_iter().enumerate() {
+        let runs = block(&with, &[1e9, 1.5e9], 0.02, &mut noise);
+        with.block(&runs);
+        without.block(&runs);
+        with.block(&[(at % 2, wrong), (1 - at % 2, 3e9)]);
+        without.block(&[(1 - at % 2, 3e9)]);
+        with.block(&[]);
+        without.block(&[]);
+    }
+    assert_eq!(with, without);
+    assert!(matches!(with.answer(), Answer::Better { winner: 1, .. }), "{:?}", with.answer());
+}
+
+#[test]
+fn one_setting_alone_is_single_and_none_with_figures_is_nothing() {
+    let mut race = Race::new(1, Rules::default());
+    for _ in 0..4 {
+        assert_eq!(race.decided(), None);
+        race.block(&[(0, 1e9)]);
+    }
+    assert_eq!((race.decided(), race.answer()), (Some(Decision::Single), Answer::Single { setting: 0 }));
+    let mut race = Race::new(2, Rules::default());
+    (0..4).for_each(|_| race.block(&[(0, f64::NAN), (1, 0.0)]));
+    assert_eq!((race.decided(), race.answer()), (Some(Decision::Nothing), Answer::Nothing));
+    assert_eq!(race.outcome().recommended(), None);
+}
+
+#[test]
+fn a_fixed_number_of_blocks_keeps_every_setting_and_concludes_once() {
+    let rules = Rules { stops: false, ..Rules::default() };
+    let race = run(&[1e9, 1e9, 2e9], 0.02, rules, 12, 8);
+    assert_eq!((race.alive(), race.blocks(), race.decided()), (&[0, 1, 2][..], 12, None));
+    assert!(matches!(race.answer(), Answer::Better { winner: 2, .. }), "{:?}", race.answer());
+}
+
+#[test]
+fn a_decided_race_takes_no_further_blocks() {
+    let race = run(&[1e9, 2e9], 0.02, Rules::default(), 60, 9);
+    let mut later = race.clone();
+    (0..10).for_each(|_| later.block(&[(0, 9e9), (1, 1e9)]));
+    assert_eq!(later, race);
+}
+
+#[test]
+fn figures_without_any_scatter_are_decided_by_the_margin() {
+    let mut race = Race::new(3, Rules::default());
+    (0..20).for_each(|_| race.block(&[(0, 1e9), (1, 1e9), (2, 1.06e9)]));
+    assert!(matches!(race.answer(), Answer::Better { winner: 2, .. }), "{:?}", race.answer());
+    let mut race = Race::new(2, Rules::default());
+    (0..20).for_each(|_| race.block(&[(0, 1e9), (1, 1e9)]));
+    assert!(matches!(race.answer(), Answer::Equivalent { reference: 0, .. }), "{:?}", race.answer());
+}
+
+#[test]
+fn intervals_agree_with_the_answer_after_every_block() {
+    for seed in 0..60 {
+        let levels = [1e9, 1.03e9, 1.1e9, 0.9e9, 1.08e9];
+        let mut race = Race::new(5, Rules::default());
+        let mut noise = Noise(100 + seed);
+        for _ in 0..40 {
+            let runs = block(&race, &levels, 0.04, &mut noise);
+            race.block(&runs);
+            let outcome = race.outcome();
+            for contrast in &outcome.settings {
+                let Some(bounds) = contrast.of_best else { continue };
+                assert!(bounds.low <= bounds.high && bounds.high <= 1.0, "{contrast:?}");
+                // A living setting may be the best; one dropped by the best itself may not.
+                assert!(contrast.standing != Standing::Alive || bounds.high == 1.0, "{contrast:?}");
+            }
+            match outcome.answer {
+                Answer::Better { gain: Some(gain), .. } => assert!(gain.bounds.low >= 1.0),
+                Answer::Equivalent { within: Some(within), .. } => {
+                    assert!(within.low >= 1.0 / 1.05 - 1e-12 && within.high <= 1.05 + 1e-12);
+                }
+                Answer::Undecided { could_be: Some(most), .. } => assert!(most >= 1.0),
+                _ => {}
+            }
+        }
+    }
+}
