@@ -111,8 +111,8 @@ left-out: ## Leave out each sync and each check of a move alone, show what is lo
 static: ## Build the binary against musl's C library, as one static file without S3 (target/x86_64-unknown-linux-musl)
 	$(CARGO) build --release --locked --target x86_64-unknown-linux-musl -p flashwright --no-default-features
 
-# The wheel as a user gets it, but for its profile and for the system's OpenSSL, which is not bundled, in an environment of
-# its own. What cargo has built is used again.
+# The wheel as a user gets it, but for its profile, the features of its dependencies (tools/cargo-for-wheel) and the system's
+# OpenSSL, which is not bundled, in an environment of its own. What cargo has built is used again.
 PYTHON ?= python3
 WHEEL = $(TARGET)/python
 
@@ -121,7 +121,7 @@ test-python: test-moto ## Build the wheel of the Python package, install it in a
 	$(PYTHON) -m venv $(WHEEL)/build
 	$(PYTHON) -m venv $(WHEEL)/clean
 	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
-	$(QUICK) $(WHEEL)/build/bin/maturin build --profile dev --auditwheel skip --out $(WHEEL)/wheels
+	$(QUICK) CARGO=$(abspath tools/cargo-for-wheel) $(WHEEL)/build/bin/maturin build --profile dev --auditwheel skip --out $(WHEEL)/wheels
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
