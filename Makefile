@@ -46,7 +46,7 @@ build-debug:
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
-	python3 tools/tests.py tell $(NOTES) $(PARTS)
+	python3 tools/tests.py summary $(NOTES) $(PARTS)
 
 # How each part went, what it left out and why: tools/tests.py.
 NOTES = $(TARGET)/tests
@@ -59,7 +59,7 @@ test-explore: test-moto ## Run the tests with new random cases, and print their 
 	echo "make test-explore SEED=$$seed"; \
 	export PROPTEST_RNG_SEED=$$seed FLASHWRIGHT_CRASH_SEED=$$seed FLASHWRIGHT_TEST_SEED=$$seed; \
 	failed=0; $(MAKE) --no-print-directory test-cargo || failed=1; \
-	python3 tools/tests.py tell $(NOTES) cargo || failed=1; \
+	python3 tools/tests.py summary $(NOTES) cargo || failed=1; \
 	echo "make test-explore SEED=$$seed"; exit $$failed
 
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
@@ -90,10 +90,10 @@ test-moto:
 test-build:
 	$(NOTED) sh -c '$(MAKE) --no-print-directory build-debug && $(QUICK) $(CARGO) test --workspace --locked --no-run'
 
-# --no-fail-fast: one failure is not to hide another.
+# Several programs at once (tools/programs.py), and all of them: one failure is not to hide another.
 test-cargo: test-moto build-debug
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(QUICK) $(NOTED) $(CARGO) test --workspace --locked --no-fail-fast -- --show-output
+	$(QUICK) python3 tools/tests.py crates $(NOTES)/cargo $(CARGO) test --workspace --locked
 
 # Beside what the tests of the crates do: other programs against the binary, as they would meet it.
 test-hostile: build-debug ## Attack the servers behind each of their doors, and see that they serve on

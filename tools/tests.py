@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs tests, and says at the end how they went: all parts in one table, what failed, what was left out, what took long.
 
-    tools/tests.py run DIRECTORY/NAME COMMAND...   runs a part of the tests; how it went is noted in DIRECTORY/NAME
-    tools/tests.py tell DIRECTORY PART...          prints the table of these parts; exit code 1 if one failed or never ran
+    tools/tests.py run DIRECTORY/NAME COMMAND...     runs a part of the tests; its result is noted in DIRECTORY/NAME
+    tools/tests.py crates DIRECTORY/NAME COMMAND...  the same for the programs of a `cargo test` command, several at once (tools/programs.py)
+    tools/tests.py summary DIRECTORY PART...         prints the table of these parts; exit code 1 if one failed or never ran
 
 A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passes. cargo shows what a passing test prints
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
@@ -13,14 +14,20 @@ the lines `ok ...` and `FAIL ...` of our own tools; of a scenario of the lab tha
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
 
+# The tree stays as it is.
+sys.dont_write_bytecode = True
+
+import programs  # noqa: E402
+
 TEST = re.compile(r"---- (.+) stdout ----")
 IGNORED = re.compile(r"test (.+) \.\.\. ignored(?:, (.+))?")
 LEFT_OUT = re.compile(r"\s*(?:SKIP:? |skipped: (?:SKIP )?|SKIPPED )(.+)")
-BINARY = re.compile(r"\s+(?:Running (.+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (.+))")
+DOCUMENTATION = re.compile(r"\s+Doc-tests (.+)")
 CARGO = re.compile(r"test result: \S+ (\d+) passed; (\d+) failed; .* finished in ([0-9.]+)s")
 FAILED = re.compile(r"test (.+) \.\.\. FAILED|FAILED (.+)|FAIL +(.+)")
 REPEATED = re.compile(r" +(\w+): once more, on a new machine")
@@ -28,23 +35,30 @@ LAB = re.compile(r"lab: (\d+) ok, (\d+) failed, .*")
 PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-9.]+s")
 # Of test programs, those that are named at the end.
 SLOWEST = 10
+# Of the output of a program that failed, so many lines are printed again at the end.
+DETAIL_LINES = 150
 
 
 class Part:
-    """What a part's output says of it, line by line."""
+    """The results in a part's output, read line by line."""
 
     def __init__(self):
-        self.passed, self.failed, self.failures, self.left_out, self.slow, self.repeated = 0, 0, [], [], [], []
-        self.test = self.binary = ""
+        self.passed, self.failed, self.failures, self.left_out, self.slow, self.repeated, self.details = 0, 0, [], [], [], [], []
+        self.test = self.program = ""
         self.is_shown = True
+        self.began = time.monotonic()
 
-    def hear(self, line: str) -> bool:
-        """Counts a line; whether the person is to see it."""
+    def read(self, line: str):
+        """Counts a line, and prints it unless it is output of a test that passed."""
+        if self.is_counted_and_shown(line):
+            print(line, end="", flush=True)
+
+    def is_counted_and_shown(self, line: str) -> bool:
         text = line.rstrip()
         if found := TEST.fullmatch(text):
             self.test = found[1]
-        if found := BINARY.fullmatch(text):
-            self.binary = f"{found[2]} ({found[1]})" if found[1] else f"{found[3]} (documentation)"
+        if found := DOCUMENTATION.fullmatch(text):
+            self.program = f"{found[1]}, documentation"
         if found := IGNORED.fullmatch(text):
             self.left_out.append(f"{found[1]}: ignored: {found[2] or 'no reason is given'}")
         elif found := LEFT_OUT.fullmatch(text):
@@ -62,7 +76,7 @@ class Part:
         if found := CARGO.match(text):
             self.passed += int(found[1])
             self.failed += int(found[2])
-            self.slow.append((float(found[3]), self.binary))
+            self.slow.append((float(found[3]), self.program))
         elif PYTEST.search(text):
             for number, what in re.findall(r"(\d+) (passed|failed|error)", text):
                 if what == "passed":
@@ -80,28 +94,66 @@ class Part:
         elif found := LAB.fullmatch(text):
             self.passed, self.failed = int(found[1]), int(found[2])
 
+    def read_program(self, outcome: programs.Outcome):
+        """Counts and prints the whole output of a test program. One that ends without a result has failed."""
+        name, failed, results = outcome.program.name, self.failed, len(self.slow)
+        self.is_shown, self.test, self.program = True, "", name
+        for line in ["\n", outcome.program.title, *outcome.lines]:
+            self.read(line)
+        self.is_shown = True
+        if outcome.code < 0:
+            unfinished = programs.tests_without_result(outcome)
+            tests = f"; without a result: {', '.join(unfinished[:8])}{' …' if unfinished[8:] else ''}" if unfinished else ""
+            end = f"killed, because it still ran after {programs.LIMIT_S} s" if outcome.is_over_limit else f"ended by {signal.Signals(-outcome.code).name}"
+            self.read(f"FAIL {name}: {end}{tests}\n")
+        elif outcome.code != 0 and self.failed == failed:
+            self.read(f"FAIL {name}: exit code {outcome.code}, but no test failed\n")
+        elif outcome.code == 0 and len(self.slow) == results:
+            self.read(f"FAIL {name}: ended without a result\n")
+        if self.failed > failed:
+            begins = next((number for number, line in enumerate(outcome.lines) if line == "failures:\n"), 0)
+            self.details.append(f"{name}\n" + "".join(outcome.lines[begins:][-DETAIL_LINES:]))
+
+    def note(self, path: pathlib.Path, code: int) -> int:
+        path.write_text(json.dumps({
+            "exit": code, "seconds": time.monotonic() - self.began, "passed": self.passed, "failed": self.failed,
+            "failures": self.failures, "left_out": list(dict.fromkeys(self.left_out)), "slow": self.slow, "repeated": self.repeated,
+            "details": self.details}))
+        return code
+
 
 def run(note: pathlib.Path, command: list) -> int:
-    note.parent.mkdir(parents=True, exist_ok=True)
-    part, began = Part(), time.monotonic()
+    part = Part()
     # In one stream, so that a result stands behind the name of its program.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as child:
         for line in child.stdout:
-            if part.hear(line):
-                print(line, end="", flush=True)
-    note.write_text(json.dumps({
-        "exit": child.returncode, "seconds": time.monotonic() - began, "passed": part.passed, "failed": part.failed,
-        "failures": part.failures, "left_out": list(dict.fromkeys(part.left_out)), "slow": part.slow, "repeated": part.repeated}))
-    return child.returncode
+            part.read(line)
+    return part.note(note, child.returncode)
 
 
-def tell(directory: pathlib.Path, names: list) -> int:
+def run_crates(note: pathlib.Path, cargo_test: list) -> int:
+    part = Part()
+    listed, code = programs.list_programs(cargo_test, part.read)
+    if code != 0 or not listed:
+        part.read(f"FAIL {' '.join(cargo_test)}: exit code {code}, {len(listed)} programs\n")
+        return part.note(note, code or 1)
+    for name in programs.unknown_names(listed):
+        part.read(f"FAIL {name}: tools/programs.py names it, and there is no such program\n")
+    signal.signal(signal.SIGTERM, interrupted)
+    for outcome in programs.Pool().run_all([*listed, programs.documentation(cargo_test)]):
+        part.read_program(outcome)
+    return part.note(note, int(part.failed > 0))
+
+
+def summary(directory: pathlib.Path, names: list) -> int:
     parts = {name: json.loads((directory / name).read_text()) if (directory / name).exists() else None for name in names}
     ran = {name: part for name, part in parts.items() if part}
     for name, part in ran.items():
         for title, lines in (("left out", part["left_out"]), ("passed only at the second attempt", part["repeated"]), ("failed", part["failures"])):
             if lines:
                 print(f"\n{name}: {title}: {len(lines)}", *lines, sep="\n  ")
+        for detail in part["details"]:
+            print(f"\n{name}: output of {detail}", end="")
     slow = sorted((seconds, program) for part in ran.values() for seconds, program in part["slow"])[-SLOWEST:]
     if slow:
         print("\nwhat took longest, in seconds")
@@ -110,18 +162,25 @@ def tell(directory: pathlib.Path, names: list) -> int:
     print(f"\n{'part':12}{'passed':>8}{'failed':>8}{'left out':>10}{'minutes':>9}")
     for name, part in parts.items():
         if part:
-            told = "" if part["exit"] == 0 else f"  FAILED, exit code {part['exit']}"
-            print(f"{name:12}{part['passed']:8}{part['failed']:8}{len(part['left_out']):10}{part['seconds'] / 60:9.1f}{told}")
+            verdict = "" if part["exit"] == 0 else f"  FAILED, exit code {part['exit']}"
+            print(f"{name:12}{part['passed']:8}{part['failed']:8}{len(part['left_out']):10}{part['seconds'] / 60:9.1f}{verdict}")
         else:
             print(f"{name:12}{'did not run':>26}  FAILED")
     return int(any(not part or part["exit"] for part in parts.values()))
 
 
+def interrupted(number, _frame):
+    # An exception, so that the programs that run are ended on the way.
+    raise SystemExit(128 + number)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["run", note, *command] if command:
-            sys.exit(run(pathlib.Path(note), command))
-        case ["tell", directory, *names] if names:
-            sys.exit(tell(pathlib.Path(directory), names))
+        case ["run" | "crates" as verb, note, *command] if command:
+            path = pathlib.Path(note)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sys.exit({"run": run, "crates": run_crates}[verb](path, command))
+        case ["summary", directory, *names] if names:
+            sys.exit(summary(pathlib.Path(directory), names))
         case _:
             sys.exit(__doc__)
