@@ -5,6 +5,7 @@ mod common;
 use std::io::Read;
 use std::process::{Child, Stdio};
 
+use common::loop_device::LoopDevice;
 use common::{
     command, ended, finish, fits_schema, json, names, place, refused, run, signal, skipped, tool, works,
     written,
@@ -303,4 +304,91 @@ fn probe_fits_its_schema_and_a_screen() {
         assert!(came.out.contains(word), "{word} is missing in {}", came.out);
     }
     works(folder.path(), &["probe"]);
+}
+
+/// A device-mapper device over a loop device, taken down when dropped.
+struct Mapped {
+    name: String,
+    _below: LoopDevice,
+}
+
+impl Mapped {
+    /// A linear map of `image`. Fails with what losetup(8) or dmsetup(8) printed.
+    fn over(image: &std::path::Path) -> Result<Self, String> {
+        let below = LoopDevice::attach(image, &[])?;
+        let sectors = std::fs::metadata(image).map_err(|error| error.to_string())?.len() / 512;
+        let name = format!("flashwright-bench-{}", std::process::id());
+        let table = format!("0 {sectors} linear {} 0", below.text());
+        dmsetup(&["create", &name, "--table", &table])?;
+        Ok(Self { name, _below: below })
+    }
+
+    fn path(&self) -> String {
+        format!("/dev/mapper/{}", self.name)
+    }
+
+    /// From now on requests are neither answered nor refused, until [`Mapped::resume`].
+    fn suspend(&self) {
+        dmsetup(&["suspend", "--noflush", "--nolockfs", &self.name]).expect("is suspended");
+    }
+
+    fn resume(&self) {
+        dmsetup(&["resume", &self.name]).expect("is resumed");
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let _ = dmsetup(&["resume", &self.name]);
+        if let Err(reason) = dmsetup(&["remove", "--retry", &self.name]) {
+            eprintln!("left behind: {}: {reason}", self.path());
+        }
+    }
+}
+
+fn dmsetup(arguments: &[&str]) -> Result<(), String> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let done = std::process::Command::new("dmsetup").args(arguments).env("PATH", path).output();
+    let done = done.map_err(|error| format!("dmsetup: {error}"))?;
+    if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
+}
+
+#[test]
+fn a_drive_that_hangs_fails_the_run_by_name_and_the_process_ends() {
+    let folder = place();
+    let mapped = match Mapped::over(&written(folder.path(), "image", 16)) {
+        Ok(mapped) => mapped,
+        Err(reason) => return skipped(&format!("no device-mapper device: {reason}")),
+    };
+    let path = mapped.path();
+    let arguments = [
+        "bench",
+        "--rw=randread",
+        "--iodepth=4",
+        "--runtime=60s",
+        "--request_timeout=1s",
+        "--ioengine=io_uring",
+        "--target",
+        &path,
+    ];
+    let mut child = command(folder.path(), &arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    mapped.suspend();
+    let since = std::time::Instant::now();
+    let status = ended(&mut child);
+    let took = since.elapsed();
+    mapped.resume();
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    if said.contains("io_uring is switched off here") {
+        return skipped("no io_uring");
+    }
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{path} has not answered a request for 1.00 s")), "{said}");
+    assert!(said.contains("--request_timeout"), "{said}");
+    assert!(took < std::time::Duration::from_secs(20), "it took {took:?}");
 }

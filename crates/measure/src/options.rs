@@ -266,6 +266,7 @@ options! {
 
     "runtime", ValueKind::PositiveDuration, Condition, TIME, Some("runtime"), "How long to measure [default: 5s]";
     "ramp_time" also "ramp-time", ValueKind::Duration, Condition, TIME, Some("ramp_time"), "How long to run before measuring";
+    "request_timeout" also "request-timeout", ValueKind::Duration, Condition, TIME, None, "How long a request may go unanswered before the run fails; 0: for ever [default: 120s]";
     "time_based" also "time-based", ValueKind::Switch, Condition, TIME, Some("time_based"), "0: end as soon as each job has moved its region once [default: 1]";
     "rate_iops" also "rate-iops", ValueKind::Rate, Demand, TIME, Some("rate_iops"), "Requests a second that each job starts, done or not: an open loop, latency from the intended start";
     "rate", ValueKind::PositiveSize, Demand, TIME, Some("rate"), "Bytes a second that each job starts, likewise";

@@ -243,6 +243,10 @@ pub struct EngineFacts {
     pub latency_clock: LatencyClock,
     /// `tsc` or `clock_gettime`.
     pub clock_source: String,
+    /// How often a request or a part of one, or a system call that hands requests over, was made again because the kernel
+    /// answered EAGAIN, EBUSY or EINTR; in the whole run, all jobs together.
+    #[serde(default)]
+    pub retries: u64,
 }
 
 /// diskstats of one block device, after minus before (kernel, `Documentation/admin-guide/iostats.rst`).

@@ -179,6 +179,11 @@ pub struct Workload {
     #[serde(with = "words::seconds")]
     #[schemars(with = "f64")]
     pub ramp_time: Duration,
+    /// How long a request may go unanswered before the run fails; 0 for ever. In seconds in data. A drive's own driver
+    /// gives up after 30 s, mostly, and makes the request again, which this leaves time for.
+    #[serde(with = "words::seconds")]
+    #[schemars(with = "f64")]
+    pub request_timeout: Duration,
     /// Bytes of the target that are used; the whole of it where left out.
     #[serde(with = "words::size::option")]
     #[schemars(with = "Option<u64>")]
@@ -250,6 +255,7 @@ impl Default for Workload {
             runtime: None,
             time_based: false,
             ramp_time: Duration::ZERO,
+            request_timeout: Duration::from_secs(120),
             size: None,
             offset: 0,
             offset_increment: None,

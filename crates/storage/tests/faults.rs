@@ -79,6 +79,28 @@ fn requests_that_are_interrupted_or_put_off_are_made_again() {
 }
 
 #[test]
+fn what_is_made_again_is_counted() {
+    let device = laid_file();
+    let kernel = failing(Call::Completion, libc::EAGAIN, 3);
+    let mut ring = IoUring::with_kernel(kernel, Arc::clone(&device), &config(DEPTH)).unwrap();
+    assert_eq!((reads(&mut ring).len(), ring.retries()), (0, 3));
+    let refused = Faulty::new([fault(Call::UringEnter, 0, 2, Effect::Errno(libc::EAGAIN))]);
+    let mut ring = IoUring::with_kernel(refused, Arc::clone(&device), &config(DEPTH)).unwrap();
+    assert_eq!((reads(&mut ring).len(), ring.retries()), (0, 2), "submissions are");
+    let kernel = failing(Call::Completion, libc::EINTR, 3);
+    let mut native = Libaio::with_kernel(kernel, Arc::clone(&device), &config(DEPTH)).unwrap();
+    assert_eq!((reads(&mut native).len(), native.retries()), (0, 3));
+    let refused = Faulty::new([fault(Call::IoSubmit, 0, 2, Effect::Errno(libc::EAGAIN))]);
+    let mut native = Libaio::with_kernel(refused, Arc::clone(&device), &config(DEPTH)).unwrap();
+    assert_eq!((reads(&mut native).len(), native.retries()), (0, 2), "submissions are");
+    let kernel = failing(Call::Completion, libc::EAGAIN, 3);
+    let mut threads = Psync::with_kernel(kernel, Arc::clone(&device), &config(DEPTH)).unwrap();
+    assert_eq!((reads(&mut threads).len(), threads.retries()), (0, 3));
+    let mut quiet = IoUring::with_kernel(Faulty::new([]), device, &config(DEPTH)).unwrap();
+    assert_eq!((reads(&mut quiet).len(), quiet.retries()), (0, 0));
+}
+
+#[test]
 fn requests_that_are_put_off_for_ever_fail_in_the_end() {
     on_each_engine(
         || failing(Call::Completion, libc::EAGAIN, u32::MAX),

@@ -6,6 +6,9 @@
 //! any ──(failure, or a wish to stop)──▶ Stop
 //! ```
 //!
+//! A thread that waits for a drive that no longer answers sees no phase. Each therefore has a [`Pulse`], and the
+//! coordinator fails the run when one has not beaten for `request_timeout`, whatever the phase.
+//!
 //! Only the coordinator moves the phase, so that what it observes (diskstats, CPU counters) is taken
 //! at the very transitions. Threads look at one atomic word once a batch; each counts from the first
 //! reap after it saw `Measure` to the last before it saw anything else, so its counts and its interval
@@ -27,6 +30,38 @@ pub(super) enum Phase {
     Stop = 3,
 }
 
+/// When a thread last had an answer, so that the coordinator notices a thread that waits in vain. On a cache line of its
+/// own, because the thread writes it every turn.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Pulse(AtomicU64);
+
+/// A pulse of a thread that waits for no request.
+const AT_REST: u64 = u64::MAX;
+
+impl Pulse {
+    /// The thread goes on at `now`, in ticks.
+    #[inline]
+    pub fn beat(&self, now: u64) {
+        self.0.store(now, Ordering::Relaxed);
+    }
+
+    /// The thread can no longer be waited for: it goes to wait for a request that is not answered.
+    pub fn stop(&self) {
+        self.beat(0);
+    }
+
+    /// The thread waits for no request, or for one that may take any time.
+    pub fn rest(&self) {
+        self.0.store(AT_REST, Ordering::Relaxed);
+    }
+
+    /// Ticks at which the thread last went on; None while it rests.
+    pub fn last(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|last| *last != AT_REST)
+    }
+}
+
 /// What the threads of one job share with the coordinator.
 #[derive(Debug)]
 pub(super) struct Control {
@@ -42,6 +77,7 @@ pub(super) struct Control {
     /// For the live view; written a few times a second by each thread.
     bytes: AtomicU64,
     ios: AtomicU64,
+    pulses: Box<[Pulse]>,
 }
 
 impl Control {
@@ -55,7 +91,13 @@ impl Control {
             failure: Mutex::new(None),
             bytes: AtomicU64::new(0),
             ios: AtomicU64::new(0),
+            pulses: (0..threads).map(|_| Pulse(AtomicU64::new(AT_REST))).collect(),
         }
+    }
+
+    /// The pulse of each thread, in order.
+    pub fn pulses(&self) -> &[Pulse] {
+        &self.pulses
     }
 
     #[inline]

@@ -3,15 +3,24 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use std::sync::Arc;
+
+use storage::clock::Clock;
+
 use super::control::{Control, Phase};
-use super::{Progress, RunOptions};
+use super::share::Share;
+use super::{BenchError, Progress, RunOptions};
 
 /// How long the coordinator sleeps at most before it looks for a wish to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How long threads that can end may take, once another waits in vain.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Moves the jobs through their phases.
 pub(super) struct Coordinator<'a> {
-    pub controls: &'a [Control],
+    pub controls: &'a [Arc<Control>],
+    pub shares: &'a [Vec<Share>],
     pub options: RunOptions<'a>,
 }
 
@@ -33,7 +42,7 @@ impl Coordinator<'_> {
     pub fn wait_until_filled(&self) {
         let mut last = (Instant::now(), 0, 0);
         while !self.over() && !self.controls.iter().all(|c| c.all_filled() || c.any_done()) {
-            std::thread::park_timeout(LOOK);
+            self.pause();
             self.tell(None, &mut last);
         }
     }
@@ -49,9 +58,9 @@ impl Coordinator<'_> {
     pub fn wait_until_one_is_done(&self) {
         let begun = Instant::now();
         let mut last = (begun, 0, 0);
-        let measured: Vec<&Control> = self.controls.iter().filter(|c| c.phase() == Phase::Measure).collect();
+        let measured: Vec<_> = self.controls.iter().filter(|c| c.phase() == Phase::Measure).collect();
         while !self.over() && !measured.is_empty() && !measured.iter().any(|c| c.any_done()) {
-            std::thread::park_timeout(LOOK);
+            self.pause();
             self.tell(Some(begun), &mut last);
         }
     }
@@ -63,8 +72,7 @@ impl Coordinator<'_> {
         if step < Duration::from_secs(1) {
             return;
         }
-        let (bytes, ios) =
-            self.controls.iter().map(Control::seen).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let (bytes, ios) = self.controls.iter().map(|c| c.seen()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         progress(&Progress {
             measuring: measuring.map(|begun| begun.elapsed()),
             step,
@@ -74,20 +82,45 @@ impl Coordinator<'_> {
         *last = (Instant::now(), bytes, ios);
     }
 
-    /// Ends each job's interval when its first thread is done, and waits until all threads have left.
-    pub fn wait_for_the_end(&self, stop: bool) {
+    /// Ends each job's interval when its first thread is done, and waits until all threads have left. False if some will
+    /// not leave, because they wait for a drive that does not answer; the run has failed then.
+    pub fn wait_for_the_end(&self, stop: bool) -> bool {
         let stop_all = || self.controls.iter().for_each(|c| c.advance(Phase::Stop));
         if stop || self.failed() {
             stop_all();
         }
-        while !self.controls.iter().all(Control::all_left) {
+        let mut stuck_since: Option<Instant> = None;
+        while !self.controls.iter().all(|c| c.all_left()) {
             for control in self.controls.iter().filter(|c| c.any_done()) {
                 control.advance(Phase::Tail);
             }
             if self.over() {
                 stop_all();
             }
-            std::thread::park_timeout(LOOK);
+            if self.pause() && stuck_since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                return false;
+            }
         }
+        true
+    }
+
+    /// Waits until something may have changed. True if some thread waits in vain; its job has failed then.
+    fn pause(&self) -> bool {
+        std::thread::park_timeout(LOOK);
+        let clock = Clock::get();
+        let mut stuck = false;
+        for (control, shares) in self.controls.iter().zip(self.shares) {
+            // Pulses that are set after this lie ahead of it, and have no age.
+            let now = clock.now();
+            for (pulse, share) in control.pulses().iter().zip(shares) {
+                let limit = share.workload.request_timeout;
+                let age = pulse.last().map(|last| clock.nanoseconds(now.saturating_sub(last)));
+                if age.is_some_and(|age| !limit.is_zero() && u128::from(age) > limit.as_nanos()) {
+                    stuck = true;
+                    control.fail(BenchError::unanswered(&*share.device, limit));
+                }
+            }
+        }
+        stuck
     }
 }

@@ -1,6 +1,9 @@
 //! Why a run gave no record, whose fault that is, and what to do.
 
+use std::time::Duration;
+
 use measure::workload::InvalidWorkload;
+use storage::device::Device;
 use storage::engine::{EngineError, RequestError, RequestFailure};
 use storage::remote::told_by;
 
@@ -84,6 +87,14 @@ pub enum BenchError {
     /// A request failed.
     #[error("a request failed")]
     Request(#[from] RequestFailure),
+    /// The drive does not answer.
+    #[error("{device} has not answered a request for {}", units::nanoseconds(.waited.as_nanos() as f64))]
+    Unanswered {
+        /// Spec of the device.
+        device: String,
+        /// The limit that was passed: `request_timeout`.
+        waited: Duration,
+    },
     /// A block does not hold what was written there.
     #[error("verification of {device} failed")]
     Verify {
@@ -114,6 +125,11 @@ pub enum BenchError {
 }
 
 impl BenchError {
+    /// The error of a device that has not answered for `waited`.
+    pub(super) fn unanswered(device: &dyn Device, waited: Duration) -> Self {
+        Self::Unanswered { device: device.spec().to_owned(), waited }
+    }
+
     /// Whether the request was wrong, so that nothing was tried.
     #[must_use]
     pub fn is_about_the_request(&self) -> bool {
@@ -145,6 +161,9 @@ impl BenchError {
             Self::Nodes { .. } => Some("leave it out, or name CPUs with --cpus_allowed".into()),
             Self::Engine(error) => engine_hint(error),
             Self::Request(failure) => request_hint(failure),
+            Self::Unanswered { .. } => Some(
+                "see the kernel's log (dmesg) for the drive; --request_timeout allows for more time".into(),
+            ),
             Self::ReadOnly { .. }
             | Self::Verify { .. }
             | Self::Flush { .. }

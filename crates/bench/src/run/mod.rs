@@ -2,8 +2,8 @@
 //!
 //! [`run`] takes jobs that are to run at once (one, usually; a group of a fio job file may have more),
 //! starts their threads, moves them through ramp, interval and tail, observes the machine at the
-//! very transitions, and turns the threads' counts into one [`RunRecord`] a job. A request that fails
-//! or is short fails the run: such a record would be a lie, so there is none.
+//! very transitions, and turns the threads' counts into one [`RunRecord`] a job. A request that fails,
+//! is short or is not answered in time fails the run: such a record would be a lie, so there is none.
 
 mod control;
 mod coordinator;
@@ -18,7 +18,7 @@ mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use measure::record::RunRecord;
@@ -103,44 +103,47 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         |job: &Job| Placement::new(&job.workload, &job.observer.subject().stack.node_of_cpu, &allowed);
     let places = jobs.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    let controls: Vec<Control> = shares.iter().map(|s| Control::new(s.len() as u32)).collect();
+    let controls: Vec<_> = shares.iter().map(|s| Arc::new(Control::new(s.len() as u32))).collect();
     let prepared: Vec<_> = jobs.iter().map(|job| job.observer.prepare()).collect();
-    std::thread::scope(|scope| {
-        let threads = start(scope, &shares, &places, &controls, started_unix_ns)?;
-        let coordinator = Coordinator { controls: &controls, options };
-        coordinator.wait_until_filled();
-        let before = usage::process();
-        let observations: Vec<_> = prepared.into_iter().map(|p| p.begin()).collect();
-        coordinator.measure();
-        coordinator.wait_until_one_is_done();
-        let process = usage::process().since(before);
-        let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
-        let interrupted = coordinator.wants_stop();
-        coordinator.wait_for_the_end(interrupted);
-        let reports = gather(&shares, threads);
-        if let Some(failure) = controls.iter().find_map(Control::take_failure) {
-            return Err(failure);
-        }
-        let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
-        let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
-        Ok(Outcome { records: records(jobs, &reports, &seen, common), interrupted })
-    })
+    let threads = start(&shares, &places, &controls, started_unix_ns)?;
+    let coordinator = Coordinator { controls: &controls, shares: &shares, options };
+    coordinator.wait_until_filled();
+    let before = usage::process();
+    let observations: Vec<_> = prepared.into_iter().map(|p| p.begin()).collect();
+    coordinator.measure();
+    coordinator.wait_until_one_is_done();
+    let process = usage::process().since(before);
+    let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
+    let interrupted = coordinator.wants_stop();
+    let all_left = coordinator.wait_for_the_end(interrupted);
+    let failure = || controls.iter().find_map(|control| control.take_failure());
+    if !all_left {
+        // What waits in the kernel cannot be called back. Its thread owns its engine and buffers, and keeps them until
+        // the drive answers or the process ends.
+        return Err(failure().expect("threads are left behind only where a job has failed"));
+    }
+    let reports = gather(&shares, threads);
+    if let Some(failure) = failure() {
+        return Err(failure);
+    }
+    let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
+    let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
+    Ok(Outcome { records: records(jobs, &reports, &seen, common), interrupted })
 }
 
 /// A running thread; what it reports when it ends, unless it failed.
-type Running<'scope> = ScopedJoinHandle<'scope, Option<Report>>;
+type Running = JoinHandle<Option<Report>>;
 
 /// Starts all threads of all jobs.
-fn start<'scope>(
-    scope: &'scope Scope<'scope, '_>,
+fn start(
     shares: &[Vec<Share>],
     places: &[Placement],
-    controls: &'scope [Control],
+    controls: &[Arc<Control>],
     started_unix_ns: u64,
-) -> Result<Vec<Running<'scope>>, BenchError> {
+) -> Result<Vec<Running>, BenchError> {
     let mut threads = Vec::new();
     for ((shares, place), control) in shares.iter().zip(places).zip(controls) {
-        for Share { device, workload, region } in shares {
+        for (Share { device, workload, region }, number) in shares.iter().zip(0..) {
             let task = Task {
                 device: Arc::clone(device),
                 workload: workload.clone(),
@@ -148,14 +151,19 @@ fn start<'scope>(
                 cpus: place.of(region.job),
                 // Later runs have higher generations; passes within a run count on from here.
                 generation: started_unix_ns >> 8,
+                number,
             };
+            let shared = Arc::clone(control);
             let thread = std::thread::Builder::new()
                 .name(format!("job-{}", region.job))
-                .spawn_scoped(scope, move || guarded(&task, control));
+                .spawn(move || guarded(&task, &shared));
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(source) => {
                     controls.iter().for_each(|c| c.advance(Phase::Stop));
+                    for thread in threads {
+                        let _ = thread.join();
+                    }
                     return Err(BenchError::Thread { thread: region.job, source });
                 }
             }
@@ -167,23 +175,24 @@ fn start<'scope>(
 /// A thread's work, with its failure told to the others and its end to the coordinator, panics
 /// included.
 fn guarded(task: &Task, control: &Control) -> Option<Report> {
-    struct Leave<'a>(&'a Control);
+    struct Leave<'a>(&'a Control, usize);
     impl Drop for Leave<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 self.0.advance(Phase::Stop);
             }
+            self.0.pulses()[self.1].rest();
             self.0.leave();
         }
     }
-    let _leave = Leave(control);
+    let _leave = Leave(control, task.number);
     worker::work(task, control).map_err(|error| control.fail(error)).ok()
 }
 
 /// The threads' reports, by job.
-fn gather(shares: &[Vec<Share>], threads: Vec<Running<'_>>) -> Vec<Vec<Report>> {
+fn gather(shares: &[Vec<Share>], threads: Vec<Running>) -> Vec<Vec<Report>> {
     let mut threads = threads.into_iter();
-    let report = |thread: Running<'_>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let report = |thread: Running| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     shares.iter().map(|shares| threads.by_ref().take(shares.len()).filter_map(report).collect()).collect()
 }
 

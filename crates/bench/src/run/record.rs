@@ -170,5 +170,6 @@ fn engine_facts(job: &Job, reports: &[Report]) -> EngineFacts {
         features: first.map_or_else(Vec::new, |r| r.features.clone()),
         latency_clock: job.workload.latency_clock,
         clock_source: Clock::get().source().word().to_owned(),
+        retries: reports.iter().map(|report| report.retries).sum(),
     }
 }

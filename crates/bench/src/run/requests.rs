@@ -24,9 +24,26 @@ pub(super) struct Settled {
 pub(super) trait Requests {
     /// Whether issuing takes so long that a request must not be timed from before its buffer was ready.
     const SLOW_TO_ISSUE: bool;
+    /// Whether a request can be made before there is room for it: see [`Requests::make_ahead`].
+    const WORKS_AHEAD: bool = false;
 
     /// Prepares the next request in an idle slot. False where the share is done.
     fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool;
+
+    /// Makes the next request in an idle slot without handing it over. False where the share is done.
+    fn make_ahead<E: Engine>(&mut self, _engine: &mut E, _slot: u32) -> bool {
+        false
+    }
+
+    /// Whether a request was made ahead and waits to be issued.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+
+    /// Prepares the request that was made ahead, and returns its slot; None where there is none.
+    fn issue_ahead<E: Engine>(&mut self, _engine: &mut E) -> Option<u32> {
+        None
+    }
 
     /// What completed in this slot, its data checked where that was asked.
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure>;
@@ -136,6 +153,14 @@ struct InFlight {
     expected: Option<Header>,
 }
 
+/// A request whose buffer is ready.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    slot: u32,
+    offset: u64,
+    request: InFlight,
+}
+
 /// Writes, mixes, discards, several sizes, skew, checks.
 #[derive(Debug)]
 pub(super) struct General {
@@ -146,6 +171,8 @@ pub(super) struct General {
     budget: Budget,
     payload: Payload,
     in_flight: Vec<InFlight>,
+    /// The next request, where it was made before there was room for it.
+    ahead: Option<Made>,
     /// Where the next sequential request of mixed sizes begins, relative to the region.
     cursor: u64,
     /// Requests issued, which with the region's blocks gives the pass.
@@ -166,6 +193,7 @@ impl General {
             budget: Budget::new(workload, region),
             payload: Payload::new(seed, workload.buffer_compress_percentage),
             in_flight: vec![idle; depth as usize],
+            ahead: None,
             cursor: 0,
             issued: 0,
             writes_since_sync: 0,
@@ -239,19 +267,18 @@ impl General {
     }
 }
 
-impl Requests for General {
-    const SLOW_TO_ISSUE: bool = true;
-
-    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
+impl General {
+    /// Makes the next request in an idle slot; None where the share is done. At most one is made and not launched, so
+    /// that a header's generation is that of the request's own place in the order.
+    fn make<E: Engine>(&mut self, engine: &mut E, slot: u32) -> Option<Made> {
         if self.sync_due {
             self.sync_due = false;
-            self.in_flight[slot as usize] = InFlight { op: Op::SyncData, length: 0, expected: None };
-            engine.prepare(slot, Op::SyncData, 0, 0);
-            return true;
+            let request = InFlight { op: Op::SyncData, length: 0, expected: None };
+            return Some(Made { slot, offset: 0, request });
         }
         let bytes = self.next_size();
         if !self.budget.take(bytes) {
-            return false;
+            return None;
         }
         let op = self.next_op();
         let offset = self.next_offset(bytes);
@@ -268,16 +295,51 @@ impl Requests for General {
             (Op::Read, Some(_)) => expected = Some(Header { generation: Header::ANY, offset, length }),
             _ => {}
         }
-        self.in_flight[slot as usize] = InFlight { op, length, expected };
-        engine.prepare(slot, op, offset, length);
+        Some(Made { slot, offset, request: InFlight { op, length, expected } })
+    }
+
+    /// Prepares a request that was made.
+    fn launch<E: Engine>(&mut self, engine: &mut E, made: Made) {
+        let Made { slot, offset, request } = made;
+        self.in_flight[slot as usize] = request;
+        engine.prepare(slot, request.op, offset, request.length);
+        if request.op == Op::SyncData {
+            return;
+        }
         self.issued += 1;
-        if op == Op::Write && self.workload.fdatasync > 0 {
+        if request.op == Op::Write && self.workload.fdatasync > 0 {
             self.writes_since_sync += 1;
             if self.writes_since_sync == self.workload.fdatasync {
                 (self.writes_since_sync, self.sync_due) = (0, true);
             }
         }
+    }
+}
+
+impl Requests for General {
+    const SLOW_TO_ISSUE: bool = true;
+    const WORKS_AHEAD: bool = true;
+
+    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
+        debug_assert!(self.ahead.is_none(), "the request made ahead goes first");
+        let Some(made) = self.make(engine, slot) else { return false };
+        self.launch(engine, made);
         true
+    }
+
+    fn make_ahead<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
+        self.ahead = self.make(engine, slot);
+        self.ahead.is_some()
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    fn issue_ahead<E: Engine>(&mut self, engine: &mut E) -> Option<u32> {
+        let made = self.ahead.take()?;
+        self.launch(engine, made);
+        Some(made.slot)
     }
 
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {

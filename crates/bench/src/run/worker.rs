@@ -5,6 +5,10 @@
 //! one after its reap. Idle slots form a stack: the buffer that was used last is used next, so that a
 //! queue that is never full keeps to a few warm buffers.
 //!
+//! Contents of large writes take long to make: 4 MiB are stamped in 0.1 to 0.4 ms, during which a drive at depth 1 would
+//! have nothing to do. So where blocks are large the engine has one slot more than the depth, and while the queue is
+//! full the next block is made in it. At most `iodepth` requests are in flight all the same.
+//!
 //! [`closed`] starts a request when an earlier one ends; [`open`] starts them by the clock and counts
 //! latency from when each was due (fio(1), `rate_iops`; against what G. Tene calls coordinated
 //! omission).
@@ -13,18 +17,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::pattern::{Blocks, Cover, Rng, Sequential, Uniform};
-use measure::workload::{LatencyClock, Pages, RandomDistribution, RateProcess, Workload};
+use measure::workload::{IoEngine, LatencyClock, Pages, RandomDistribution, RateProcess, Workload};
 use storage::clock::Clock;
-use storage::device::Device;
-use storage::engine::{self, Engine, EngineConfig, Fallback, Op};
+use storage::device::{Device, leaves, targets};
+use storage::engine::{self, AnyEngine, Engine, EngineConfig, EngineError, Fallback, Op};
 use storage::pages::PageChoice;
 use storage::usage;
 
 use super::BenchError;
-use super::control::{Control, Phase};
+use super::control::{Control, Phase, Pulse};
 use super::region::Region;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::tally::{Summary, Tally};
+use crate::payload::MADE_ANEW;
 
 /// The most requests that one system call hands over.
 ///
@@ -43,6 +48,8 @@ struct Batch {
 /// Limits of [`Batch::under_way`]. At 32 the system call's share of a request is below a hundredth.
 const SMALLEST_GROUP: usize = 4;
 const LARGEST_GROUP: usize = 32;
+/// The most bytes whose contents are made before they are handed over: some 20 µs.
+const MADE_AT_ONCE_BYTES: usize = 128 << 10;
 
 impl Batch {
     fn new(workload: &Workload, engine: &str) -> Self {
@@ -53,8 +60,13 @@ impl Batch {
             // the drive's queue is not theirs.
             (LatencyClock::Batch, 0) if engine == "nbd" => depth,
             (LatencyClock::Batch, 0) => {
-                let under_way = (depth / 4).clamp(SMALLEST_GROUP, LARGEST_GROUP);
-                return Self { inline: LARGEST_GROUP, under_way };
+                // Contents are made for each write, and the drive need not wait until those of many are.
+                let made_at_once = match workload.rw.writes() {
+                    true => (MADE_AT_ONCE_BYTES / workload.max_bs().max(1) as usize).max(1),
+                    false => usize::MAX,
+                };
+                let under_way = (depth / 4).clamp(SMALLEST_GROUP, LARGEST_GROUP).min(made_at_once);
+                return Self { inline: LARGEST_GROUP.min(made_at_once), under_way };
             }
             (LatencyClock::Batch, asked) => asked as usize,
         };
@@ -67,6 +79,9 @@ impl Batch {
     }
 }
 
+/// The most slots of an engine.
+const MOST_SLOTS: u32 = 32_768;
+
 /// What a thread is to do.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
@@ -76,6 +91,8 @@ pub(super) struct Task {
     /// The CPUs to run on; none: wherever the process may.
     pub cpus: Option<Vec<u32>>,
     pub generation: u64,
+    /// The thread's place among those of its job.
+    pub number: usize,
 }
 
 /// What a thread did.
@@ -90,6 +107,8 @@ pub(super) struct Report {
     pub verified_blocks: u64,
     /// Blocks that verification had to read back; none where it was no part of the run.
     pub verify_expected: Option<u64>,
+    /// What was made again: see [`Engine::retries`].
+    pub retries: u64,
 }
 
 /// Runs a thread's task from opening the engine to the last completion.
@@ -110,7 +129,7 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
     if let Some(cpus) = &task.cpus {
         usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
     }
-    let (engine, fallback) = engine::open(workload.ioengine, &task.device, &config)?;
+    let (engine, fallback) = open(workload, &task.device, &config)?;
     let mut report = storage::on_engine!(engine, engine => run(engine, task, control))?;
     report.fallback = fallback;
     report.cpu = match task.cpus.as_deref() {
@@ -118,6 +137,33 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
         _ => None,
     };
     Ok(report)
+}
+
+/// Opens the engine: with a slot more than the depth where the next block is to be made while others are in flight.
+fn open(
+    workload: &Workload,
+    device: &Arc<dyn Device>,
+    config: &EngineConfig,
+) -> Result<(AnyEngine, Fallback), EngineError> {
+    if makes_ahead(workload, device) {
+        let config = EngineConfig { depth: config.depth + 1, ..config.clone() };
+        let (engine, fallback) = engine::open(workload.ioengine, device, &config)?;
+        // psync makes the call on this thread, or has a thread for each slot.
+        if engine.name() != "psync" {
+            return Ok((engine, fallback));
+        }
+    }
+    engine::open(workload.ioengine, device, config)
+}
+
+/// Whether blocks take long to make, and the kernel moves them while this thread does something else.
+fn makes_ahead(workload: &Workload, device: &Arc<dyn Device>) -> bool {
+    let large = workload.rw.writes() && workload.max_bs() > MADE_ANEW as u64;
+    let by_kernel = |leaf: &Arc<dyn Device>| leaf.memory().is_none() && leaf.remote().is_none();
+    let asynchronous = workload.ioengine != IoEngine::Psync
+        && leaves(device).iter().all(by_kernel)
+        && !targets(device).iter().any(|target| target.verifies());
+    large && asynchronous && !workload.is_open_loop() && workload.iodepth < MOST_SLOTS
 }
 
 /// Picks the loop for the workload: the narrow one where nothing but reads is asked for.
@@ -161,16 +207,23 @@ fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Resu
     let written = turn.requests.issued();
     let expected = written.min(task.region.length / w.bs);
     let mut check = ReadBack::new(w, &task.region, turn.engine.depth(), task.generation, written);
-    read_back(&mut turn.engine, &mut check, control)?;
+    read_back(&mut turn.engine, &mut check, control, turn.pulse)?;
     Ok(turn.report(check.verified_blocks, Some(expected)))
 }
 
 /// Reads everything back, unmeasured, until done or told to stop.
-fn read_back<E: Engine>(engine: &mut E, check: &mut ReadBack, control: &Control) -> Result<(), BenchError> {
+fn read_back<E: Engine>(
+    engine: &mut E,
+    check: &mut ReadBack,
+    control: &Control,
+    pulse: &Pulse,
+) -> Result<(), BenchError> {
+    let clock = Clock::get();
     let mut idle: Vec<u32> = (0..engine.depth()).rev().collect();
     let mut reaped = Vec::new();
     let mut more = true;
     while more || engine.in_flight() > 0 {
+        pulse.beat(clock.now());
         more = more && control.phase() != Phase::Stop;
         while more && let Some(slot) = idle.pop() {
             if !check.issue(engine, slot) {
@@ -199,6 +252,9 @@ fn verify_error<E: Engine>(engine: &E, source: crate::payload::VerifyFailure) ->
     BenchError::Verify { device: engine.device().spec().to_owned(), source }
 }
 
+/// The beginning of a request that was made ahead, in ticks.
+const NOT_BEGUN: u64 = 0;
+
 /// The state of a thread's loop.
 struct Turn<'a, E, R> {
     engine: E,
@@ -213,6 +269,11 @@ struct Turn<'a, E, R> {
     issued: Vec<u32>,
     /// When each slot's request began, in ticks: its submission, or when it was due.
     began: Box<[u64]>,
+    pulse: &'a Pulse,
+    /// When the ages of requests are looked at again, in ticks.
+    next_ages: u64,
+    /// Slots beyond the depth, in which requests are made ahead: one or none.
+    spare: usize,
     /// No more requests are to be issued.
     exhausted: bool,
     filled: bool,
@@ -242,6 +303,9 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             idle: (0..depth).rev().collect(),
             issued: Vec::new(),
             began: vec![0; depth as usize].into_boxed_slice(),
+            pulse: &control.pulses()[task.number],
+            next_ages: now,
+            spare: depth.saturating_sub(workload.iodepth) as usize,
             exhausted: false,
             filled: false,
             completed: 0,
@@ -284,12 +348,15 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if self.control.phase() == Phase::Stop {
                 return Ok(());
             }
+            if now >= self.next_ages {
+                self.check_ages(now)?;
+            }
             self.issue(batch.with(self.engine.in_flight()), now);
             if self.exhausted && self.engine.in_flight() == 0 {
                 return Ok(());
             }
-            // While there are idle slots to fill, submit without waiting.
-            let filling = !self.exhausted && !self.idle.is_empty();
+            // While the queue is not full, submit without waiting.
+            let filling = !self.exhausted && self.room() > 0;
             let wait_for = if filling {
                 0
             } else if self.exhausted {
@@ -303,9 +370,37 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     self.began[slot as usize] = now;
                 }
             }
+            if R::WORKS_AHEAD && self.spare > 0 && !filling && !self.exhausted {
+                self.make_ahead()?;
+            }
             self.engine.submit(wait_for, None)?;
             now = self.reap()?;
         }
+    }
+
+    /// How many more requests may be in flight.
+    #[inline]
+    fn room(&self) -> usize {
+        if R::WORKS_AHEAD {
+            // The slot of the request that was made ahead is not among the idle ones.
+            return (self.idle.len() + usize::from(self.requests.is_ahead())).saturating_sub(self.spare);
+        }
+        self.idle.len()
+    }
+
+    /// Hands over what was issued, and makes the next request while the drive works on it.
+    fn make_ahead(&mut self) -> Result<(), BenchError> {
+        if self.requests.is_ahead() {
+            return Ok(());
+        }
+        let Some(slot) = self.idle.pop() else { return Ok(()) };
+        self.engine.submit(0, None)?;
+        self.began[slot as usize] = NOT_BEGUN;
+        if !self.requests.make_ahead(&mut self.engine, slot) {
+            self.idle.push(slot);
+            self.exhausted = true;
+        }
+        Ok(())
     }
 
     /// Issues up to `batch` requests into idle slots, as begun at `now`.
@@ -315,13 +410,20 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             return;
         }
         self.issued.clear();
-        for _ in 0..batch.min(self.idle.len()) {
-            let Some(slot) = self.idle.pop() else { break };
-            if !self.requests.issue(&mut self.engine, slot) {
-                self.idle.push(slot);
-                self.exhausted = true;
-                break;
-            }
+        for _ in 0..batch.min(self.room()) {
+            let ahead = if R::WORKS_AHEAD { self.requests.issue_ahead(&mut self.engine) } else { None };
+            let slot = match ahead {
+                Some(slot) => slot,
+                None => {
+                    let Some(slot) = self.idle.pop() else { break };
+                    if !self.requests.issue(&mut self.engine, slot) {
+                        self.idle.push(slot);
+                        self.exhausted = true;
+                        break;
+                    }
+                    slot
+                }
+            };
             self.began[slot as usize] = now;
             if R::SLOW_TO_ISSUE || batch == 1 {
                 self.issued.push(slot);
@@ -401,6 +503,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
     /// Looks at the phase and the clock once a turn.
     #[inline]
     fn look(&mut self, now: u64) {
+        self.pulse.beat(now);
         let phase = self.control.phase();
         if phase != self.last_seen || !self.filled {
             self.phase_work(phase, now);
@@ -450,6 +553,31 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         }
     }
 
+    /// Whether any request in flight is older than it may be: a drive may answer all but one. Once a second.
+    ///
+    /// The thread fails here and not later, so that its failure is told before its engine is dropped, which waits for
+    /// the request.
+    #[cold]
+    fn check_ages(&mut self, now: u64) -> Result<(), BenchError> {
+        self.next_ages = now + self.clock.ticks(Duration::from_secs(1));
+        let limit = self.task.workload.request_timeout;
+        if limit.is_zero() {
+            return Ok(());
+        }
+        let oldest = now.saturating_sub(self.clock.ticks(limit));
+        let mut idle = vec![false; self.began.len()];
+        self.idle.iter().for_each(|slot| idle[*slot as usize] = true);
+        let in_flight = self.began.iter().zip(&idle).filter(|(began, idle)| !**idle && **began != NOT_BEGUN);
+        let late = in_flight.into_iter().any(|(began, _)| *began < oldest);
+        if !late {
+            return Ok(());
+        }
+        let unanswered = || BenchError::unanswered(&*self.task.device, limit);
+        self.control.fail(unanswered());
+        self.pulse.stop();
+        Err(unanswered())
+    }
+
     #[cold]
     fn time_is_up(&mut self, now: u64) {
         self.deadline = u64::MAX;
@@ -465,6 +593,10 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
 
     /// fdatasync(2), waited for.
     fn flush(&mut self) -> Result<(), BenchError> {
+        if !self.task.device.is_direct() {
+            // What the page cache holds may take any time to write.
+            self.pulse.rest();
+        }
         self.engine.prepare(0, Op::SyncData, 0, 0);
         let mut failure = None;
         while self.engine.in_flight() > 0 {
@@ -478,14 +610,16 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
     }
 
     fn report(self, verified_blocks: u64, verify_expected: Option<u64>) -> Report {
+        let ahead = (self.spare > 0).then(|| "blocks made ahead".to_owned());
         Report {
             engine: self.engine.name(),
-            features: self.engine.features(),
+            features: self.engine.features().into_iter().chain(ahead).collect(),
             summary: self.tally.close(self.clock.now()),
             fallback: None,
             cpu: None,
             verified_blocks,
             verify_expected,
+            retries: self.engine.retries(),
         }
     }
 }

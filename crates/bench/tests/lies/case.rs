@@ -193,6 +193,7 @@ pub fn healthy() -> Case {
             features: vec!["fixed buffers".into()],
             latency_clock: LatencyClock::Batch,
             clock_source: "tsc".into(),
+            retries: 0,
         },
         started_unix_ns: 1_700_000_000 * SECOND,
         interval_ns,

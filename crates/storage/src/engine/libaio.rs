@@ -172,6 +172,7 @@ impl<K: Kernel> Libaio<K> {
             };
             match errno {
                 libc::EAGAIN | libc::EINTR => {
+                    self.slots.retries += 1;
                     let waiting = self.queued.len() - *done;
                     if errno == libc::EAGAIN && self.slots.outstanding() as usize > waiting {
                         // A completion makes room, or tells the caller something.

@@ -7,7 +7,7 @@
 //! 2. [`Engine::submit`] hands over everything prepared and waits for as many completions as asked,
 //!    in one system call where the engine can.
 //! 3. [`Engine::reap`] passes each finished slot back with its outcome. A transfer that is short is a
-//!    failure. `EINTR` and `EAGAIN` are tried again a bounded number of times, out of sight.
+//!    failure. `EINTR` and `EAGAIN` are tried again a bounded number of times, and counted ([`Engine::retries`]).
 //!
 //! A request to a device that is made of others ([`crate::device::Spread`]) goes to its members in parts, and
 //! comes back when all of them have. One engine serves all members.
@@ -188,6 +188,12 @@ pub trait Engine {
 
     /// Requests that were prepared and not yet reaped.
     fn in_flight(&self) -> u32;
+
+    /// How often a request or a part of one, or a system call that hands requests over, was made again because the
+    /// kernel answered EAGAIN, EBUSY or EINTR.
+    fn retries(&self) -> u64 {
+        0
+    }
 
     /// The buffer of an idle slot.
     ///

@@ -42,6 +42,10 @@ macro_rules! answered_by_slots {
             self.slots.in_flight()
         }
 
+        fn retries(&self) -> u64 {
+            self.slots.retries
+        }
+
         #[inline]
         fn buffer(&self, slot: u32) -> &[u8] {
             self.slots.buffer(slot)
@@ -108,6 +112,8 @@ pub(super) struct Slots {
     refused: BTreeMap<u32, io::Error>,
     /// The errors of a device that is driven by its own calls, which say more than an errno, by slot.
     explained: BTreeMap<u32, io::Error>,
+    /// See [`Engine::retries`](super::Engine::retries).
+    pub retries: u64,
     pub device: Arc<dyn Device>,
 }
 
@@ -142,6 +148,7 @@ impl Slots {
             may_write: false,
             refused: BTreeMap::new(),
             explained: BTreeMap::new(),
+            retries: 0,
             device,
         })
     }
@@ -367,6 +374,7 @@ impl Slots {
         let state = &mut self.slots[slot as usize];
         if is_transient(result) && state.retries < MAX_RETRIES {
             state.retries += 1;
+            self.retries += 1;
             return Outcome::Retry;
         }
         state.in_flight = false;
@@ -385,7 +393,10 @@ impl Slots {
         assert!(state.in_flight, "a completion arrived for slot {slot}, which is idle");
         let ended = match parts.finish(id, state.length, result) {
             PartOutcome::More => return Outcome::More,
-            PartOutcome::Retry => return Outcome::Retry,
+            PartOutcome::Retry => {
+                self.retries += 1;
+                return Outcome::Retry;
+            }
             PartOutcome::Last(ended) => ended,
         };
         state.in_flight = false;

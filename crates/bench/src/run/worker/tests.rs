@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use measure::workload::Rw;
 use storage::device::{OpenOptions, open};
 use storage::engine::{EngineError, RequestFailure};
 
@@ -16,6 +17,8 @@ enum Event {
     HandedOver(usize),
     /// A system call that waited for a completion, with so many requests in flight.
     Waited(usize),
+    /// A block was made while the drive worked on so many requests.
+    Made(usize),
 }
 
 /// A drive that answers in groups of a given size, and only when it is waited for.
@@ -60,6 +63,7 @@ impl Engine for Scripted<'_> {
     }
 
     fn buffer_mut(&mut self, _slot: u32) -> &mut [u8] {
+        self.events.borrow_mut().push(Event::Made(self.under_way.len()));
         &mut self.buffer
     }
 
@@ -95,15 +99,20 @@ impl Engine for Scripted<'_> {
 
 /// Runs `workload` on a scripted drive that answers in groups, until it was waited for `waits` times.
 fn scripted(workload: Workload, group: usize, waits: usize) -> Vec<Event> {
+    scripted_with_slots(workload, 0, group, waits)
+}
+
+/// The same with an engine of so many slots more than the depth.
+fn scripted_with_slots(workload: Workload, spare: u32, group: usize, waits: usize) -> Vec<Event> {
     let spec = "mem:64m".parse().expect("a spec");
     let device = open(&spec, &OpenOptions::writing()).expect("memory");
     let region = Region { start: 0, length: 64 << 20, job: 0 };
-    let task = Task { device: Arc::clone(&device), workload, region, cpus: None, generation: 0 };
+    let task = Task { device: Arc::clone(&device), workload, region, cpus: None, generation: 0, number: 0 };
     let control = Control::new(1);
     let events = Rc::new(RefCell::new(Vec::new()));
     let engine = Scripted {
         device,
-        depth: task.workload.iodepth,
+        depth: task.workload.iodepth + spare,
         buffer: vec![0; task.workload.max_bs() as usize],
         group,
         prepared: Vec::new(),
@@ -120,7 +129,7 @@ fn scripted(workload: Workload, group: usize, waits: usize) -> Vec<Event> {
 fn handed_over(events: &[Event]) -> Vec<usize> {
     let calls = events.iter().filter_map(|event| match event {
         Event::HandedOver(requests) => Some(*requests),
-        Event::Waited(_) => None,
+        Event::Waited(_) | Event::Made(_) => None,
     });
     calls.collect()
 }
@@ -159,7 +168,7 @@ fn a_lone_completion_is_not_waited_for_twice() {
             .iter()
             .filter_map(|event| match event {
                 Event::Waited(under_way) => Some(*under_way),
-                Event::HandedOver(_) => None,
+                Event::HandedOver(_) | Event::Made(_) => None,
             })
             .collect();
         assert!(waits.iter().all(|under_way| *under_way == depth as usize), "{waits:?}");
@@ -172,6 +181,66 @@ fn what_is_asked_for_is_handed_over() {
     assert!(handed_over(&scripted(asked, 32, 50)).iter().all(|requests| *requests <= 2));
     let each = Workload { latency_clock: LatencyClock::Each, ..reads(128) };
     assert!(handed_over(&scripted(each, 32, 50)).iter().all(|requests| *requests == 1));
+}
+
+#[test]
+fn the_next_large_block_is_made_while_the_drive_works_on_all_others() {
+    for depth in [1, 2, 16] {
+        let writes = Workload { rw: Rw::Write, bs: 1 << 20, ..reads(depth) };
+        let events = scripted_with_slots(writes, 1, 1, 50);
+        let first =
+            events.iter().position(|event| matches!(event, Event::Waited(_))).expect("it was waited for");
+        let full = depth as usize;
+        for event in &events[first..] {
+            match event {
+                Event::HandedOver(requests) => {
+                    assert_eq!(*requests, 1, "a block is handed over as soon as it is made")
+                }
+                Event::Waited(in_flight) => {
+                    assert_eq!(*in_flight, full, "no more than the depth, and no fewer")
+                }
+                Event::Made(in_flight) => assert_eq!(*in_flight, full, "the drive has work meanwhile"),
+            }
+        }
+        let made = events[first..].iter().filter(|event| matches!(event, Event::Made(_))).count();
+        assert!(made > 40, "{made} blocks were made");
+    }
+}
+
+#[test]
+fn without_a_slot_to_spare_the_drive_waits_for_each_block() {
+    let writes = Workload { rw: Rw::Write, bs: 1 << 20, ..reads(1) };
+    let events = scripted(writes, 1, 50);
+    assert!(events.contains(&Event::Made(0)) && !events.contains(&Event::Made(1)));
+}
+
+#[test]
+fn small_writes_are_handed_over_before_many_are_made() {
+    let writes = |bs| Workload { rw: Rw::RandWrite, bs, ..reads(128) };
+    let most = |bs| handed_over(&scripted(writes(bs), 32, 50)).into_iter().max();
+    assert_eq!((most(4 << 10), most(32 << 10), most(256 << 10)), (Some(32), Some(4), Some(1)));
+}
+
+#[test]
+fn blocks_are_made_ahead_only_where_the_kernel_moves_them_meanwhile() {
+    let memory = open(&"mem:64m".parse().expect("a spec"), &OpenOptions::writing()).expect("memory");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![0; 4 << 20]).expect("a file");
+    let file =
+        open(&path.display().to_string().parse().expect("a spec"), &OpenOptions::default()).expect("opens");
+    let large = Workload { rw: Rw::Write, bs: 1 << 20, ..reads(1) };
+    assert!(makes_ahead(&large, &file));
+    assert!(!makes_ahead(&large, &memory), "a copy is made by this thread");
+    for other in [
+        Workload { bs: 64 << 10, ..large.clone() },
+        Workload { rw: Rw::Read, ..large.clone() },
+        Workload { ioengine: IoEngine::Psync, ..large.clone() },
+        Workload { rate_iops: Some(10), ..large.clone() },
+        Workload { iodepth: 32_768, ..large },
+    ] {
+        assert!(!makes_ahead(&other, &file), "{}", other.summary());
+    }
 }
 
 #[test]

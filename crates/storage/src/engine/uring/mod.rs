@@ -321,7 +321,10 @@ impl<K: Kernel> IoUring<K> {
                 Ok(consumed == to_submit || self.sqthread_poll)
             }
             Err(error) => match error.raw_os_error() {
-                Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY) => Ok(false),
+                Some(errno @ (libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY)) => {
+                    self.slots.retries += u64::from(to_submit > 0 && errno != libc::ETIME);
+                    Ok(false)
+                }
                 _ => Err(EngineError { engine: NAME, operation: "io_uring_enter", source: error }),
             },
         }
