@@ -11,7 +11,7 @@
 //! 4. [`target`]: the one trait that runs a workload.
 //! 5. [`record`] with its [`histogram`]: raw counts of what was seen. Derived figures are derived.
 //!    [`precondition`]: what was done to the target before; [`saturation`]: a drive's write rate over time.
-//! 6. [`warning`]: the stable codes of all the ways in which a figure may lie.
+//! 6. [`warning`]: the stable codes of all the ways in which a figure may lie. `remedy`: what to do, given the flags in use.
 //! 7. [`limit`]: what kept the figure from being higher.
 //! 8. [`ladder`]: a machine's levels of memory and storage, and the gaps between them.
 //! 9. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
@@ -28,6 +28,7 @@ pub mod pattern;
 pub mod placement;
 pub mod precondition;
 pub mod record;
+mod remedy;
 pub mod saturation;
 pub mod stats;
 pub mod target;

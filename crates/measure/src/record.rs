@@ -409,6 +409,16 @@ impl RunRecord {
         self.warnings.iter().any(|w| w.code == code)
     }
 
+    /// Puts a warning to the others, in the order of their codes. A code stands in a record once: what is seen later of the
+    /// same code goes to its message.
+    pub fn warn(&mut self, warning: Warning) {
+        match self.warnings.iter_mut().find(|known| known.code == warning.code) {
+            Some(known) => known.message = format!("{}; {}", known.message, warning.message),
+            None => self.warnings.push(warning),
+        }
+        self.warnings.sort_by_key(|warning| warning.code);
+    }
+
     /// Devices among which the load was dealt out: the members of `separate`, else one.
     #[must_use]
     pub fn separate_devices(&self) -> u32 {
@@ -444,5 +454,22 @@ impl RunRecord {
             .filter(|job| job.interval_ns > 0)
             .map(|job| of(job) as f64 * 1e9 / job.interval_ns as f64)
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WarningCode;
+
+    #[test]
+    fn a_code_stands_in_a_record_once() {
+        let mut record = RunRecord::default();
+        record.warn(Warning::new(WarningCode::SettingsDrift, "the scheduler changed"));
+        record.warn(Warning::new(WarningCode::Cached, "half of it"));
+        record.warn(Warning::new(WarningCode::SettingsDrift, "the layout changed"));
+        let seen: Vec<_> = record.warnings.iter().map(|w| (w.code, w.message.as_str())).collect();
+        let drift = (WarningCode::SettingsDrift, "the scheduler changed; the layout changed");
+        assert_eq!(seen, [(WarningCode::Cached, "half of it"), drift]);
     }
 }

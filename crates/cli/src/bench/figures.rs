@@ -125,6 +125,11 @@ impl BenchWarning {
             remedy: explanation.remedy.to_owned(),
         }
     }
+
+    /// A warning of this run, with what to do beyond what the run does already.
+    fn in_run(warning: &Warning, record: &RunRecord) -> Self {
+        Self { remedy: warning.code.remedy_for(record).to_owned(), ..Self::of(warning) }
+    }
 }
 
 impl BenchReport {
@@ -262,9 +267,9 @@ fn latency(records: &[&RunRecord]) -> LatencySummary {
 /// The warnings of records, each code once with its first message.
 pub fn warnings<'a>(records: impl Iterator<Item = &'a RunRecord>) -> Vec<BenchWarning> {
     let mut all: Vec<BenchWarning> = Vec::new();
-    for warning in records.flat_map(|r| &r.warnings) {
+    for (record, warning) in records.flat_map(|r| r.warnings.iter().map(move |warning| (r, warning))) {
         if all.iter().all(|known| known.code != warning.code) {
-            all.push(BenchWarning::of(warning));
+            all.push(BenchWarning::in_run(warning, record));
         }
     }
     all.sort_by_key(|warning| (std::cmp::Reverse(warning.severity), warning.code));

@@ -405,7 +405,7 @@ impl Target for BuiltTarget {
         }
         if !drifts.is_empty() {
             let message = format!("the layout is not what was asked for: {}", drifts.join("; "));
-            record.warnings.push(Warning::new(WarningCode::SettingsDrift, message));
+            record.warn(Warning::new(WarningCode::SettingsDrift, message));
             // Closed, so that whatever it takes to set things right can be done.
             self.open = None;
         }
