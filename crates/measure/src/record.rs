@@ -439,15 +439,6 @@ impl RunRecord {
         full_queues(iodepth, numjobs, self.separate_devices())
     }
 
-    /// Depth of the job at this place in [`RunRecord::jobs`]. Jobs of separate devices stand device by device, and
-    /// share the depth: one more on the first, as the division leaves a remainder.
-    #[must_use]
-    pub fn depth_of_job(&self, place: usize) -> u32 {
-        let (depth, devices) = (self.workload.iodepth, self.separate_devices());
-        let device = place as u64 / u64::from(self.workload.numjobs.max(1));
-        (depth / devices + u32::from(device < u64::from(depth % devices))).max(1)
-    }
-
     fn rate(&self, of: impl Fn(&JobCounts) -> u64) -> f64 {
         self.jobs
             .iter()

@@ -107,7 +107,7 @@ codes! {
         "Write the whole file first (`bench --rw=write`), or measure it knowingly with --allow-unwritten."
     Cached "W-CACHED" Warning
         "The block devices below the target moved fewer bytes than were asked for: the page cache answered the rest."
-        "Use --direct=1, or a working set well above the memory."
+        "With --direct=0 use --direct=1 or a working set well above the memory; with --direct=1 measure the device below the layer that caches."
     DirectBuffered "W-DIRECT-BUFFERED" Void
         "O_DIRECT was asked for, but the file system served the requests through the page cache."
         "Measure on a file system that supports O_DIRECT, or say --direct=0 and mean it."
@@ -126,6 +126,9 @@ codes! {
     VolatileCache "W-VOLATILE-CACHE" Note
         "The drive has a volatile write cache and nothing flushed it: completed writes were not yet durable."
         "Add --fdatasync=N or --end_fsync=1 for the cost of durable writes."
+    SlcCache "W-SLC-CACHE" Warning
+        "The write rate fell for good within the run, as it does when a drive's SLC cache or its stock of erased blocks is used up: the mean is of two states."
+        "Write for longer and set the time before the fall aside (--ramp_time), or precondition the drive (--precondition=steady)."
     Heat "W-HEAT" Warning
         "A drive's temperature sensor passed its warning threshold, where drives slow themselves down."
         "Improve cooling, or read the figure as one of a hot drive."
@@ -135,6 +138,9 @@ codes! {
     Split "W-SPLIT" Note
         "The block layer split requests: the drive saw more and smaller ones than were made."
         "Keep bs at or below queue/max_sectors_kb, or raise that limit."
+    Chunk "W-CHUNK" Note
+        "A random request is larger than the chunk, so that each goes to several drives and takes as long as the slowest of them."
+        "Use a chunk of at least bs, or read the figure as one of requests that share the drives."
     Virtual "W-VIRTUAL" Note
         "The target is a virtual device (virtio, loop, zram, a memory drive) or the machine is a virtual one; another layer takes part in the figure."
         "Read it as a figure of that layer; measure on bare metal for the drive's own."
@@ -145,7 +151,7 @@ codes! {
         "hipri was asked for, but the device has no polled queues; completions came by interrupt."
         "Load nvme with poll_queues=N, or drop hipri."
     CpuBound "W-CPU-BOUND" Warning
-        "A load generator's thread was at least 95 % busy: the figure is the CPU's limit, not the drive's."
+        "A load generator's thread was at least 95 % busy, or requests spent most of their time on the way to psync's threads: the figure is the generator's limit, not the drive's."
         "Raise --numjobs, or read the figure as IOPS per core."
     Steal "W-STEAL" Warning
         "The hypervisor gave CPU time to others during the run."
@@ -153,6 +159,9 @@ codes! {
     Governor "W-GOVERNOR" Note
         "The CPU frequency governor is not `performance`; clock changes add noise to latency."
         "Set it to performance for the test."
+    IdleStates "W-IDLE-STATES" Note
+        "CPUs sleep between completions in a state that takes a tenth of a request's time or more to leave, and that time is in each latency."
+        "For latencies of the drive alone disable deep states (`cpupower idle-set -D 10`), use --hipri=1 where queues can be polled, or raise --iodepth."
     Numa "W-NUMA" Warning
         "A load generator's CPU and the drive sit on different NUMA nodes."
         "Bind the jobs to the drive's node."

@@ -21,18 +21,17 @@ use super::Evidence;
 
 /// Bytes of each block drawn: the page in which most drives and layers compress.
 pub const SAMPLE_BYTES: usize = 4096;
-/// How many blocks to draw. If a twentieth of the region is zeros, 64 blocks show it with
+/// How many blocks to draw. If a twentieth of the region is zeros, one of 64 blocks at least is, and is told, with
 /// probability 1 − 0.95^64 = 96 %, for 256 KiB read.
 pub const SAMPLE_COUNT: usize = 64;
 /// The fewest to draw of each of several devices: of one that is zeros in a half, 8 blocks show it with probability
 /// 1 − 0.5^8 = 99.6 %.
 const LEAST_SAMPLES: usize = 8;
-/// Share of zero or repeated blocks from which they move the figure. Random data have none: two
-/// equal 64-bit hashes among a thousand blocks have probability 3·10⁻¹⁴.
-const REPEATED_SHARE_LIMIT: f64 = 0.05;
+/// Share of zero blocks from which a raw device counts as never written there: 4 of 64. One or two may be data.
+const NEVER_WRITTEN_SHARE: f64 = 0.05;
 /// Part of its size below which data are taken for compressible. Random bytes come to 0.999 at 256
 /// KiB, and to 0.994 at one block, because so few samples do not fill all 256 values evenly.
-const COMPRESSED_SHARE_LIMIT: f64 = 0.9;
+pub(super) const COMPRESSED_SHARE_LIMIT: f64 = 0.9;
 
 /// What the drawn blocks looked like.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -48,6 +47,12 @@ pub struct Sampled {
 }
 
 impl Sampled {
+    /// Whether so many blocks are zeros that a raw device was never written there, as far as anybody can tell.
+    #[must_use]
+    pub fn seems_never_written(&self) -> bool {
+        self.blocks > 0 && self.zero as f64 >= NEVER_WRITTEN_SHARE * self.blocks as f64
+    }
+
     /// Blocks of two regions together; they compress as well as the better of the two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -148,10 +153,11 @@ pub(super) fn repeated_data(evidence: &Evidence<'_>) -> Option<Warning> {
     let share = |count: usize| count as f64 / sampled.blocks as f64;
     let wished = 1.0 - f64::from(workload.buffer_compress_percentage) / 100.0;
     let mut findings = Vec::new();
-    if share(sampled.zero) >= REPEATED_SHARE_LIMIT {
+    // Random data have none: two equal 64-bit hashes among a thousand blocks have probability 3·10⁻¹⁴.
+    if sampled.zero > 0 {
         findings.push(format!("{} are zeros", units::percent(share(sampled.zero))));
     }
-    if share(sampled.repeated) >= REPEATED_SHARE_LIMIT {
+    if sampled.repeated > 0 {
         findings.push(format!("{} repeat another", units::percent(share(sampled.repeated))));
     }
     if sampled.compressed_ratio < COMPRESSED_SHARE_LIMIT * wished {
@@ -192,6 +198,31 @@ mod tests {
         let blocks = [vec![0; 4096], random(1, 4096), random(1, 4096), vec![0; 4096]];
         let sampled = look(&blocks);
         assert_eq!((sampled.zero, sampled.repeated), (2, 1));
+    }
+
+    /// Of so many runs with 64 blocks each, of which a part is zeros, those in which a block of zeros is seen.
+    fn seen_in(runs: u64, zeros: f64) -> u64 {
+        let is_seen = |run: &u64| {
+            let is_zero = |n: u64| (splitmix((run << 20) ^ n) as f64) < zeros * u64::MAX as f64;
+            let blocks = (0..SAMPLE_COUNT as u64)
+                .map(|n| if is_zero(n) { vec![0; 64] } else { random((run << 20) ^ n, 64) });
+            look(&blocks.collect::<Vec<_>>()).zero > 0
+        };
+        (0..runs).filter(is_seen).count() as u64
+    }
+
+    #[test]
+    fn a_twentieth_of_zeros_is_seen_in_96_of_100_runs_and_none_in_random_data() {
+        let seen = seen_in(2000, 0.05);
+        assert!((1890..=1960).contains(&seen), "{seen} of 2000");
+        assert_eq!(seen_in(200, 0.0), 0);
+    }
+
+    #[test]
+    fn a_raw_device_is_never_written_where_a_twentieth_is_zeros() {
+        let sampled = |zero| Sampled { blocks: 64, zero, ..Sampled::default() };
+        assert!(!sampled(3).seems_never_written() && sampled(4).seems_never_written());
+        assert!(!Sampled::default().seems_never_written(), "nothing was looked at");
     }
 
     #[test]

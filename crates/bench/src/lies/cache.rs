@@ -5,7 +5,7 @@ use measure::{Warning, WarningCode};
 use storage::extents;
 
 use super::memory::{is_made_of_memory_or_file, is_memory};
-use super::{Evidence, names};
+use super::{Evidence, blocks, names};
 use crate::observe::Layer;
 
 /// A device that moved less than this part of what was asked for did not do all of the work. With
@@ -138,7 +138,34 @@ fn direct_buffered(evidence: &Evidence<'_>) -> Option<Warning> {
 /// Whether devices move less than was asked for another reason, which has a code of its own: holes
 /// that no device is asked for, or data that a layer compresses.
 fn explains_itself(evidence: &Evidence<'_>) -> bool {
-    unwritten(evidence).is_some() || compressible(evidence).is_some()
+    unwritten(evidence).is_some() || (compressible(evidence).is_some() && may_have_shrunk(evidence))
+}
+
+/// Whether a layer that compresses can have made this run's data smaller. That a file system is mounted with compression
+/// says nothing of data that do not compress: it stores those as they are.
+fn may_have_shrunk(evidence: &Evidence<'_>) -> bool {
+    let workload = &evidence.record.workload;
+    if !by_option(evidence) {
+        return true;
+    }
+    let written = workload.rw.writes() && workload.buffer_compress_percentage > 0;
+    let map = evidence.known.written.filter(|map| map.evidence == extents::Evidence::Fiemap);
+    let read = workload.rw.reads()
+        && match (map, evidence.known.sampled.filter(|sampled| sampled.blocks > 0)) {
+            (Some(map), _) => map.encoded > 0,
+            (None, Some(sampled)) => {
+                sampled.compressed_ratio < blocks::COMPRESSED_SHARE_LIMIT || sampled.zero > 0
+            }
+            (None, None) => true,
+        };
+    written || read
+}
+
+/// Whether a mount's option is all that speaks for compression.
+fn by_option(evidence: &Evidence<'_>) -> bool {
+    let kind = evidence.stack.filesystem.as_deref().unwrap_or_default();
+    evidence.stack.options.split(',').any(|option| is_compression(kind, option))
+        && !evidence.stack.layers.iter().any(is_compressing)
 }
 
 /// No counters of the first devices, or not of all, so nothing above could be ruled out. Memory has no device below
@@ -216,16 +243,9 @@ fn compressible(evidence: &Evidence<'_>) -> Option<Warning> {
         }
     });
     let in_device = || {
-        evidence.stack.layers.iter().find_map(|layer| {
-            let dm =
-                layer.device.mapper.as_ref().and_then(|mapper| mapper.uuid.as_deref()).unwrap_or_default();
-            // VDO's own manager begins its UUIDs so; LVM gives its VDO pools the layer `vpool`.
-            let vdo = dm.starts_with("VDO-") || dm.ends_with("-vpool");
-            let zram = layer.device.transport == "zram";
-            (zram || vdo).then(|| {
-                format!("{} is {}", layer.name(), if vdo { "a VDO device" } else { "compressed memory" })
-            })
-        })
+        let layer = evidence.stack.layers.iter().find(|layer| is_compressing(layer))?;
+        let what = if layer.device.transport == "zram" { "compressed memory" } else { "a VDO device" };
+        Some(format!("{} is {what}", layer.name()))
     };
     // FIEMAP marks extents that were compressed or encrypted; which of the two it does not say, so
     // it counts only on a file system that compresses.
@@ -238,6 +258,13 @@ fn compressible(evidence: &Evidence<'_>) -> Option<Warning> {
         .or_else(in_device)
         .or_else(encoded)
         .map(|seen| Warning::new(WarningCode::Compressible, seen))
+}
+
+/// Whether a device compresses what it stores: zram, VDO.
+fn is_compressing(layer: &Layer) -> bool {
+    let uuid = layer.device.mapper.as_ref().and_then(|mapper| mapper.uuid.as_deref()).unwrap_or_default();
+    // VDO's own manager begins its UUIDs so; LVM gives its VDO pools the layer `vpool`.
+    layer.device.transport == "zram" || uuid.starts_with("VDO-") || uuid.ends_with("-vpool")
 }
 
 /// Whether a mount option switches compression on (btrfs(5), f2fs(5), bcachefs(8), ntfs3).

@@ -1,6 +1,7 @@
 //! Which drive was it, in what state, and who else was using it?
 
 use measure::record::DriveCounts;
+use measure::stats::knee::{LEAST_FALL, curve};
 use measure::{Warning, WarningCode};
 
 use super::memory::{is_made_of_memory_or_file, is_memory_filesystem};
@@ -17,19 +18,23 @@ const QUIET_BYTES_PER_S: f64 = 2.0 * 1024.0 * 1024.0;
 const QUIET_IOS_PER_S: f64 = 100.0;
 /// A commit of a journal comes every few seconds; in a shorter window it counts as if in this one.
 const SHORTEST_QUIET_S: f64 = 0.5;
+/// A shorter run has too few steps to tell a cliff from a wave of the drive's housekeeping.
+const SHORTEST_CURVE_NS: u64 = 2_000_000_000;
 /// SNIA's workload-independent preconditioning writes the capacity this many times over.
 const PRECONDITIONING_PASSES: u64 = 2;
 
-/// `W-VOLATILE-CACHE`, `W-HEAT`, `W-MERGED`, `W-SPLIT`, `W-VIRTUAL`, `W-MISALIGNED`,
+/// `W-VOLATILE-CACHE`, `W-SLC-CACHE`, `W-HEAT`, `W-MERGED`, `W-SPLIT`, `W-CHUNK`, `W-VIRTUAL`, `W-MISALIGNED`,
 /// `W-POLL-UNAVAILABLE`, `W-LINK-DEGRADED`, `W-BACKGROUND-WORK`, `W-SETTINGS-DRIFT`,
 /// `W-OTHER-TRAFFIC`, `W-UNPRECONDITIONED`.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
     [
         volatile_cache(evidence),
+        slc_cache(evidence),
         heat(evidence),
         merged(evidence),
         split(evidence),
+        chunk(evidence),
         virtual_layer(evidence),
         misaligned(evidence),
         poll_unavailable(evidence),
@@ -79,9 +84,35 @@ fn volatile_cache(evidence: &Evidence<'_>) -> Option<Warning> {
     Some(Warning::new(WarningCode::VolatileCache, message))
 }
 
-/// The highest reading of each sensor that was in the drive's own warning range, before or after.
+/// The shape of a writing run with a cliff: [`knee`](measure::stats::knee) says when a fall is one. Buffered writes fall
+/// when the page cache is full, which is not the drive's; and memory has no cache.
+fn slc_cache(evidence: &Evidence<'_>) -> Option<Warning> {
+    let record = evidence.record;
+    let workload = &record.workload;
+    let judged = workload.rw.writes() && workload.direct && !workload.is_open_loop();
+    if !judged || record.interval_ns < SHORTEST_CURVE_NS || evidence.stack.drives().next().is_none() {
+        return None;
+    }
+    if evidence.stack.layers.iter().any(is_made_of_memory_or_file) {
+        return None;
+    }
+    let knee = curve(&super::workload::rates(evidence)).knee?;
+    let written: u64 = record.samples.iter().take(knee.at).map(|sample| sample.write_bytes).sum();
+    let message = format!(
+        "after {} the rate fell for good from {} to {} ({} less; limit {})",
+        units::bytes(written),
+        units::bandwidth(knee.before),
+        units::bandwidth(knee.after),
+        units::percent(knee.fall()),
+        units::percent(LEAST_FALL),
+    );
+    Some(Warning::new(WarningCode::SlcCache, message))
+}
+
+/// The highest reading of each sensor that was in the drive's own warning range, before, within or after the run.
 fn heat(evidence: &Evidence<'_>) -> Option<Warning> {
-    let readings = evidence.observed.heat_before.iter().chain(&evidence.observed.heat_after);
+    let observed = evidence.observed;
+    let readings = observed.heat_before.iter().chain(&observed.heat_during).chain(&observed.heat_after);
     let mut hot: Vec<&Temperature> = readings.filter(|reading| reading.is_hot()).collect();
     hot.sort_by(|a, b| (&a.drive, &a.label).cmp(&(&b.drive, &b.label)).then(b.celsius.total_cmp(&a.celsius)));
     hot.dedup_by(|later, first| (&later.drive, &later.label) == (&first.drive, &first.label));
@@ -233,6 +264,31 @@ fn split(evidence: &Evidence<'_>) -> Option<Warning> {
         })
         .collect();
     about(WarningCode::Split, &findings)
+}
+
+/// Random requests larger than the chunk of an md array, or of a target made of members.
+fn chunk(evidence: &Evidence<'_>) -> Option<Warning> {
+    let workload = &evidence.record.workload;
+    let of_array = evidence.stack.layers.iter().filter_map(|layer| {
+        let raid =
+            layer.device.raid.as_ref().filter(|raid| raid.level != "raid1" && raid.level != "linear")?;
+        Some((layer.name(), raid.chunk_bytes?, raid.raid_disks?))
+    });
+    let of_members = evidence.stack.chunk.map(|chunk| ("the target", chunk, evidence.stack.members));
+    let (name, chunk, drives) = of_members
+        .into_iter()
+        .chain(of_array)
+        .filter(|(_, chunk, drives)| *chunk > 0 && *drives > 1)
+        .min_by_key(|(_, chunk, _)| *chunk)?;
+    (workload.rw.is_random() && workload.max_bs() > chunk).then(|| {
+        let reached = workload.max_bs().div_ceil(chunk).min(u64::from(drives));
+        let message = format!(
+            "random requests of {} on chunks of {} of {name}: each goes to {reached} of {drives} drives",
+            units::bytes(workload.max_bs()),
+            units::bytes(chunk),
+        );
+        Warning::new(WarningCode::Chunk, message)
+    })
 }
 
 fn virtual_layer(evidence: &Evidence<'_>) -> Option<Warning> {

@@ -9,6 +9,12 @@ use super::{Evidence, about};
 
 /// A thread that is this busy has no time left to wait for the drive.
 const BUSY_LIMIT: f64 = 0.95;
+/// Part of a request's time on the way to psync's threads and back. A drive of 80 µs and a queue of 10 µs come to 11 %.
+const HAND_OVER_LIMIT: f64 = 0.5;
+/// A thread that is busy for this part of the time leaves its CPU no time for deep sleep.
+const AWAKE: f64 = 0.5;
+/// Part of a request's time by which waking up would change it: as much as settings may differ in.
+const EXIT_SHARE_LIMIT: f64 = 0.1;
 /// Part of the CPUs' time given to others by the hypervisor, over all CPUs.
 const STEAL_LIMIT: f64 = 0.02;
 /// The same on one CPU: a job that is bound to it loses as much.
@@ -16,10 +22,13 @@ pub(crate) const STEAL_LIMIT_ONE_CPU: f64 = 0.05;
 /// `/proc/stat` ticks every 10 ms and rounds; fewer ticks than three are no finding.
 pub(crate) const STEAL_FLOOR_MS: u64 = 30;
 
-/// `W-CPU-BOUND`, `W-STEAL`, `W-GOVERNOR`, `W-NUMA`.
+/// `W-CPU-BOUND`, `W-STEAL`, `W-GOVERNOR`, `W-IDLE-STATES`, `W-NUMA`.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
-    [cpu_bound(evidence), steal(evidence), governor(evidence), numa(evidence)].into_iter().flatten().collect()
+    [cpu_bound(evidence), steal(evidence), governor(evidence), idle_states(evidence), numa(evidence)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Busy time of a job over its interval: CPUs' worth, so 1 is one thread that never slept.
@@ -27,7 +36,8 @@ fn busy(job: &JobCounts) -> f64 {
     if job.interval_ns == 0 { 0.0 } else { (job.user_ns + job.system_ns) as f64 / job.interval_ns as f64 }
 }
 
-/// Each job by itself; and, since psync divides a job over many threads, the process against all CPUs.
+/// Each job's thread by itself; the process against all CPUs; and of psync, whose threads wait for each other, the way to
+/// them.
 ///
 /// A thread that polls is busy by design, so with `hipri` in use nothing follows from it.
 fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
@@ -36,13 +46,9 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
     if polls || record.interval_ns == 0 {
         return None;
     }
-    // psync has a thread for each unit of depth, and a job's time is the sum of theirs.
-    let threads =
-        |place| if record.engine.used == "psync" { f64::from(record.depth_of_job(place)) } else { 1.0 };
-    let of_its_threads: Vec<f64> =
-        record.jobs.iter().enumerate().map(|(place, job)| busy(job) / threads(place)).collect();
-    let bound = of_its_threads.iter().filter(|busy| **busy >= BUSY_LIMIT).count();
-    let worst = of_its_threads.iter().copied().fold(0.0, f64::max);
+    // A job's time is that of the thread that makes its requests. psync's threads above depth 1 are in the process's.
+    let bound = record.jobs.iter().filter(|job| busy(job) >= BUSY_LIMIT).count();
+    let worst = record.jobs.iter().map(busy).fold(0.0, f64::max);
     let limit = units::percent(BUSY_LIMIT);
     if bound > 0 {
         let message = format!(
@@ -54,10 +60,43 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
     }
     let cpus = f64::from(record.host.cpus.max(1));
     let process = (record.process.user_ns + record.process.system_ns) as f64 / record.interval_ns as f64;
-    (process >= BUSY_LIMIT * cpus).then(|| {
+    if process >= BUSY_LIMIT * cpus {
         let share = units::percent(process / cpus);
         let message = format!("the jobs together used {share} of all {cpus} CPUs (limit {limit})");
-        Warning::new(WarningCode::CpuBound, message)
+        return Some(Warning::new(WarningCode::CpuBound, message));
+    }
+    hand_over_bound(evidence).map(|message| Warning::new(WarningCode::CpuBound, message))
+}
+
+/// Above depth 1 psync hands each request to a thread, through a queue with a lock, and takes it back the same way. No
+/// thread need be busy for that to be the limit: they wait for the lock, and to be woken. It shows where a request takes
+/// much longer than it was in the drive. With more requests than the drive's queue takes they wait there, which is
+/// not psync's doing.
+fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
+    let record = evidence.record;
+    if record.engine.used != "psync" || record.workload.iodepth < 2 || !record.workload.direct {
+        return None;
+    }
+    let mut top = evidence.stack.top();
+    let layer = top.next().filter(|_| top.next().is_none())?;
+    let room = layer.device.queue.as_ref().and_then(|queue| queue.nr_requests)?;
+    let counts = evidence.observed.counted(layer)?;
+    let done = counts.read_ios + counts.write_ios;
+    if evidence.in_flight() > room || done == 0 || counts.in_flight_ms == 0 {
+        return None;
+    }
+    let in_drive_ns = counts.in_flight_ms as f64 * 1e6 / done as f64;
+    let whole_ns = record.latency().mean();
+    let elsewhere = 1.0 - in_drive_ns / whole_ns;
+    (elsewhere >= HAND_OVER_LIMIT).then(|| {
+        format!(
+            "a request took {}, of which {} in {}: psync's queue of threads took {} (limit {})",
+            units::nanoseconds(whole_ns),
+            units::nanoseconds(in_drive_ns),
+            layer.name(),
+            units::percent(elsewhere),
+            units::percent(HAND_OVER_LIMIT),
+        )
     })
 }
 
@@ -95,9 +134,40 @@ fn governor(evidence: &Evidence<'_>) -> Option<Warning> {
     Some(Warning::new(WarningCode::Governor, format!("the frequency governor is {governor}")))
 }
 
-/// Only jobs that were bound to a CPU and drives whose node is known can be told apart.
+/// A CPU that is mostly idle sleeps between completions, and the time that it takes to wake up is in each latency.
+fn idle_states(evidence: &Evidence<'_>) -> Option<Warning> {
+    let record = evidence.record;
+    let state = evidence.observed.idle.as_ref()?;
+    let sleeps = record.jobs.iter().any(|job| busy(job) < AWAKE) && !record.workload.hipri;
+    let request_ns = record.latency().mean();
+    let exit_ns = state.exit_latency_us as f64 * 1e3;
+    (sleeps && request_ns > 0.0 && exit_ns >= EXIT_SHARE_LIMIT * request_ns).then(|| {
+        let message = format!(
+            "CPUs may sleep in {}, which they leave in {}; a request took {} (limit {} of it)",
+            state.name,
+            units::nanoseconds(exit_ns),
+            units::nanoseconds(request_ns),
+            units::percent(EXIT_SHARE_LIMIT),
+        );
+        Warning::new(WarningCode::IdleStates, message)
+    })
+}
+
+/// The CPUs that jobs were bound to, by number or by node, and those on which the others were seen. Of drives, those whose
+/// node is known.
 fn numa(evidence: &Evidence<'_>) -> Option<Warning> {
-    let jobs_on: BTreeSet<u32> = evidence.record.jobs.iter().filter_map(|job| job.cpu).collect();
+    let record = evidence.record;
+    let of_nodes = |(cpu, node): (&u32, &u32)| {
+        let nodes = record.workload.numa_cpu_nodes.as_ref()?;
+        nodes.numbers().contains(node).then_some(*cpu)
+    };
+    let mut jobs_on: BTreeSet<u32> = evidence.stack.node_of_cpu.iter().filter_map(of_nodes).collect();
+    for job in &record.jobs {
+        match job.cpu {
+            Some(bound) => jobs_on.extend([bound]),
+            None => jobs_on.extend(&job.seen_on),
+        }
+    }
     let findings: Vec<String> = evidence
         .stack
         .drives()

@@ -1,6 +1,7 @@
 //! Does the request make sense, and did the run live up to it?
 
-use measure::stats::steady::{SteadyVerdict, within_run_of};
+use measure::stats::fit::linear_fit;
+use measure::stats::steady::{SLOPE_LIMIT, SteadyVerdict, within_run_of};
 use measure::{Warning, WarningCode};
 
 use super::Evidence;
@@ -15,8 +16,18 @@ const FEWEST_REQUESTS: u64 = 32;
 /// A shorter interval is a few time slices of the scheduler, milliseconds.
 const SHORTEST_INTERVAL_NS: u64 = 50_000_000;
 /// SNIA's rounds last a minute; fifths shorter than a fifth of a second show the machine's other
-/// work and the drive's housekeeping, which the spread between passes measures better.
+/// work and the drive's housekeeping, which the spread between passes measures better. A run of less is judged by its
+/// trend alone.
 const SHORTEST_STEADY_NS: u64 = 1_000_000_000;
+/// A shorter run has too few steps of 10 ms for a trend.
+const SHORTEST_TREND_NS: u64 = 200_000_000;
+/// Part of the mean by which a short run's trend moves: twice SNIA's.
+const TREND_LIMIT: f64 = 2.0 * SLOPE_LIMIT;
+/// Standard errors that a trend must be worth. Waves of a few steps make neighbours alike, so that 5 are as rare as 3
+/// would be of independent ones.
+const TREND_ERRORS: f64 = 5.0;
+/// Steps that a trend needs.
+const FEWEST_STEPS: usize = 10;
 /// Completions come in bursts of up to a full queue. With twenty queues in a fifth of the run, one
 /// burst more or less is 5 % of it, half of what the slope rule allows.
 const QUEUES_PER_FIFTH: u64 = 20;
@@ -116,17 +127,38 @@ fn engine_fallback(evidence: &Evidence<'_>) -> Option<Warning> {
 fn unsteady(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
     let enough = record.ios() >= 5 * QUEUES_PER_FIFTH * evidence.in_flight();
-    if record.interval_ns < SHORTEST_STEADY_NS || !enough || record.workload.is_open_loop() {
+    if record.interval_ns < SHORTEST_TREND_NS || !enough || record.workload.is_open_loop() {
         return None;
+    }
+    if record.interval_ns < SHORTEST_STEADY_NS {
+        return trend(&rates(evidence)).map(|seen| Warning::new(WarningCode::Unsteady, seen));
     }
     let steadiness = within_run_of(&rates(evidence), record.ios());
     (steadiness.verdict == SteadyVerdict::NotReached)
         .then(|| Warning::new(WarningCode::Unsteady, steadiness.explain()))
 }
 
+/// The line through the steps of a run, where it moves too far and scatter does not explain it.
+fn trend(rates: &[f64]) -> Option<String> {
+    if rates.len() < FEWEST_STEPS {
+        return None;
+    }
+    let places: Vec<f64> = (0..rates.len()).map(|place| place as f64).collect();
+    let fit = linear_fit(&places, rates).filter(|fit| fit.mean_y > 0.0)?;
+    let moved = fit.slope * (rates.len() - 1) as f64 / fit.mean_y;
+    (moved.abs() > TREND_LIMIT && fit.slope.abs() > TREND_ERRORS * fit.slope_se?).then(|| {
+        format!(
+            "slope {:+.0} % over {} steps (limit {:.0} % below one second)",
+            moved * 100.0,
+            rates.len(),
+            TREND_LIMIT * 100.0
+        )
+    })
+}
+
 /// Bytes a second in each step (requests a second where no bytes move, as for discards). The last
 /// step may be cut short by the end of the run; below half a step it says too little.
-fn rates(evidence: &Evidence<'_>) -> Vec<f64> {
+pub(super) fn rates(evidence: &Evidence<'_>) -> Vec<f64> {
     let samples = &evidence.record.samples;
     let first_ns = samples.first().map_or(0, |sample| sample.end_ns);
     let mut start_ns = 0;

@@ -3,7 +3,7 @@
 //!
 //! A hit voids the run (`W-BACKGROUND-WORK`), so a hit must be ours: each finding is tied to the
 //! drives below the target by what the kernel or the command line says, and what cannot be tied to
-//! them is not reported. Three sources, all read before and after the run, never within it:
+//! them is not reported. Three sources, read before and after the run, and the first two once a second within it:
 //!
 //! 1. `/proc/mdstat`: an array under resync, recovery, check or reshape, with its members;
 //! 2. `/sys/fs/btrfs/UUID/exclusive_operation`: balance, device replace, resize;
@@ -35,6 +35,14 @@ pub type Finding = String;
 /// Everything under way on our drives now.
 #[must_use]
 pub fn look(sysfs: &Sysfs, ours: &Ours) -> BTreeSet<Finding> {
+    let mut found = by_kernel(sysfs, ours);
+    found.extend(processes(sysfs, ours));
+    found
+}
+
+/// The part of it that the kernel does by itself: two or three small files, which can be read while a run is under way.
+#[must_use]
+pub fn by_kernel(sysfs: &Sysfs, ours: &Ours) -> BTreeSet<Finding> {
     let mut found = BTreeSet::new();
     if let Some(text) = sysfs.text("/proc/mdstat") {
         found.extend(mdstat(&text, &ours.devices));
@@ -45,7 +53,6 @@ pub fn look(sysfs: &Sysfs, ours: &Ours) -> BTreeSet<Finding> {
             found.insert(format!("btrfs {operation} on file system {uuid}"));
         }
     }
-    found.extend(processes(sysfs, ours));
     found
 }
 

@@ -5,8 +5,8 @@
 //! NVMe `temp1` is the composite temperature, its `max` the drive's own warning threshold (WCTEMP)
 //! and its alarm the drive's critical warning; that is where a drive begins to slow itself down.
 //!
-//! Reading an NVMe sensor sends the drive an admin command, so it is done before and after a run and
-//! never within it. A drive without a sensor, as in most virtual machines, has no temperature here.
+//! Reading an NVMe sensor sends the drive an admin command, so it is done before and after a run, and within it once in
+//! ten seconds. A drive without a sensor, as in most virtual machines, has no temperature here.
 
 use std::path::{Path, PathBuf};
 

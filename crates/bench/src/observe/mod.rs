@@ -12,13 +12,16 @@
 //!    all processes, an admin command to a drive). They are read before the jobs start and after they
 //!    have ended.
 //!
+//! What heats up, and arrays that are resynced meanwhile, change within a run, so while it goes on [`Observation::watch`] looks at
+//! what costs next to nothing: `/proc/mdstat` once a second, the sensors once in ten seconds.
+//!
 //! The order is held by types: [`Observer::prepare`] → [`Prepared::begin`] → [`Observation::end`] →
 //! [`Ended::conclude`] → [`Observed`]. What of it lies is decided in [`crate::lies`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use measure::record::{Bounds, CpuCounts, DriveCounts, HostFacts, Throttle};
 use storage::device::Device;
@@ -30,6 +33,7 @@ pub mod cpu;
 pub mod diskstats;
 pub mod heat;
 pub mod host;
+pub mod idle;
 pub mod links;
 pub mod settings;
 pub mod stack;
@@ -78,12 +82,16 @@ pub struct Observed {
     pub settings_before: Settings,
     /// Queue settings after the run.
     pub settings_after: Settings,
-    /// Background work on the drives that was seen before or after the run.
+    /// Background work on the drives that was seen before, within or after the run.
     pub background_work: BTreeSet<String>,
     /// Temperatures before the run.
     pub heat_before: Vec<heat::Temperature>,
+    /// Temperatures within the run, all readings.
+    pub heat_during: Vec<heat::Temperature>,
     /// Temperatures after the run.
     pub heat_after: Vec<heat::Temperature>,
+    /// The deepest idle state that a CPU may enter; None where the kernel names none.
+    pub idle: Option<idle::IdleState>,
     /// What bounds the devices from outside.
     pub bounds: Bounds,
     /// What the two readings of counters cost together, nanoseconds of this thread's time.
@@ -110,6 +118,7 @@ pub struct Observer {
     sysfs: Sysfs,
     subject: Subject,
     host: HostFacts,
+    idle: Option<idle::IdleState>,
 }
 
 impl Observer {
@@ -117,7 +126,8 @@ impl Observer {
     #[must_use]
     pub fn new(sysfs: Sysfs, subject: Subject) -> Self {
         let host = host::host_facts(&Host::read(&sysfs));
-        Self { sysfs, subject, host }
+        let idle = idle::deepest(&sysfs);
+        Self { sysfs, subject, host, idle }
     }
 
     /// An observer of an open device of this machine.
@@ -206,7 +216,17 @@ impl<'a> Prepared<'a> {
         let processors = self.observer.processors();
         let disks = self.observer.disks();
         let begun = Instant::now();
-        Observation { prepared: self, processors, disks, begun, cost_ns: nanoseconds(entered, begun) }
+        Observation {
+            prepared: self,
+            processors,
+            disks,
+            begun,
+            cost_ns: nanoseconds(entered, begun),
+            work: BTreeSet::new(),
+            heat: Vec::new(),
+            next_work: begun + WORK_EVERY,
+            next_heat: begun + HEAT_EVERY,
+        }
     }
 }
 
@@ -218,9 +238,32 @@ pub struct Observation<'a> {
     disks: Vec<Reading>,
     begun: Instant,
     cost_ns: u64,
+    /// What was seen by [`Observation::watch`].
+    work: BTreeSet<String>,
+    heat: Vec<heat::Temperature>,
+    next_work: Instant,
+    next_heat: Instant,
 }
 
+/// How often arrays and file systems are asked for work of their own within a run.
+const WORK_EVERY: Duration = Duration::from_secs(1);
+/// How often sensors are read within a run: each reading is a command to the drive.
+const HEAT_EVERY: Duration = Duration::from_secs(10);
+
 impl<'a> Observation<'a> {
+    /// Looks at what may change within the run, if it is time to; call it often.
+    pub fn watch(&mut self, now: Instant) {
+        let observer = self.prepared.observer;
+        if now >= self.next_work {
+            self.next_work = now + WORK_EVERY;
+            self.work.extend(activity::by_kernel(&observer.sysfs, &observer.subject.ours));
+        }
+        if now >= self.next_heat {
+            self.next_heat = now + HEAT_EVERY;
+            self.heat.extend(observer.subject.sensors.iter().filter_map(heat::Sensor::read));
+        }
+    }
+
     /// Reads the counters again; call it when the measured interval ends.
     #[must_use]
     pub fn end(self) -> Ended<'a> {
@@ -248,6 +291,7 @@ impl Ended<'_> {
     #[must_use]
     pub fn conclude(self) -> Observed {
         let Prepared { observer, before } = self.observation.prepared;
+        let (work, heat_during) = (self.observation.work, self.observation.heat);
         let after = observer.surroundings();
         let interrupts =
             |only| self.processors.interrupts.since(&self.observation.processors.interrupts, only);
@@ -266,8 +310,10 @@ impl Ended<'_> {
             bounds: Bounds { throttles: before.throttles, links: observer.subject.links.clone() },
             settings_before: before.settings,
             settings_after: after.settings,
-            background_work: before.work.union(&after.work).cloned().collect(),
+            background_work: before.work.into_iter().chain(work).chain(after.work).collect(),
+            idle: observer.idle.clone(),
             heat_before: before.heat,
+            heat_during,
             heat_after: after.heat,
             snapshot_ns: self.cost_ns,
             ..Observed::default()
@@ -356,6 +402,31 @@ mod tests {
         assert_eq!(observed.drive_interrupts, BTreeMap::from([(0, 2)]));
         assert_eq!(observed.settings_before.changes(&observed.settings_after).len(), 1);
         assert!(observed.window_ns > 0 && observed.snapshot_ns > 0);
+    }
+
+    #[test]
+    fn a_resync_and_a_heat_wave_that_come_and_go_within_the_run_are_seen() {
+        let (dir, mut observer) = watched(&[("sda", BEFORE)]);
+        let heat = |celsius: &str| put(dir.path(), "device/hwmon0/temp1_input", celsius);
+        heat("41000");
+        put(dir.path(), "device/hwmon0/temp1_max", "70000");
+        observer.subject.sensors = heat::sensors("sda", [dir.path().join("device")]);
+        observer.subject.ours.devices.insert("sda".into());
+        let mut observation = observer.prepare().begin();
+        let begun = observation.begun;
+        put(dir.path(), "proc/mdstat", "md0 : active raid1 sdb[1] sda[0]\n  [=>..]  resync =  5.0% (1/2)\n");
+        heat("75000");
+        observation.watch(begun + Duration::from_millis(500));
+        assert!(observation.work.is_empty() && observation.heat.is_empty(), "not yet");
+        observation.watch(begun + Duration::from_secs(1));
+        assert!(observation.heat.is_empty(), "a sensor is not read each second");
+        observation.watch(begun + Duration::from_secs(10));
+        put(dir.path(), "proc/mdstat", "md0 : active raid1 sdb[1] sda[0]\n");
+        heat("41000");
+        let observed = observation.end().conclude();
+        assert_eq!(observed.background_work.iter().collect::<Vec<_>>(), ["md resync of md0 (5.0% done)"]);
+        assert!(observed.heat_during.iter().any(heat::Temperature::is_hot));
+        assert!(!observed.heat_before.iter().chain(&observed.heat_after).any(heat::Temperature::is_hot));
     }
 
     #[test]

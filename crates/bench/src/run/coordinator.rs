@@ -54,13 +54,14 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Waits until the interval of the first job ends.
-    pub fn wait_until_one_is_done(&self) {
+    /// Waits until the interval of the first job ends, and calls `watch` all the while.
+    pub fn wait_until_one_is_done(&self, mut watch: impl FnMut(Instant)) {
         let begun = Instant::now();
         let mut last = (begun, 0, 0);
         let measured: Vec<_> = self.controls.iter().filter(|c| c.phase() == Phase::Measure).collect();
         while !self.over() && !measured.is_empty() && !measured.iter().any(|c| c.any_done()) {
             self.pause();
+            watch(Instant::now());
             self.tell(Some(begun), &mut last);
         }
     }

@@ -109,9 +109,9 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     let coordinator = Coordinator { controls: &controls, shares: &shares, options };
     coordinator.wait_until_filled();
     let before = usage::process();
-    let observations: Vec<_> = prepared.into_iter().map(|p| p.begin()).collect();
+    let mut observations: Vec<_> = prepared.into_iter().map(|p| p.begin()).collect();
     coordinator.measure();
-    coordinator.wait_until_one_is_done();
+    coordinator.wait_until_one_is_done(|now| observations.iter_mut().for_each(|o| o.watch(now)));
     let process = usage::process().since(before);
     let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
     let interrupted = coordinator.wants_stop();

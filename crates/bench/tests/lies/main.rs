@@ -5,5 +5,6 @@
 
 mod case;
 mod documented;
+mod healthy;
 mod planted;
 mod real;

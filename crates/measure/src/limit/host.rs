@@ -128,15 +128,11 @@ pub(super) fn load_generator(seen: &Seen<'_>) -> Option<Finding> {
     if seen.polls() || record.interval_ns == 0 || record.jobs.is_empty() {
         return None;
     }
-    // psync has a thread for each unit of depth, and a job's time is the sum of theirs.
-    let threads =
-        |place| if record.engine.used == "psync" { f64::from(record.depth_of_job(place)) } else { 1.0 };
-    let of_its_threads: Vec<f64> =
-        record.jobs.iter().enumerate().map(|(place, job)| busy(job) / threads(place)).collect();
-    let full = of_its_threads.iter().filter(|busy| **busy >= FULL).count();
+    // A job's time is that of the thread that makes its requests; psync's threads above depth 1 are in the process's.
+    let full = record.jobs.iter().filter(|job| busy(job) >= FULL).count();
     let jobs = record.jobs.len();
     if full * 2 >= jobs {
-        let mean = ratio(of_its_threads.iter().sum(), jobs as f64);
+        let mean = ratio(record.jobs.iter().map(busy).sum(), jobs as f64);
         let whose = if jobs == 1 {
             "the job's thread was".to_owned()
         } else {

@@ -195,6 +195,27 @@ pub(super) fn btrfs_compress() -> Case {
 }
 
 #[test]
+fn a_mount_with_compression_does_not_hide_that_direct_was_buffered() {
+    let known = |encoded| {
+        let mut case = btrfs_compress();
+        let evidence = extents::Evidence::Fiemap;
+        case.known.written =
+            Some(WrittenState { total: 16 * GIB, encoded, evidence, ..WrittenState::default() });
+        case
+    };
+    assert_eq!(known(0).codes(), [DirectBuffered, Compressible], "nothing of the file is compressed");
+    assert_eq!(known(GIB).codes(), [Compressible]);
+    let mut random = btrfs_compress();
+    random.known.sampled = Some(Sampled { blocks: 64, compressed_ratio: 1.0, ..Sampled::default() });
+    assert_eq!(random.codes(), [DirectBuffered, Compressible], "random data do not compress");
+    let writing = btrfs_compress().writing();
+    assert_eq!(writing.codes(), [DirectBuffered, Compressible], "nor do those that are written");
+    let mut half = btrfs_compress().writing();
+    half.workload().buffer_compress_percentage = 50;
+    assert_eq!(half.codes(), [Compressible]);
+}
+
+#[test]
 fn compressing_layers_are_told_by_option_kind_extent_map_or_device() {
     for (filesystem, options) in [("zfs", ""), ("squashfs", "ro"), ("bcachefs", "rw,compression=lz4")] {
         assert_eq!(healthy().mounted(filesystem, options).codes(), [Compressible]);

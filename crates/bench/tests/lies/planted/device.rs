@@ -4,7 +4,7 @@ use bench::lies::Traffic;
 use bench::observe::heat::Temperature;
 use measure::WarningCode::*;
 use measure::workload::Rw;
-use storage::sysfs::MapperFacts;
+use storage::sysfs::{MapperFacts, RaidFacts};
 
 use crate::case::{Case, GIB, IOPS, KIB, MIB, SECONDS, healthy, layer};
 
@@ -30,6 +30,75 @@ pub(super) fn volatile_cache() -> Case {
     case
 }
 
+/// After three fifths of the run a drive writes at a quarter of its rate.
+pub(super) fn cache_used_up() -> Case {
+    let mut case = healthy().writing();
+    let steps = case.record.samples.len();
+    for sample in &mut case.record.samples[steps * 3 / 5..] {
+        sample.write_bytes /= 4;
+    }
+    case
+}
+
+#[test]
+fn a_cliff_is_told_with_what_was_written_before_it() {
+    let message = cache_used_up().message(SlcCache);
+    assert!(
+        message.starts_with("after 2.29 GiB the rate fell for good from 820 MB/s to 205 MB/s"),
+        "{message}"
+    );
+    let mut recovered = cache_used_up();
+    let steps = recovered.record.samples.len();
+    for sample in &mut recovered.record.samples[steps * 7 / 10..] {
+        sample.write_bytes *= 4;
+    }
+    assert!(!recovered.codes().contains(&SlcCache), "a dip is no cliff");
+    let mut buffered = cache_used_up();
+    buffered.workload().direct = false;
+    assert!(!buffered.codes().contains(&SlcCache), "the page cache was full");
+}
+
+/// Random requests of 256 KiB on an md array with chunks of 64 KiB.
+pub(super) fn small_chunks() -> Case {
+    let mut array = layer(0, "md0", "md", &["nvme0n1", "nvme1n1"]);
+    array.device.raid = Some(RaidFacts {
+        level: "raid0".into(),
+        raid_disks: Some(2),
+        chunk_bytes: Some(64 * KIB),
+        ..RaidFacts::default()
+    });
+    let mut case = healthy();
+    case = case.on(vec![array, layer(1, "nvme0n1", "nvme", &[]), layer(1, "nvme1n1", "nvme", &[])]);
+    case.workload().bs = 256 * KIB;
+    let ios = IOPS * SECONDS / 64;
+    case.record.read.ios = ios;
+    for drive in &mut case.observed.drives {
+        drive.read_ios = ios;
+    }
+    for drive in &mut case.observed.drives[1..] {
+        (drive.read_ios, drive.read_bytes) = (ios, drive.read_bytes / 2);
+    }
+    case
+}
+
+#[test]
+fn a_request_within_a_chunk_or_a_stream_over_many_is_no_finding() {
+    let message = small_chunks().message(Chunk);
+    assert_eq!(message, "random requests of 256 KiB on chunks of 64 KiB of md0: each goes to 2 of 2 drives");
+    let mut fits = small_chunks();
+    fits.workload().bs = 64 * KIB;
+    assert!(!fits.codes().contains(&Chunk));
+    let mut stream = small_chunks();
+    stream.workload().rw = Rw::Read;
+    assert!(!stream.codes().contains(&Chunk));
+    let mut mirror = small_chunks();
+    mirror.stack.layers[0].device.raid.as_mut().expect("an array").level = "raid1".into();
+    assert!(!mirror.codes().contains(&Chunk));
+    let mut stripe = healthy();
+    (stripe.stack.members, stripe.stack.chunk) = (4, Some(KIB));
+    assert!(stripe.message(Chunk).contains("of the target: each goes to 4 of 4 drives"));
+}
+
 pub(super) fn hot() -> Case {
     let reading = |celsius| Temperature {
         drive: "nvme0n1".into(),
@@ -50,6 +119,10 @@ fn heat_is_the_highest_reading_above_the_drives_own_threshold() {
     let mut warm = hot();
     warm.observed.heat_after[0].celsius = 81.0;
     assert_eq!(warm.codes(), []);
+    let mut cooled = hot();
+    cooled.observed.heat_during =
+        std::mem::replace(&mut cooled.observed.heat_after, cooled.observed.heat_before.clone());
+    assert_eq!(cooled.codes(), [Heat], "it was hot within the run");
 }
 
 pub(super) fn merged() -> Case {

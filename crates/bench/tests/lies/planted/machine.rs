@@ -2,6 +2,8 @@
 
 use measure::WarningCode::*;
 
+use bench::observe::idle::IdleState;
+
 use crate::case::{Case, SECOND, SECONDS, healthy};
 
 pub(super) fn cpu_bound() -> Case {
@@ -17,12 +19,42 @@ fn a_busy_thread_is_named_with_its_share() {
 }
 
 #[test]
-fn psync_jobs_are_judged_by_all_their_threads_and_by_all_cpus() {
+fn psync_is_bound_by_the_thread_that_hands_out_its_requests_and_by_all_cpus() {
     let mut case = cpu_bound();
     case.record.engine.used = "psync".into();
-    assert_eq!(case.codes(), [], "98 % of one CPU over 32 threads is idle");
+    assert_eq!(case.codes(), [CpuBound], "98 % of the thread that all requests go through");
+    let mut case = healthy();
+    case.record.engine.used = "psync".into();
+    assert_eq!(case.codes(), []);
     case.record.process.system_ns = 2 * SECONDS * SECOND;
     assert_eq!(case.codes(), [CpuBound]);
+}
+
+#[test]
+fn requests_that_wait_for_psyncs_threads_and_not_for_the_drive_are_told() {
+    let mut case = healthy();
+    case.record.engine.used = "psync".into();
+    for layer in &mut case.stack.layers {
+        layer.device.queue.as_mut().expect("a queue").nr_requests = Some(256);
+    }
+    // Each request takes 160 µs: of these 20 in the drive.
+    let in_drive = |case: &mut Case, us: u64| {
+        for drive in &mut case.observed.drives {
+            drive.in_flight_ms = drive.read_ios * us / 1000;
+        }
+    };
+    in_drive(&mut case, 20);
+    assert_eq!(case.codes(), [CpuBound]);
+    let message = case.message(CpuBound);
+    assert!(message.contains("of which 20.0 µs in nvme0n1p2") && message.contains("87.5 %"), "{message}");
+    let mut ring = case.clone();
+    ring.record.engine.used = "io_uring".into();
+    assert_eq!(ring.codes(), [], "it has no such queue");
+    let mut deep = case.clone();
+    deep.workload().iodepth = 512;
+    assert_eq!(deep.codes(), [], "the drive's queue is full");
+    in_drive(&mut case, 140);
+    assert_eq!(case.codes(), []);
 }
 
 pub(super) fn stolen() -> Case {
@@ -53,6 +85,33 @@ pub(super) fn governor() -> Case {
     case
 }
 
+/// One request at a time, of 160 µs each, on CPUs that sleep meanwhile.
+pub(super) fn deep_sleep() -> Case {
+    let mut case = healthy();
+    case.record.jobs[0].system_ns = 600_000_000;
+    case.observed.idle = Some(IdleState { name: "C6".into(), exit_latency_us: 133 });
+    case
+}
+
+#[test]
+fn a_state_that_is_left_fast_a_busy_thread_and_a_polling_one_are_no_finding() {
+    let message = deep_sleep().message(IdleStates);
+    assert!(
+        message.starts_with("CPUs may sleep in C6, which they leave in 133 µs; a request took 160 µs"),
+        "{message}"
+    );
+    let mut shallow = deep_sleep();
+    shallow.observed.idle = Some(IdleState { name: "C1".into(), exit_latency_us: 2 });
+    assert_eq!(shallow.codes(), []);
+    let mut busy = deep_sleep();
+    busy.record.jobs[0].system_ns = 4_000_000_000;
+    assert_eq!(busy.codes(), []);
+    let mut polling = deep_sleep();
+    polling.workload().hipri = true;
+    polling.queue().io_poll = Some(true);
+    assert_eq!(polling.codes(), []);
+}
+
 pub(super) fn far_node() -> Case {
     let mut case = healthy();
     case.record.jobs[0].cpu = Some(1);
@@ -60,7 +119,26 @@ pub(super) fn far_node() -> Case {
 }
 
 #[test]
-fn an_unbound_job_or_an_unknown_node_is_no_finding() {
+fn a_job_that_was_bound_by_node_or_merely_ran_there_is_found() {
+    let mut bound = healthy();
+    bound.record.jobs[0].cpu = None;
+    bound.workload().numa_cpu_nodes = Some("1".parse().expect("a list"));
+    assert_eq!(bound.codes(), [Numa]);
+    let mut near = healthy();
+    near.record.jobs[0].cpu = None;
+    near.workload().numa_cpu_nodes = Some("0".parse().expect("a list"));
+    assert_eq!(near.codes(), []);
+    let mut ran = healthy();
+    (ran.record.jobs[0].cpu, ran.record.jobs[0].seen_on) = (None, vec![0, 1]);
+    assert!(
+        ran.message(Numa).contains("nvme0n1 is on node 0, but jobs ran on CPU 1"),
+        "{}",
+        ran.message(Numa)
+    );
+}
+
+#[test]
+fn a_job_that_was_seen_on_the_drives_node_only_or_an_unknown_node_is_no_finding() {
     let mut case = far_node();
     case.record.jobs[0].cpu = None;
     assert_eq!(case.codes(), []);

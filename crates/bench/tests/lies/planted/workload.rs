@@ -69,7 +69,10 @@ fn a_run_is_judged_by_snias_two_rules_and_not_where_it_is_too_short_or_paced() {
     assert!(message.contains("(limit 20 %)") && message.contains("(limit 10 %)"), "{message}");
     let mut half_second = falling();
     half_second.record.interval_ns = SECOND / 2;
-    assert!(!half_second.codes().contains(&Unsteady));
+    assert!(half_second.message(Unsteady).contains("(limit 20 % below one second)"));
+    let mut tenth = falling();
+    tenth.record.interval_ns = SECOND / 10;
+    assert!(!tenth.codes().contains(&Unsteady));
     let mut deep = falling();
     deep.workload().iodepth = 16_384;
     assert!(!deep.codes().contains(&Unsteady), "a queue is a sixtieth of the run");
