@@ -27,6 +27,18 @@ pub enum Problem {
     /// It could not be prepared.
     #[error(transparent)]
     Precondition(#[from] PreconditionError),
+    /// A raw device is to be read that was never written, by all that can be seen.
+    #[error(
+        "{device}: {zero} of {blocks} blocks drawn from the region are zeros, as blocks are that were never written: a drive answers reads of them from nothing"
+    )]
+    NeverWritten {
+        /// The device's spec.
+        device: String,
+        /// Blocks of zeros.
+        zero: usize,
+        /// Blocks drawn.
+        blocks: usize,
+    },
     /// The device could not be looked at.
     #[error("look at {device}: {operation}")]
     Look {
@@ -67,6 +79,7 @@ impl Problem {
             Self::Run(error) if error.is_about_the_request() => ErrorClass::Invalid,
             Self::Precondition(error) if error.is_about_the_request() => ErrorClass::Invalid,
             Self::Precondition(PreconditionError::Interrupted) => ErrorClass::Interrupted,
+            Self::NeverWritten { .. } => ErrorClass::Refused,
             Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ErrorClass::Failed,
         }
     }
@@ -80,6 +93,9 @@ impl Problem {
             Self::Volume(error) => error.hint(),
             Self::Run(error) => error.hint(),
             Self::Precondition(error) => error.hint(),
+            Self::NeverWritten { device, .. } => Some(format!(
+                "write the whole region first (--rw=write --destroy {device}), or add --allow-unwritten to measure it anyway"
+            )),
             Self::Look { source, .. } => {
                 storage::remote::told_by(source).and_then(storage::remote::RemoteError::hint)
             }

@@ -30,6 +30,9 @@ pub struct TargetOptions {
     pub destroy: Vec<PathBuf>,
     /// Measure reads of what was never written, knowingly.
     pub allow_unwritten: bool,
+    /// Refuse to read a raw device of which so many blocks are zeros that it was never written, as far as anybody can
+    /// tell; unless [`allow_unwritten`](Self::allow_unwritten) is set.
+    pub refuse_zeros: bool,
     /// Set to stop runs that are started through [`Target::run`].
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -254,6 +257,10 @@ impl BenchTarget {
                     seen
                 }
             };
+            if self.options.refuse_zeros && !allow && is_raw(device) && seen.seems_never_written() {
+                let device = device.spec().to_owned();
+                return Err(Problem::NeverWritten { device, zero: seen.zero, blocks: seen.blocks });
+            }
             sampled.push(seen);
         }
         known.written = written.into_iter().reduce(WrittenState::plus);
@@ -277,6 +284,14 @@ fn separate_parts<'d>(
         Ok((&**member, part, number))
     };
     members.iter().enumerate().map(part).collect()
+}
+
+/// Whether nothing but block devices lies below, of which nobody knows what was written.
+fn is_raw(device: &dyn Device) -> bool {
+    match device.spread() {
+        None => device.kind() == DeviceKind::Block,
+        Some(spread) => spread.members().iter().all(|member| is_raw(&**member)),
+    }
 }
 
 /// The bytes of a device that a workload visits.

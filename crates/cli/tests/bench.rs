@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 
 use common::loop_device::LoopDevice;
 use common::{
-    command, ended, finish, fits_schema, json, names, place, refused, run, signal, skipped, tool, works,
-    written,
+    command, ended, finish, fits_schema, json, names, place, refused, run, signal, skipped, tool, wait_until,
+    works, written,
 };
 
 const QUICK: [&str; 3] = ["--runtime=100ms", "--bs=4k", "--iodepth=8"];
@@ -306,89 +306,146 @@ fn probe_fits_its_schema_and_a_screen() {
     works(folder.path(), &["probe"]);
 }
 
-/// A device-mapper device over a loop device, taken down when dropped.
-struct Mapped {
-    name: String,
+/// A loop device over a file of a file system of its own, which can be frozen: writes to the device then wait in the kernel
+/// as they do on a drive that hangs.
+struct Freezing {
+    device: Option<LoopDevice>,
+    mount: std::path::PathBuf,
     _below: LoopDevice,
 }
 
-impl Mapped {
-    /// A linear map of `image`. Fails with what losetup(8) or dmsetup(8) printed.
-    fn over(image: &std::path::Path) -> Result<Self, String> {
-        let below = LoopDevice::attach(image, &[])?;
-        let sectors = std::fs::metadata(image).map_err(|error| error.to_string())?.len() / 512;
-        let name = format!("flashwright-bench-{}", std::process::id());
-        let table = format!("0 {sectors} linear {} 0", below.text());
-        dmsetup(&["create", &name, "--table", &table])?;
-        Ok(Self { name, _below: below })
+impl Freezing {
+    /// Fails with what a program printed, where this machine or user cannot have such a device.
+    fn new(folder: &std::path::Path) -> Result<Self, String> {
+        let image = |name: &str, bytes| {
+            let path = folder.join(name);
+            let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
+            made.map(|()| path).map_err(|error| error.to_string())
+        };
+        let below = LoopDevice::attach(&image("file-system", 128 << 20)?, &[])?;
+        system("mkfs.ext4", &["-q", below.text()])?;
+        let mount = folder.join("frozen");
+        std::fs::create_dir(&mount).map_err(|error| error.to_string())?;
+        system("mount", &[below.text(), mount.to_str().expect("a name in ASCII")])?;
+        let mut freezing = Self { device: None, mount, _below: below };
+        freezing.device = Some(LoopDevice::attach(&image("frozen/image", 64 << 20)?, &[])?);
+        Ok(freezing)
     }
 
-    fn path(&self) -> String {
-        format!("/dev/mapper/{}", self.name)
+    fn text(&self) -> &str {
+        self.device.as_ref().expect("it was attached").text()
     }
 
-    /// From now on requests are neither answered nor refused, until [`Mapped::resume`].
-    fn suspend(&self) {
-        dmsetup(&["suspend", "--noflush", "--nolockfs", &self.name]).expect("is suspended");
+    fn freeze(&self) {
+        system("fsfreeze", &["-f", self.mount.to_str().expect("a name in ASCII")]).expect("is frozen");
     }
 
-    fn resume(&self) {
-        dmsetup(&["resume", &self.name]).expect("is resumed");
+    fn thaw(&self) {
+        let _ = system("fsfreeze", &["-u", self.mount.to_str().expect("a name in ASCII")]);
     }
 }
 
-impl Drop for Mapped {
+impl Drop for Freezing {
     fn drop(&mut self) {
-        let _ = dmsetup(&["resume", &self.name]);
-        if let Err(reason) = dmsetup(&["remove", "--retry", &self.name]) {
-            eprintln!("left behind: {}: {reason}", self.path());
+        self.thaw();
+        self.device = None;
+        for _ in 0..50 {
+            if system("umount", &[self.mount.to_str().expect("a name in ASCII")]).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
         }
+        eprintln!("left behind: {}", self.mount.display());
     }
 }
 
-fn dmsetup(arguments: &[&str]) -> Result<(), String> {
+fn system(program: &str, arguments: &[&str]) -> Result<(), String> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let done = std::process::Command::new("dmsetup").args(arguments).env("PATH", path).output();
-    let done = done.map_err(|error| format!("dmsetup: {error}"))?;
-    if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
+    let done = std::process::Command::new(program).args(arguments).env("PATH", path).output();
+    let done = done.map_err(|error| format!("{program}: {error}"))?;
+    let said = || format!("{program}: {}", String::from_utf8_lossy(&done.stderr).trim());
+    if done.status.success() { Ok(()) } else { Err(said()) }
+}
+
+/// Writes to a device that hangs after a second, until the run has failed. Returns how long that took, whether the
+/// process ended before the device answered again, and what it said.
+fn writes_until_it_hangs(
+    freezing: &Freezing,
+    folder: &std::path::Path,
+    engine: &str,
+) -> (std::time::Duration, bool, String) {
+    let device = freezing.text();
+    let (engine, errors) = (format!("--ioengine={engine}"), folder.join("errors"));
+    let write = ["bench", "--rw=randwrite", "--iodepth=4", "--runtime=60s", "--request_timeout=1s", &engine];
+    let mut child = command(folder, &[&write[..], &["--target", device, "--destroy", device]].concat())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&errors).expect("a file"))
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    freezing.freeze();
+    let since = std::time::Instant::now();
+    let said = || std::fs::read_to_string(&errors).expect("text");
+    wait_until("a failure", || said().contains("hint:"));
+    let took = since.elapsed();
+    // Long enough to be waited for, if it ends.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let has_ended = child.try_wait().expect("can be asked").is_some();
+    freezing.thaw();
+    assert_eq!(ended(&mut child).code(), Some(1), "{}", said());
+    (took, has_ended, said())
 }
 
 #[test]
 fn a_drive_that_hangs_fails_the_run_by_name_and_the_process_ends() {
     let folder = place();
-    let mapped = match Mapped::over(&written(folder.path(), "image", 16)) {
-        Ok(mapped) => mapped,
-        Err(reason) => return skipped(&format!("no device-mapper device: {reason}")),
+    let freezing = match Freezing::new(folder.path()) {
+        Ok(freezing) => freezing,
+        Err(reason) => return skipped(&format!("no device that can be frozen: {reason}")),
     };
-    let path = mapped.path();
-    let arguments = [
-        "bench",
-        "--rw=randread",
-        "--iodepth=4",
-        "--runtime=60s",
-        "--request_timeout=1s",
-        "--ioengine=io_uring",
-        "--target",
-        &path,
-    ];
-    let mut child = command(folder.path(), &arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    mapped.suspend();
-    let since = std::time::Instant::now();
-    let status = ended(&mut child);
-    let took = since.elapsed();
-    mapped.resume();
-    let mut said = String::new();
-    child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
-    if said.contains("io_uring is switched off here") {
-        return skipped("no io_uring");
+    for engine in ["io_uring", "libaio", "psync"] {
+        let (took, has_ended, said) = writes_until_it_hangs(&freezing, folder.path(), engine);
+        if said.contains("switched off here") {
+            skipped("no io_uring");
+            continue;
+        }
+        let expected = format!("error: {} has not answered a request for 1.00 s\nhint: ", freezing.text());
+        assert!(said.starts_with(&expected) && said.contains("--request_timeout"), "{engine}: {said}");
+        assert!(took < std::time::Duration::from_secs(20), "{engine}: it took {took:?}");
+        // What libaio and psync wait for in the kernel cannot be interrupted.
+        assert!(has_ended || engine != "io_uring", "the process waits for the drive");
     }
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("{path} has not answered a request for 1.00 s")), "{said}");
-    assert!(said.contains("--request_timeout"), "{said}");
-    assert!(took < std::time::Duration::from_secs(20), "it took {took:?}");
+}
+
+#[test]
+fn a_raw_device_that_was_never_written_is_not_read_unless_allowed() {
+    let folder = place();
+    let image = folder.path().join("zeros");
+    std::fs::write(&image, vec![0; 16 << 20]).expect("an image");
+    let device = match LoopDevice::attach(&image, &[]) {
+        Ok(device) => device,
+        Err(reason) => return skipped(&format!("no loop device: {reason}")),
+    };
+    let read = ["bench", "--rw=randread", "--target", device.text(), "--runtime=100ms"];
+    let device_name = device.text();
+    let words = format!(
+        "error: {device_name}: 64 of 64 blocks drawn from the region are zeros, as blocks are that were never written: a drive \
+         answers reads of them from nothing\nhint: write the whole region first (--rw=write --destroy {device_name}), or add \
+         --allow-unwritten to measure it anyway\n"
+    );
+    refused(folder.path(), &read, 3, &words);
+    let allowed = works(folder.path(), &[&read[..], &["--allow-unwritten"]].concat());
+    assert!(allowed.out.contains("W-REPEATED-DATA"), "{}", allowed.out);
+    let write = [
+        "bench",
+        "--rw=write",
+        "--bs=1m",
+        "--time_based=0",
+        "--target",
+        device.text(),
+        "--destroy",
+        device.text(),
+    ];
+    works(folder.path(), &write);
+    works(folder.path(), &read);
 }

@@ -124,6 +124,7 @@ impl<'r> Bench<'r> {
         let options = TargetOptions {
             destroy: request.destroy.clone(),
             allow_unwritten: request.allow_unwritten,
+            refuse_zeros: true,
             stop: Some(Arc::clone(stop)),
         };
         for job in request.jobs() {

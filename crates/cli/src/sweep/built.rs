@@ -145,6 +145,8 @@ impl Builder {
             options: TargetOptions {
                 destroy: place.permits.destroy.clone(),
                 allow_unwritten: place.permits.allow_unwritten,
+                // A raw device is given as it is; W-REPEATED-DATA says what was read.
+                refuse_zeros: false,
                 stop: Some(Arc::clone(place.stop)),
             },
             stop: Arc::clone(place.stop),

@@ -75,7 +75,7 @@ fn check_destroy(args: &ProbeArgs) -> Result<(), Failure> {
 }
 
 fn options(flags: &LadderArgs, stop: &Arc<AtomicBool>) -> TargetOptions {
-    TargetOptions { destroy: flags.destroy.clone(), allow_unwritten: false, stop: Some(Arc::clone(stop)) }
+    TargetOptions { destroy: flags.destroy.clone(), stop: Some(Arc::clone(stop)), ..TargetOptions::default() }
 }
 
 /// Every drive of the machine, read.
