@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RELEASE = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release")
@@ -18,10 +19,40 @@ T_IO_URING = os.environ.get("T_IO_URING")
 
 
 class Run:
-    """What one contender did in one round."""
+    """What one contender did in one round; ios_per_call only where system calls were counted."""
 
-    def __init__(self, ios_per_s, bytes_per_s, user_ns, system_ns):
+    def __init__(self, ios_per_s, bytes_per_s, user_ns, system_ns, ios_per_call=None):
         self.iops, self.bandwidth, self.user_ns, self.system_ns = ios_per_s, bytes_per_s, user_ns, system_ns
+        self.ios_per_call = ios_per_call
+
+
+class Calls:
+    """Counts io_uring_enter(2) of a command by perf(1); of none where perf or its tracepoint cannot be had."""
+
+    EVENT = "syscalls:sys_enter_io_uring_enter"
+
+    def __init__(self):
+        probe = ["perf", "stat", "-x,", "-e", self.EVENT, "true"]
+        self.can_count = bool(shutil.which("perf")) and subprocess.run(
+            probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    def around(self, command):
+        """The command as it is to be run."""
+        if not self.can_count:
+            return command
+        self.output = tempfile.NamedTemporaryFile(prefix="ratios-perf-", mode="r")
+        return ["perf", "stat", "-x,", "-e", self.EVENT, "-o", self.output.name, "--", *command]
+
+    def per_call(self, ios):
+        """Requests for each call of the command that was run last; None where they are not counted."""
+        if not self.can_count:
+            return None
+        with self.output as output:
+            count = next((line.split(",")[0] for line in output if self.EVENT in line), "0")
+        return ios / int(count) if count.isdigit() and int(count) else None
+
+
+CALLS = Calls()
 
 
 def execute(command, cpu=None):
@@ -39,12 +70,14 @@ def execute(command, cpu=None):
 def ours(path, rw, bs, depth, seconds, direct, size, cpu=None, extra=()):
     command = [OURS, "bench", f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", f"--direct={direct}",
                f"--runtime={seconds}s", f"--size={size}", "--target", path, "--destroy", path, "--json", *extra]
-    text, _, _ = execute(command, cpu)
+    text, _, _ = execute(CALLS.around(command), cpu)
     document = json.loads(text)
     record = document["record"] if "record" in document else document["jobs"][0]["record"]
     ios = sum(record[d]["ios"] for d in ("read", "write", "trim"))
-    per_io = lambda key: sum(job[key] for job in record["jobs"]) / max(ios, 1)
-    return Run(document["iops"], document["bandwidth_bytes_per_s"], per_io("user_ns"), per_io("system_ns"))
+    # The process's time, as the others' is: what the kernel's threads for io_uring do is in it, and in no job's.
+    per_io = lambda key: record["process"][key] / max(ios, 1)
+    return Run(document["iops"], document["bandwidth_bytes_per_s"], per_io("user_ns"), per_io("system_ns"),
+               CALLS.per_call(record["total"]["ios"]))
 
 
 def ours_reading(spec, depth, seconds, *extra):
@@ -60,25 +93,25 @@ def fio(path, rw, bs, depth, seconds, direct, size, cpu=None, extra=()):
     command = [FIO, "--name=peer", f"--filename={path}", f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}",
                "--ioengine=io_uring", f"--direct={direct}", "--invalidate=0", f"--runtime={seconds}", "--time_based",
                f"--size={size}", "--output-format=json", *extra]
-    text, user, system = execute(command, cpu)
+    text, user, system = execute(CALLS.around(command), cpu)
     # fio may print notes before the document.
     job = json.loads(text[text.index("{"):])["jobs"][0]
     ios = job["read"]["total_ios"] + job["write"]["total_ios"]
     iops = job["read"]["iops"] + job["write"]["iops"]
     bandwidth = job["read"]["bw_bytes"] + job["write"]["bw_bytes"]
-    return Run(iops, bandwidth, user * 1e9 / max(ios, 1), system * 1e9 / max(ios, 1))
+    return Run(iops, bandwidth, user * 1e9 / max(ios, 1), system * 1e9 / max(ios, 1), CALLS.per_call(ios))
 
 
 def t_io_uring(path, bs, depth, seconds, direct, cpu=None):
     command = [T_IO_URING, f"-d{depth}", "-s32", "-c32", "-p0", "-B1", "-F1", f"-O{direct}", f"-b{bs}",
                f"-r{seconds}", path]
-    text, user, system = execute(command, cpu)
+    text, user, system = execute(CALLS.around(command), cpu)
     rates = []
     for number, unit in re.findall(r"IOPS=([\d.]+)([KM]?),", text):
         rates.append(float(number) * {"": 1, "K": 1e3, "M": 1e6}[unit])
     iops = statistics.mean(rates)
     ios = iops * seconds
-    return Run(iops, iops * bs, user * 1e9 / ios, system * 1e9 / ios)
+    return Run(iops, iops * bs, user * 1e9 / ios, system * 1e9 / ios, CALLS.per_call(ios))
 
 
 def rounds(contenders, count):

@@ -1,6 +1,7 @@
 """IOPS per core and bandwidth beside fio, and what a report costs.
 
-cpu      4 KiB random reads at depth 128 on one core, where the CPU is the limit: a cached file, and a loop device over memory.
+cpu      4 KiB random reads at depth 128 on one core, where the CPU is the limit: a cached file, a loop device over memory, and
+         zram; with the requests that a system call handed over, where perf(1) counts them.
 flash    The papers' fourteen test types with O_DIRECT on this machine's own flash.
 report   Seconds, memory and bytes of `report` as a sweep grows.
 
@@ -9,6 +10,7 @@ Contenders: fio from PATH; fio's own t/io_uring where the variable T_IO_URING na
 
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,14 +30,15 @@ def compare_cpu(options):
     cached = os.path.join(options.directory, "ratios-cached")
     lay(cached, size)
     targets.append(("page-cached file", cached, 0))
-    loop = make_loop(size)
-    if loop:
-        targets.append(("loop device on tmpfs, direct", loop.device, 1))
+    made = [device for device in (make_loop(size), make_zram("256m")) if device]
+    for device in made:
+        targets.append((device.title, device.device, 1))
     try:
         for title, path, direct in targets:
             warm(path, direct)
+            span = "256m" if "zram" in path else size
             def us(*extra):
-                return lambda: ours(path, "randread", "4k", 128, options.seconds, direct, size, cpu, extra)
+                return lambda: ours(path, "randread", "4k", 128, options.seconds, direct, span, cpu, extra)
 
             # Ours as it comes visits every block once and reaps as soon as one request is done, as fio does;
             # the other two are set as fio tuned and t/io_uring are. t/io_uring hands over 32 and reaps 32.
@@ -44,18 +47,20 @@ def compare_cpu(options):
                           "flashwright, norandommap, 32 and 32": us("--norandommap=1", "--iodepth_batch=32",
                                                                    "--iodepth_batch_complete_min=32")}
             if FIO:
-                contenders["fio as it comes"] = lambda: fio(path, "randread", "4k", 128, options.seconds, direct, size, cpu)
-                contenders["fio tuned"] = lambda: fio(path, "randread", "4k", 128, options.seconds, direct, size, cpu, FIO_TUNED)
+                contenders["fio as it comes"] = lambda: fio(path, "randread", "4k", 128, options.seconds, direct, span, cpu)
+                contenders["fio tuned"] = lambda: fio(path, "randread", "4k", 128, options.seconds, direct, span, cpu, FIO_TUNED)
             if T_IO_URING:
                 contenders["t/io_uring"] = lambda: t_io_uring(path, 4096, 128, int(options.seconds) + 1, direct, cpu)
             results = rounds(contenders, options.rounds)
             print(f"\n### 4 KiB random reads, depth 128, one core: {title}\n")
-            print("| contender | IOPS | user ns/IO | kernel ns/IO | compared as | IOPS, ours / theirs (lowest–highest of rounds) | CPU time per I/O, theirs / ours |")
-            print("|---|---:|---:|---:|---|---:|---:|")
+            print("| contender | IOPS | user ns/IO | kernel ns/IO | IO a call | compared as | IOPS, ours / theirs (lowest–highest of rounds) | CPU time per I/O, theirs / ours |")
+            print("|---|---:|---:|---:|---:|---|---:|---:|")
             like = {"fio as it comes": "flashwright", "fio tuned": "flashwright, norandommap",
                     "t/io_uring": "flashwright, norandommap, 32 and 32"}
             for name, runs in results.items():
                 figures = f"| {name} | {median(runs, lambda r: r.iops):,.0f} | {median(runs, lambda r: r.user_ns):.0f} | {median(runs, lambda r: r.system_ns):.0f} "
+                counted = [run.ios_per_call for run in runs if run.ios_per_call]
+                figures += f"| {statistics.median(counted):.1f} " if counted else "| – "
                 if name not in like:
                     print(figures + "| | | |")
                     continue
@@ -64,8 +69,8 @@ def compare_cpu(options):
                 print(figures + f"| {like[name]} | {iops} | {cpu_time} |")
     finally:
         os.unlink(cached)
-        if loop:
-            loop.close()
+        for device in made:
+            device.close()
 
 
 def warm(path, direct):
@@ -76,6 +81,8 @@ def warm(path, direct):
 
 
 class Loop:
+    title = "loop device on tmpfs, direct"
+
     def __init__(self, directory, device):
         self.directory, self.device = directory, device
 
@@ -99,6 +106,44 @@ def make_loop(size):
         shutil.rmtree(directory, ignore_errors=True)
         return None
     return Loop(directory, made.stdout.strip())
+
+
+class Zram:
+    title = "zram, direct"
+
+    def __init__(self, number):
+        self.number, self.device = number, f"/dev/zram{number}"
+
+    def close(self):
+        # udev may have it open for a moment.
+        for _ in range(50):
+            try:
+                with open("/sys/class/zram-control/hot_remove", "w") as control:
+                    control.write(self.number)
+                return
+            except OSError:
+                time.sleep(0.02)
+        print(f"left behind: {self.device}", file=sys.stderr)
+
+
+def make_zram(size):
+    """A zram device that was written throughout; none where it cannot be had."""
+    try:
+        with open("/sys/class/zram-control/hot_add") as control:
+            zram = Zram(control.read().strip())
+    except OSError as error:
+        print(f"no zram device: {error}", file=sys.stderr)
+        return None
+    try:
+        with open(f"/sys/block/zram{zram.number}/disksize", "w") as disksize:
+            disksize.write(size)
+        execute([OURS, "bench", "--rw=write", "--bs=1m", "--iodepth=8", "--time_based=0", "--target", zram.device, "--destroy",
+                 zram.device, "--json"])
+    except (OSError, SystemExit) as error:
+        print(f"no zram device: {error}", file=sys.stderr)
+        zram.close()
+        return None
+    return zram
 
 
 TEST_TYPES = [("read", "4m", 1), ("write", "4m", 1), ("randread", "4m", 1), ("randwrite", "4m", 1),
