@@ -17,7 +17,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-run: build ## Build the release binary and measure this directory's flash: three minutes, then report.html
+run: build ## Build the release binary and measure this directory's flash: two minutes, then report.html
 	./$(BINARY) sweep
 
 fresh: ## Measure make run from a fresh clone without caches: minutes of each step, size of the binary

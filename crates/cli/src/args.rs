@@ -19,7 +19,7 @@ const ABOUT: &str = "Find the fastest way to use the flash you have, then use it
 
 const EXAMPLES: &str = "\
 Start here:
-  flashwright sweep      measure this directory's flash in three minutes
+  flashwright sweep      measure this directory's flash in two minutes
   flashwright probe .    what is here, and what bears on measuring it
   flashwright bench --rw=randread --bs=4k --iodepth=32 --target FILE
 

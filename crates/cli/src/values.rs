@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::Word;
 use measure::workload::{NumberList, RandomDistribution, SizeShare};
+use sweep::plan::Protocol;
 
 /// A value that was not understood. The flag and the value are named by whoever prints it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,12 @@ pub fn shard(text: &str) -> Result<(u32, u32), BadValue> {
         Some(_) => Err(BadValue::new("there is no such part", hint)),
         None => Err(BadValue::new(format!("'{text}' is not I/N"), hint)),
     }
+}
+
+/// How the runs of a sweep are chosen.
+pub fn protocol(text: &str) -> Result<Protocol, BadValue> {
+    let unknown = || BadValue::new(format!("'{text}' is not a protocol"), "blocks or dash");
+    Protocol::from_word(text).ok_or_else(unknown)
 }
 
 /// A whole number.

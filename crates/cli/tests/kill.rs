@@ -28,7 +28,7 @@ fn killed_at_ten_random_moments_and_resumed_it_ends_with_exactly_the_planned_run
     });
     eprintln!("SEED={seed}");
     let mut moments = Moments(seed);
-    let start = ["sweep", "--output", "out", "--size=16m", "--runtime=50ms", "--passes=4"];
+    let start = ["sweep", "--output", "out", "--size=16m", "--runtime=50ms", "--passes=4", "--protocol=dash"];
     let resume = ["sweep", "resume", "out"];
     let mut kills = 0;
     let mut done_before = 0;

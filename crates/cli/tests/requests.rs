@@ -114,7 +114,7 @@ hint: there are html, md, csv, json
 ",
         ),
         (
-            &["sweep", "--passes=1"],
+            &["sweep", "--protocol=dash", "--passes=1"],
             "\
 error: the command line: --passes=1: the first pass is set aside, and none would be left
 hint: give 2 or more

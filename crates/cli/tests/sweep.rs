@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::{command, ended, fits_schema, json, names, place, refused, signal, wait_until, works};
 
 /// The fourteen test types, small and quick.
-const QUICK: [&str; 4] = ["--size=16m", "--runtime=20ms", "--passes=2", "--seed=7"];
+const QUICK: [&str; 5] = ["--size=16m", "--runtime=20ms", "--passes=2", "--seed=7", "--protocol=dash"];
 
 fn sweep(folder: &Path, output: &str) -> common::Came {
     works(folder, &[&["sweep", "--output", output], &QUICK[..]].concat())
@@ -22,11 +22,19 @@ fn examples() -> String {
 fn the_plan_of_the_papers_test_types_has_84_runs() {
     let folder = place();
     let space = examples() + "/dash14.toml";
-    let text = works(folder.path(), &["sweep", "plan", &space]).out;
+    let text = works(folder.path(), &["sweep", "plan", &space, "--protocol=dash"]).out;
     assert!(text.contains("14 points × 6 passes = 84 runs and 7 controls; about "), "{text}");
-    let document = json(folder.path(), &["sweep", "plan", &space, "--json"]);
+    let document = json(folder.path(), &["sweep", "plan", &space, "--protocol=dash", "--json"]);
     fits_schema(folder.path(), "plan", &document);
     assert_eq!(document["runs"], 84);
+    let text = works(folder.path(), &["sweep", "plan", &space]).out;
+    assert!(
+        text.contains("14 points in 4 kinds of work; blocks of each until it is decided, at most 2 min"),
+        "{text}"
+    );
+    let document = json(folder.path(), &["sweep", "plan", &space, "--json"]);
+    fits_schema(folder.path(), "plan", &document);
+    assert_eq!((document["works"].as_u64(), document["budget_s"].as_f64()), (Some(4), Some(120.0)));
     assert_eq!(
         document,
         json(folder.path(), &["sweep", "plan", "--json"])
@@ -59,7 +67,7 @@ fn the_plan_of_table_1_has_16800_runs_in_46_hours_40_and_builds_30_times() {
 #[test]
 fn shards_are_planned_measured_and_merged_into_one_report() {
     let folder = place();
-    let quick = ["--size=16m", "--runtime=20ms", "--passes=2"];
+    let quick = ["--size=16m", "--runtime=20ms", "--passes=2", "--protocol=dash"];
     for part in ["1/2", "2/2"] {
         let output = format!("--output=shard-{}", &part[..1]);
         works(folder.path(), &[&["sweep", "--shard", part, &output], &quick[..]].concat());
@@ -89,7 +97,9 @@ fn every_example_has_a_plan_and_a_seed_fixes_its_order() {
         let document = json(folder.path(), &["sweep", "plan", &space, "--seed=3", "--json"]);
         let steps = document["steps"].as_array().expect("steps");
         let count = |key: &str| document[key].as_u64().expect("a number") as usize;
-        assert_eq!(steps.len(), count("runs") + count("controls"), "{name}");
+        // Blocks are drawn while the sweep runs.
+        let planned = if document["protocol"] == "dash" { count("runs") + count("controls") } else { 0 };
+        assert_eq!(steps.len(), planned, "{name}");
         assert_eq!(document, json(folder.path(), &["sweep", "plan", &space, "--seed=3", "--json"]), "{name}");
     }
 }
@@ -187,15 +197,54 @@ fn results_go_into_a_folder_of_their_own_unless_told() {
 }
 
 #[test]
+fn blocks_end_with_their_budget_and_a_larger_one_goes_on() {
+    let folder = place();
+    let at = folder.path();
+    let start = ["sweep", "--output", "out", "--size=16m", "--runtime=20ms", "--budget=2s", "--seed=7"];
+    let came = works(at, &start);
+    assert_eq!(came.err, "");
+    assert!(
+        came.out.contains("14 points in 4 kinds of work; blocks of each until it is decided, at most 2"),
+        "{}",
+        came.out
+    );
+    let status = || json(at, &["sweep", "status", "out", "--json"]);
+    let first = status();
+    fits_schema(at, "status", &first);
+    assert_eq!((&first["complete"], &first["protocol"]), (&true.into(), &"blocks".into()), "{first:#}");
+    assert!(first["done"].as_u64() >= Some(14), "each point has run: {first:#}");
+    let report = json(at, &["report", "out", "--format=json"]);
+    fits_schema(at, "report", &report);
+    let undecided = |r: &serde_json::Value| r["outcome"] == "undecided";
+    let all = report["recommendations"].as_array().expect("recommendations");
+    assert!(all.len() == 4 && all.iter().all(undecided), "one block decides nothing: {all:#?}");
+    assert!(works(at, &["sweep", "resume", "out"]).out.contains("its time is up"));
+    assert_eq!(status()["done"], first["done"]);
+    works(at, &["sweep", "resume", "out", "--budget=8s"]);
+    assert!(status()["done"].as_u64() > first["done"].as_u64());
+    refused(
+        at,
+        &["sweep", "--passes=2", "--budget=2s"],
+        2,
+        "\
+error: the command line: --budget=2.0 s: --passes fixes the number of blocks
+hint: give one of the two
+",
+    );
+}
+
+#[test]
 fn ctrl_c_keeps_what_was_measured_and_leaves_no_debris() {
     let folder = place();
     let database = folder.path().join("out/results.db");
-    let mut child =
-        command(folder.path(), &["sweep", "--output", "out", "--size=16m", "--runtime=100ms", "--passes=2"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
+    let mut child = command(
+        folder.path(),
+        &["sweep", "--protocol=dash", "--output", "out", "--size=16m", "--runtime=100ms", "--passes=2"],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("runs");
     let done = || {
         let status = common::run(folder.path(), &["sweep", "status", "out", "--json"]);
         let document: Option<serde_json::Value> = serde_json::from_str(&status.out).ok();

@@ -6,6 +6,8 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod analysis;
+pub mod board;
+pub mod contest;
 pub mod diff;
 pub mod error;
 pub mod load;
@@ -18,3 +20,4 @@ pub mod run;
 pub mod space;
 pub mod status;
 pub mod store;
+pub mod work;

@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::limit::Verdict;
 use measure::{Histogram, RunRecord, WarningCode};
 
-use crate::analysis::{Analysis, AnalysisError, Failure, Fate, SweepData, SweepMeta, TargetSeen, analyse};
-use crate::plan::Order;
+use crate::analysis::{
+    Analysis, AnalysisError, Failure, Fate, MissingRuns, SweepData, SweepMeta, TargetSeen, analyse,
+};
+use crate::plan::{Order, Protocol};
 use crate::recommend::recommend;
 use crate::space::Space;
 use crate::store::{Store, StoreError};
@@ -59,6 +61,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
     let meta = store.meta()?;
     let part = meta.part().map(|part| format!(" (shard {part})")).unwrap_or_default();
     let order = match meta.order {
+        Order::Random if meta.protocol == Protocol::Blocks => "random within each block",
         Order::Random => "random within each pass",
         Order::Given => "as the dimensions are written, in each pass alike",
     };
@@ -72,15 +75,18 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
         error: failure.error,
     });
     // Of a shard only what it owes is there to be judged, or to be missed.
-    let planned: BTreeSet<u32> = store.plan()?.runs.iter().map(|run| run.point).collect();
-    let mut points = store.points()?;
-    points.retain(|point| planned.contains(&point.id));
+    let plan = store.plan()?;
+    let members: BTreeSet<u32> = plan.members.iter().copied().collect();
+    let mut points = plan.points;
+    points.retain(|point| members.contains(&point.id));
     Ok(SweepData {
         meta: SweepMeta {
             name: meta.name + &part,
             version: meta.version,
             seed: meta.seed,
             order: order.to_owned(),
+            protocol: meta.protocol,
+            budget_s: meta.budget.map(|budget| budget.as_secs_f64()),
             passes: meta.passes,
             discard_first: meta.discard_first,
             started_unix_ns: started,
@@ -90,12 +96,23 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
         },
         points,
         runs,
+        cut: store.cut()?.into_iter().map(|run| (run.point, run.pass)).collect(),
+        missing: missing(store, meta.protocol)?,
         controls: store.controls()?,
         voided: store.voided()?,
         failures: failures.collect(),
         host: Some(meta.machine.host),
         ..SweepData::default()
     })
+}
+
+/// What a sweep of blocks owes.
+fn missing(store: &Store, protocol: Protocol) -> Result<Vec<MissingRuns>, StoreError> {
+    if protocol == Protocol::Dash {
+        return Ok(Vec::new());
+    }
+    let missing = store.board()?.missing().into_iter();
+    Ok(missing.map(|(point, passes)| MissingRuns { point, passes }).collect())
 }
 
 /// What the space as it was written calls its baseline. It was read without fault when the sweep began.

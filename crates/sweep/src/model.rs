@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::warning::Severity;
+use measure::workload::full_queues;
 use measure::{Limit, TestType, WarningCode, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,14 @@ impl Point {
         }
         let built = CONSTRUCTION.iter().filter_map(|name| Some((name, self.layout.get(*name)?)));
         Some(built.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+    }
+
+    /// What orders settings by their cost to the machine: requests in flight, jobs, whether a CPU spins, position in
+    /// the space.
+    #[must_use]
+    pub fn cost(&self) -> (u64, u32, bool, u32) {
+        let w = &self.workload;
+        (full_queues(w.iodepth, w.numjobs, 1), w.numjobs, w.hipri || w.sqthread_poll, self.id)
     }
 
     /// One line for people: the paper's words for a test type, else the settings as they would be

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Point;
-use crate::plan::{Estimate, OVERHEAD_PER_RUN};
+use crate::plan::{Estimate, OVERHEAD_PER_RUN, Protocol};
 use crate::store::{self, Failure, Meta, MissingPoint, Session, Store, StoreError};
 
 /// The name of the format.
@@ -35,7 +35,10 @@ pub struct Status {
     pub seed: u64,
     /// Points of its space.
     pub points: u32,
-    /// Times that each is to run.
+    /// How its runs are chosen.
+    #[serde(default = "crate::plan::dash")]
+    pub protocol: Protocol,
+    /// Times that each is to run; 0 for as often as a decision takes.
     pub passes: u32,
     /// Runs in the plan.
     pub planned: u32,
@@ -43,7 +46,7 @@ pub struct Status {
     pub done: u32,
     /// Stored runs from which no conclusion may be drawn.
     pub void: u32,
-    /// Whether every planned run is stored.
+    /// Whether every planned run is stored, and every work of a sweep of blocks decided or its time up.
     pub complete: bool,
     /// Controls in the plan.
     pub controls_planned: u32,
@@ -137,7 +140,7 @@ impl Status {
         let sessions = session_lines(store.sessions()?, running.is_some());
         let repeated = u32::try_from(store.voided()?.len()).unwrap_or(u32::MAX);
         let shard = meta.part();
-        let Meta { name, version, created_unix_ns, seed, passes, .. } = meta;
+        let Meta { name, version, created_unix_ns, seed, passes, protocol, .. } = meta;
         Ok(Self {
             schema: SCHEMA.into(),
             path: store.path().display().to_string(),
@@ -146,7 +149,8 @@ impl Status {
             created_unix_ns,
             shard,
             seed,
-            points: completeness.planned / passes.max(1),
+            points: u32::try_from(store.plan()?.members.len()).unwrap_or(u32::MAX),
+            protocol,
             passes,
             planned: completeness.planned,
             done: completeness.done,
@@ -166,9 +170,18 @@ impl Status {
 
 /// Estimate for the steps that have no row.
 fn time_left(store: &Store, points: &[Point]) -> Result<Option<Duration>, StoreError> {
-    let missing = store.missing_steps()?;
+    let meta = store.meta()?;
+    if let Some(budget) = meta.budget {
+        // Each shard has the budget for itself.
+        let used = store.time_used()?.into_values().max().unwrap_or_default();
+        return Ok((!store.completeness()?.is_complete()).then(|| budget.saturating_sub(used)));
+    }
+    let missing: Vec<u32> = match meta.protocol {
+        Protocol::Dash => store.missing_steps()?.iter().map(|step| step.planned.point).collect(),
+        Protocol::Blocks => store.board()?.runs_left().unwrap_or_default(),
+    };
     let measured = store.overhead()?;
-    let of_steps = missing.iter().filter_map(|step| points.get(step.planned.point as usize));
+    let of_steps = missing.iter().filter_map(|point| points.get(*point as usize));
     let estimate = Estimate::of(of_steps, measured.unwrap_or(OVERHEAD_PER_RUN));
     let knowable = estimate.unbounded == 0 || measured.is_some();
     Ok((knowable && !missing.is_empty()).then_some(estimate.time))
@@ -231,7 +244,17 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, done, planned, points, passes, .. } = self;
         let part = self.shard.as_ref().map(|shard| format!(", shard {shard}")).unwrap_or_default();
-        writeln!(f, "{name}{part}: {done} of {planned} runs ({points} points, {passes} passes)")?;
+        match (self.protocol, passes) {
+            (Protocol::Blocks, 0) => {
+                writeln!(f, "{name}{part}: {done} runs ({points} points, blocks until a decision)")?;
+            }
+            (Protocol::Blocks, blocks) => {
+                writeln!(f, "{name}{part}: {done} of {planned} runs ({points} points, {blocks} blocks)")?;
+            }
+            (Protocol::Dash, passes) => {
+                writeln!(f, "{name}{part}: {done} of {planned} runs ({points} points, {passes} passes)")?;
+            }
+        }
         match (&self.running, self.time_left_s, self.complete) {
             (Some(who), Some(left), _) => {
                 let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());
@@ -239,6 +262,10 @@ impl fmt::Display for Status {
             }
             (Some(who), None, _) => writeln!(f, "running ({who})")?,
             (None, _, true) => writeln!(f, "complete")?,
+            (None, Some(left), false) if self.protocol == Protocol::Blocks && *passes == 0 => {
+                let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());
+                writeln!(f, "not running; `flashwright sweep resume` goes on for {left} at most")?;
+            }
             (None, _, false) => writeln!(f, "not running; `flashwright sweep resume` goes on")?,
         }
         if self.void > 0 {
@@ -248,7 +275,8 @@ impl fmt::Display for Status {
         let news = self.missing.iter().filter(|m| self.running.is_none() || m.last_error.is_some());
         for missing in news {
             let passes: Vec<String> = missing.passes.iter().map(u32::to_string).collect();
-            write!(f, "missing: {}, pass {}", missing.label, passes.join(", "))?;
+            let noun = if self.protocol == Protocol::Dash { "pass" } else { "block" };
+            write!(f, "missing: {}, {noun} {}", missing.label, passes.join(", "))?;
             match &missing.last_error {
                 Some(error) => writeln!(f, ": {error}")?,
                 None => writeln!(f)?,

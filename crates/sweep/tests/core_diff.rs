@@ -13,7 +13,8 @@ use sweep::run::{Quiet, Runner, begin};
 use sweep::space::Space;
 use sweep::store::Store;
 
-const SPACE: &str = "[sweep]\nname = 'ladder'\nseed = 3\n[space]\niodepth = [1, 4, 16, 64]";
+const SPACE: &str =
+    "[sweep]\nprotocol = 'dash'\nname = 'ladder'\nseed = 3\n[space]\niodepth = [1, 4, 16, 64]";
 
 fn measure(directory: &Path, name: &str, space: &str, fakes: Fakes, hostname: &str) -> Store {
     let path = directory.join(name);
@@ -68,7 +69,7 @@ fn equal_sweeps_do_not_differ_and_a_faster_one_is_better_with_an_interval() {
 fn points_are_matched_by_what_they_run_whatever_the_dimensions_are_called() {
     let dir = tempfile::tempdir().unwrap();
     let a = measure(dir.path(), "a.db", SPACE, Fakes::new(), "node1");
-    let other = "[sweep]\nruntime = '0.25s'\n[base]\nrw = 'randread'\n[space]\nbs = ['4k', '8k']\niodepth = [16, 64, 128]";
+    let other = "[sweep]\nprotocol = 'dash'\nruntime = '0.25s'\n[base]\nrw = 'randread'\n[space]\nbs = ['4k', '8k']\niodepth = [16, 64, 128]";
     let b = measure(dir.path(), "b.db", other, Fakes::new(), "node1");
     let diff = diff(&a, &b).unwrap();
     let pairs: Vec<_> = diff.points.iter().map(|p| (p.point_a, p.point_b)).collect();
@@ -86,8 +87,11 @@ fn points_are_matched_by_what_they_run_whatever_the_dimensions_are_called() {
 fn points_that_differ_in_a_condition_alone_are_matched_and_the_condition_is_listed() {
     use measure::options::{OPTIONS, OptionClass};
     let dir = tempfile::tempdir().unwrap();
-    let space =
-        |base: &str| format!("[sweep]\nname = 'one'\npasses = 2\n[base]\n{base}\n[space]\niodepth = [4]");
+    let space = |base: &str| {
+        format!(
+            "[sweep]\nprotocol = 'dash'\nname = 'one'\npasses = 2\n[base]\n{base}\n[space]\niodepth = [4]"
+        )
+    };
     // Each condition that a space may set in [base] and that is not stated for the whole sweep.
     for option in ["size = '1g'", "offset = '1m'", "offset_increment = '64m'"] {
         let name = option.split(' ').next().unwrap();

@@ -26,13 +26,24 @@ const DIRECTORY: &str = "FLASHWRIGHT_CHILD_KILL_DIRECTORY";
 fn space() -> Space {
     Space::parse(
         "killed.toml",
-        "[sweep]\npasses = 40\nseed = 11\n[space]\ntest_type = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]",
+        "[sweep]\nprotocol = 'dash'\npasses = 40\nseed = 11\n[space]\ntest_type = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]",
+    )
+    .unwrap()
+}
+
+/// Four works, ten blocks of each without pauses.
+fn blocks() -> Space {
+    Space::parse(
+        "killed.toml",
+        "[sweep]\npasses = 10\nblock_spacing = '0s'\nseed = 11\n\
+         [space]\ntest_type = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]",
     )
     .unwrap()
 }
 
 fn sweep_in(directory: &Path) -> Ended {
-    let mut store = begin(&directory.join("results.db"), &space(), &identity()).unwrap().store;
+    let space = if directory.ends_with("blocks") { blocks() } else { space() };
+    let mut store = begin(&directory.join("results.db"), &space, &identity()).unwrap().store;
     let mut fakes = Fakes { delay: Duration::from_millis(4), ..Fakes::new() };
     let stop = AtomicBool::new(false);
     Runner::new(&mut store, &identity(), &mut fakes, &mut sweep::run::Quiet, &stop).run().unwrap().ended
@@ -114,6 +125,42 @@ fn a_sweep_killed_at_ten_and_more_random_moments_ends_with_exactly_the_plan() {
     let size = std::fs::metadata(directory.path().join("results.db")).unwrap().len();
     assert_eq!(sweep_in(directory.path()), Ended::Complete);
     assert_eq!(std::fs::metadata(directory.path().join("results.db")).unwrap().len(), size);
+}
+
+#[test]
+fn blocks_that_a_kill_cut_short_are_not_judged_and_others_take_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("blocks");
+    std::fs::create_dir(&directory).unwrap();
+    let mut random = SplitMix64::new(5);
+    let (mut before, mut in_the_middle) = (0, 0);
+    while in_the_middle < 5 {
+        let mut child = spawn(&directory);
+        sleep(Duration::from_micros(30_000 + random.below(120_000)));
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success(), "the sweep ended before it was killed");
+        let runs = check(&directory);
+        assert!(runs >= before, "committed runs were lost: {before} → {runs}");
+        in_the_middle += u32::from(runs > before);
+        before = runs;
+    }
+    assert_eq!(sweep_in(&directory), Ended::Complete);
+    let store = Store::open_read_only(&directory).unwrap();
+    let cut = store.cut().unwrap();
+    let runs = store.runs().unwrap();
+    for entry in store.board().unwrap().stages.iter().flat_map(|stage| &stage.entries) {
+        assert_eq!((entry.whole, entry.race.blocks()), (10, 10));
+        for point in &entry.contest.members {
+            let is_cut = |pass: u32| cut.iter().any(|run| (run.point, run.pass) == (*point, pass));
+            let judged = runs.iter().filter(|run| run.point == *point && !is_cut(run.pass));
+            assert_eq!(judged.count(), 10, "point {point}");
+        }
+    }
+    println!("{} runs of cut blocks are in the plan", cut.len());
+    let done = runs.len();
+    drop(store);
+    assert_eq!(sweep_in(&directory), Ended::Complete);
+    assert_eq!(check(&directory), done, "a finished sweep runs nothing");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sweep::model::{LAYOUT, Point};
-use sweep::plan::{Order, Plan, Prepare, Rules, Step, StepKind};
+use sweep::plan::{Order, Plan, Prepare, Protocol, Rules, Step, StepKind};
 use sweep::space::{Overrides, Space};
 
 const TABLE_1: &str = include_str!("../../../examples/dash-io.toml");
@@ -205,6 +205,8 @@ fn rules(passes: u32, seed: u64, control: Option<u32>, shards: u32) -> Rules {
         seed,
         shards,
         prepare: Prepare::default(),
+        protocol: Protocol::Dash,
+        spacing: std::time::Duration::ZERO,
     }
 }
 
@@ -282,7 +284,7 @@ proptest! {
         if !is_built {
             points.iter_mut().for_each(|point| point.layout.clear());
         }
-        let shards = shards.min(Plan::most_shards(&points));
+        let shards = shards.min(Plan::most_shards(&points, Protocol::Dash));
         let rules = rules(passes, seed, Some(0), shards);
         let whole = Plan::new(points.clone(), rules);
         let mut together: Vec<Step> = Vec::new();

@@ -7,7 +7,7 @@ use measure::precondition::Precondition;
 use measure::workload::Rw;
 use proptest::prelude::*;
 use sweep::model::Point;
-use sweep::plan::{Order, Plan, Prepare, Rules, StepKind};
+use sweep::plan::{Order, Plan, Prepare, Protocol, Rules, StepKind};
 
 fn points(count: u32) -> Vec<Point> {
     let point = |id: u32| Point {
@@ -30,6 +30,8 @@ fn rules(passes: u32, seed: u64, control_every: u32) -> Rules {
         seed,
         shards: 1,
         prepare: Prepare::default(),
+        protocol: Protocol::Dash,
+        spacing: std::time::Duration::ZERO,
     }
 }
 

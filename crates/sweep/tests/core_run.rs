@@ -63,7 +63,9 @@ fn each_pass_walks_offsets_of_its_own_unless_the_space_fixes_the_seed() {
     go(&mut start(dir.path()), &fakes).unwrap();
     let seeds = fakes.world.lock().unwrap().seeds.clone();
     assert_eq!(seeds.iter().collect::<BTreeSet<_>>().len(), seeds.len());
-    let fixed = Space::parse("s", "[base]\nrandseed = 5\n[space]\niodepth = [1, 2]").unwrap();
+    let fixed =
+        Space::parse("s", "[sweep]\nprotocol = 'dash'\n[base]\nrandseed = 5\n[space]\niodepth = [1, 2]")
+            .unwrap();
     let mut store = begin(&dir.path().join("fixed.db"), &fixed, &identity()).unwrap().store;
     let fakes = Fakes::new();
     go(&mut store, &fakes).unwrap();

@@ -32,8 +32,14 @@ fn every_example_is_a_space_and_opens_with_its_question() {
 }
 
 #[test]
-fn the_fourteen_by_six_passes_are_84_runs_controlled_by_test_type_9() {
+fn the_fourteen_are_four_works_in_blocks_and_84_runs_in_the_papers_passes_controlled_by_test_type_9() {
     let space = Space::parse("dash14.toml", DASH14).unwrap();
+    let stages = sweep::plan::blocks::stages(&space.points, &space.rules(1));
+    let sizes: Vec<usize> = stages[0].contests.iter().map(|contest| contest.members.len()).collect();
+    assert_eq!((stages.len(), sizes), (1, vec![4, 4, 3, 3]));
+    assert_eq!(space.budget, Some(std::time::Duration::from_secs(120)));
+    let dash = Overrides { protocol: Some(sweep::plan::Protocol::Dash), ..Overrides::default() };
+    let space = space.with(&dash).unwrap();
     let plan = space.plan(1);
     assert_eq!((plan.points.len(), plan.runs.len()), (14, 84));
     let control = &plan.points[plan.rules.control.unwrap() as usize];
@@ -114,8 +120,8 @@ fn complaints_name_file_line_key_and_value_and_give_a_hint() {
             "",
         ),
         (
-            "[sweep]\npasses = 1\n[space]\nbs = ['4k']",
-            "s.toml:2: passes: the only pass would be set aside",
+            "[sweep]\nprotocol = 'dash'\npasses = 1\n[space]\nbs = ['4k']",
+            "s.toml:3: passes: the only pass would be set aside",
             "discard_first",
         ),
         ("[sweep]\nruntime = '5 parsecs'\n[space]\nbs = ['4k']", "s.toml:2: runtime='5 parsecs': ", "500ms"),
@@ -203,7 +209,7 @@ fn flags_take_the_place_of_the_files_words_or_contradict_it_clearly() {
         ..Overrides::default()
     };
     let two = space().with(&overrides).unwrap();
-    assert_eq!((two.points.len(), two.plan(0).runs.len()), (4, 8));
+    assert_eq!((two.points.len(), two.passes), (4, 2));
     assert_eq!(two.points[3].settings["target"], "/b");
     assert_eq!(two.points[3].workload.runtime, Some(std::time::Duration::from_secs(2)));
     for (text, overrides, flag) in [
@@ -217,7 +223,7 @@ fn flags_take_the_place_of_the_files_words_or_contradict_it_clearly() {
             Overrides { targets: vec!["/a".into(), "/a".into()], ..Overrides::default() },
             "--target",
         ),
-        ("[space]\nbs = ['4k']", Overrides { passes: Some(1), ..Overrides::default() }, "--passes"),
+        ("[space]\nbs = ['4k']", Overrides { passes: Some(0), ..Overrides::default() }, "--passes"),
         (
             "[space]\nruntime = [1, 2]",
             Overrides { runtime: Some(std::time::Duration::from_secs(1)), ..Overrides::default() },

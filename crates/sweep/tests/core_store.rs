@@ -49,7 +49,7 @@ fn what_is_no_results_file_is_said_to_be_none() {
     let newer = dir.path().join("results.db");
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let error = complaint(&newer);
-    assert!(error.to_string().contains("has format 7, and this flashwright reads up to 2"), "{error}");
+    assert!(error.to_string().contains("has format 7, and this flashwright reads up to 3"), "{error}");
     assert_eq!(error.class(), ErrorClass::Invalid);
 }
 
@@ -191,7 +191,7 @@ fn notes_are_kept_with_the_sweep() {
 /// A store with this many runs, made without a commit for each.
 fn fill(directory: &Path, runs: usize) -> Store {
     let space = format!(
-        "[sweep]\nseed = 1\npasses = {}\n[space]\niodepth = [1, 2, 3, 4, 5]",
+        "[sweep]\nprotocol = 'dash'\nseed = 1\npasses = {}\n[space]\niodepth = [1, 2, 3, 4, 5]",
         runs.div_ceil(5).max(2)
     );
     let mut store = begun(directory, &space);

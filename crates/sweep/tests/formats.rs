@@ -15,10 +15,12 @@ use measure::record::TargetFacts;
 use measure::workload::Rw;
 use measure::{Limit, RunRecord, Warning, WarningCode, Workload};
 use rusqlite::Connection;
+use sweep::plan::{PlannedRun, Protocol, Step, StepKind};
 use sweep::space::Space;
 use sweep::store::{Measured, Store};
 
-const SPACE: &str = "[sweep]\nname = 'old'\nseed = 1\npasses = 2\n[space]\niodepth = [1, 8]";
+const SPACE: &str =
+    "[sweep]\nprotocol = 'dash'\nname = 'old'\nseed = 1\npasses = 2\n[space]\niodepth = [1, 8]";
 
 fn record(workload: &Workload) -> RunRecord {
     let mut record = fake::record(workload, &TargetFacts::default(), 1.0);
@@ -47,6 +49,51 @@ fn results() -> Vec<u8> {
     }
     drop(store);
     dump::dump(&Connection::open(path).unwrap()).into_bytes()
+}
+
+const BLOCKS: &str =
+    "[sweep]\nname = 'blocks'\nseed = 1\nbudget = '60s'\ncontrol = false\n[space]\niodepth = [1, 8]";
+
+/// A block, and one of which the second run is not there.
+fn results_of_blocks() -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let space = Space::parse("blocks.toml", BLOCKS).unwrap();
+    let mut store = sweep::run::begin(&path, &space, &fake::identity()).unwrap().store;
+    let session = store.begin_session("0.1.0", &fake::identity().machine).unwrap();
+    let points = store.points().unwrap();
+    for block in 0..2u32 {
+        let planned = |point: u32| PlannedRun { position: 2 * block + point, point, pass: block + 1 };
+        let step = |point: u32| Step { planned: planned(point), kind: StepKind::Run };
+        let used = Duration::from_secs(5 * u64::from(block));
+        store.insert_block(&[step(0), step(1)], 1, used).unwrap();
+        for point in 0..2 - block {
+            let record = record(&points[point as usize].workload);
+            let wall = Duration::from_millis(300);
+            store.insert_run(session, Measured { planned: planned(point), record: &record, wall }).unwrap();
+        }
+    }
+    drop(store);
+    dump::dump(&Connection::open(path).unwrap()).into_bytes()
+}
+
+#[test]
+fn results_of_format_3_are_read() {
+    let sql = fixture("results-3.sql", results_of_blocks);
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &sql);
+    let meta = store.meta().unwrap();
+    assert_eq!((meta.protocol, meta.passes), (Protocol::Blocks, 0));
+    assert_eq!((meta.budget, meta.spacing), (Some(Duration::from_secs(60)), Duration::from_secs(5)));
+    assert_eq!(store.time_used().unwrap()[&1], Duration::from_secs(5));
+    let board = store.board().unwrap();
+    let entry = &board.stages[0].entries[0];
+    assert_eq!((entry.whole, entry.last_block, entry.race.blocks()), (1, 2, 1));
+    assert_eq!(store.cut().unwrap().len(), 2);
+    let completeness = store.completeness().unwrap();
+    assert_eq!((completeness.done, completeness.open_works, completeness.is_complete()), (3, 1, false));
+    let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
+    assert_eq!((report.points.len(), report.runs.len(), report.contests[0].bandwidth.blocks), (2, 3, 1));
 }
 
 /// Format 1 had no layouts, and no verdicts at first.

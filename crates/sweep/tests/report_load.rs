@@ -10,7 +10,7 @@ use measure::{Histogram, Warning, WarningCode};
 use report_data::{Random, host, point, target};
 use sweep::load::load;
 use sweep::model::Point;
-use sweep::plan::{Order, Plan, Prepare, Rules, StepKind};
+use sweep::plan::{Order, Plan, Prepare, Protocol, Rules, StepKind};
 use sweep::report::Report;
 use sweep::store::{Machine, Measured, Meta, Store};
 
@@ -51,6 +51,8 @@ fn a_results_file_becomes_a_report_with_latency_curves_and_what_the_records_say(
         seed: 7,
         shards: 1,
         prepare: Prepare::default(),
+        protocol: Protocol::Dash,
+        spacing: std::time::Duration::ZERO,
     };
     let plan = Plan::new(vec![point(0, 9), point(1, 11), point(2, 13)], rules);
     let machine = Machine { hostname: "node".to_owned(), host: host() };
@@ -70,6 +72,9 @@ fn a_results_file_becomes_a_report_with_latency_curves_and_what_the_records_say(
         shards: 1,
         parts: vec![1],
         prepare: Prepare::default(),
+        protocol: Protocol::Dash,
+        budget: None,
+        spacing: std::time::Duration::ZERO,
         machine: machine.clone(),
     };
     let mut store = Store::create(&path, &meta, &plan).unwrap();

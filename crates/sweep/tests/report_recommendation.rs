@@ -30,9 +30,9 @@ fn random_reads(megabytes: [&[f64]; 3]) -> SweepData {
 /// Depth 128 is twice depth 32; depth 512 adds nothing.
 fn saturating() -> SweepData {
     random_reads([
-        &[90.0, 100.0, 101.0, 99.0, 100.0, 100.0],
-        &[170.0, 200.0, 201.0, 199.0, 202.0, 198.0],
-        &[180.0, 201.0, 202.0, 200.0, 203.0, 199.0],
+        &[90.0, 100.0, 101.0, 99.0, 100.0, 100.0, 101.0, 99.0, 100.0, 100.0],
+        &[170.0, 200.0, 201.0, 199.0, 202.0, 198.0, 200.0, 201.0, 199.0, 200.0],
+        &[180.0, 201.0, 200.0, 203.0, 199.0, 202.0, 202.0, 200.0, 201.0, 201.0],
     ])
 }
 
@@ -44,20 +44,23 @@ fn only(data: &SweepData) -> (Report, Recommendation) {
 }
 
 #[test]
-fn of_settings_that_tie_the_least_depth_is_recommended() {
+fn of_settings_with_equivalent_bandwidth_the_one_with_the_lower_p99_is_recommended() {
     let (report, r) = only(&saturating());
-    assert_eq!(r.outcome, Outcome::Tied);
+    assert_eq!(r.outcome, Outcome::Equivalent, "{}", r.sentence);
+    assert_eq!(r.tail.as_ref().map(|tail| tail.outcome), Some(Outcome::Better), "{}", r.sentence);
     assert_eq!((r.point, r.fastest, r.tied.as_slice()), (Some(1), Some(2), &[1, 2][..]));
     assert_eq!(r.setting.as_deref(), Some("depth 128"));
     assert_eq!(r.flags.as_deref(), Some("--rw=randread --bs=4k --iodepth=128"));
     let gain = r.over_cheapest.unwrap();
-    assert_eq!((gain.over, gain.ratio, gain.beyond_noise), (0, 2.0, true));
+    assert_eq!((gain.over, gain.beyond_noise), (0, true));
     let interval = gain.interval.unwrap();
-    assert!(interval.low > 1.95 && interval.low < 2.0 && interval.high > 2.0 && interval.high < 2.05);
-    assert_eq!(r.over_runner_up.unwrap().over, 0);
+    assert!(
+        interval.low > 1.85 && interval.low < 2.0 && interval.high > 2.0 && interval.high < 2.15,
+        "{interval:?}"
+    );
     assert_eq!(
         report.headline,
-        "For random reads, use depth 128 – 2.00× the bandwidth of depth 32 for random reads."
+        "For random reads, use depth 128 – 2.01× the bandwidth of depth 32 for random reads."
     );
 }
 
@@ -69,33 +72,43 @@ fn the_knee_is_the_smallest_depth_near_the_best_and_says_what_more_would_cost() 
     // Little's law in the data: four times the depth at nearly the same rate is nearly four times the latency.
     let cost = knee.best.latency_ns_p99 / knee.at.latency_ns_p99;
     assert!((3.9..4.0).contains(&cost), "{cost}");
-    assert!((knee.of_best - 200.0 / 201.0).abs() < 1e-12);
+    assert!((knee.of_best - 200.0 / 201.0).abs() < 1e-3, "{}", knee.of_best);
 }
 
 #[test]
 fn a_setting_that_beats_all_others_is_recommended_with_both_gains() {
     let (_, r) = only(&random_reads([
-        &[100.0, 100.0, 101.0, 99.0],
-        &[200.0, 200.0, 201.0, 199.0],
-        &[240.0, 250.0, 251.0, 249.0],
+        &[100.0, 100.0, 101.0, 99.0, 100.0, 100.5, 100.0],
+        &[200.0, 200.0, 201.0, 199.0, 201.0, 200.0, 199.0],
+        &[240.0, 250.0, 251.0, 249.0, 250.0, 252.0, 249.0],
     ]));
-    assert_eq!((r.outcome, r.point), (Outcome::Clear, Some(2)));
-    assert_eq!(r.over_cheapest.unwrap().ratio, 2.5);
+    assert_eq!((r.outcome, r.point), (Outcome::Better, Some(2)));
+    assert!((r.over_cheapest.unwrap().ratio - 2.5).abs() < 0.01);
     let runner_up = r.over_runner_up.unwrap();
-    assert_eq!((runner_up.over, runner_up.ratio), (1, 1.25));
+    assert!(runner_up.over == 1 && (runner_up.ratio - 1.25).abs() < 0.01, "{runner_up:?}");
+    assert!(runner_up.beyond_noise && runner_up.interval.unwrap().low > 1.0);
 }
 
 #[test]
-fn noise_wider_than_the_differences_means_no_difference_and_the_simplest_setting() {
+fn noise_wider_than_the_differences_is_undecided_and_never_called_no_difference() {
     let (report, r) = only(&random_reads([
-        &[100.0, 80.0, 120.0, 100.0, 95.0],
-        &[100.0, 85.0, 125.0, 98.0, 104.0],
-        &[100.0, 125.0, 84.0, 99.0, 103.0],
+        &[100.0, 80.0, 120.0, 100.0, 95.0, 125.0, 85.0, 98.0, 104.0, 84.0],
+        &[100.0, 85.0, 125.0, 98.0, 104.0, 84.0, 80.0, 120.0, 100.0, 95.0],
+        &[100.0, 125.0, 84.0, 99.0, 103.0, 95.0, 104.0, 84.0, 120.0, 100.0],
     ]));
-    assert_eq!((r.outcome, r.point, r.tied.len()), (Outcome::Tied, Some(0), 3));
-    assert!(r.sentence.contains("no difference beyond noise"), "{}", r.sentence);
+    assert_eq!((r.outcome, r.point, r.tied.len()), (Outcome::Undecided, Some(0), 3));
+    assert!(
+        r.sentence.contains("undecided between 3 settings after 9 blocks: another one could be up to "),
+        "{}",
+        r.sentence
+    );
+    assert!(!r.sentence.contains("difference"), "{}", r.sentence);
     assert!(r.over_cheapest.is_none() && r.over_runner_up.is_none());
-    assert!(report.headline.starts_with("No setting differs from another beyond noise"));
+    assert!(
+        report.headline.starts_with("Nothing is decided yet; undecided: random reads, 4k"),
+        "{}",
+        report.headline
+    );
 }
 
 #[test]
@@ -131,7 +144,7 @@ fn a_sweep_without_runs_says_so() {
 fn void_runs_decide_nothing_and_stay_visible() {
     let mut data = saturating();
     // Depth 128 seems ten times as fast in two passes, which were served from nothing.
-    for run in data.runs.iter_mut().filter(|r| r.point == 1 && r.pass >= 5) {
+    for run in data.runs.iter_mut().filter(|r| r.point == 1 && [5, 6].contains(&r.pass)) {
         run.bandwidth_bytes_per_s *= 10.0;
         run.warnings = vec![WarningCode::Unwritten];
     }
@@ -153,7 +166,7 @@ fn a_point_whose_runs_are_all_void_is_left_out_by_name() {
         run.warnings = vec![WarningCode::DirectBuffered];
     }
     let (_, r) = only(&data);
-    assert_eq!((r.outcome, r.point), (Outcome::Clear, Some(1)));
+    assert_eq!((r.outcome, r.point), (Outcome::Better, Some(1)));
     assert!(r.caveats[0].contains("4 KB random read, depth 512"), "{:?}", r.caveats);
     for run in &mut data.runs {
         run.warnings = vec![WarningCode::DirectBuffered];
@@ -169,7 +182,7 @@ fn a_void_first_pass_does_not_cost_a_second_one() {
     first.warnings = vec![WarningCode::SettingsDrift];
     let (report, _) = only(&data);
     let counts = report.points[1].runs;
-    assert_eq!((counts.void, counts.first_pass, counts.kept), (1, 0, 5));
+    assert_eq!((counts.void, counts.first_pass, counts.kept), (1, 0, 9));
 }
 
 #[test]
@@ -209,12 +222,16 @@ fn what_the_page_cache_answers_is_not_recommended_over_the_flash() {
 }
 
 #[test]
-fn two_kept_passes_are_too_few_to_tell() {
+fn two_passes_decide_nothing() {
     let (report, r) =
         only(&random_reads([&[90.0, 100.0, 101.0], &[170.0, 200.0, 201.0], &[180.0, 201.0, 202.0]]));
-    assert_eq!((r.outcome, r.point), (Outcome::NotEnoughRuns, Some(2)));
-    assert!(r.sentence.contains("too few runs"), "{}", r.sentence);
-    assert!(report.headline.contains("too few runs"), "{}", report.headline);
+    assert_eq!((r.outcome, r.point), (Outcome::Undecided, Some(0)));
+    assert!(
+        r.sentence.contains("undecided between 3 settings after 2 blocks; until then use depth 32"),
+        "{}",
+        r.sentence
+    );
+    assert!(report.headline.starts_with("Nothing is decided yet"), "{}", report.headline);
 }
 
 #[test]
@@ -233,7 +250,7 @@ fn the_fourteen_test_types_give_four_recommendations_and_what_cannot_be_told_apa
     let labels: Vec<String> = report.recommendations.iter().map(|r| r.work.label()).collect();
     assert_eq!(labels, ["Sequential reads", "Sequential writes", "Random reads, 4k", "Random writes, 4k"]);
     let points: Vec<Option<u32>> = report.recommendations.iter().map(|r| r.point).collect();
-    assert_eq!(points, [Some(4), Some(7), Some(10), Some(11)]);
+    assert_eq!(points, [Some(4), Some(5), Some(10), Some(11)]);
     // Sequential seeking exists at depth 1 only, so the gain at depth 4 has two possible causes.
     assert!(report.recommendations[0].caveats[0].contains("Sequential seeking was measured at depth 1 only"));
 }
@@ -255,7 +272,7 @@ fn engines_by_depth() -> SweepData {
         point.settings =
             BTreeMap::from([("ioengine".into(), engine.into()), ("iodepth".into(), iodepth.to_string())]);
         point.workload.iodepth = iodepth;
-        for pass in 1..=6u32 {
+        for pass in 1..=10u32 {
             let wobble = 1.0 + 0.002 * f64::from((pass * 7 + id) % 5);
             let row = run(&point, pass, (pass - 1) * 4 + id, megabytes * wobble);
             data.runs.push(RunRow { warnings: Vec::new(), ..row });
@@ -268,7 +285,7 @@ fn engines_by_depth() -> SweepData {
 #[test]
 fn a_space_without_test_types_names_settings_and_flags_as_they_are_typed() {
     let (report, r) = only(&engines_by_depth());
-    assert_eq!((r.outcome, r.point, r.tied.as_slice()), (Outcome::Tied, Some(1), &[1, 3][..]));
+    assert_eq!((r.outcome, r.point, r.tied.as_slice()), (Outcome::Equivalent, Some(1), &[1, 3][..]));
     assert_eq!(r.setting.as_deref(), Some("depth 8, ioengine=io_uring"));
     assert_eq!(r.flags.as_deref(), Some("--rw=randread --bs=4k --iodepth=8 --ioengine=io_uring"));
     // Against the cheapest, only what differs is named.

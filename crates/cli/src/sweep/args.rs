@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use sweep::plan::Protocol;
 
 use crate::values;
 
 const EXAMPLES: &str = "\
 Examples:
-  flashwright sweep                    the papers' 14 tests, in three minutes
+  flashwright sweep                    the papers' 14 tests, in two minutes
   flashwright sweep --target /scratch  the same on the file system of /scratch
   flashwright sweep examples/depth.toml --target /dev/nvme1n1 \\
       --destroy /dev/nvme1n1
@@ -60,7 +61,14 @@ pub struct OverrideArgs {
     /// How long each run goes on before it measures
     #[arg(long = "ramp_time", alias = "ramp-time", value_parser = values::duration, value_name = "TIME")]
     pub ramp_time: Option<Duration>,
-    /// How often each point is measured
+    /// How runs are chosen: blocks (the alternatives of one kind of work back to back, until it is decided which is best)
+    /// or dash (the papers' passes over all points) [default: blocks; dash for layouts]
+    #[arg(long, value_parser = values::protocol, value_name = "WORD")]
+    pub protocol: Option<Protocol>,
+    /// The longest that blocks are run; what is not decided by then is said [default: 2m, more for large spaces]
+    #[arg(long, value_parser = values::positive_duration, value_name = "TIME")]
+    pub budget: Option<Duration>,
+    /// A fixed number of blocks, or of passes
     #[arg(long, value_parser = values::whole::<u32>, value_name = "N")]
     pub passes: Option<u32>,
     /// Bytes of each target that are used, and of the scratch file
@@ -92,7 +100,7 @@ pub struct PermitArgs {
 /// `flashwright sweep` itself.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// The design space [default: the papers' fourteen test types, six passes]
+    /// The design space [default: the papers' fourteen test types]
     #[arg(value_name = "SPACE.toml")]
     pub space: Option<PathBuf>,
     #[command(flatten)]
@@ -110,7 +118,7 @@ pub struct RunArgs {
 /// `flashwright sweep plan`.
 #[derive(Debug, Clone, Args)]
 pub struct PlanArgs {
-    /// The design space [default: the papers' fourteen test types, six passes]
+    /// The design space [default: the papers' fourteen test types]
     #[arg(value_name = "SPACE.toml")]
     pub space: Option<PathBuf>,
     #[command(flatten)]
@@ -128,6 +136,9 @@ pub struct ResumeArgs {
     pub sweep: PathBuf,
     #[command(flatten)]
     pub permits: PermitArgs,
+    /// The longest that blocks are run, all sessions together, in the place of what the sweep was begun with
+    #[arg(long, value_parser = values::positive_duration, value_name = "TIME")]
+    pub budget: Option<Duration>,
     /// Go on here with a sweep that was begun on another machine
     #[arg(long, alias = "allow_other_machine")]
     pub allow_other_machine: bool,

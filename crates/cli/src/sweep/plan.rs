@@ -1,11 +1,13 @@
 //! `flashwright sweep plan`: what would run, before anything does.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use measure::Workload;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sweep::plan::{Estimate, OVERHEAD_PER_RUN, Order, Plan};
+use sweep::contest::Contest;
+use sweep::plan::{Estimate, OVERHEAD_PER_RUN, Order, Plan, Protocol};
 use sweep::space::Space;
 
 use super::args::PlanArgs;
@@ -41,9 +43,18 @@ pub struct PlanDocument {
     /// Why it could not be told what the machine lacks, so that the space is counted as it is written.
     #[serde(default)]
     pub as_written: Option<String>,
-    /// How often each point runs.
+    /// How runs are chosen: `blocks` or `dash`.
+    #[serde(default = "dash")]
+    pub protocol: String,
+    /// Kinds of work, of which each has its own blocks; one on each construction.
+    #[serde(default)]
+    pub works: u32,
+    /// The longest that blocks are run, seconds; none where `passes` says how often.
+    #[serde(default)]
+    pub budget_s: Option<f64>,
+    /// How often each point runs; 0 for as often as a decision takes.
     pub passes: u32,
-    /// Runs: points × passes; of the shard, where one was asked for.
+    /// Runs: points × passes; of the shard, where one was asked for. 0 where nobody knows.
     pub runs: u32,
     /// The shard, `2/4`; none where the plan is of the whole.
     #[serde(default)]
@@ -58,7 +69,7 @@ pub struct PlanDocument {
     pub controls: u32,
     /// The point that is repeated as a control.
     pub control: Option<u32>,
-    /// `random` within each pass, or as `given`.
+    /// `random` within each pass or block, or as `given`.
     pub order: String,
     /// Seed of the order; none where it is drawn when the sweep starts.
     pub seed: Option<u64>,
@@ -130,6 +141,10 @@ pub struct PlanStep {
     pub control: bool,
 }
 
+fn dash() -> String {
+    Protocol::Dash.word().to_owned()
+}
+
 /// Prints a plan.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let (space, as_written) = request::space_planned(args.space.as_deref(), &args.overrides)?;
@@ -148,8 +163,25 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
 /// by little.
 fn planned(space: &Space) -> (Plan, Estimate) {
     let plan = space.plan_here(seed(space).unwrap_or(0));
-    let estimate = plan.estimate(OVERHEAD_PER_RUN);
+    let mut estimate = plan.estimate(OVERHEAD_PER_RUN);
+    if space.protocol == Protocol::Blocks {
+        // The estimate is of one block of each work, without pauses between them.
+        estimate.time = space.budget.unwrap_or(estimate.time.saturating_mul(space.passes));
+    }
     (plan, estimate)
+}
+
+/// Runs that are made for certain.
+fn runs(space: &Space, plan: &Plan) -> usize {
+    match space.protocol {
+        Protocol::Dash => plan.runs.len(),
+        Protocol::Blocks => plan.members.len() * space.passes as usize,
+    }
+}
+
+/// The kinds of work that are measured here, one on each construction.
+fn works(plan: &Plan) -> usize {
+    Contest::all(plan.members.iter().map(|id| &plan.points[*id as usize])).len()
 }
 
 /// The seed, as far as it is known before the sweep starts.
@@ -193,8 +225,11 @@ fn document(space: &Space) -> PlanDocument {
             .collect(),
         unavailable: space.unavailable.clone(),
         as_written: None,
+        protocol: space.protocol.word().to_owned(),
+        works: count(works(&plan)),
+        budget_s: space.budget.map(|budget| budget.as_secs_f64()),
         passes: space.passes,
-        runs: count(plan.runs.len()),
+        runs: count(runs(space, &plan)),
         controls: count(plan.controls.len()),
         control: space.control,
         order: space.order.word().to_owned(),
@@ -205,7 +240,7 @@ fn document(space: &Space) -> PlanDocument {
         precondition: space.prepare.how.word().to_owned(),
         purge: space.prepare.purge,
         fill_bytes: prepare::planned(space).and_then(|planned| planned.fill_bytes),
-        measuring_s: plan.measuring().as_secs_f64(),
+        measuring_s: measuring(space, &plan).as_secs_f64(),
         estimated_s: estimate.time.as_secs_f64(),
         unbounded: estimate.unbounded as u64,
         steps: if seed(space).is_some() { steps.collect() } else { Vec::new() },
@@ -221,8 +256,48 @@ fn shard(space: &Space) -> Option<String> {
     space.shard.map(|shard| format!("{shard}/{}", space.shards))
 }
 
+/// Time in which the runs that are made for certain measure.
+fn measuring(space: &Space, plan: &Plan) -> Duration {
+    match space.protocol {
+        Protocol::Dash => plan.measuring(),
+        Protocol::Blocks => {
+            let members = plan.members.iter().filter_map(|id| plan.points[*id as usize].workload.runtime);
+            members.sum::<Duration>().saturating_mul(space.passes)
+        }
+    }
+}
+
+/// `14 points in 4 kinds of work; blocks of each until it is decided, at most 2 min`.
+fn gist_of_blocks(space: &Space) -> String {
+    let (plan, estimate) = planned(space);
+    let part = shard(space).map(|shard| format!("shard {shard}: ")).unwrap_or_default();
+    let works = works(&plan);
+    let kinds = if works == 1 { "kind" } else { "kinds" };
+    let how = match space.budget {
+        Some(budget) => format!("blocks of each until it is decided, at most {}", units::seconds(budget)),
+        None => format!(
+            "{} blocks of each = {} runs; about {} and the pauses between blocks",
+            space.passes,
+            grouped(runs(space, &plan)),
+            units::seconds(estimate.time)
+        ),
+    };
+    let built = match plan.changes().constructions {
+        0 => String::new(),
+        n => format!("; {} constructions", grouped(n)),
+    };
+    format!(
+        "{part}{} points in {} {kinds} of work; {how}{built}",
+        grouped(plan.members.len()),
+        grouped(works)
+    )
+}
+
 /// `14 points × 6 passes = 84 runs and 7 controls; about 59 s, of which 42 s of measuring`.
 pub fn gist(space: &Space) -> String {
+    if space.protocol == Protocol::Blocks {
+        return gist_of_blocks(space);
+    }
     let (plan, estimate) = planned(space);
     let controls = match plan.controls.len() {
         0 => String::new(),
@@ -308,13 +383,21 @@ fn text(space: &Space) -> String {
     let control = space.control.and_then(|id| space.points.get(id as usize));
     if let Some(control) = control {
         let when = match space.control_every {
+            0 if space.protocol == Protocol::Blocks => "at the start".to_owned(),
+            n if space.protocol == Protocol::Blocks => {
+                format!("at the start, and between blocks after {n} runs")
+            }
             0 => "at the start and after each pass".to_owned(),
             n => format!("at the start, every {n} runs, and after each pass"),
         };
         let when = if space.drives().is_empty() { when } else { format!("{when}, of each construction") };
         text += &format!("control: {}, {when}\n", control.label());
     }
-    let within = if space.drives().is_empty() { "each pass" } else { "each pass of a construction" };
+    let within = match (space.protocol, space.drives().is_empty()) {
+        (Protocol::Blocks, _) => "each block",
+        (Protocol::Dash, true) => "each pass",
+        (Protocol::Dash, false) => "each pass of a construction",
+    };
     let order = match (space.order, seed(space)) {
         (Order::Given, _) => format!("as given, in {within}"),
         (Order::Random, Some(seed)) => format!("random within {within}, seed {seed}"),

@@ -74,6 +74,8 @@ fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Failure
     let targets = overrides.target.iter().map(|spec| anchored(spec)).collect::<Result<_, _>>()?;
     Ok(space.with(&Overrides {
         targets,
+        protocol: overrides.protocol,
+        budget: overrides.budget,
         passes: overrides.passes,
         runtime: overrides.runtime,
         ramp_time: overrides.ramp_time,

@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bench::observe::host::host_facts;
 use storage::survey::Host;
 use storage::sysfs::Sysfs;
 use sweep::model::Point;
+use sweep::plan::Protocol;
 use sweep::run::{Ended, Identity, Outcome, Runner, begin};
 use sweep::space::Space;
 use sweep::store::{self, Machine, NOTE_DRIVES, Store, StoreError, locate};
@@ -59,17 +61,45 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
     let session = Session { folder, permits: &args.permits, json: args.json };
     let stop = signals::stop_flag()?;
+    if let Some(budget) = args.budget {
+        set_budget(&mut store, budget)?;
+    }
     built::undo_remains(&store, &stop)?;
-    if store.missing_steps()?.is_empty() && session.has_reports() {
+    if !owes_steps(&store)? && session.has_reports() {
         return session.nothing_to_do(&store);
     }
     let here = store.notes()?.get(NOTE_HERE).map(PathBuf::from);
     let here = here.map_or_else(current_directory, Ok)?;
     let identity = Identity { allow_other_machine: args.allow_other_machine, ..identity() };
     let all = store.completeness()?;
-    let header =
-        format!("{}: {} of {} runs are there\n", paint::title(&store.meta()?.name), all.done, all.planned);
+    let meta = store.meta()?;
+    let there = match meta.passes {
+        0 => format!("{} runs", all.done),
+        _ => format!("{} of {} runs", all.done, all.planned),
+    };
+    let header = format!("{}: {there} are there\n", paint::title(&meta.name));
     session.go(&mut store, &identity, &here, &stop, &header).map_err(Early::into_failure)
+}
+
+/// Whether a session has anything to do: a plan of passes may lack controls only.
+fn owes_steps(store: &Store) -> Result<bool, StoreError> {
+    Ok(match store.meta()?.protocol {
+        Protocol::Dash => !store.missing_steps()?.is_empty(),
+        Protocol::Blocks => !store.completeness()?.is_complete(),
+    })
+}
+
+/// Changes how long a sweep of blocks may take.
+fn set_budget(store: &mut Store, budget: Duration) -> Result<(), Failure> {
+    let meta = store.meta()?;
+    if meta.budget.is_none() {
+        let (reason, hint) = match meta.protocol {
+            Protocol::Dash => ("its passes say how long it takes", "leave --budget out"),
+            Protocol::Blocks => ("its number of blocks is fixed", "leave --budget out"),
+        };
+        return Err(Failure::invalid(format!("--budget={}: {reason}", units::seconds(budget))).hint(hint));
+    }
+    Ok(store.set_budget(budget)?)
 }
 
 /// A failure, and whether anything of use was stored before.
@@ -138,8 +168,7 @@ impl Session<'_> {
         stop: &Arc<AtomicBool>,
         header: &str,
     ) -> Result<(), Early> {
-        let missing = store.missing_steps().map_err(later)?;
-        let outcome = if missing.is_empty() {
+        let outcome = if !owes_steps(store).map_err(later)? {
             None
         } else {
             let points = store.points().map_err(later)?;
@@ -184,6 +213,8 @@ impl Session<'_> {
     fn conclude(&self, store: &Store, outcome: Option<&Outcome>) -> Result<(), Failure> {
         let Some(outcome) = outcome else { return Ok(()) };
         let (done, planned) = (outcome.completeness.done, outcome.completeness.planned);
+        // Until a decision nobody knows how many there will be.
+        let is_open = store.meta()?.passes == 0;
         let failed = || {
             let points = store.points().unwrap_or_default();
             let mut failures = outcome.failures.iter().map(|(id, error)| {
@@ -200,6 +231,18 @@ impl Session<'_> {
         };
         match outcome.ended {
             Ended::Complete => Ok(()),
+            Ended::Incomplete | Ended::Interrupted | Ended::GaveUp if is_open => {
+                let what = match outcome.ended {
+                    Ended::Interrupted => {
+                        let text = format!("interrupted after {done} runs; all of them are kept");
+                        return Err(Failure::interrupted(text).hint(self.resume_hint()));
+                    }
+                    Ended::GaveUp => "gave up after several failures in a row",
+                    _ => "some runs gave no record",
+                };
+                let text = format!("{what}, with {done} runs done: {}", failed());
+                Err(Failure::failed(text).hint(self.resume_hint()))
+            }
             Ended::Interrupted => Err(Failure::interrupted(format!(
                 "interrupted after {done} of {planned} runs; all of them are kept"
             ))
@@ -239,12 +282,20 @@ impl Session<'_> {
             return outcome::print_json(store);
         }
         let all = store.completeness()?;
-        output::print(&format!(
-            "complete, {} of {} runs; nothing to do. The report is {}\n",
-            all.done,
-            all.planned,
-            self.folder.join(outcome::HTML).display()
-        ))
+        let report = self.folder.join(outcome::HTML);
+        let report = report.display();
+        output::print(&match store.meta()?.budget {
+            None => format!(
+                "complete, {} of {} runs; nothing to do. The report is {report}\n",
+                all.done, all.planned
+            ),
+            Some(budget) => format!(
+                "every kind of work is decided, or its time is up ({}), after {} runs; nothing to do. `--budget TIME` gives \
+                 more. The report is {report}\n",
+                units::seconds(budget),
+                all.done
+            ),
+        })
     }
 
     /// Takes away what a session made that measured nothing.

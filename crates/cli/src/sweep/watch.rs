@@ -76,9 +76,11 @@ impl Observer for Watch {
     }
 
     fn run_started(&mut self, run: &RunStarted<'_>) {
+        // Blocks until a decision have no number of runs beforehand.
+        self.bar.set_length(run.planned.max(run.done + 1).into());
         self.bar.set_position(run.done.into());
         let what = match run.kind {
-            StepKind::Run => format!("{}, pass {}", run.point.label(), run.pass),
+            StepKind::Run => format!("{}, no. {}", run.point.label(), run.pass),
             StepKind::Control => format!("control: {}", run.point.label()),
         };
         self.show(run.time_left, &what);

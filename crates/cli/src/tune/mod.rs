@@ -86,7 +86,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     }
     for name in export::in_order(&tuning) {
         let setting = &tuning.settings[&name];
-        let matters = if setting.matters == Some(false) { " (makes no difference beyond noise)" } else { "" };
+        let matters = if setting.matters == Some(false) { " (no difference was shown)" } else { "" };
         text += &format!("\n{}{matters}\n", paint::good(&format!("{name}={}", setting.value)));
         for line in tuning.evidence(&name) {
             text += &format!("    {line}\n");

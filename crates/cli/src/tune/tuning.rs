@@ -75,7 +75,7 @@ impl Tuning {
 /// `Random reads, 4k: 1.31× (1.28–1.34) that of bfq, the baseline; 8 runs`.
 fn measured(m: &Measured) -> String {
     let baseline = if m.is_baseline { ", the baseline" } else { "" };
-    let noise = if m.beyond_noise { "" } else { ", within noise" };
+    let noise = if m.beyond_noise { "" } else { ", not told apart" };
     one_line(&format!(
         "{}: {} that of {}{baseline}{noise}; {} runs",
         m.work.label(),

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Point, RunRow};
+use crate::plan::Protocol;
 
-use super::SweepMeta;
+use super::SweepData;
 
 /// Planned against done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Completeness {
-    /// Runs planned: points times passes.
+    /// Runs planned: points times passes; in a sweep of blocks those that were made and those that are owed.
     pub planned: u64,
     /// Runs done, of those planned.
     pub done: u64,
@@ -46,7 +46,13 @@ impl Completeness {
 
 /// Compares what is there with what was planned.
 #[must_use]
-pub fn check(meta: &SweepMeta, points: &[Point], runs: &[RunRow]) -> Completeness {
+pub fn check(data: &SweepData) -> Completeness {
+    let SweepData { meta, points, runs, .. } = data;
+    if meta.protocol == Protocol::Blocks {
+        let (done, missing) = (runs.len() as u64, data.missing.clone());
+        let owed: usize = missing.iter().map(|missing| missing.passes.len()).sum();
+        return Completeness { planned: done + owed as u64, done, missing };
+    }
     let mut done: BTreeMap<u32, Vec<u32>> = points.iter().map(|p| (p.id, Vec::new())).collect();
     for run in runs.iter().filter(|run| (1..=meta.passes).contains(&run.pass)) {
         if let Some(passes) = done.get_mut(&run.point) {

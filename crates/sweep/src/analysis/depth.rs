@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Point;
 
-use super::class::Class;
-use super::{Estimate, PointSummary};
+use super::{Class, Estimate, PointSummary};
 
 /// Curves of one class that a figure still shows legibly.
 const LEGIBLE: usize = 6;

@@ -168,7 +168,7 @@ pub fn effects(summaries: &[PointSummary]) -> (Vec<Effect>, Vec<Interaction>) {
     for point in summaries.iter().filter(|p| !p.kept.is_empty()) {
         works.entry(&point.work).or_default().push(Observation {
             settings: choices(point).into_iter().collect(),
-            samples: point.kept.clone(),
+            samples: point.in_blocks.clone(),
         });
     }
     let (mut all, mut together) = (Vec::new(), Vec::new());

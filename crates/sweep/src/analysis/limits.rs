@@ -119,7 +119,10 @@ impl Site {
         let noise = bandwidth.interval.map(|i| (i.high - i.low) / 2.0 / bandwidth.mean)?;
         Some(Self {
             point: summary.point,
-            workload: format!("{} {} {:?}", summary.rw, summary.request, summary.work.demands),
+            workload: format!(
+                "{} {} {:?} {:?}",
+                summary.rw, summary.request, summary.work.demands, summary.work.conditions
+            ),
             settings,
             iodepth: summary.iodepth,
             numjobs: summary.numjobs,

@@ -6,7 +6,9 @@
 //! 2. [`points`]: each point's passes are cleaned as the papers clean them (DASH-IO §3.2: the first
 //!    pass set aside, Chauvenet's criterion on the rest), with a robust verdict beside. A void run takes no
 //!    part. Every run keeps its verdict and stays visible.
-//! 3. [`passes`]: mean by pass, relative to the point's own mean (Figs. 4 and 5).
+//!    In a sweep of blocks nothing is removed: the criterion is shown and not applied.
+//! 3. [`contests`]: which setting is best for each work, decided by blocks; a pass is a block over all points.
+//!    [`passes`]: mean by pass, relative to the point's own mean (Figs. 4 and 5).
 //! 4. [`depth`]: bandwidth and latency over queue depth (Figs. 13 and 14).
 //! 5. [`by_setting`] and [`scaling`]: each workload by the values of one setting (Figs. 8, 11 and 12), and figures
 //!    over the number of drives (Figs. 9 and 10).
@@ -20,8 +22,8 @@
 
 pub mod by_setting;
 pub(crate) mod choices;
-pub mod class;
 pub mod completeness;
+pub mod contests;
 pub mod depth;
 pub mod effects;
 pub mod limits;
@@ -40,11 +42,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Point, RunRow};
+use crate::plan::Protocol;
 
 pub use by_setting::{BySetting, SettingBar};
 pub(crate) use choices::further;
-pub use class::{Access, Class, Direction, Work};
 pub use completeness::{Completeness, MissingRuns};
+pub use contests::{ContestSummary, SlowBlock};
 pub use depth::{DepthCurve, DepthStep};
 pub use effects::{Drift, Effect, EffectOfValue, Interaction, InteractionCell};
 pub use limits::LimitSummary;
@@ -52,6 +55,8 @@ pub use passes::{PassMean, PassTrend};
 pub use points::{CleaningSummary, Fate, JudgedRun, PointSummary, RunCounts, Spread};
 pub use scaling::{Metric, Scaling, ScalingCurve, ScalingStep};
 pub use warnings::WarningSummary;
+
+pub use crate::work::{Access, Class, Direction, Work};
 
 /// All that is known about a sweep, in memory. Nothing in it is derived.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -62,6 +67,10 @@ pub struct SweepData {
     pub points: Vec<Point>,
     /// The finished runs, in any order; at most one for each point and pass.
     pub runs: Vec<RunRow>,
+    /// Point and number of the runs of blocks that were cut short.
+    pub cut: BTreeSet<(u32, u32)>,
+    /// What a sweep of blocks still owes before anything can be concluded.
+    pub missing: Vec<MissingRuns>,
     /// The runs of the control point, which belong to no pass.
     pub controls: Vec<RunRow>,
     /// Void attempts that were made again. They count for nothing and stay visible.
@@ -91,7 +100,13 @@ pub struct SweepMeta {
     pub seed: u64,
     /// How runs were ordered, in words: `random within each pass`.
     pub order: String,
-    /// Passes planned for each point.
+    /// How the runs were chosen.
+    #[serde(default = "crate::plan::dash")]
+    pub protocol: Protocol,
+    /// The longest that blocks are run, seconds; none where `passes` says how often.
+    #[serde(default)]
+    pub budget_s: Option<f64>,
+    /// Passes, or blocks, planned for each point; 0 for as many as a decision takes.
     pub passes: u32,
     /// Whether the first pass is set aside, as in the papers.
     pub discard_first: bool,
@@ -159,6 +174,8 @@ pub struct Analysis {
     pub points: Vec<PointSummary>,
     /// Each run with its verdict, in the order in which they ran.
     pub runs: Vec<JudgedRun>,
+    /// What the blocks of each work say.
+    pub contests: Vec<ContestSummary>,
     /// What cleaning did to the sweep as a whole.
     pub cleaning: CleaningSummary,
     /// Mean by pass, for each direction that occurs.
@@ -228,13 +245,20 @@ pub enum AnalysisError {
 /// [`AnalysisError`] where the data contradict themselves.
 pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
     check(data)?;
-    let completeness = completeness::check(&data.meta, &data.points, &data.runs);
+    let completeness = completeness::check(data);
     let (mut points, runs, cleaning) = points::judge(data);
+    let contests = contests::summarise(data);
+    contests::take_out_blocks(data, &contests, &mut points);
     let limits = limits::judge(data, &mut points);
     let (effects, interactions) = effects::effects(&points);
     Ok(Analysis {
         limits,
-        passes: passes::trends(&data.meta, &points, &runs),
+        contests,
+        passes: if data.meta.protocol == Protocol::Dash {
+            passes::trends(&data.meta, &points, &runs)
+        } else {
+            Vec::new()
+        },
         depth: depth::curves(&data.points, &points),
         by_setting: by_setting::by_setting(&points),
         scaling: scaling::scaling(&points),

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::class::Direction;
 use super::statistics;
-use super::{Fate, Interval, JudgedRun, PointSummary, SweepMeta};
+use super::{Direction, Fate, Interval, JudgedRun, PointSummary, SweepMeta};
 
 /// How the passes of all points of one direction compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

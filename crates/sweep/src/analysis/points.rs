@@ -13,11 +13,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Point, RunRow};
+use crate::plan::Protocol;
+use crate::work::request_word;
 
-use super::class::{Class, Work, request_word};
 use super::statistics::{self, Cleaned};
 use super::warnings::is_void;
-use super::{Estimate, SweepData};
+use super::{Class, Estimate, SweepData, Work};
 
 /// What became of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,8 @@ pub enum Fate {
     Chauvenet,
     /// A warning voids it.
     Void,
+    /// Its block was cut short, so that there is nothing to compare it with.
+    Cut,
 }
 
 impl Fate {
@@ -42,6 +45,7 @@ impl Fate {
             Self::FirstPass => "first pass",
             Self::Chauvenet => "rejected",
             Self::Void => "void",
+            Self::Cut => "cut block",
         }
     }
 }
@@ -74,13 +78,16 @@ pub struct RunCounts {
     pub rejected: u32,
     /// Void.
     pub void: u32,
+    /// Of a block that was cut short.
+    #[serde(default)]
+    pub cut: u32,
 }
 
 impl RunCounts {
     /// All runs.
     #[must_use]
     pub fn total(self) -> u32 {
-        self.kept + self.first_pass + self.rejected + self.void
+        self.kept + self.first_pass + self.rejected + self.void + self.cut
     }
 
     fn add(&mut self, fate: Fate) {
@@ -89,6 +96,7 @@ impl RunCounts {
             Fate::FirstPass => self.first_pass += 1,
             Fate::Chauvenet => self.rejected += 1,
             Fate::Void => self.void += 1,
+            Fate::Cut => self.cut += 1,
         }
     }
 }
@@ -140,9 +148,15 @@ pub struct PointSummary {
     /// What limits it, judged with its siblings; none where no record had a verdict.
     #[serde(default)]
     pub verdict: Option<Verdict>,
+    /// What orders settings by cost ([`Point::cost`]).
+    #[serde(skip)]
+    pub cost: (u64, u32, bool, u32),
     /// Bandwidth of the kept runs, bytes per second, by pass.
     #[serde(skip)]
     pub kept: Vec<f64>,
+    /// The same without the effects of the blocks in which they ran, for comparisons.
+    #[serde(skip)]
+    pub in_blocks: Vec<f64>,
 }
 
 impl PointSummary {
@@ -159,11 +173,18 @@ impl PointSummary {
     }
 }
 
+fn always() -> bool {
+    true
+}
+
 /// What cleaning did to the whole sweep.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CleaningSummary {
     /// Runs with each fate.
     pub runs: RunCounts,
+    /// Whether runs are set aside by these rules at all; in a sweep of blocks they are not.
+    #[serde(default = "always")]
+    pub is_applied: bool,
     /// Whether the first pass was set aside.
     pub discard_first: bool,
     /// Passes of a point that Chauvenet's criterion judged together, where no run was void.
@@ -227,6 +248,7 @@ pub(crate) fn judge(data: &SweepData) -> (Vec<PointSummary>, Vec<JudgedRun>, Cle
     let discard_first = data.meta.discard_first;
     let judged_passes = data.meta.passes.saturating_sub(u32::from(discard_first));
     let mut cleaning = CleaningSummary {
+        is_applied: data.meta.protocol == Protocol::Dash,
         discard_first,
         judged_passes,
         limit: statistics::limit(judged_passes),
@@ -239,7 +261,11 @@ pub(crate) fn judge(data: &SweepData) -> (Vec<PointSummary>, Vec<JudgedRun>, Cle
     for (id, point) in super::by_id(&data.points) {
         let mut runs = by_point.remove(&id).unwrap_or_default();
         runs.sort_unstable_by_key(|run| (run.pass, run.id));
-        let (verdicts, cleaned, rejected_with_first) = judge_point(&runs, discard_first);
+        let (mut verdicts, cleaned, rejected_with_first) = judge_point(&runs, discard_first);
+        if data.meta.protocol == Protocol::Blocks {
+            let is_cut = |run: &RunRow| data.cut.contains(&(run.point, run.pass));
+            verdicts.iter_mut().for_each(|judged| judged.fate = in_blocks(judged, is_cut(&judged.run)));
+        }
         cleaning.rejected_with_first_pass += rejected_with_first;
         summaries.push(summarise(point, &verdicts, &cleaned));
         judged.extend(verdicts);
@@ -259,6 +285,15 @@ pub(crate) fn judge(data: &SweepData) -> (Vec<PointSummary>, Vec<JudgedRun>, Cle
     cleaning.cv_before = spread(summaries.iter().filter_map(|s| s.cv_before).collect());
     cleaning.cv_after = spread(summaries.iter().filter_map(|s| s.cv_after).collect());
     (summaries, judged, cleaning)
+}
+
+/// What becomes of a run where nothing is removed before conclusions are drawn.
+fn in_blocks(judged: &JudgedRun, is_cut: bool) -> Fate {
+    match judged.fate {
+        Fate::Void => Fate::Void,
+        _ if is_cut => Fate::Cut,
+        _ => Fate::Kept,
+    }
 }
 
 /// The verdicts on one point's runs, what cleaning found, and how many runs Chauvenet's criterion
@@ -305,7 +340,7 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         layout: point.layout.clone(),
         test_type: point.test_type,
         target: point.target.clone(),
-        work: Work::of(&point.workload),
+        work: Work::of(point),
         rw: point.workload.rw.word().to_owned(),
         request: request_word(&point.workload),
         iodepth: point.workload.iodepth,
@@ -320,6 +355,8 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         latency_ns_p99_9: median(|run| run.latency_ns_p99_9),
         warnings,
         verdict: None,
+        cost: point.cost(),
+        in_blocks: bandwidth.clone(),
         kept: bandwidth,
     }
 }

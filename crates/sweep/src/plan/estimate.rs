@@ -1,9 +1,10 @@
 //! How long a plan will take, before it has run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::model::Point;
-use crate::plan::Plan;
+use crate::plan::{Plan, Protocol};
 
 /// Time between the measured parts of two runs, before any has been measured: opening the engine,
 /// filling the queue, draining it, reading the counters, and committing the record durably. Once
@@ -54,6 +55,11 @@ impl Plan {
     #[must_use]
     pub fn changes(&self) -> Changes {
         let mut changes = Changes::default();
+        if self.rules.protocol == Protocol::Blocks {
+            let members = self.members.iter().map(|id| &self.points[*id as usize]);
+            let built: BTreeSet<String> = members.filter_map(Point::construction).collect();
+            return Changes { constructions: built.len(), ..changes };
+        }
         let mut before: Option<&Point> = None;
         for step in self.steps() {
             let point = &self.points[step.planned.point as usize];
@@ -74,9 +80,13 @@ impl Plan {
         runs.filter_map(|point| point.workload.runtime).sum()
     }
 
-    /// How long the whole plan takes, controls included, with `overhead` between two runs.
+    /// How long the whole plan takes, controls included, with `overhead` between two runs; under [`Protocol::Blocks`]
+    /// how long one block of each work takes, without pauses.
     #[must_use]
     pub fn estimate(&self, overhead: Duration) -> Estimate {
+        if self.rules.protocol == Protocol::Blocks {
+            return Estimate::of(self.members.iter().map(|id| &self.points[*id as usize]), overhead);
+        }
         let all = self.runs.iter().chain(&self.controls);
         Estimate::of(all.map(|planned| &self.points[planned.point as usize]), overhead)
     }

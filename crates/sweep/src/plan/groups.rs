@@ -12,16 +12,19 @@ use measure::Workload;
 use measure::workload::Rw;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Order, Rules, permutation};
+use super::{Order, Protocol, Rules, permutation};
 use crate::model::Point;
+use crate::work::Work;
 
-/// Points whose blocks are walked together.
+/// Points that are measured between two constructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
     /// The machine that measures them, from 1.
     pub shard: u32,
+    /// What is built for them.
+    pub construction: Option<String>,
     /// The points in written order.
-    members: Vec<u32>,
+    pub members: Vec<u32>,
     /// The point repeated as a control.
     pub control: Option<u32>,
     /// What the orders of its blocks are drawn from.
@@ -42,14 +45,14 @@ impl Group {
     }
 }
 
-/// What is dealt to machines: constructions, or points where nothing is built.
-pub(super) fn units(points: &[Point]) -> u32 {
-    u32::try_from(in_units(points).len()).expect("the space bounds its points")
+/// What is dealt to machines: constructions, or where nothing is built points (works, whose points compete in blocks).
+pub(super) fn units(points: &[Point], protocol: Protocol) -> u32 {
+    u32::try_from(in_units(points, protocol).len()).expect("the space bounds its points")
 }
 
 /// The groups of a plan in the order of time: shard after shard.
 pub(super) fn groups(points: &[Point], rules: &Rules) -> Vec<Group> {
-    let units = in_units(points);
+    let units = in_units(points, rules.protocol);
     let count = u32::try_from(units.len()).expect("the space bounds its points");
     let order = match rules.order {
         Order::Given => (0..count).collect(),
@@ -66,19 +69,23 @@ pub(super) fn groups(points: &[Point], rules: &Rules) -> Vec<Group> {
 }
 
 /// The points in units, in the order of each unit's first point.
-fn in_units(points: &[Point]) -> Vec<(Option<String>, Vec<u32>)> {
+fn in_units(points: &[Point], protocol: Protocol) -> Vec<(Option<String>, Vec<u32>)> {
     let mut units: Vec<(Option<String>, Vec<u32>)> = Vec::new();
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut known: BTreeMap<(Option<String>, Option<Work>), usize> = BTreeMap::new();
     for point in points {
-        match point.construction() {
-            None => units.push((None, vec![point.id])),
-            Some(construction) => {
-                let unit = *known.entry(construction.clone()).or_insert(units.len());
-                match units.get_mut(unit) {
-                    Some((_, members)) => members.push(point.id),
-                    None => units.push((Some(construction), vec![point.id])),
-                }
+        let construction = point.construction();
+        let work = match (&construction, protocol) {
+            (None, Protocol::Dash) => {
+                units.push((None, vec![point.id]));
+                continue;
             }
+            (None, Protocol::Blocks) => Some(Work::of(point)),
+            (Some(_), _) => None,
+        };
+        let unit = *known.entry((construction.clone(), work)).or_insert(units.len());
+        match units.get_mut(unit) {
+            Some((_, members)) => members.push(point.id),
+            None => units.push((construction, vec![point.id])),
         }
     }
     units
@@ -97,6 +104,7 @@ fn of_shard(
             None => unbuilt.extend(members),
             Some(construction) => groups.push(Group {
                 shard,
+                construction: Some(construction.clone()),
                 members: members.clone(),
                 control: rules.control.and_then(|control| stand_in(points, control, members)),
                 // By what is built and not by its number: a further construction changes no other's order.
@@ -108,7 +116,8 @@ fn of_shard(
         unbuilt.sort_unstable();
         let own = if rules.shards > 1 { xxh3_64(&shard.to_le_bytes()) } else { 0 };
         // The control itself, whoever was dealt it: drift is to be seen on every machine.
-        let group = Group { shard, members: unbuilt, control: rules.control, seed: rules.seed ^ own };
+        let (control, seed) = (rules.control, rules.seed ^ own);
+        let group = Group { shard, construction: None, members: unbuilt, control, seed };
         groups.insert(0, group);
     }
     groups

@@ -27,7 +27,10 @@
 //! stand one after the other in the whole plan. So parts that were measured apart are parts of one
 //! sweep, and can be put together.
 //!
-//! Invariants, checked by property tests:
+//! All this is the plan of [`Protocol::Dash`]. Under [`Protocol::Blocks`] a block has the points of one *work* only, and
+//! those that have lost are left out, so that there is no plan before the runs: [`blocks`].
+//!
+//! Invariants of a plan of passes, checked by property tests:
 //!
 //! 1. There are points × passes runs, and each (point, pass) occurs once.
 //! 2. Positions number runs and controls of the whole together, from 0 and without a gap, in the order
@@ -39,12 +42,16 @@
 //! 6. Each group opens with a control and closes each block with one, on its own construction.
 //! 7. Shards have no step in common, together they are the whole, and none splits a construction.
 
+pub mod blocks;
 mod estimate;
 mod groups;
 mod prepare;
 mod shuffle;
 
+use std::time::Duration;
+
 use measure::Workload;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -54,6 +61,49 @@ pub use estimate::{Changes, Estimate, OVERHEAD_PER_RUN};
 pub use groups::default_control;
 pub use prepare::{Preparation, Prepare, bytes_used, units};
 pub use shuffle::{SplitMix64, fresh_seed, permutation, run_seed};
+
+/// How the runs of a sweep are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The papers': passes over all points, drawn before anything runs.
+    Dash,
+    /// Blocks of one work each, drawn while the sweep runs, until the work is decided: [`blocks`].
+    #[default]
+    Blocks,
+}
+
+impl Protocol {
+    /// The word a user types.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Dash => "dash",
+            Self::Blocks => "blocks",
+        }
+    }
+
+    /// The meaning of a word a user typed.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Dash, Self::Blocks].into_iter().find(|protocol| protocol.word() == word)
+    }
+
+    // By reference, as serde asks.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn is_dash(&self) -> bool {
+        *self == Self::Dash
+    }
+}
+
+/// The protocol of sweeps that do not name one: those of before there were two.
+pub(crate) fn dash() -> Protocol {
+    Protocol::Dash
+}
+
+fn is_zero(time: &Duration) -> bool {
+    time.is_zero()
+}
 
 /// The order of the points inside a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -116,7 +166,7 @@ pub struct Step {
 /// How a plan is made from points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Blocks: how often each point runs, 1 or more.
+    /// Blocks: how often each point runs; 0 for as often as a decision takes, which only [`Protocol::Blocks`] knows.
     pub passes: u32,
     /// The order inside a block.
     pub order: Order,
@@ -134,6 +184,13 @@ pub struct Rules {
     // Left out where it is nothing, for the same reason.
     #[serde(default, skip_serializing_if = "Prepare::is_nothing")]
     pub prepare: Prepare,
+    /// How the runs are chosen.
+    // Left out where it is the papers', so that the digests of earlier sweeps stay what they were.
+    #[serde(default = "dash", skip_serializing_if = "Protocol::is_dash")]
+    pub protocol: Protocol,
+    /// Time between the starts of two blocks of one work, at least.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub spacing: Duration,
 }
 
 fn one() -> u32 {
@@ -151,10 +208,13 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// What the runs were drawn by.
     pub rules: Rules,
-    /// The runs in the order of time: points × passes of them.
+    /// The runs in the order of time: points × passes of them; under [`Protocol::Blocks`] those of the blocks that have
+    /// begun.
     pub runs: Vec<PlannedRun>,
     /// The repetitions of the control point in the order of time.
     pub controls: Vec<PlannedRun>,
+    /// The points that are measured here, ascending: all of them, or those of some shards.
+    pub members: Vec<u32>,
 }
 
 impl Plan {
@@ -179,7 +239,14 @@ impl Plan {
         assert!(rules.control.is_none_or(|c| (c as usize) < points.len()), "control is a point");
         assert!(rules.shards > 0, "somebody runs the sweep");
         let mut lines = Lines::new(rules.control_every);
+        let mut members = Vec::new();
         for group in groups::groups(&points, &rules) {
+            if wanted(group.shard) {
+                members.extend(&group.members);
+            }
+            if rules.protocol == Protocol::Blocks {
+                continue;
+            }
             lines.begin_group(&group, wanted(group.shard));
             for pass in 1..=rules.passes {
                 for point in group.block(pass, rules.order) {
@@ -188,13 +255,15 @@ impl Plan {
                 lines.end_block(pass);
             }
         }
-        Self { points, rules, runs: lines.runs, controls: lines.controls }
+        members.sort_unstable();
+        Self { points, rules, runs: lines.runs, controls: lines.controls, members }
     }
 
-    /// The most shards that can share these points: constructions where something is built, else points.
+    /// The most shards that can share these points: constructions where something is built, else points, or works
+    /// under [`Protocol::Blocks`].
     #[must_use]
-    pub fn most_shards(points: &[Point]) -> u32 {
-        groups::units(points)
+    pub fn most_shards(points: &[Point], protocol: Protocol) -> u32 {
+        groups::units(points, protocol)
     }
 
     /// Runs and controls together, in the order of time.

@@ -95,10 +95,7 @@ impl Plan {
     /// What is prepared before the runs of this plan; empty where the space asks for nothing.
     #[must_use]
     pub fn preparations(&self) -> Vec<Preparation> {
-        let mut here: Vec<u32> = self.runs.iter().map(|run| run.point).collect();
-        here.sort_unstable();
-        here.dedup();
-        let points = here.into_iter().map(|id| &self.points[id as usize]);
+        let points = self.members.iter().map(|id| &self.points[*id as usize]);
         units(points).values().filter_map(|points| Preparation::of(self.rules.prepare, points)).collect()
     }
 }

@@ -6,12 +6,9 @@ use crate::analysis::PointSummary;
 use crate::analysis::choices::{choices, further};
 use crate::model::SCRATCH;
 
-/// What orders settings by cost: requests in flight, jobs, whether a CPU spins, position in the space.
+/// What orders settings by cost, as [`crate::model::Point::cost`].
 pub(super) fn cost(point: &PointSummary) -> (u64, u32, bool, u32) {
-    let spins = ["hipri", "sqthread_poll"]
-        .iter()
-        .any(|name| point.settings.get(*name).is_some_and(|v| v == "1" || v == "true"));
-    (point.in_flight(), point.numjobs, spins, point.point)
+    point.cost
 }
 
 /// The choices that differ among the alternatives; only these are worth naming.
@@ -112,8 +109,8 @@ pub(super) fn flags(point: &PointSummary) -> String {
     for (name, value) in further(&point.settings).filter(|(name, _)| !point.layout.contains_key(*name)) {
         flags.push(quoted(&format!("--{name}={value}")));
     }
-    for demand in &point.work.demands {
-        flags.push(format!("--{demand}"));
+    for fixed in point.work.demands.iter().chain(&point.work.conditions) {
+        flags.push(format!("--{fixed}"));
     }
     if point.target != SCRATCH && point.layout.is_empty() {
         flags.push(quoted(&format!("--target={}", point.target)));

@@ -1,15 +1,15 @@
 //! Where more depth stops paying.
 //!
 //! Along the depths that differ from the recommended setting in nothing else, the knee is the smallest
-//! depth that reaches [`NEAR_BEST`] of the best, or cannot be told from it. Depth beyond it buys little
-//! bandwidth and costs latency in proportion (Little's law), so both are given.
+//! depth that reaches [`NEAR_BEST`] of the best by the estimates. Depth beyond it buys little
+//! bandwidth and costs latency in proportion (Little's law), so both are given. It describes the curve; which depth to
+//! use is decided by the blocks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::PointSummary;
 use crate::analysis::depth::fixed;
-use crate::analysis::statistics::{Verdict, compare};
+use crate::analysis::{ContestSummary, PointSummary};
 
 /// Part of the best bandwidth that counts as reaching it.
 pub const NEAR_BEST: f64 = 0.95;
@@ -52,7 +52,11 @@ impl DepthPoint {
 }
 
 /// The knee of the depths around `recommended`; none where there are fewer than two.
-pub(super) fn knee(recommended: &PointSummary, candidates: &[&PointSummary]) -> Option<Knee> {
+pub(super) fn knee(
+    recommended: &PointSummary,
+    candidates: &[&PointSummary],
+    contest: Option<&ContestSummary>,
+) -> Option<Knee> {
     let along = fixed(recommended);
     let mut ladder: Vec<&PointSummary> =
         candidates.iter().copied().filter(|p| fixed(p) == along && p.bandwidth.is_some()).collect();
@@ -60,11 +64,15 @@ pub(super) fn knee(recommended: &PointSummary, candidates: &[&PointSummary]) -> 
     if ladder.first()?.iodepth == ladder.last()?.iodepth {
         return None;
     }
-    let mean = |p: &PointSummary| p.bandwidth.map_or(0.0, |b| b.mean);
-    let best = ladder.iter().copied().reduce(|a, b| if mean(b) > mean(a) { b } else { a })?;
-    let near = |p: &&PointSummary| {
-        mean(p) >= NEAR_BEST * mean(best) || compare(&best.kept, &p.kept).verdict == Verdict::NoDifference
+    // Settings that lost early ran in other blocks than the rest, so they are compared within those.
+    let of_best = |p: &PointSummary| contest?.bandwidth.settings[contest?.setting(p.point)?].of_best;
+    let is_compared = ladder.iter().all(|p| of_best(p).is_some());
+    let mean = |p: &PointSummary| match of_best(p).filter(|_| is_compared) {
+        Some(bounds) => bounds.ratio,
+        None => p.bandwidth.map_or(0.0, |b| b.mean),
     };
+    let best = ladder.iter().copied().reduce(|a, b| if mean(b) > mean(a) { b } else { a })?;
+    let near = |p: &&PointSummary| mean(p) >= NEAR_BEST * mean(best);
     let at = ladder.iter().copied().find(near)?;
     Some(Knee {
         at: DepthPoint::of(at)?,

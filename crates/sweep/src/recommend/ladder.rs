@@ -184,7 +184,7 @@ impl<'a> Climb<'a> {
     fn next(&self, start: &PointSummary, at: &PointSummary) -> Option<(&'a PointSummary, Rung)> {
         let near = self.near(at);
         let pairs: Vec<(&[f64], &[f64])> =
-            near.iter().map(|(p, _)| (at.kept.as_slice(), p.kept.as_slice())).collect();
+            near.iter().map(|(p, _)| (at.in_blocks.as_slice(), p.in_blocks.as_slice())).collect();
         let compared = compare_pairs(&pairs);
         let (best, comparison) =
             near.iter().zip(&compared).filter(|(_, c)| c.verdict == Verdict::Better).max_by(|a, b| {
@@ -195,7 +195,7 @@ impl<'a> Climb<'a> {
         let as_good = near.iter().filter(|(p, other)| {
             p.point != point.point
                 && other.first().is_some_and(|c| c.setting == main.setting)
-                && compare(&p.kept, &point.kept).verdict == Verdict::NoDifference
+                && compare(&p.in_blocks, &point.in_blocks).verdict == Verdict::NoDifference
         });
         let as_good = as_good.filter_map(|(_, other)| other.first()?.to.clone()).collect();
         let rung = self.rung(start, at, point, changes.clone(), comparison)?;
@@ -207,7 +207,7 @@ impl<'a> Climb<'a> {
         let others: Vec<&PointSummary> =
             self.points.iter().copied().filter(|p| p.point != at.point).collect();
         let pairs: Vec<(&[f64], &[f64])> =
-            others.iter().map(|p| (at.kept.as_slice(), p.kept.as_slice())).collect();
+            others.iter().map(|p| (at.in_blocks.as_slice(), p.in_blocks.as_slice())).collect();
         let compared = compare_pairs(&pairs);
         let enough = |c: &Comparison| c.interval.is_some_and(|i| i.low >= WORTH_SEVERAL);
         let is_better = |c: &Comparison| c.verdict == Verdict::Better && enough(c);
@@ -215,7 +215,8 @@ impl<'a> Climb<'a> {
         let (fastest, _) = better().max_by(|a, b| super::mean(a.0).total_cmp(&super::mean(b.0)))?;
         // What makes no difference need not change.
         let as_good = |p: &PointSummary| {
-            p.point == fastest.point || compare(&p.kept, &fastest.kept).verdict == Verdict::NoDifference
+            p.point == fastest.point
+                || compare(&p.in_blocks, &fastest.in_blocks).verdict == Verdict::NoDifference
         };
         let (point, comparison) =
             better().filter(|(p, _)| as_good(p)).min_by_key(|(p, _)| (self.changes(at, p).len(), p.point))?;
@@ -232,7 +233,7 @@ impl<'a> Climb<'a> {
         changes: Vec<Change>,
         comparison: &Comparison,
     ) -> Option<Rung> {
-        let total = compare(&point.kept, &start.kept);
+        let total = compare(&point.in_blocks, &start.in_blocks);
         Some(Rung {
             point: point.point,
             changes,

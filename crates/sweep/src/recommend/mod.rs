@@ -1,4 +1,4 @@
-//! The best setting for each kind of work, by how much, or that there is no difference beyond noise.
+//! The best setting for each kind of work: better by how much, equivalent, or undecided.
 //!
 //! For each [`Work`] of a sweep, in this order:
 //!
@@ -6,10 +6,15 @@
 //!    the best.
 //! 2. Points without a usable run, and points answered by the page cache where others are not, are left out,
 //!    by name.
-//! 3. The point with the highest mean bandwidth is compared with every other one, the whole family at 95 %
-//!    (Holm), on the kept runs.
-//! 4. Those that cannot be told from it *tie*; of a tie the cheapest setting is recommended: least requests in
-//!    flight, then fewest jobs, then the one written first. A rejected or void run takes no part.
+//! 3. The blocks decide ([`crate::analysis::contests`]). *Better*: one setting is left, and its gain has an interval
+//!    that holds for all comparisons together. *Equivalent*: those that are left are within 5 % of the cheapest; the
+//!    99th percentile of latency decides between them by the same rules, and where it does not, the cheapest is
+//!    recommended: least requests in flight, then fewest jobs, then the one written first. *Undecided*: the
+//!    cheapest of those that may still be the best, with how much better another one could be, and how many
+//!    more blocks would tell.
+//! 4. Points on different constructions share no block. Where the alternatives of a work are spread over several,
+//!    their means are compared without pairs (Welch, Holm over all of them), and what cannot be told apart is
+//!    undecided.
 //! 5. The gain is given over the cheapest of all alternatives and over the runner-up, each with its
 //!    interval, and the [`Knee`] says what a smaller depth would cost in bandwidth and save in latency.
 //! 6. The recommended point as [`settings`] that a program can set, each with the measurement behind it; and over
@@ -18,6 +23,7 @@
 //! [`ladder`] tells how one gets there from where the machine stands.
 
 pub(crate) mod choice;
+mod contests;
 mod knee;
 pub mod ladder;
 pub mod settings;
@@ -26,6 +32,7 @@ pub(crate) mod words;
 use std::collections::BTreeMap;
 
 use measure::WarningCode;
+use measure::decide::MoreBlocks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,14 +48,15 @@ pub use words::{headline, ratio, times};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// One setting beats every other beyond noise.
-    Clear,
-    /// Several settings cannot be told from the best; the cheapest of them is recommended.
-    Tied,
+    /// One setting is better than every other.
+    Better,
+    /// Several settings are equivalent: within 5 % of the cheapest of them. The one with the lowest 99th percentile of
+    /// latency is recommended where that is decided, else the cheapest.
+    Equivalent,
+    /// The runs do not suffice for either; the cheapest setting that may be the best is recommended.
+    Undecided,
     /// There was only one setting to choose from.
     OnlyOne,
-    /// Too few runs to tell noise from difference.
-    NotEnoughRuns,
     /// Runs are missing; nothing is recommended.
     Incomplete,
     /// No run is usable; nothing is recommended.
@@ -66,8 +74,27 @@ pub struct Gain {
     pub ratio: f64,
     /// The ratio's interval.
     pub interval: Option<Interval>,
-    /// Whether the difference exceeds noise.
+    /// Whether the interval leaves 1 out.
     pub beyond_noise: bool,
+}
+
+/// How far a decision is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Undecided {
+    /// Another setting could be up to this many times as fast; none before an interval exists.
+    pub could_be: Option<f64>,
+    /// How many more blocks would tell; none below six blocks, or where no number is in sight.
+    pub more_blocks: Option<MoreBlocks>,
+}
+
+/// How the 99th percentile of latency decides between settings with equivalent bandwidths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tail {
+    /// Whether one setting's is better, all are equivalent, or it is undecided.
+    pub outcome: Outcome,
+    /// The recommended setting's advantage over the next: the other one's percentile by its own. None where none is
+    /// better.
+    pub gain: Option<Gain>,
 }
 
 /// What to use for one kind of work.
@@ -91,8 +118,20 @@ pub struct Recommendation {
     pub latency_ns_p99: Option<f64>,
     /// The point with the highest mean; differs from `point` in a tie.
     pub fastest: Option<u32>,
-    /// All points that cannot be told from the fastest, it included, cheapest first.
+    /// All points that are equivalent, or may still be the best, cheapest first; the winner alone where there is one.
     pub tied: Vec<u32>,
+    /// The interval within which all that are equivalent lie, relative to the cheapest of them.
+    #[serde(default)]
+    pub within: Option<Interval>,
+    /// How far the decision is; none where there is one.
+    #[serde(default)]
+    pub undecided: Option<Undecided>,
+    /// What the 99th percentile of latency says where bandwidths are equivalent.
+    #[serde(default)]
+    pub tail: Option<Tail>,
+    /// Blocks that were judged; none where the alternatives share none.
+    #[serde(default)]
+    pub blocks: Option<u64>,
     /// Over the cheapest alternative; none where that is the recommended one.
     pub over_cheapest: Option<Gain>,
     /// Over the next best that is not tied; none where all tie.
@@ -131,6 +170,10 @@ impl Recommendation {
             latency_ns_p99: None,
             fastest: None,
             tied: Vec::new(),
+            within: None,
+            undecided: None,
+            tail: None,
+            blocks: None,
             over_cheapest: None,
             over_runner_up: None,
             knee: None,
@@ -153,29 +196,32 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
         return Recommendation::nothing(work, Outcome::Incomplete, words::at_most(missing, 8));
     }
     let (candidates, mut caveats) = candidates(points);
-    let Some(field) = Field::of(&candidates) else {
+    let names = choice::Varying::among(points);
+    let contest = contests::of(analysis, points);
+    let found = match contest {
+        Some(contest) => contests::judged(contest, &candidates, &names),
+        None => Field::of(&candidates).map(|field| field.judged(&names)),
+    };
+    let Some((use_point, found)) = found else {
         return Recommendation::nothing(work, Outcome::NoFigure, caveats);
     };
-    let names = choice::Varying::among(points);
-    let use_point = field.recommended();
     caveats.extend(words::seeking_caveat(use_point, &candidates));
     caveats.extend(words::warning_caveats(use_point));
-    let gain = |over: &PointSummary| gain(use_point, over, &names);
+    if contest.is_none() {
+        caveats.push(words::NOT_INTERLEAVED.to_owned());
+    }
     let mut recommendation = Recommendation {
-        outcome: field.outcome(),
+        work: work.clone(),
         point: Some(use_point.point),
         setting: Some(names.setting(use_point)),
         flags: Some(choice::flags(use_point)),
         bandwidth: use_point.bandwidth,
         iops: use_point.iops.map(|iops| iops.mean),
         latency_ns_p99: use_point.latency_ns_p99,
-        fastest: Some(field.fastest.point),
-        tied: field.tied.iter().map(|p| p.point).collect(),
-        over_cheapest: field.cheapest().filter(|p| p.point != use_point.point).map(gain),
-        over_runner_up: field.runner_up().map(gain),
-        knee: knee::knee(use_point, &candidates),
+        knee: knee::knee(use_point, &candidates, contest),
         settings: settings::Ground::new(analysis, points).settings(use_point),
-        ..Recommendation::nothing(work, Outcome::NoFigure, caveats)
+        caveats,
+        ..found
     };
     recommendation.sentence = words::sentence(&recommendation);
     recommendation
@@ -222,8 +268,8 @@ impl<'a> Field<'a> {
         let mut ranked = candidates.to_vec();
         ranked.sort_by(|a, b| mean(b).total_cmp(&mean(a)).then(a.point.cmp(&b.point)));
         let (&fastest, others) = ranked.split_first()?;
-        let kept: Vec<&[f64]> = others.iter().map(|p| p.kept.as_slice()).collect();
-        let comparisons: Vec<Comparison> = compare_family(&fastest.kept, &kept);
+        let kept: Vec<&[f64]> = others.iter().map(|p| p.in_blocks.as_slice()).collect();
+        let comparisons: Vec<Comparison> = compare_family(&fastest.in_blocks, &kept);
         let enough = comparisons.iter().all(|c| c.verdict != Verdict::NotEnoughData);
         let mut tied = vec![fastest];
         let mut beaten = Vec::new();
@@ -241,11 +287,30 @@ impl<'a> Field<'a> {
 
     fn outcome(&self) -> Outcome {
         match (self.tied.len(), self.beaten.is_empty()) {
-            _ if !self.enough => Outcome::NotEnoughRuns,
+            _ if !self.enough => Outcome::Undecided,
             (1, true) => Outcome::OnlyOne,
-            (1, false) => Outcome::Clear,
-            _ => Outcome::Tied,
+            (1, false) => Outcome::Better,
+            _ => Outcome::Undecided,
         }
+    }
+
+    /// What is recommended, and how that came about.
+    fn judged(&self, names: &choice::Varying) -> (&'a PointSummary, Recommendation) {
+        let use_point = self.recommended();
+        let outcome = self.outcome();
+        let found = Recommendation {
+            fastest: Some(self.fastest.point),
+            tied: self.tied.iter().map(|p| p.point).collect(),
+            undecided: (outcome == Outcome::Undecided)
+                .then_some(Undecided { could_be: None, more_blocks: None }),
+            over_cheapest: self
+                .cheapest()
+                .filter(|p| p.point != use_point.point)
+                .map(|p| gain(use_point, p, names)),
+            over_runner_up: self.runner_up().map(|p| gain(use_point, p, names)),
+            ..Recommendation::nothing(&use_point.work, outcome, Vec::new())
+        };
+        (use_point, found)
     }
 
     fn recommended(&self) -> &'a PointSummary {
@@ -266,12 +331,17 @@ fn mean(point: &PointSummary) -> f64 {
 }
 
 fn gain(of: &PointSummary, over: &PointSummary, names: &choice::Varying) -> Gain {
-    let comparison = compare(&of.kept, &over.kept);
+    let comparison = compare(&of.in_blocks, &over.in_blocks);
     Gain {
         over: over.point,
         setting: names.difference(over, of),
         ratio: comparison.ratio.unwrap_or_else(|| mean(of) / mean(over)),
         interval: comparison.interval.map(interval),
-        beyond_noise: matches!(comparison.verdict, Verdict::Better | Verdict::Worse),
+        beyond_noise: is_beyond_noise(comparison.interval.map(interval)),
     }
+}
+
+/// Whether an interval of a ratio leaves 1 out.
+fn is_beyond_noise(interval: Option<Interval>) -> bool {
+    interval.is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)
 }

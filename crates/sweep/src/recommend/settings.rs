@@ -54,7 +54,7 @@ pub struct Measured {
     pub interval: Option<Interval>,
     /// Kept runs of both.
     pub runs: u64,
-    /// Whether the difference exceeds noise.
+    /// Whether the interval leaves 1 out.
     pub beyond_noise: bool,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Ground<'a> {
         let default = self.baseline.and_then(|p| choices(p).into_iter().find(|(n, _)| n == name));
         let at_default = default.and_then(|(_, v)| others.iter().find(|(_, other)| **other == v).copied());
         let (other, against) = at_default.or_else(|| others.first().copied())?;
-        let comparison = compare(&of.kept, &other.kept);
+        let comparison = compare(&of.in_blocks, &other.in_blocks);
         Some(Measured {
             work: of.work.clone(),
             against: against.clone(),
@@ -169,7 +169,7 @@ impl<'a> Ground<'a> {
             ratio: comparison.ratio?,
             interval: comparison.interval.map(interval),
             runs: (of.kept.len() + other.kept.len()) as u64,
-            beyond_noise: matches!(comparison.verdict, Verdict::Better | Verdict::Worse),
+            beyond_noise: super::is_beyond_noise(comparison.interval.map(interval)),
         })
     }
 }
@@ -248,7 +248,7 @@ fn tied<'l, 'a>(top: &'l Layout<'a>, layouts: &[&'l Layout<'a>]) -> Vec<&'l Layo
     let mut of: Vec<usize> = Vec::new();
     for (i, layout) in layouts.iter().enumerate().filter(|(_, l)| l.first != top.first) {
         for (work, point) in &layout.best {
-            pairs.push((&top.best[work].kept, &point.kept));
+            pairs.push((&top.best[work].in_blocks, &point.in_blocks));
             of.push(i);
         }
     }
@@ -275,8 +275,9 @@ fn baseline<'l, 'a>(analysis: &Analysis, layouts: &[&'l Layout<'a>]) -> Option<&
 
 fn share(work: &Work, point: &PointSummary, best: &PointSummary, base: Option<&Layout<'_>>) -> Option<Share> {
     let metric = Metric::of(work);
-    let of_best = compare(&point.kept, &best.kept);
-    let base = base.and_then(|l| l.best.get(work)).map(|base| (base, compare(&point.kept, &base.kept)));
+    let of_best = compare(&point.in_blocks, &best.in_blocks);
+    let base =
+        base.and_then(|l| l.best.get(work)).map(|base| (base, compare(&point.in_blocks, &base.in_blocks)));
     Some(Share {
         work: work.clone(),
         metric,

@@ -3,7 +3,7 @@
 use crate::analysis::{Access, Analysis, Completeness, Interval, PointSummary};
 use measure::warning::Severity;
 
-use super::{Compromise, Gain, Ladder, Outcome, Recommendation, settings};
+use super::{Compromise, Gain, Ladder, Outcome, Recommendation, Tail, settings};
 
 /// The first `n`, and how many more there are.
 pub(super) fn at_most(mut items: Vec<String>, n: usize) -> Vec<String> {
@@ -110,17 +110,10 @@ pub(super) fn sentence(r: &Recommendation) -> String {
     };
     let figure = r.bandwidth.map_or_else(String::new, |b| units::bandwidth(b.mean));
     let mut text = match r.outcome {
-        Outcome::Tied if r.over_cheapest.is_none() && r.over_runner_up.is_none() => format!(
-            "{work}: no difference beyond noise between {} settings; use the simplest, {setting}: {figure}",
-            r.tied.len()
-        ),
-        Outcome::Tied => format!(
-            "{work}: use {setting}, the simplest of {} settings with no difference beyond noise between them: {figure}",
-            r.tied.len()
-        ),
-        Outcome::NotEnoughRuns => format!(
-            "{work}: {setting} had the highest mean, {figure}, but there are too few runs to tell it from noise"
-        ),
+        Outcome::Equivalent => format!("{work}: use {setting}{}: {figure}", equivalent(r)),
+        Outcome::Undecided => {
+            format!("{work}: undecided{}; until then use {setting}: {figure}", undecided(r))
+        }
         Outcome::OnlyOne => format!("{work}: {setting} is the only setting measured: {figure}"),
         _ => format!("{work}: use {setting}: {figure}"),
     };
@@ -148,6 +141,55 @@ pub(super) fn sentence(r: &Recommendation) -> String {
     text
 }
 
+/// `, one of 3 settings within ± 5 % of each other, for its p99 latency: 1.90× (1.75–2.06) lower than depth 32`.
+fn equivalent(r: &Recommendation) -> String {
+    let range = r
+        .within
+        .map_or_else(String::new, |i| format!(" ({} to {})", signed_percent(i.low), signed_percent(i.high)));
+    let among = format!("{} settings with equivalent bandwidth{range}", r.tied.len());
+    match &r.tail {
+        Some(Tail { outcome: Outcome::Better, gain: Some(over) }) => format!(
+            ", of {among} the one with the lowest p99 latency: that of {} is {}",
+            over.setting,
+            gain(over)
+        ),
+        Some(Tail { outcome: Outcome::Better, .. }) => {
+            format!(", of {among} the one with the lowest p99 latency")
+        }
+        Some(Tail { outcome: Outcome::Equivalent, .. }) => {
+            format!(", the simplest of {among} and equivalent p99 latency")
+        }
+        Some(_) => format!(", the simplest of {among}; their p99 latencies are undecided"),
+        None => format!(", the simplest of {among}"),
+    }
+}
+
+/// `−1.2 %`, `+3.4 %`: a ratio's distance from 1.
+fn signed_percent(ratio: f64) -> String {
+    let sign = if ratio < 1.0 { "−" } else { "+" };
+    format!("{sign}{}", units::percent((ratio - 1.0).abs()))
+}
+
+/// ` between 3 settings after 7 blocks: another one could be up to 1.50× as fast; about 14 more blocks (5 to 46) would tell`.
+fn undecided(r: &Recommendation) -> String {
+    let mut text = format!(" between {} settings", r.tied.len());
+    if let Some(blocks) = r.blocks {
+        text += &format!(" after {blocks} {}", if blocks == 1 { "block" } else { "blocks" });
+    }
+    let Some(far) = &r.undecided else { return text };
+    if let Some(ratio) = far.could_be {
+        text += &format!(": another one could be up to {} as fast", times(ratio));
+    }
+    if let Some(more) = far.more_blocks {
+        text += &format!("; about {} more blocks ({} to {}) would tell", more.likely, more.low, more.high);
+    }
+    text
+}
+
+/// What bears on a comparison of points that share no block.
+pub(super) const NOT_INTERLEAVED: &str = "These settings were measured one construction after the other and share no block, so that a change of the \
+     machine between them counts as a difference.";
+
 /// The answer of the whole sweep in one sentence.
 #[must_use]
 pub fn headline(
@@ -160,17 +202,22 @@ pub fn headline(
     if completeness.done == 0 {
         return "No run has finished, so there is nothing to say yet.".to_owned();
     }
-    let settled: Vec<&Recommendation> =
-        recommendations.iter().filter(|r| matches!(r.outcome, Outcome::Clear | Outcome::Tied)).collect();
-    let mut sentence = if settled.is_empty() {
+    let is_settled = |r: &&Recommendation| matches!(r.outcome, Outcome::Better | Outcome::Equivalent);
+    let settled: Vec<&Recommendation> = recommendations.iter().filter(is_settled).collect();
+    let open: Vec<&Recommendation> =
+        recommendations.iter().filter(|r| r.outcome == Outcome::Undecided).collect();
+    let mut sentence = if settled.is_empty() && compromise.is_none() && open.is_empty() {
         "There is nothing to recommend".to_owned()
-    } else if settled.iter().all(|r| r.over_cheapest.is_none() && r.over_runner_up.is_none()) {
-        "No setting differs from another beyond noise: use the simplest".to_owned()
+    } else if settled.is_empty() && compromise.is_none() {
+        "Nothing is decided yet".to_owned()
     } else if let Some(compromise) = compromise {
         sets(compromise, ladders)
     } else {
         uses(&settled)
     };
+    if compromise.is_none() && !open.is_empty() {
+        sentence += &format!("; {}", open_works(&open));
+    }
     if !completeness.is_complete() {
         let missing = completeness.planned - completeness.done;
         let (verb, they) = if missing == 1 { ("is", "it is") } else { ("are", "they are") };
@@ -180,18 +227,32 @@ pub fn headline(
         );
     } else if settled.is_empty() && recommendations.iter().any(|r| r.outcome == Outcome::NoFigure) {
         sentence += ", because the runs are void";
-    } else if settled.is_empty() {
-        sentence += ": there are too few runs or settings to compare";
+    } else if settled.is_empty() && open.is_empty() {
+        sentence += ": there are no settings to compare";
     }
     sentence.push('.');
     sentence
+}
+
+/// `undecided: random reads (up to 1.50×), random writes`.
+fn open_works(open: &[&Recommendation]) -> String {
+    let works: Vec<String> = open
+        .iter()
+        .map(|r| {
+            let far = r.undecided.as_ref().and_then(|undecided| undecided.could_be);
+            let far = far.map_or_else(String::new, |ratio| format!(" (a gain of up to {})", times(ratio)));
+            format!("{}{far}", r.work.label().to_lowercase())
+        })
+        .collect();
+    let shown = at_most(works, 4);
+    format!("undecided: {}", list(&shown))
 }
 
 /// `Set md-raid0, 16 drives, chunk=256k and scheduler=none: 13.7× the baseline for random reads, …`.
 fn sets(compromise: &Compromise, ladders: &[Ladder]) -> String {
     let named = settings::named(compromise, |setting| setting.matters == Some(true));
     let mut text = if named.is_empty() {
-        "Leave the layout as it is; none differs from another beyond noise".to_owned()
+        "No layout was shown to be better than another: leave it as it is".to_owned()
     } else {
         format!("Set {}", list(&named))
     };

@@ -1,6 +1,7 @@
 //! The machine, what was measured and how, as pairs of words and figures; and the prose about cleaning.
 
-use crate::analysis::{CleaningSummary, TargetSeen};
+use crate::analysis::{CleaningSummary, ContestSummary, SlowBlock, TargetSeen};
+use crate::plan::Protocol;
 
 use super::{Report, time};
 
@@ -69,14 +70,44 @@ pub(super) fn method(report: &Report) -> Vec<Fact> {
     if let Some(drift) = &report.drift {
         facts.push(("Drift of the control", drift.sentence()));
     }
+    facts.extend(slow_blocks(report).into_iter().map(|text| ("Slow blocks", text)));
     if !meta.version.is_empty() {
         facts.push(("flashwright", meta.version.clone()));
     }
     facts
 }
 
+/// `Sequential reads: blocks in which every setting was slower: no. 3 at 65 %, the control point too. …`, for each work
+/// that had some.
+pub(super) fn slow_blocks(report: &Report) -> Vec<String> {
+    let with = report.contests.iter().filter(|contest| !contest.slow_blocks.is_empty());
+    let text = |contest: &ContestSummary| {
+        let mut named: Vec<String> = contest.slow_blocks.iter().take(5).map(SlowBlock::words).collect();
+        if contest.slow_blocks.len() > 5 {
+            named.push(format!("and {} more", contest.slow_blocks.len() - 5));
+        }
+        format!(
+            "{}: every setting was slower in {} of {} blocks ({}). Differences are taken within blocks, so they count.",
+            contest.work.label(),
+            contest.slow_blocks.len(),
+            contest.bandwidth.blocks,
+            named.join("; ")
+        )
+    };
+    with.map(text).collect()
+}
+
 fn passes(report: &Report) -> String {
     let passes = report.meta.passes;
+    if report.meta.protocol == Protocol::Blocks {
+        return match report.meta.budget_s {
+            Some(s) => {
+                let budget = std::time::Duration::try_from_secs_f64(s).unwrap_or_default();
+                format!("blocks until each kind of work is decided, for {} at most", units::seconds(budget))
+            }
+            None => format!("{passes} blocks of each kind of work"),
+        };
+    }
     if report.meta.discard_first { format!("{passes}, the first set aside") } else { passes.to_string() }
 }
 
@@ -88,6 +119,7 @@ fn runs(report: &Report) -> String {
         (counts.first_pass, "first passes set aside"),
         (counts.rejected, "rejected by Chauvenet's criterion"),
         (counts.void, "void"),
+        (counts.cut, "of blocks that were cut short"),
     ] {
         if n > 0 {
             text += &format!(", {n} {what}");
@@ -99,6 +131,13 @@ fn runs(report: &Report) -> String {
 /// What cleaning did, and what it could not do.
 pub(super) fn cleaning(c: &CleaningSummary) -> Vec<String> {
     let mut text = Vec::new();
+    if !c.is_applied {
+        text.push(format!(
+            "Nothing was removed before conclusions were drawn, but {} void runs and {} of blocks that were cut short.",
+            c.runs.void, c.runs.cut
+        ));
+        return text;
+    }
     if c.discard_first {
         text.push(
             "As in the papers, each configuration's first pass is set aside: it measures the state that the drive \

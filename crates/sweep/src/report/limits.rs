@@ -112,6 +112,7 @@ fn configuration(point: &PointSummary) -> String {
     let mut parts: Vec<String> = crate::analysis::further(&point.settings)
         .filter(|(name, _)| name.as_str() != "direct")
         .map(|(name, value)| format!("{name}={value}"))
+        .chain(point.work.conditions.iter().cloned())
         .collect();
     if parts.is_empty() {
         parts.push(point.target.clone());

@@ -33,9 +33,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{
-    AnalysisError, BySetting, CleaningSummary, Completeness, DepthCurve, Drift, Effect, Failure, Interaction,
-    JudgedRun, LimitSummary, PassTrend, PointSummary, Scaling, SweepData, SweepMeta, TargetSeen,
-    WarningSummary, analyse,
+    AnalysisError, BySetting, CleaningSummary, Completeness, ContestSummary, DepthCurve, Drift, Effect,
+    Failure, Interaction, JudgedRun, LimitSummary, PassTrend, PointSummary, Scaling, SweepData, SweepMeta,
+    TargetSeen, WarningSummary, analyse,
 };
 use crate::model::RunRow;
 use crate::recommend::{Compromise, Ladder, Recommendation, compromise, headline, ladders, recommend};
@@ -71,6 +71,9 @@ pub struct Report {
     pub ladders: Vec<Ladder>,
     /// Each point with its figures.
     pub points: Vec<PointSummary>,
+    /// What the blocks of each work say.
+    #[serde(default)]
+    pub contests: Vec<ContestSummary>,
     /// What cleaning did.
     pub cleaning: CleaningSummary,
     /// Mean by pass, for each direction.
@@ -179,6 +182,7 @@ impl Report {
             ladders,
             completeness: analysis.completeness,
             points: analysis.points,
+            contests: analysis.contests,
             cleaning: analysis.cleaning,
             passes: analysis.passes,
             depth: analysis.depth,

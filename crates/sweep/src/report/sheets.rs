@@ -45,20 +45,31 @@ pub(super) fn recommendations(report: &Report) -> Sheet {
 /// The verdict in a few words.
 pub(super) fn verdict(r: &Recommendation) -> String {
     match r.outcome {
-        Outcome::Clear => "beats all others".to_owned(),
-        Outcome::Tied => {
-            format!("simplest of {} with no difference beyond noise", r.tied.len())
-        }
+        Outcome::Better => "better than all others".to_owned(),
+        Outcome::Equivalent => format!("equivalent: {} within ± 5 %", r.tied.len()),
+        Outcome::Undecided => undecided(r),
         Outcome::OnlyOne => "the only setting measured".to_owned(),
-        Outcome::NotEnoughRuns => "highest mean; too few runs to tell".to_owned(),
         Outcome::Incomplete => "runs are missing".to_owned(),
         Outcome::NoFigure => "no usable run".to_owned(),
     }
 }
 
+/// `undecided: up to 1.50×, about 14 more blocks (5 to 46)`.
+fn undecided(r: &Recommendation) -> String {
+    let mut text = "undecided".to_owned();
+    let Some(far) = &r.undecided else { return text };
+    if let Some(ratio) = far.could_be {
+        text += &format!(": up to {}", words::times(ratio));
+    }
+    if let Some(more) = far.more_blocks {
+        text += &format!(", about {} more blocks ({} to {})", more.likely, more.low, more.high);
+    }
+    text
+}
+
 fn against(gain: Option<&Gain>) -> String {
     gain.map_or_else(dash, |gain| {
-        let noise = if gain.beyond_noise { "" } else { ", within noise" };
+        let noise = if gain.beyond_noise { "" } else { ", not told apart" };
         format!("{} {}{noise}", words::gain(gain), gain.setting)
     })
 }
@@ -66,7 +77,7 @@ fn against(gain: Option<&Gain>) -> String {
 /// Where more depth stops paying.
 pub(super) fn knees(report: &Report) -> Sheet {
     let mut sheet = Sheet::new(
-        "Smallest depth within 5 % or noise of the best, and the p99 latency there",
+        "Smallest depth within 5 % of the best by the estimates, and the p99 latency there",
         &[
             "Work",
             ">Depth enough",
@@ -292,7 +303,7 @@ pub(super) fn settings(of: &Compromise) -> Sheet {
         let matters = match (setting.varied, setting.matters) {
             (false, _) => "not varied",
             (true, Some(true)) => "yes",
-            (true, Some(false)) => "no",
+            (true, Some(false)) => "not shown",
             (true, None) => "not tested",
         };
         let mut lead = vec![name.clone(), setting.value.clone(), matters.to_owned()];
@@ -302,7 +313,7 @@ pub(super) fn settings(of: &Compromise) -> Sheet {
             continue;
         }
         for m in &setting.measured {
-            let noise = if m.beyond_noise { "" } else { ", within noise" };
+            let noise = if m.beyond_noise { "" } else { ", not told apart" };
             let mut row = std::mem::replace(&mut lead, vec![String::new(); 3]);
             row.extend([
                 m.work.label(),
@@ -361,7 +372,7 @@ pub(super) fn interactions(report: &Report) -> Sheet {
         let verdict = match i.matters {
             Some(true) if i.changes_the_best => "depends, and changes the best",
             Some(true) => "depends",
-            Some(false) => "no dependence beyond noise",
+            Some(false) => "not shown",
             None => "not tested",
         };
         sheet.push(vec![
@@ -410,7 +421,7 @@ pub(super) fn effects(report: &Report) -> Sheet {
                 format!("{:.3}", value.ratio),
                 value.interval.map_or_else(dash, |i| format!("{:.3} to {:.3}", i.low, i.high)),
                 value.pairs.to_string(),
-                if value.beyond_noise { "beyond noise" } else { "within noise" }.to_owned(),
+                if value.beyond_noise { "differs" } else { "not told apart" }.to_owned(),
             ]);
         }
     }

@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::recommend::Outcome;
 
 use super::sheet::{Align, Sheet};
-use super::{Report, sheets};
+use super::{Report, facts, sheets};
 
 /// What a span is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,8 +97,8 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
     }
     for r in &report.recommendations {
         let style = match r.outcome {
-            Outcome::Clear | Outcome::Tied => Style::Good,
-            Outcome::OnlyOne | Outcome::NotEnoughRuns => Style::Plain,
+            Outcome::Better | Outcome::Equivalent => Style::Good,
+            Outcome::OnlyOne | Outcome::Undecided => Style::Plain,
             Outcome::Incomplete | Outcome::NoFigure => Style::Warn,
         };
         lines.extend(wrap(&r.sentence, width, 2, style));
@@ -106,12 +106,26 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
             lines.extend(wrap(&format!("  {caveat}"), width, 4, Style::Warn));
         }
     }
+    lines.extend(steadiness(report, width));
     lines.extend(limits(report, width));
     lines.extend(warnings(report, width));
     if !report.failures.is_empty() {
         let noun = if report.failures.len() == 1 { "attempt" } else { "attempts" };
         let text = format!("{} {noun} failed; the report lists them.", report.failures.len());
         lines.extend(wrap(&text, width, 2, Style::Bad));
+    }
+    lines
+}
+
+/// How the machine itself moved meanwhile: the control point, and blocks in which everything was slower.
+fn steadiness(report: &Report, width: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if let Some(drift) = &report.drift {
+        let style = if drift.moved { Style::Warn } else { Style::Dim };
+        lines.extend(wrap(&format!("Control: {}.", drift.sentence()), width, 2, style));
+    }
+    for text in facts::slow_blocks(report) {
+        lines.extend(wrap(&text, width, 2, Style::Dim));
     }
     lines
 }

@@ -44,6 +44,9 @@ pub fn begin(path: &Path, space: &Space, identity: &Identity) -> Result<Begun, S
         shards: space.shards,
         parts: space.shard.map_or_else(|| (1..=space.shards).collect(), |shard| vec![shard]),
         prepare: space.prepare,
+        protocol: space.protocol,
+        budget: space.budget,
+        spacing: space.rules(seed).spacing,
         machine: identity.machine.clone(),
     };
     match Store::create(path, &meta, &space.plan_here(seed)) {

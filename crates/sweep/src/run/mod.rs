@@ -22,9 +22,11 @@
 //! tries again.
 
 mod begin;
+mod blocks;
 mod observe;
 mod pace;
 mod targets;
+mod timer;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,9 +37,10 @@ use measure::{RunRecord, TargetError, WarningCode, Workload};
 pub use begin::{Begun, begin};
 pub use observe::{Observer, Quiet, RunFailed, RunFinished, RunStarted, SessionBegun};
 pub use targets::TargetFactory;
+pub use timer::{SystemTimer, Timer};
 
 use crate::model::{Point, RunRow};
-use crate::plan::{Step, StepKind, run_seed};
+use crate::plan::{Plan, Protocol, Step, StepKind, run_seed};
 use crate::store::{Completeness, Machine, Measured, Store, StoreError};
 use pace::Pace;
 use targets::OpenTargets;
@@ -131,7 +134,19 @@ pub struct Runner<'a> {
     identity: &'a Identity,
     observer: &'a mut dyn Observer,
     stop: &'a AtomicBool,
+    timer: &'a dyn Timer,
     targets: OpenTargets<'a>,
+    /// How long opening targets took, laying and preparing them included.
+    opening: Duration,
+}
+
+/// What became of a step.
+enum Advance {
+    Stored(RunRow),
+    /// It failed, or its point waits for the next session.
+    Passed,
+    /// The session is over.
+    Ended(Ended),
 }
 
 /// What came of one attempt.
@@ -151,7 +166,21 @@ impl<'a> Runner<'a> {
         observer: &'a mut dyn Observer,
         stop: &'a AtomicBool,
     ) -> Self {
-        Self { store, identity, observer, stop, targets: OpenTargets::new(factory) }
+        Self {
+            store,
+            identity,
+            observer,
+            stop,
+            timer: &SystemTimer,
+            targets: OpenTargets::new(factory),
+            opening: Duration::ZERO,
+        }
+    }
+
+    /// Takes another clock for budgets and for the pauses between blocks.
+    #[must_use]
+    pub fn with_timer(self, timer: &'a dyn Timer) -> Self {
+        Self { timer, ..self }
     }
 
     /// Does all that is missing.
@@ -160,9 +189,13 @@ impl<'a> Runner<'a> {
     /// [`RunError::Store`] where the file cannot be read or written, or belongs to another machine;
     /// [`RunError::Refused`] where a target refuses.
     pub fn run(mut self) -> Result<Outcome, RunError> {
-        let missing = self.store.missing_steps()?;
-        if missing.is_empty() {
-            return Ok(Outcome::nothing_to_do(self.store.completeness()?));
+        let before = self.store.completeness()?;
+        let missing = match self.store.meta()?.protocol {
+            Protocol::Dash => self.store.missing_steps()?,
+            Protocol::Blocks => Vec::new(),
+        };
+        if missing.is_empty() && before.is_complete() {
+            return Ok(Outcome::nothing_to_do(before));
         }
         self.check_machine()?;
         let session = self.store.begin_session(&self.identity.version, &self.identity.machine)?;
@@ -203,11 +236,17 @@ impl<'a> Runner<'a> {
     fn session(&mut self, session: i64, missing: &[Step]) -> Result<Outcome, RunError> {
         let plan = self.store.plan()?;
         let before = self.store.completeness()?;
+        let is_dash = plan.rules.protocol == Protocol::Dash;
+        let board = if is_dash { None } else { Some(self.store.board()?) };
+        let left: Option<Vec<u32>> = match &board {
+            None => Some(missing.iter().map(|step| step.planned.point).collect()),
+            Some(board) => board.runs_left(),
+        };
         let mut live = Live {
             session,
             seed: plan.rules.seed,
             limit: self.store.meta()?.max_consecutive_failures,
-            pace: Pace::new(&plan, missing, self.store.overhead()?),
+            pace: Pace::new(&plan, &left.unwrap_or_default(), self.store.overhead()?),
             tally: Tally::default(),
             done: before.done,
             planned: before.planned,
@@ -218,24 +257,33 @@ impl<'a> Runner<'a> {
             controls_left: before.controls_planned - before.controls_done,
             time_left: live.pace.time_left(),
         });
-        let mut ended = None;
-        for step in missing {
-            ended = self.advance(step, &plan.points[step.planned.point as usize], &mut live)?;
-            if ended.is_some() {
-                break;
-            }
-        }
+        let ended = match board {
+            None => self.passes(&plan, missing, &mut live)?,
+            Some(board) => self.blocks(&plan, board, &mut live)?,
+        };
         Ok(live.tally.outcome(ended, self.store.completeness()?))
     }
 
-    /// One step of the session, stored or written down as failed; says whether the session is over.
-    fn advance(&mut self, step: &Step, point: &Point, live: &mut Live) -> Result<Option<Ended>, RunError> {
+    /// Does the steps that a plan of passes lacks.
+    fn passes(&mut self, plan: &Plan, missing: &[Step], live: &mut Live) -> Result<Option<Ended>, RunError> {
+        for step in missing {
+            if let Advance::Ended(ended) =
+                self.advance(step, &plan.points[step.planned.point as usize], live)?
+            {
+                return Ok(Some(ended));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One step of the session, stored or written down as failed.
+    fn advance(&mut self, step: &Step, point: &Point, live: &mut Live) -> Result<Advance, RunError> {
         if self.stop.load(Ordering::Relaxed) {
-            return Ok(Some(Ended::Interrupted));
+            return Ok(Advance::Ended(Ended::Interrupted));
         }
         if live.tally.given_up(point.id) {
             live.pace.skipped(point);
-            return Ok(None);
+            return Ok(Advance::Passed);
         }
         let (kind, pass) = (step.kind, step.planned.pass);
         self.observer.run_started(&RunStarted {
@@ -248,7 +296,7 @@ impl<'a> Runner<'a> {
         });
         let began = Instant::now();
         match self.step(step, point, live)? {
-            Attempt::Interrupted => Ok(Some(Ended::Interrupted)),
+            Attempt::Interrupted => Ok(Advance::Ended(Ended::Interrupted)),
             Attempt::Stored(row) => {
                 live.stored(kind, point, began.elapsed());
                 self.observer.run_finished(&RunFinished {
@@ -260,14 +308,15 @@ impl<'a> Runner<'a> {
                     planned: live.planned,
                     time_left: live.pace.time_left(),
                 });
-                Ok(None)
+                Ok(Advance::Stored(row))
             }
             Attempt::Failed { error, hopeless } => {
                 self.store.insert_failure(live.session, step.planned, kind, &error)?;
                 live.pace.skipped(point);
                 self.observer.run_failed(&RunFailed { point, kind, pass, error: &error });
                 live.tally.failed(point.id, error, hopeless);
-                Ok((live.tally.in_a_row >= live.limit).then_some(Ended::GaveUp))
+                let gave_up = live.tally.in_a_row >= live.limit;
+                Ok(if gave_up { Advance::Ended(Ended::GaveUp) } else { Advance::Passed })
             }
         }
     }
@@ -300,7 +349,10 @@ impl<'a> Runner<'a> {
     }
 
     fn attempt(&mut self, point: &Point, workload: &Workload) -> Result<RunRecord, TargetError> {
-        self.targets.open(point)?.run(workload)
+        let began = self.timer.now();
+        let opened = self.targets.open(point);
+        self.opening += self.timer.now() - began;
+        opened?.run(workload)
     }
 
     fn failed(&mut self, point: &Point, error: TargetError) -> Result<Attempt, RunError> {
@@ -389,7 +441,10 @@ impl Tally {
     }
 
     fn outcome(self, ended: Option<Ended>, completeness: Completeness) -> Outcome {
-        let at_the_end = if completeness.is_complete() { Ended::Complete } else { Ended::Incomplete };
+        // In a sweep of blocks a point that never ran leaves its contest, which is decided without it.
+        let lacks_a_point = self.failures.values().any(|(times, _)| *times >= FAILURES_OF_A_POINT);
+        let is_complete = completeness.is_complete() && !lacks_a_point;
+        let at_the_end = if is_complete { Ended::Complete } else { Ended::Incomplete };
         Outcome {
             ended: ended.unwrap_or(at_the_end),
             runs: self.runs,

@@ -12,11 +12,13 @@ use super::layouts::LeftOut;
 use super::settings::{self, Kind, Setting};
 use super::{Dimension, FIXED_BY_TEST_TYPE, Space, SpaceError};
 use crate::model::{LAYOUT, Point, SCRATCH};
-use crate::plan::default_control;
+use crate::plan::{Protocol, default_control};
 
-/// Length of a run where nobody says: the 0.5 s that let the fourteen test types, six passes each,
-/// end within three minutes.
-const DEFAULT_RUNTIME_S: f64 = 0.5;
+/// Length of a run of a pass, by default, in seconds: the fourteen test types, six passes each, end within three minutes.
+const RUNTIME_OF_PASSES_S: f64 = 0.5;
+/// Length of a run of a block, by default, in seconds. It is counted from when every request of the queue has been
+/// answered once. Shorter runs favour deep queues; longer ones have as much noise.
+const RUNTIME_OF_BLOCKS_S: f64 = 0.25;
 
 /// Combinations that are looked at before filters, whatever the limit of points: a bound on the time
 /// that a space of a few lines can take.
@@ -124,7 +126,7 @@ impl Base {
     }
 
     /// The fields that all points share.
-    fn fields(&self) -> toml::Table {
+    fn fields(&self, protocol: Protocol) -> toml::Table {
         let mut table: toml::Table = self
             .settings
             .iter()
@@ -135,7 +137,11 @@ impl Base {
             table.insert("time_based".into(), true.into());
         }
         if table["time_based"].as_bool() == Some(true) && !table.contains_key("runtime") {
-            table.insert("runtime".into(), DEFAULT_RUNTIME_S.into());
+            let runtime = match protocol {
+                Protocol::Dash => RUNTIME_OF_PASSES_S,
+                Protocol::Blocks => RUNTIME_OF_BLOCKS_S,
+            };
+            table.insert("runtime".into(), runtime.into());
         }
         table
     }
@@ -147,7 +153,7 @@ impl Space {
         self.points.clear();
         self.left_out.clear();
         self.check_drives()?;
-        let fields = self.base.fields();
+        let fields = self.base.fields(self.protocol);
         let mut known = BTreeSet::new();
         for combination in 0..self.count_combinations()? {
             let mut chosen = self.choose(combination);
@@ -323,7 +329,10 @@ impl Space {
         let Some(limit) = self.limits.time else {
             return Ok(());
         };
-        let estimate = self.plan(0).estimate(crate::plan::OVERHEAD_PER_RUN);
+        let mut estimate = self.plan(0).estimate(crate::plan::OVERHEAD_PER_RUN);
+        if self.protocol == Protocol::Blocks {
+            estimate.time = self.header.budget.unwrap_or(estimate.time.saturating_mul(self.passes.max(1)));
+        }
         if estimate.time <= limit {
             return Ok(());
         }

@@ -7,10 +7,13 @@ use measure::precondition::Precondition;
 use super::SpaceError;
 use super::document::{Entry, Node, Source, Value};
 use super::settings;
-use crate::plan::{Order, Prepare};
+use crate::plan::{Order, Prepare, Protocol};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "name",
+    "protocol",
+    "budget",
+    "block_spacing",
     "passes",
     "discard_first",
     "runtime",
@@ -24,6 +27,8 @@ const KEYS: [&str; 13] = [
     "purge",
     "limits",
 ];
+/// Time between the starts of two blocks of one work: the slow moments of a shared machine last for seconds.
+const BLOCK_SPACING: Duration = Duration::from_secs(5);
 const LIMITS: [&str; 3] = ["points", "time", "failures"];
 
 /// What stops a sweep that is larger, or goes worse, than was meant.
@@ -58,8 +63,12 @@ pub(super) enum Control {
 #[derive(Debug, Clone)]
 pub(super) struct Header {
     pub name: Option<String>,
-    pub passes: u32,
-    pub discard_first: bool,
+    pub protocol: Option<Protocol>,
+    /// The longest that blocks are run.
+    pub budget: Option<Duration>,
+    pub spacing: Duration,
+    pub passes: Option<u32>,
+    pub discard_first: Option<bool>,
     pub runtime: Option<Node>,
     pub ramp_time: Option<Node>,
     pub seed: Option<u64>,
@@ -73,13 +82,14 @@ pub(super) struct Header {
 }
 
 impl Default for Header {
-    /// Six passes of which the first is set aside leave five, one more than the papers had:
-    /// with four, Chauvenet's limit lies above the largest deviation possible.
     fn default() -> Self {
         Self {
             name: None,
-            passes: 6,
-            discard_first: true,
+            protocol: None,
+            budget: None,
+            spacing: BLOCK_SPACING,
+            passes: None,
+            discard_first: None,
             runtime: None,
             ramp_time: None,
             seed: None,
@@ -101,8 +111,11 @@ impl Header {
             let (key, node) = (entry.key.as_str(), &entry.node);
             match key {
                 "name" => header.name = Some(name(source, key, node)?),
-                "passes" => header.passes = whole(source, key, node, 1, 10_000)? as u32,
-                "discard_first" => header.discard_first = truth(source, key, node)?,
+                "protocol" => header.protocol = Some(protocol(source, key, node)?),
+                "budget" => header.budget = Some(budget(source, key, node)?),
+                "block_spacing" => header.spacing = time(source, key, node, "for instance \"5s\"")?,
+                "passes" => header.passes = Some(whole(source, key, node, 1, 10_000)? as u32),
+                "discard_first" => header.discard_first = Some(truth(source, key, node)?),
                 "runtime" => header.runtime = Some(node.clone()),
                 "ramp_time" => header.ramp_time = Some(node.clone()),
                 "seed" => header.seed = Some(whole(source, key, node, 0, u64::MAX)?),
@@ -123,15 +136,33 @@ impl Header {
     }
 
     fn check(&self, source: Source<'_>, entries: &[Entry]) -> Result<(), SpaceError> {
-        if self.discard_first && self.passes == 1 {
-            let entry = entries.iter().find(|e| e.key == "passes");
-            let line = entry.map_or(1, |e| e.line);
-            return Err(source.bad_key(
-                line,
-                "passes",
-                "the only pass would be set aside",
-                "raise passes to 2 or more, or say discard_first = false",
-            ));
+        let line = |key: &str| entries.iter().find(|e| e.key == key).map_or(1, |e| e.line);
+        let refuse = |key: &str, reason: &str, hint: &str| Err(source.bad_key(line(key), key, reason, hint));
+        let discards_first = self.discard_first.unwrap_or(true);
+        if self.protocol == Some(Protocol::Dash) && discards_first && self.passes == Some(1) {
+            let hint = "raise passes to 2 or more, or say discard_first = false";
+            return refuse("passes", "the only pass would be set aside", hint);
+        }
+        if self.protocol == Some(Protocol::Dash) && self.budget.is_some() {
+            return refuse(
+                "budget",
+                "belongs to protocol = \"blocks\"",
+                "passes says how long the other takes",
+            );
+        }
+        if self.budget.is_some() && self.passes.is_some() {
+            return refuse(
+                "budget",
+                "cannot stand beside passes, which fixes the number of blocks",
+                "keep one of the two",
+            );
+        }
+        if self.protocol == Some(Protocol::Blocks) && self.discard_first == Some(true) {
+            return refuse(
+                "discard_first",
+                "belongs to protocol = \"dash\"",
+                "take it out: blocks set no run aside",
+            );
         }
         Ok(())
     }
@@ -143,6 +174,26 @@ fn name(source: Source<'_>, key: &str, node: &Node) -> Result<String, SpaceError
             Ok(text.trim().to_owned())
         }
         _ => Err(source.bad_value(key, node, "is not a name", "some words in quotes, on one line")),
+    }
+}
+
+fn protocol(source: Source<'_>, key: &str, node: &Node) -> Result<Protocol, SpaceError> {
+    let word = match &node.value {
+        Value::Text(word) => Protocol::from_word(word),
+        _ => None,
+    };
+    word.ok_or_else(|| source.bad_value(key, node, "is not a protocol", "\"blocks\" or \"dash\""))
+}
+
+fn time(source: Source<'_>, key: &str, node: &Node, hint: &str) -> Result<Duration, SpaceError> {
+    settings::read_duration(node).map_err(|reason| source.bad_value(key, node, reason, hint))
+}
+
+fn budget(source: Source<'_>, key: &str, node: &Node) -> Result<Duration, SpaceError> {
+    let hint = "for instance \"30m\"";
+    match time(source, key, node, hint)? {
+        Duration::ZERO => Err(source.bad_value(key, node, "leaves no time to measure", hint)),
+        budget => Ok(budget),
     }
 }
 

@@ -3,9 +3,12 @@
 //! ```toml
 //! [sweep]                     # how it is run; every key may be left out
 //! name = "depth ladder"
-//! passes = 6                  # blocks: each point once in each
-//! discard_first = true        # set the first pass aside, as the papers do
-//! runtime = "0.5s"            # of each run
+//! protocol = "blocks"         # or "dash": the papers' passes
+//! budget = "30m"              # the longest that blocks run until each work is decided
+//! block_spacing = "5s"        # between the starts of two blocks of one work
+//! passes = 6                  # a fixed number of blocks; or of passes: each point once in each
+//! discard_first = true        # with passes, set the first one aside, as the papers do
+//! runtime = "0.25s"           # of each run
 //! ramp_time = "0.1s"
 //! seed = 7                    # of all random orders; drawn and recorded where left out
 //! control = { iodepth = 1 }   # repeated to show drift; true: the first 4 KiB random read; false: none
@@ -55,7 +58,7 @@ pub use header::Limits;
 pub use layouts::{LeftOut, NOT_APPLICABLE};
 
 use crate::model::Point;
-use crate::plan::{Order, Plan, Prepare, Rules};
+use crate::plan::{OVERHEAD_PER_RUN, Order, Plan, Prepare, Protocol, Rules};
 use document::{Entry, Node, Source, Value};
 use expand::Base;
 use filter::{Filter, Filters};
@@ -64,8 +67,13 @@ use settings::{Kind, Setting};
 
 const TABLES: [&str; 5] = ["sweep", "base", "space", "exclude", "only"];
 
-/// The papers' fourteen test types, six passes: what runs when no space is named.
+/// The papers' fourteen test types: what runs when no space is named.
 pub const DASH14: &str = include_str!("../../../../examples/dash14.toml");
+
+/// Blocks of everything for which the default budget suffices; fewer decide, as a rule, for settings drop out.
+const BLOCKS_WITHIN_BUDGET: u32 = 20;
+/// The smallest default budget.
+const LEAST_BUDGET: Duration = Duration::from_secs(120);
 
 /// One thing that varies.
 #[derive(Debug, Clone)]
@@ -88,7 +96,11 @@ impl Dimension {
 pub struct Overrides {
     /// Targets; several become a dimension.
     pub targets: Vec<String>,
-    /// Passes.
+    /// How the runs are chosen.
+    pub protocol: Option<Protocol>,
+    /// The longest that blocks are run.
+    pub budget: Option<Duration>,
+    /// Passes, or blocks.
     pub passes: Option<u32>,
     /// Length of each run.
     pub runtime: Option<Duration>,
@@ -111,7 +123,11 @@ pub struct Space {
     pub text: String,
     /// Name of the sweep.
     pub name: String,
-    /// Blocks.
+    /// How the runs are chosen.
+    pub protocol: Protocol,
+    /// The longest that blocks are run until each work is decided; none where `passes` says how often.
+    pub budget: Option<Duration>,
+    /// Passes, or a fixed number of blocks; 0 for blocks until a decision.
     pub passes: u32,
     /// Whether analysis sets the first pass aside.
     pub discard_first: bool,
@@ -185,8 +201,10 @@ impl Space {
             origin: origin.to_owned(),
             text: text.to_owned(),
             name: header.name.clone().unwrap_or_else(|| stem(origin)),
-            passes: header.passes,
-            discard_first: header.discard_first,
+            protocol: Protocol::default(),
+            budget: None,
+            passes: 0,
+            discard_first: false,
             seed: header.seed,
             order: header.order,
             control_every: header.control_every,
@@ -204,8 +222,80 @@ impl Space {
             base,
             filters,
         };
+        space.settle_protocol(&Overrides::default())?;
         space.expand()?;
+        space.settle_budget(&Overrides::default());
         Ok(space)
+    }
+
+    /// How the runs are chosen, and how often each point runs.
+    fn settle_protocol(&mut self, overrides: &Overrides) -> Result<(), SpaceError> {
+        // Layouts are built one after the other, so that most of what such a space compares shares no block; and what
+        // belongs to passes asks for them.
+        let builds = self.base.get("drives").is_some() || !overrides.drives.is_empty();
+        let is_of_passes = self.header.discard_first == Some(true) || self.order == Order::Given;
+        let implied = if builds || is_of_passes { Protocol::Dash } else { Protocol::Blocks };
+        self.protocol = overrides.protocol.or(self.header.protocol).unwrap_or(implied);
+        let passes = match overrides.budget {
+            Some(_) => overrides.passes,
+            None => overrides.passes.or(self.header.passes),
+        };
+        match self.protocol {
+            Protocol::Dash => {
+                // Six passes of which the first is set aside leave five, one more than the papers had: with four,
+                // Chauvenet's limit lies above the largest deviation possible.
+                self.passes = passes.unwrap_or(6);
+                self.discard_first = self.header.discard_first.unwrap_or(true);
+                if let Some(budget) = overrides.budget {
+                    let hint = "leave it out, or say --protocol=blocks";
+                    let reason = "passes say how long the papers' protocol takes";
+                    return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
+                }
+                if self.passes == 0 || (self.passes == 1 && self.discard_first) {
+                    return Err(flag_error(
+                        "--passes",
+                        &self.passes.to_string(),
+                        "the first pass is set aside, and none would be left",
+                        "give 2 or more",
+                    ));
+                }
+            }
+            Protocol::Blocks => {
+                self.passes = passes.unwrap_or(0);
+                self.discard_first = false;
+                if let (Some(budget), Some(_)) = (overrides.budget, overrides.passes) {
+                    let hint = "give one of the two";
+                    let reason = "--passes fixes the number of blocks";
+                    return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
+                }
+                if overrides.passes == Some(0) {
+                    return Err(flag_error("--passes", "0", "there would be no run", "give 1 or more"));
+                }
+                if self.order == Order::Given {
+                    return Err(flag_error(
+                        "--protocol",
+                        "blocks",
+                        "order = \"given\" confounds settings with time",
+                        "leave order out of [sweep], or say --protocol=dash",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long blocks may run: what was asked for, else enough for [`BLOCKS_WITHIN_BUDGET`] blocks of everything.
+    fn settle_budget(&mut self, overrides: &Overrides) {
+        self.budget = None;
+        if self.protocol == Protocol::Dash || self.passes > 0 {
+            return;
+        }
+        let once = self.plan(0).estimate(OVERHEAD_PER_RUN).time;
+        let enough = once.saturating_mul(BLOCKS_WITHIN_BUDGET).max(LEAST_BUDGET);
+        let most = self.limits.time.unwrap_or(Duration::MAX);
+        // In whole seconds, for it is read by people.
+        let rounded = Duration::from_secs(enough.as_secs_f64().ceil() as u64).min(most);
+        self.budget = overrides.budget.or(self.header.budget).or(Some(rounded));
     }
 
     /// The space with what flags say instead of the file.
@@ -213,16 +303,8 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] where a flag and the space contradict each other.
     pub fn with(mut self, overrides: &Overrides) -> Result<Self, SpaceError> {
-        self.passes = overrides.passes.unwrap_or(self.passes);
+        self.settle_protocol(overrides)?;
         self.seed = overrides.seed.or(self.seed);
-        if self.passes == 0 || (self.passes == 1 && self.discard_first) {
-            return Err(flag_error(
-                "--passes",
-                &self.passes.to_string(),
-                "the first pass is set aside, and none would be left",
-                "give 2 or more",
-            ));
-        }
         self.override_time("runtime", "--runtime", overrides.runtime)?;
         self.override_time("ramp_time", "--ramp_time", overrides.ramp_time)?;
         if let Some(size) = overrides.size {
@@ -233,6 +315,7 @@ impl Space {
         self.override_targets(&overrides.targets)?;
         self.override_drives(&overrides.drives)?;
         self.expand()?;
+        self.settle_budget(overrides);
         Ok(self)
     }
 
@@ -259,9 +342,13 @@ impl Space {
             let hint = "the first of four is 1/4, the last 4/4";
             return Err(flag_error("--shard", &flag, "there is no such shard", hint));
         }
-        let most = Plan::most_shards(&self.points);
+        let most = Plan::most_shards(&self.points, self.protocol);
         if shards > most {
-            let what = if self.drives().is_empty() { "points" } else { "constructions" };
+            let what = match self.protocol {
+                _ if !self.drives().is_empty() => "constructions",
+                Protocol::Dash => "points",
+                Protocol::Blocks => "works",
+            };
             let reason = format!("the space has {most} {what} to share");
             return Err(flag_error("--shard", &flag, &reason, &format!("share it among at most {most}")));
         }
@@ -280,6 +367,8 @@ impl Space {
             seed,
             shards: self.shards,
             prepare: self.prepare,
+            protocol: self.protocol,
+            spacing: if self.protocol == Protocol::Blocks { self.header.spacing } else { Duration::ZERO },
         }
     }
 

@@ -51,6 +51,9 @@ pub const FILE_NAME: &str = "results.db";
 /// The note that says which drives lie below, each with model and size: machines that differ in it are not alike.
 pub const NOTE_DRIVES: &str = "drives";
 
+/// The note that says how long a shard has measured in blocks, nanoseconds; the shard's number follows.
+pub(crate) const NOTE_TIME_USED: &str = "measured ns, shard ";
+
 /// How long a commit waits for readers, and a reader for a commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -1,6 +1,6 @@
 //! Reading a results file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
 
@@ -10,9 +10,12 @@ use measure::{Limit, RunRecord, TestType, WarningCode, Workload};
 use rusqlite::{OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 
-use super::{Completeness, Failure, Machine, Meta, MissingPoint, Session, Store, StoreError, schema};
+use super::{
+    Completeness, Failure, Machine, Meta, MissingPoint, NOTE_TIME_USED, Session, Store, StoreError, schema,
+};
+use crate::board::Board;
 use crate::model::{Point, RunRow};
-use crate::plan::{Order, Plan, PlannedRun, Prepare, Rules, Step, StepKind};
+use crate::plan::{Order, Plan, PlannedRun, Prepare, Protocol, Rules, Step, StepKind, blocks};
 
 /// The largest record that is read back, bytes of JSON. A million is usual on a machine of many
 /// CPUs; a file that claims more is damaged or hostile.
@@ -67,6 +70,19 @@ impl Store {
                 Some(prepare) => self.json("meta 'prepare'", prepare)?,
                 None => Prepare::default(),
             },
+            protocol: match all.get("protocol") {
+                Some(word) => Protocol::from_word(word)
+                    .ok_or_else(|| self.damaged("meta 'protocol'".into(), format!("'{word}'")))?,
+                None => Protocol::Dash,
+            },
+            budget: match all.get("budget_ns") {
+                Some(_) => Some(Duration::from_nanos(number("budget_ns")?)),
+                None => None,
+            },
+            spacing: match all.get("spacing_ns") {
+                Some(_) => Duration::from_nanos(number("spacing_ns")?),
+                None => Duration::ZERO,
+            },
             machine: self.json("meta 'machine'", &text("machine")?)?,
         })
     }
@@ -119,6 +135,8 @@ impl Store {
             seed: meta.seed,
             shards: meta.shards,
             prepare: meta.prepare,
+            protocol: meta.protocol,
+            spacing: meta.spacing,
         };
         let (mut runs, mut controls) = (Vec::new(), Vec::new());
         for step in self.steps("SELECT position, point, pass, kind FROM plan ORDER BY position")? {
@@ -127,7 +145,41 @@ impl Store {
                 StepKind::Control => controls.push(step.planned),
             }
         }
-        Ok(Plan { points: self.points()?, rules, runs, controls })
+        let here = Plan::of_shards(self.points()?, rules, |shard| meta.parts.contains(&shard));
+        Ok(Plan { runs, controls, ..here })
+    }
+
+    /// The runs of blocks that were cut short, and that are therefore not analysed.
+    pub fn cut(&self) -> Result<BTreeSet<PlannedRun>, StoreError> {
+        if self.meta()?.protocol == Protocol::Dash {
+            return Ok(BTreeSet::new());
+        }
+        let sql = "SELECT position FROM runs UNION SELECT position FROM failures WHERE kind = 'run'";
+        let settled: Vec<u32> = self.rows(sql, |row| row.get(0))?;
+        let planned = self.steps("SELECT position, point, pass, kind FROM plan WHERE kind = 'run'")?;
+        let planned: Vec<PlannedRun> = planned.into_iter().map(|step| step.planned).collect();
+        Ok(blocks::cut(&self.points()?, &planned, &settled.into_iter().collect()))
+    }
+
+    /// How long each shard has measured in blocks, all its sessions together; at the start of its last block, or at
+    /// the end of its last session.
+    pub fn time_used(&self) -> Result<BTreeMap<u32, Duration>, StoreError> {
+        let mut used = BTreeMap::new();
+        for (key, value) in self.notes()? {
+            let Some(shard) = key.strip_prefix(NOTE_TIME_USED) else { continue };
+            let damaged = || self.damaged(format!("note '{key}'"), format!("'{value}'"));
+            let shard: u32 = shard.parse().map_err(|_| damaged())?;
+            used.insert(shard, Duration::from_nanos(value.parse().map_err(|_| damaged())?));
+        }
+        Ok(used)
+    }
+
+    /// Where the contests stand.
+    pub fn board(&self) -> Result<Board, StoreError> {
+        let plan = self.plan()?;
+        let (parts, budget) = self.meta().map(|meta| (meta.parts, meta.budget))?;
+        let cut = self.cut()?;
+        Ok(Board::new(&plan, &parts, budget, &self.runs()?, &cut))
     }
 
     /// All runs in planned order, void ones included.
@@ -291,6 +343,9 @@ impl Store {
 
     /// How much of the plan is there.
     pub fn completeness(&self) -> Result<Completeness, StoreError> {
+        if self.meta()?.protocol == Protocol::Blocks {
+            return self.completeness_of_blocks();
+        }
         let count = |sql: &str| -> Result<u32, StoreError> {
             self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.sql("count runs"))
         };
@@ -309,6 +364,29 @@ impl Store {
             controls_planned: count("SELECT count(*) FROM plan WHERE kind = 'control'")?,
             controls_done: count("SELECT count(*) FROM controls")?,
             missing: missing.collect(),
+            open_works: 0,
+        })
+    }
+
+    /// Complete means here: each work is decided, or has its blocks, or the budget is used; and no point is without
+    /// any run.
+    fn completeness_of_blocks(&self) -> Result<Completeness, StoreError> {
+        let board = self.board()?;
+        let runs = self.runs()?;
+        let done = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+        let controls = u32::try_from(self.controls()?.len()).unwrap_or(u32::MAX);
+        let missing = board.missing().into_iter();
+        let missing: Vec<MissingPoint> =
+            missing.map(|(point, passes)| MissingPoint { point, passes }).collect();
+        let owed: usize = missing.iter().map(|missing| missing.passes.len()).sum();
+        Ok(Completeness {
+            planned: done.saturating_add(u32::try_from(owed).unwrap_or(u32::MAX)),
+            done,
+            void: self.count_void()?,
+            controls_planned: controls,
+            controls_done: controls,
+            open_works: board.open_works(&self.time_used()?),
+            missing,
         })
     }
 

@@ -1,9 +1,11 @@
 //! What stands in a results file besides points and runs.
 
+use std::time::Duration;
+
 use measure::record::HostFacts;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Order, PlannedRun, Prepare, StepKind};
+use crate::plan::{Order, PlannedRun, Prepare, Protocol, StepKind};
 
 /// What a sweep is, as it was when it began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ pub struct Meta {
     pub version: String,
     /// What the orders were drawn from.
     pub seed: u64,
-    /// Blocks: how often each point is to run.
+    /// Blocks: how often each point is to run; 0 for as often as a decision takes.
     pub passes: u32,
     /// The order inside a block.
     pub order: Order,
@@ -38,6 +40,12 @@ pub struct Meta {
     pub parts: Vec<u32>,
     /// What is done to targets before their first run.
     pub prepare: Prepare,
+    /// How its runs are chosen.
+    pub protocol: Protocol,
+    /// The longest that it measures, all its sessions together; none where `passes` says how often.
+    pub budget: Option<Duration>,
+    /// Time between the starts of two blocks of one work, at least.
+    pub spacing: Duration,
     /// Where it began.
     pub machine: Machine,
 }
@@ -174,7 +182,7 @@ pub struct MissingPoint {
 /// How much of the plan has been measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completeness {
-    /// Runs in the plan: points × passes.
+    /// Runs in the plan: points × passes. Under the protocol `blocks` those that were begun and are not cut.
     pub planned: u32,
     /// Runs in the file, void ones included.
     pub done: u32,
@@ -186,13 +194,15 @@ pub struct Completeness {
     pub controls_done: u32,
     /// The points that lack passes, by id.
     pub missing: Vec<MissingPoint>,
+    /// Works that are still to be measured under the protocol `blocks`: not decided, and with budget left.
+    pub open_works: u32,
 }
 
 impl Completeness {
-    /// Whether every planned run is there. Controls do not count: without them the figures stand,
-    /// and only drift cannot be told.
+    /// Whether every planned run is there, and every work decided or its budget used. Controls do not count: without
+    /// them the figures stand, and only drift cannot be told.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.done == self.planned
+        self.missing.is_empty() && self.open_works == 0
     }
 }

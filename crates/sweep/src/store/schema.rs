@@ -12,8 +12,11 @@ use rusqlite::Connection;
 pub(super) const APPLICATION_ID: i64 = 0x666c_7368;
 
 /// The newest format that this program reads and the one that it writes. Format 2 added `points.layout`, and the
-/// entries `shards`, `parts` and `prepare` of `meta`, each left out where it says nothing; files of format 1 are read, and go on as they are.
-pub(super) const FORMAT: i64 = 2;
+/// entries `shards`, `parts` and `prepare` of `meta`, each left out where it says nothing. Format 3 added the entries
+/// `protocol`, `budget_ns` and `spacing_ns`: under the protocol `blocks` the plan grows by a block when that begins,
+/// so that a program which does not know it would take the sweep for complete. Files of earlier formats are read, and
+/// go on as they are.
+pub(super) const FORMAT: i64 = 3;
 
 /// The columns of `runs`, `controls` and `voided` after `id`, in the order of
 /// [`crate::store::write`]'s parameters.

@@ -12,7 +12,7 @@ use crate::run::{Identity, begin};
 use crate::space::Space;
 
 fn begun(directory: &Path) -> Store {
-    let space = Space::parse("s", "[space]\niodepth = [1, 2]").unwrap();
+    let space = Space::parse("s", "[sweep]\nprotocol = 'dash'\n[space]\niodepth = [1, 2]").unwrap();
     begin(&directory.join(FILE_NAME), &space, &Identity::default()).unwrap().store
 }
 
@@ -58,7 +58,7 @@ fn a_full_disk_is_a_clear_error_and_loses_only_the_run_in_progress() {
 fn a_sweep_that_cannot_be_begun_leaves_no_debris() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(FILE_NAME);
-    let space = Space::parse("s", "[space]\niodepth = [1, 2]").unwrap();
+    let space = Space::parse("s", "[sweep]\nprotocol = 'dash'\n[space]\niodepth = [1, 2]").unwrap();
     let held = lock::SweepLock::take(&path).unwrap();
     let error = begin(&path, &space, &Identity::default()).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");

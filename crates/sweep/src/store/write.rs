@@ -9,9 +9,9 @@ use measure::{RunRecord, WarningCode};
 use rusqlite::{Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{Machine, Meta, Store, StoreError, now_unix_ns, schema};
+use super::{Machine, Meta, NOTE_TIME_USED, Store, StoreError, now_unix_ns, schema};
 use crate::model::{Point, RunRow};
-use crate::plan::{Plan, PlannedRun, StepKind};
+use crate::plan::{Plan, PlannedRun, Protocol, Step, StepKind};
 
 /// A measured step that is to be stored.
 #[derive(Debug, Clone, Copy)]
@@ -101,14 +101,7 @@ impl Store {
 
     /// Keeps something with the sweep that it knows nothing of, such as the scratch file's size.
     pub fn set_note(&mut self, key: &str, value: &str) -> Result<(), StoreError> {
-        self.transaction("keep a note", |t| {
-            t.execute(
-                "INSERT INTO notes (key, value) VALUES (?1, ?2)
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                params![key, value],
-            )
-            .map(drop)
-        })
+        self.transaction("keep a note", |t| insert_note(t, key, value))
     }
 
     /// Writes tables, meta data, points and plan of a new sweep in one transaction.
@@ -119,18 +112,41 @@ impl Store {
             for point in &plan.points {
                 insert_point(t, point)?;
             }
-            let mut insert =
-                t.prepare("INSERT INTO plan (position, kind, point, pass) VALUES (?1, ?2, ?3, ?4)")?;
-            for step in plan.steps() {
-                let planned = step.planned;
-                insert.execute(params![
-                    planned.position,
-                    kind_word(step.kind),
-                    planned.point,
-                    planned.pass
-                ])?;
-            }
-            Ok(())
+            insert_steps(t, &plan.steps())
+        })
+    }
+
+    /// Adds a block to the plan, whole, before its first run, with the time that its shard has used by then.
+    ///
+    /// # Errors
+    /// As [`Store::insert_run`].
+    pub fn insert_block(&mut self, steps: &[Step], shard: u32, used: Duration) -> Result<(), StoreError> {
+        self.transaction("add a block to the plan", |t| {
+            insert_steps(t, steps)?;
+            insert_note(t, &format!("{NOTE_TIME_USED}{shard}"), &used.as_nanos().to_string())
+        })
+    }
+
+    /// Notes how long a shard has measured.
+    ///
+    /// # Errors
+    /// As [`Store::insert_run`].
+    pub fn set_time_used(&mut self, shard: u32, used: Duration) -> Result<(), StoreError> {
+        self.set_note(&format!("{NOTE_TIME_USED}{shard}"), &used.as_nanos().to_string())
+    }
+
+    /// Changes the longest that the sweep measures, all its sessions together.
+    ///
+    /// # Errors
+    /// As [`Store::insert_run`].
+    pub fn set_budget(&mut self, budget: Duration) -> Result<(), StoreError> {
+        self.transaction("change the budget", |t| {
+            t.execute(
+                "INSERT INTO meta (key, value) VALUES ('budget_ns', ?1)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                [budget.as_nanos().to_string()],
+            )
+            .map(drop)
         })
     }
 
@@ -250,11 +266,33 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
         all.push(("shards", meta.shards.to_string()));
         all.push(("parts", json(&meta.parts)));
     }
+    if meta.protocol == Protocol::Blocks {
+        all.push(("protocol", meta.protocol.word().to_owned()));
+        all.push(("spacing_ns", meta.spacing.as_nanos().to_string()));
+        all.extend(meta.budget.map(|budget| ("budget_ns", budget.as_nanos().to_string())));
+    }
     if !meta.prepare.is_nothing() {
         all.push(("prepare", json(&meta.prepare)));
     }
     for (key, value) in all {
         t.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", params![key, value])?;
+    }
+    Ok(())
+}
+
+fn insert_note(t: &Transaction<'_>, key: &str, value: &str) -> rusqlite::Result<()> {
+    t.execute(
+        "INSERT INTO notes (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        params![key, value],
+    )
+    .map(drop)
+}
+
+fn insert_steps(t: &Transaction<'_>, steps: &[Step]) -> rusqlite::Result<()> {
+    let mut insert =
+        t.prepare_cached("INSERT INTO plan (position, kind, point, pass) VALUES (?1, ?2, ?3, ?4)")?;
+    for Step { planned, kind } in steps {
+        insert.execute(params![planned.position, kind_word(*kind), planned.point, planned.pass])?;
     }
     Ok(())
 }

@@ -182,6 +182,7 @@ pub fn identity() -> Identity {
 pub const LADDER: &str = "
 [sweep]
 name = 'ladder'
+protocol = 'dash'
 passes = 3
 seed = 7
 runtime = '0.01s'

@@ -10,6 +10,7 @@ use measure::record::{EngineFacts, HostFacts, TargetFacts};
 use measure::{Histogram, TestType, WarningCode, Workload};
 use sweep::analysis::{SweepData, SweepMeta, TargetSeen};
 use sweep::model::{Point, RunRow, SCRATCH};
+use sweep::plan::Protocol;
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 pub struct Random(pub u64);
@@ -84,6 +85,8 @@ pub fn meta(passes: u32, runs: usize) -> SweepMeta {
         version: "0.1.0".to_owned(),
         seed: 20_100_802,
         order: "random within each pass".to_owned(),
+        protocol: Protocol::Dash,
+        budget_s: None,
         passes,
         discard_first: true,
         started_unix_ns: Some(START),

@@ -37,8 +37,8 @@ fn fate(run: &JudgedRun) -> (usize, &'static str) {
         (Fate::Kept, _) => (0, ""),
         (Fate::FirstPass, _) => (1, "aside"),
         (Fate::Chauvenet, _) => (2, "rejected"),
-        (Fate::Void, false) => (3, "isvoid"),
-        (Fate::Void, true) => (4, "isvoid"),
+        (Fate::Void | Fate::Cut, false) => (3, "isvoid"),
+        (Fate::Void | Fate::Cut, true) => (4, "isvoid"),
     }
 }
 

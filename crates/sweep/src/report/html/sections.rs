@@ -122,7 +122,7 @@ fn notices(page: &mut String, report: &Report) {
 
 fn reco_row(page: &mut String, r: &Recommendation) {
     let class = match r.outcome {
-        Outcome::Clear => "clear",
+        Outcome::Better => "clear",
         Outcome::Incomplete | Outcome::NoFigure => "none",
         _ => "",
     };
@@ -186,7 +186,7 @@ fn gain(gain: &Gain) -> String {
     let range = gain.interval.map_or_else(String::new, |i| {
         format!("<small>{} to {}</small>", words::times(i.low), words::times(i.high))
     });
-    let noise = if gain.beyond_noise { "" } else { ", within noise" };
+    let noise = if gain.beyond_noise { "" } else { ", not told apart" };
     format!("<b>{}</b>{range}<small>{}{noise}</small>", words::times(gain.ratio), text(&gain.setting))
 }
 

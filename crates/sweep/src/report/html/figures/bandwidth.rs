@@ -254,7 +254,7 @@ fn effects_caption(report: &Report, rows: usize) -> String {
     let mattering = report.effects.iter().filter(|e| e.matters == Some(true)).count();
     format!(
         "Each value against the best of its dimension, comparing only configurations that differ in nothing else; whiskers: 95 % \
-         intervals from the scatter of the passes. {mattering} of {} dimensions matter beyond noise.{which}",
+         intervals from the scatter within blocks. {mattering} of {} dimensions were shown to matter.{which}",
         report.effects.len()
     )
 }

@@ -135,7 +135,7 @@ fn caption(trend: &PassTrend) -> String {
             let off = first.relative - 1.0;
             let clear = first.interval.is_some_and(|i| i.low > 1.0 || i.high < 1.0);
             let how = match (clear, off < 0.0) {
-                (false, _) => "does not differ from what follows beyond noise".to_owned(),
+                (false, _) => "was not seen to differ from what follows".to_owned(),
                 (true, true) => format!("runs {} below what follows", units::percent(-off)),
                 (true, false) => format!("runs {} above what follows", units::percent(off)),
             };

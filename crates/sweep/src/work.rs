@@ -2,8 +2,10 @@
 //!
 //! Recommending means comparing settings that do the *same work*. [`Work`] is what the application
 //! fixes: the class (sequential or random, read or write), and for small random requests their size, the
-//! mix, the durability it needs, the data's compressibility. Everything else (depth, jobs, engine,
-//! batch, target, and for sequential work the request size and where each request starts) is a choice.
+//! mix, the durability it needs, the data's compressibility. It also holds the *conditions* that the sweep
+//! varies, such as the size of the region: points under different conditions are not alternatives. Which option is a
+//! demand, a choice or a condition is declared once, in [`measure::options::OPTIONS`]. The choices (depth, jobs,
+//! engine, batch, target, and for sequential work the request size and where each request starts) compete.
 //!
 //! Large requests are sequential work wherever they start: "random-seeking with 4MB requests still
 //! generates sequential accesses" (DASH-IO §3.1). [`LARGE`] is where flashwright draws that line.
@@ -13,6 +15,8 @@ use measure::options::{self, OptionClass, WorkloadOption};
 use measure::workload::Rw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::model::Point;
 
 /// Random requests of at least this many bytes count as sequential work: 1 MiB.
 pub const LARGE: u64 = 1 << 20;
@@ -101,22 +105,30 @@ pub struct Work {
     pub request: Option<String>,
     /// What else is fixed, as it would be typed: `rwmixread=70`, `fdatasync=1`.
     pub demands: Vec<String>,
+    /// The conditions that the sweep varies, as they would be typed: `size=1g`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
 }
 
 impl Work {
-    /// The work of a workload.
+    /// The work of a point: what its workload demands, under the conditions that the sweep varies.
     #[must_use]
-    pub fn of(workload: &Workload) -> Self {
+    pub fn of(point: &Point) -> Self {
+        let workload = &point.workload;
         let class = Class::of(workload);
         let request = (class.access == Access::Random).then(|| request_word(workload));
-        Self { class, request, demands: demands(workload, class) }
+        let is_condition =
+            |name: &str| options::find(name).is_some_and(|o| o.class == OptionClass::Condition);
+        let varied = point.settings.iter().filter(|(name, _)| is_condition(name));
+        let conditions = varied.map(|(name, value)| format!("{name}={value}")).collect();
+        Self { class, request, demands: demands(workload, class), conditions }
     }
 
     /// `Random reads, 4k`.
     #[must_use]
     pub fn label(&self) -> String {
         let mut label = self.class.label();
-        for part in self.request.iter().chain(&self.demands) {
+        for part in self.request.iter().chain(&self.demands).chain(&self.conditions) {
             label.push_str(", ");
             label.push_str(part);
         }
@@ -154,7 +166,13 @@ fn demands(workload: &Workload, class: Class) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SCRATCH;
     use measure::TestType;
+
+    fn work(workload: Workload) -> Work {
+        let (settings, layout) = Default::default();
+        Work::of(&Point { id: 0, settings, test_type: None, target: SCRATCH.to_owned(), workload, layout })
+    }
 
     #[test]
     fn the_fourteen_test_types_fall_into_the_papers_four_classes() {
@@ -167,7 +185,7 @@ mod tests {
 
     #[test]
     fn request_size_is_a_demand_of_random_work_only() {
-        let work = |rw, bs| Work::of(&Workload { rw, bs, ..Workload::default() });
+        let work = |rw, bs| work(Workload { rw, bs, ..Workload::default() });
         assert_ne!(work(Rw::RandRead, 4096), work(Rw::RandRead, 8192));
         assert_eq!(work(Rw::Read, 4096), work(Rw::Read, 1 << 20));
         assert_eq!(work(Rw::RandRead, 4096).label(), "Random reads, 4k");
@@ -177,7 +195,7 @@ mod tests {
     fn durability_is_a_demand_so_that_it_is_never_tuned_away() {
         let base = Workload { rw: Rw::RandWrite, ..Workload::default() };
         let durable = Workload { fdatasync: 1, ..base.clone() };
-        assert_ne!(Work::of(&base), Work::of(&durable));
-        assert_eq!(Work::of(&durable).label(), "Random writes, 4k, fdatasync=1");
+        assert_ne!(work(base), work(durable.clone()));
+        assert_eq!(work(durable).label(), "Random writes, 4k, fdatasync=1");
     }
 }
