@@ -15,10 +15,10 @@
 //! A shard that is missing, or that is not complete, is said and no reason to refuse. The new file appears under
 //! its name only when it is whole and durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::plan::{Plan, PlannedRun, StepKind};
+use crate::plan::{Plan, PlannedRun, Step, StepKind};
 use crate::store::{self, Completeness, FILE_NAME, Machine, Meta, NOTE_DRIVES, Store, StoreError};
 
 /// Shards that cannot be put together.
@@ -189,6 +189,7 @@ pub fn merge(shards: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
             return Err(MergeError::UnlikeMachines { first: a, other: b, differences });
         }
     }
+    refuse_other_plans(&sources)?;
     let parts: BTreeSet<u32> = sources.iter().flat_map(|source| source.meta.parts.iter().copied()).collect();
     let meta = Meta {
         parts: parts.iter().copied().collect(),
@@ -202,6 +203,27 @@ pub fn merge(shards: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
         absent: (1..=meta.shards).filter(|shard| !parts.contains(shard)).collect(),
         shards: meta.shards,
     })
+}
+
+/// Refuses files of one shard that was measured twice: blocks are drawn while they are measured, so that a second
+/// measurement has other steps at the same places, or the same step at another place.
+fn refuse_other_plans(sources: &[Source]) -> Result<(), StoreError> {
+    let mut steps: BTreeMap<u32, (PlannedRun, StepKind)> = BTreeMap::new();
+    let mut places: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for source in sources {
+        for Step { planned, kind } in source.plan.steps() {
+            let known = *steps.entry(planned.position).or_insert((planned, kind));
+            let place = match kind {
+                StepKind::Run => *places.entry((planned.point, planned.pass)).or_insert(planned.position),
+                StepKind::Control => planned.position,
+            };
+            if known != (planned, kind) || place != planned.position {
+                let (path, PlannedRun { point, pass, .. }) = (source.path.clone(), planned);
+                return Err(StoreError::Contradicts { path, point, pass });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Fills a file under another name, and gives it its own when it is whole.

@@ -359,6 +359,22 @@ fn shards_share_works_and_are_put_together() {
 }
 
 #[test]
+fn a_shard_that_was_measured_twice_is_refused() {
+    let text = SPACE.replace("[space]", "[space]\nrw = ['randread', 'randwrite']");
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    // On the second machine other settings lose, and later.
+    for (dir, best) in dirs.iter().zip(["rw=randread iodepth=16", "rw=randread iodepth=1"]) {
+        let mut store = start(dir.path(), &space(&text).share(1, 2).unwrap());
+        let world = World::new(0.05, &[(best, 1.2), ("rw=randwrite iodepth=4", 1.1)]);
+        assert_eq!(go(&mut store, &Rc::new(world)).ended, Ended::Complete);
+    }
+    let parts: Vec<_> = dirs[..2].iter().map(|dir| dir.path().to_owned()).collect();
+    let error = sweep::merge::merge(&parts, dirs[2].path()).unwrap_err().to_string();
+    assert!(error.contains("has other figures than in a shard before"), "{error}");
+    assert_eq!(std::fs::read_dir(dirs[2].path()).unwrap().count(), 0);
+}
+
+#[test]
 fn what_belongs_to_the_other_protocol_is_refused() {
     let complaint = |text: &str| Space::parse("s.toml", text).unwrap_err().to_string();
     for (sweep, reason) in [

@@ -261,10 +261,11 @@ pub(crate) fn judge(data: &SweepData) -> (Vec<PointSummary>, Vec<JudgedRun>, Cle
     for (id, point) in super::by_id(&data.points) {
         let mut runs = by_point.remove(&id).unwrap_or_default();
         runs.sort_unstable_by_key(|run| (run.pass, run.id));
-        let (mut verdicts, cleaned, rejected_with_first) = judge_point(&runs, discard_first);
+        let (mut verdicts, mut cleaned, rejected_with_first) = judge_point(&runs, discard_first);
         if data.meta.protocol == Protocol::Blocks {
             let is_cut = |run: &RunRow| data.cut.contains(&(run.point, run.pass));
             verdicts.iter_mut().for_each(|judged| judged.fate = in_blocks(judged, is_cut(&judged.run)));
+            cleaned.cv_after = None;
         }
         cleaning.rejected_with_first_pass += rejected_with_first;
         summaries.push(summarise(point, &verdicts, &cleaned));

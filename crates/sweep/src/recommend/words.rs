@@ -128,7 +128,9 @@ pub(super) fn sentence(r: &Recommendation) -> String {
         text += &format!(", {} the runner-up's, {}", gain(over), over.setting);
     }
     text.push('.');
-    if let Some(knee) = r.knee.as_ref().filter(|k| k.at.iodepth < k.best.iodepth) {
+    // Of an undecided work the estimates do not say which depth is enough.
+    let is_decided = r.outcome != Outcome::Undecided;
+    if let Some(knee) = r.knee.as_ref().filter(|k| is_decided && k.at.iodepth < k.best.iodepth) {
         text += &format!(
             " Depth {} already gives {} of the best, with a p99 latency of {} instead of {} at depth {}.",
             knee.at.iodepth,

@@ -107,6 +107,8 @@ pub(super) fn knees(report: &Report) -> Sheet {
 
 /// Every point with its figures.
 pub(super) fn points(report: &Report) -> Sheet {
+    // In blocks nothing is removed, so there is nothing before and after.
+    let cv = if report.cleaning.is_applied { ">CV before" } else { ">CV" };
     let mut sheet = Sheet::new(
         "Every configuration: mean of the kept runs with its 95 % interval",
         &[
@@ -117,7 +119,7 @@ pub(super) fn points(report: &Report) -> Sheet {
             ">p50",
             ">p99",
             ">p99.9",
-            ">CV before",
+            cv,
             ">CV after",
             ">Kept",
             "Limit",

@@ -208,7 +208,7 @@ fn columns(titles: &[String], cells: &[Vec<String>], width: usize) -> Vec<(usize
     let needed = |shown: &[(usize, usize)]| {
         shown.iter().map(|(_, wide)| wide).sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
-    for title in ["Warnings", "p99.9", "Limit", "CV before", "p50", "Kept", "CV after", "p99", "IOPS"] {
+    for title in ["Warnings", "p99.9", "Limit", "CV before", "CV", "p50", "Kept", "CV after", "p99", "IOPS"] {
         if needed(&shown) > width {
             shown.retain(|(c, _)| titles[*c] != title);
         }
