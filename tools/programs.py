@@ -42,12 +42,9 @@ SECONDS = {
     "layout/tests/replaced.rs": 16,
 }
 # Programs that detach a loop device and attach the same number again. Meanwhile no other program may ask for a free one.
-KEEPS_LOOP_NUMBERS = {"stage-service/tests/crash/main.rs"}
-TAKES_LOOP_NUMBERS = {
-    "bench/tests/lies/main.rs", "bench/tests/precondition.rs", "cli/tests/layouts.rs", "cli/tests/limits.rs", "cli/tests/machine.rs", "cli/tests/tune.rs",
-    "cli/tests/volume.rs", "layout/tests/real.rs", "storage/tests/block_safety.rs", "storage/tests/devices.rs", "storage/tests/engines.rs",
-    "volume/tests/conformance.rs", "volume/tests/model/main.rs", "volume/tests/scaling.rs", "volume/tests/volumes.rs",
-}
+KEEPS_LOOP_NUMBERS = {"stage-service/tests/crash/main.rs", "stage-service/tests/crash-nfs/main.rs"}
+# How a test asks for a free one.
+TAKES_LOOP_NUMBER = re.compile(r"\bLoopDevice::attach\(|\bLoop::(?:new|with|over|several)\(")
 # Programs that compare measured rates, from which programs beside them would take.
 ALONE = {"cli/tests/limits.rs", "volume/tests/scaling.rs"}
 
@@ -59,11 +56,12 @@ class Program:
     arguments: tuple
     directory: str
     environment: tuple
+    takes_loop_number: bool = False
 
     def excludes(self, other: "Program") -> bool:
         """Whether the two must not run at the same time."""
-        names = {self.name, other.name}
-        return bool(names & ALONE) or bool(names & KEEPS_LOOP_NUMBERS and names & TAKES_LOOP_NUMBERS)
+        keep = {self.name, other.name} & KEEPS_LOOP_NUMBERS
+        return bool({self.name, other.name} & ALONE) or bool(keep and (self.takes_loop_number or other.takes_loop_number))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +82,10 @@ def list_programs(cargo_test: list, show) -> tuple[list, int]:
         for line in cargo.stdout:
             if line.startswith(RECORD):
                 said = json.loads(line.removeprefix(RECORD))
-                source = RUNNING.match(title)[1]
-                programs.append(Program(f"{pathlib.Path(said['directory']).name}/{source}", title, tuple(said["arguments"]), said["directory"],
-                                        tuple(map(tuple, said["environment"]))))
+                source = pathlib.Path(said["directory"], RUNNING.match(title)[1])
+                name = f"{pathlib.Path(said['directory']).name}/{RUNNING.match(title)[1]}"
+                programs.append(Program(name, title, tuple(said["arguments"]), said["directory"], tuple(map(tuple, said["environment"])),
+                                        takes_loop_number(source)))
             elif RUNNING.match(line):
                 title = line
             else:
@@ -94,9 +93,15 @@ def list_programs(cargo_test: list, show) -> tuple[list, int]:
     return programs, cargo.returncode
 
 
+def takes_loop_number(source: pathlib.Path) -> bool:
+    """Whether a test program asks for a free loop device: in its file or, if it has a directory, in any file there."""
+    files = source.parent.rglob("*.rs") if source.name == "main.rs" else [source]
+    return any(TAKES_LOOP_NUMBER.search(file.read_text()) for file in files)
+
+
 def unknown_names(programs: list) -> list:
     """Names in the lists above that no program has, of a program that was renamed."""
-    return sorted({*SECONDS, *KEEPS_LOOP_NUMBERS, *TAKES_LOOP_NUMBERS, *ALONE} - {program.name for program in programs})
+    return sorted({*SECONDS, *KEEPS_LOOP_NUMBERS, *ALONE} - {program.name for program in programs})
 
 
 def tests_without_result(outcome: Outcome) -> list:
