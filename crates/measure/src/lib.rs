@@ -15,7 +15,8 @@
 //! 7. [`limit`]: what kept the figure from being higher.
 //! 8. [`ladder`]: a machine's levels of memory and storage, and the gaps between them.
 //! 9. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
-//! 10. [`decide`]: which of several settings is best, after as many blocks as it takes.
+//! 10. [`decide`]: which of several settings is best, after as many blocks as it takes. [`simulation`]: machines
+//!     of known truth, on which such answers are counted right or wrong.
 #![forbid(unsafe_code)]
 
 pub mod decide;
@@ -30,6 +31,7 @@ pub mod precondition;
 pub mod record;
 mod remedy;
 pub mod saturation;
+pub mod simulation;
 pub mod stats;
 pub mod target;
 pub mod test_type;

@@ -47,8 +47,29 @@ pub(super) struct Analysis {
     pub memory: f64,
     /// Levels of the living settings, ln, in their order; only differences have a meaning.
     pub levels: Vec<f64>,
-    /// Pairs of living settings by position, (0,1), (0,2), …, (1,2), …; none for fewer than two blocks in common.
+    /// The [`Pairs`] that were asked for, in their order; none for fewer than two blocks in common.
     pub pairs: Vec<Option<Pair>>,
+}
+
+/// Pairs of positions among the living settings, the smaller one first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pairs {
+    /// (0,1), (0,2), …, (1,2), ….
+    All,
+    /// Those with this position: with 0, with 1, ….
+    With(usize),
+}
+
+impl Pairs {
+    fn of(self, columns: usize) -> Vec<(usize, usize)> {
+        match self {
+            Self::All => (0..columns).flat_map(|i| (i + 1..columns).map(move |j| (i, j))).collect(),
+            Self::With(one) => {
+                let others = (0..columns).filter(|other| *other != one);
+                others.map(|other| (one.min(other), one.max(other))).collect()
+            }
+        }
+    }
 }
 
 /// Analyses `blocks` for the settings that are `alive`, two or more; `settings` is their number at the start.
@@ -57,6 +78,7 @@ pub(super) fn analyse(
     blocks: &[Vec<Run>],
     settings: usize,
     alive: &[usize],
+    pairs: Pairs,
     steps: Steps,
 ) -> Option<Analysis> {
     let adjusted = if steps.neighbours { relative_to_neighbours(blocks, settings) } else { Vec::new() };
@@ -76,7 +98,7 @@ pub(super) fn analyse(
             table.blocks.push(number);
         }
     }
-    (!table.blocks.is_empty()).then(|| table.analyse(steps))
+    (!table.blocks.is_empty()).then(|| table.analyse(pairs, steps))
 }
 
 /// For each large block the figures relative to the level of the runs around them; an empty list for a small one.
@@ -141,7 +163,7 @@ impl Table {
         self.cells.chunks_exact(self.columns)
     }
 
-    fn analyse(&self, steps: Steps) -> Analysis {
+    fn analyse(&self, pairs: Pairs, steps: Steps) -> Analysis {
         let mut weights = vec![1.0; self.blocks.len()];
         let (mut levels, mut residuals) = self.fit(&weights);
         if steps.block_weights {
@@ -151,7 +173,7 @@ impl Table {
             }
         }
         let memory = if steps.memory { self.memory(&weights, &residuals) } else { 0.0 };
-        let mut pairs = self.pairs(&weights);
+        let mut pairs = self.pairs(pairs, &weights);
         if steps.pooling {
             pool(&mut pairs, self.columns);
         }
@@ -231,16 +253,11 @@ impl Table {
     }
 
     /// Each pair's weighted mean difference within blocks and its variance.
-    fn pairs(&self, weights: &[f64]) -> Vec<Option<Pair>> {
-        let mut pairs = Vec::with_capacity(self.columns * (self.columns - 1) / 2);
+    fn pairs(&self, pairs: Pairs, weights: &[f64]) -> Vec<Option<Pair>> {
         let columns: Vec<Vec<f64>> =
             (0..self.columns).map(|i| self.rows().map(|row| row[i]).collect()).collect();
-        for first in 0..self.columns {
-            for second in first + 1..self.columns {
-                pairs.push(pair(&columns[first], &columns[second], weights));
-            }
-        }
-        pairs
+        let pairs = pairs.of(self.columns).into_iter();
+        pairs.map(|(first, second)| pair(&columns[first], &columns[second], weights)).collect()
     }
 }
 

@@ -25,6 +25,8 @@
 //! certificate was granted. So an interval never contradicts its verdict. Steps 1, 2 and 5 rest on
 //! simulation.
 //!
+//! Figures of different sessions are compared by [`sessions`].
+//!
 //! The module is pure: the same blocks in the same order give the same answer, so a resumed race is a replay of
 //! its blocks. After a block the analysis costs about 4a²n + 70an floating-point operations: 1.1 million for 40
 //! settings and 120 blocks.
@@ -33,6 +35,7 @@ mod analysis;
 mod critical;
 mod outcome;
 mod race;
+pub mod sessions;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -30,7 +30,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// From logarithms; None if an end is infinite.
-    fn of_ln(estimate: f64, low: f64, high: f64) -> Option<Self> {
+    pub(super) fn of_ln(estimate: f64, low: f64, high: f64) -> Option<Self> {
         let bounds = Self { ratio: estimate.exp(), low: low.exp(), high: high.exp() };
         (bounds.low.is_normal() && bounds.high.is_finite()).then_some(bounds)
     }

@@ -1,6 +1,6 @@
 //! The state of a race: who is alive, what is known of each pair, which certificates were granted.
 
-use super::analysis::{self, Analysis, Run};
+use super::analysis::{self, Analysis, Pairs, Run};
 use super::{Answer, Outcome, Rules, Standing, critical};
 use crate::stats::Direction;
 
@@ -189,7 +189,8 @@ impl Race {
         if self.alive.len() < 2 {
             return;
         }
-        self.analysis = analysis::analyse(&self.blocks, self.settings, &self.alive, self.rules.steps);
+        self.analysis =
+            analysis::analyse(&self.blocks, self.settings, &self.alive, Pairs::All, self.rules.steps);
         let Some(analysis) = self.analysis.clone() else { return };
         self.learn(&analysis);
         if analysis.weights.len() >= self.rules.min_blocks {

@@ -1,0 +1,162 @@
+//! The tables of `sweep check-statistics`: how often races answer rightly, and what common customs claim.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::customs::{self, Claims};
+use super::machine::World;
+use super::trial::{self, Characteristics, Question, Truth};
+
+/// The name of the format.
+pub const SCHEMA: &str = "flashwright.statistics/1";
+/// The least part of races whose intervals must all contain the truth.
+pub const COVERAGE_FLOOR: f64 = 0.94;
+/// The largest part of races that may end in a false *better*, and that may end in a false *equivalent*.
+pub const FALSE_CEILING: f64 = 0.05;
+/// Standard errors of a part that the limits are widened by. The largest of 400 normal deviates exceeds them once
+/// in ten checks.
+const ALLOWANCE: f64 = 3.5;
+/// True ratios of the best setting to the equal others. The second is just beyond the margin of equivalence.
+const RATIOS: [f64; 5] = [1.0, 1.0501, 1.1, 1.2, 1.5];
+/// Settings and seconds that customs are compared with.
+const CUSTOMS: (usize, f64) = (4, 45.0);
+
+/// What was tried, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Statistics {
+    /// `flashwright.statistics/1`.
+    pub schema: String,
+    /// What all figures follow from.
+    pub seed: u64,
+    /// Repetitions of each line.
+    pub repetitions: usize,
+    /// Whether coverage and false answers keep their limits in each line, within the error of the repetitions.
+    pub holds: bool,
+    /// Races by world, number of settings and truth.
+    pub races: Vec<Characteristics>,
+    /// What customs claim on the machine of [`World::Vm`].
+    pub customs: Vec<Claims>,
+}
+
+/// Tries races between as many settings as `settings` says, in every world, with `repetitions` of 1 or more.
+#[must_use]
+pub fn statistics(settings: &[usize], repetitions: usize, seed: u64) -> Statistics {
+    let truths: Vec<Truth> = RATIOS.into_iter().map(Truth::Best).chain([Truth::Graded]).collect();
+    let mut questions = Vec::new();
+    for world in World::ALL {
+        for settings in settings {
+            questions.extend(truths.iter().map(|truth| Question::new(world, *settings, *truth)));
+        }
+    }
+    let races = trial::characteristics(&questions, repetitions, seed);
+    let (of_customs, seconds) = CUSTOMS;
+    Statistics {
+        schema: SCHEMA.into(),
+        seed,
+        repetitions,
+        holds: races.iter().all(holds),
+        races,
+        customs: customs::claims(World::Vm, of_customs, seconds, repetitions, seed),
+    }
+}
+
+/// Whether a line keeps the limits, within the error of its repetitions.
+#[must_use]
+pub fn holds(line: &Characteristics) -> bool {
+    let allowance = |part: f64| ALLOWANCE * (part * (1.0 - part) / line.repetitions as f64).sqrt();
+    let ceiling = FALSE_CEILING + allowance(FALSE_CEILING);
+    line.coverage >= COVERAGE_FLOOR - allowance(COVERAGE_FLOOR)
+        && line.false_better <= ceiling
+        && line.false_equivalent <= ceiling
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "Worst of {} worlds ({} races a line, seed {})\n",
+            World::ALL.len(),
+            self.repetitions,
+            self.seed
+        )?;
+        writeln!(f, "| settings | coverage | false better | false equivalent |")?;
+        writeln!(f, "|---|---|---|---|")?;
+        let mut numbers: Vec<usize> = self.races.iter().map(|line| line.question.settings).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for settings in &numbers {
+            let lines = || self.races.iter().filter(|line| line.question.settings == *settings);
+            let worst = |part: fn(&Characteristics) -> f64| lines().map(part).fold(0.0, f64::max);
+            let coverage = lines().map(|line| line.coverage).fold(1.0, f64::min);
+            let (better, equivalent) = (worst(|line| line.false_better), worst(|line| line.false_equivalent));
+            writeln!(f, "| {settings} | {coverage:.3} | {better:.3} | {equivalent:.3} |")?;
+        }
+        for world in World::ALL {
+            self.write_world(f, world)?;
+        }
+        self.write_customs(f)?;
+        let verdict = if self.holds { "All lines keep" } else { "NOT all lines keep" };
+        writeln!(
+            f,
+            "\n{verdict} coverage ≥ {COVERAGE_FLOOR} and false answers ≤ {FALSE_CEILING}, within {ALLOWANCE} standard errors."
+        )
+    }
+}
+
+impl Statistics {
+    fn write_world(&self, f: &mut fmt::Formatter<'_>, world: World) -> fmt::Result {
+        writeln!(
+            f,
+            "\n{world}: blocks (share decided by 20/30/60); right better/equivalent; false ones; coverage; runs\n"
+        )?;
+        writeln!(f, "| settings | true ratio | blocks | right | false | coverage | runs |")?;
+        writeln!(f, "|---|---|---|---|---|---|---|")?;
+        for line in self.races.iter().filter(|line| line.question.world == world) {
+            let max_blocks = line.question.max_blocks as f64;
+            let reached = if line.blocks_median >= max_blocks { "+" } else { "" };
+            writeln!(
+                f,
+                "| {} | {} | {:.0}{reached} ({:.2}/{:.2}/{:.2}) | {:.2}/{:.2} | {:.3}/{:.3} | {:.3} | {:.0} |",
+                line.question.settings,
+                line.question.truth,
+                line.blocks_median,
+                line.decided_by_20,
+                line.decided_by_30,
+                line.decided_by_60,
+                line.right_better,
+                line.right_equivalent,
+                line.false_better,
+                line.false_equivalent,
+                line.coverage,
+                line.runs_mean
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_customs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.customs.first() else { return Ok(()) };
+        writeln!(
+            f,
+            "\n{}, {} settings, {} s: a best one is claimed\n",
+            first.world, first.settings, first.seconds
+        )?;
+        writeln!(f, "| | all equal | 1.1: right/wrong | 1.2: right/wrong |")?;
+        writeln!(f, "|---|---|---|---|")?;
+        for line in &self.customs {
+            writeln!(
+                f,
+                "| {} | {:.2} | {:.2}/{:.2} | {:.2}/{:.2} |",
+                line.custom.words(),
+                line.any_when_equal,
+                line.right_at_1_1,
+                line.wrong_at_1_1,
+                line.right_at_1_2,
+                line.wrong_at_1_2
+            )?;
+        }
+        Ok(())
+    }
+}
