@@ -130,6 +130,8 @@ pub enum Document {
     Status,
     /// `sweep diff --json` (flashwright.diff/1)
     Diff,
+    /// `sweep check-statistics --json` (flashwright.statistics/1)
+    Statistics,
     /// `tune show --json` (flashwright.tune/1)
     Tune,
     /// `layout up --json` and `tune apply --json` (flashwright.layout/1)

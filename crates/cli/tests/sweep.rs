@@ -288,3 +288,17 @@ fn settings_that_make_no_layout_are_refused_by_the_plan_as_by_the_sweep() {
         assert!(came.code == 2 && came.err.contains(wrong), "{came:?}");
     }
 }
+
+#[test]
+fn the_decision_procedure_is_checked_on_simulated_machines() {
+    let folder = place();
+    let few = ["sweep", "check-statistics", "--settings=2", "--repetitions=4", "--seed=5"];
+    let text = works(folder.path(), &few).out;
+    assert!(text.contains("Worst of 7 worlds (4 races a line, seed 5)"), "{text}");
+    assert!(text.contains("All lines keep coverage"), "{text}");
+    let document = json(folder.path(), &[&few[..], &["--json"]].concat());
+    fits_schema(folder.path(), "statistics", &document);
+    assert_eq!(document["races"].as_array().map(Vec::len), Some(7 * 6));
+    assert_eq!(document["holds"], true);
+    assert!(names(folder.path()).is_empty(), "it touches nothing");
+}

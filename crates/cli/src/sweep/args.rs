@@ -46,6 +46,8 @@ pub enum SweepCommand {
     Diff(DiffArgs),
     /// Put the parts of a sweep that were measured on several machines together
     Merge(MergeArgs),
+    /// Try on simulated machines how often the decisions are right; touches nothing
+    CheckStatistics(CheckArgs),
 }
 
 /// What replaces the space file's words.
@@ -182,6 +184,24 @@ pub struct MergeArgs {
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
     /// Print the report as one JSON document (flashwright.report/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep check-statistics`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Numbers of settings, 2 to 200
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', default_values_t = [2, 3, 6, 14, 40],
+          value_parser = clap::value_parser!(u16).range(2..=200))]
+    pub settings: Vec<u16>,
+    /// Races of each line
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: u32,
+    /// What all figures follow from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON document (flashwright.statistics/1)
     #[arg(long)]
     pub json: bool,
 }

@@ -12,6 +12,7 @@
 
 pub mod args;
 mod built;
+mod check;
 mod inspect;
 mod merge;
 mod outcome;
@@ -38,5 +39,6 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         Some(SweepCommand::Status(args)) => inspect::status(args),
         Some(SweepCommand::Diff(args)) => inspect::diff(args),
         Some(SweepCommand::Merge(args)) => merge::merge(args),
+        Some(SweepCommand::CheckStatistics(args)) => check::check(args),
     }
 }
