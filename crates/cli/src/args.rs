@@ -128,7 +128,7 @@ pub enum Document {
     Plan,
     /// `sweep status --json` (flashwright.status/1)
     Status,
-    /// `sweep diff --json` (flashwright.diff/1)
+    /// `sweep diff --json` (flashwright.diff/2)
     Diff,
     /// `sweep check-statistics --json` (flashwright.statistics/1)
     Statistics,

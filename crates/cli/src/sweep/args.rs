@@ -169,7 +169,11 @@ pub struct DiffArgs {
     /// What is compared with it
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// Print one JSON document (flashwright.diff/1)
+    /// A further sweep of the same kind as A on the same machine; with two or more it is estimated how far figures move
+    /// between sessions
+    #[arg(long, value_name = "DIR")]
+    pub like: Vec<PathBuf>,
+    /// Print one JSON document (flashwright.diff/2)
     #[arg(long)]
     pub json: bool,
 }

@@ -17,7 +17,8 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
 /// Tells what changed between two sweeps.
 pub fn diff(args: &DiffArgs) -> Result<(), Failure> {
     let (a, b) = (Store::open_read_only(&args.a)?, Store::open_read_only(&args.b)?);
-    show(&compare(&a, &b)?, args.json)
+    let alike = args.like.iter().map(|sweep| Store::open_read_only(sweep)).collect::<Result<Vec<_>, _>>()?;
+    show(&compare(&a, &b, &alike)?, args.json)
 }
 
 fn show(document: &(impl Serialize + std::fmt::Display), json: bool) -> Result<(), Failure> {

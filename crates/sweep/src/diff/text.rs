@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use measure::stats::compare::{Comparison, Verdict};
+use measure::decide::Bounds;
+use measure::decide::sessions::{Shift, ShiftVerdict};
 
 use super::{Diff, PointDiff, Side};
 
@@ -18,8 +19,8 @@ impl fmt::Display for Diff {
         if !self.points.is_empty() {
             writeln!(
                 f,
-                "{:<width$}  {:>10}  {:>10}  {:>24}  p99 latency",
-                "point", "A", "B", "bandwidth, B by A"
+                "{:<width$}  {:>10}  {:>10}  {:>8}  {:>24}  p99 latency by reference",
+                "point", "A", "B", "level", "bandwidth by reference"
             )?;
         }
         for point in &self.points {
@@ -32,8 +33,18 @@ impl fmt::Display for Diff {
         }
         writeln!(
             f,
-            "\n{} better, {} worse, {} without a difference beyond noise, {} with too few passes",
-            self.better, self.worse, self.no_difference, self.not_enough_data
+            "\n{} better, {} worse, {} equivalent, {} undecided, {} with too few passes",
+            self.better, self.worse, self.equivalent, self.undecided, self.not_enough_data
+        )?;
+        let of = match self.tau.sessions {
+            0 => "taken for granted; estimated with two sweeps or more in --like".to_owned(),
+            sessions => format!("estimated from {sessions} sweeps"),
+        };
+        let tau = self.tau.sd * 100.0;
+        writeln!(
+            f,
+            "A level moves from session to session, so it has no verdict. Verdicts are on each figure by its reference, \
+             which moves by {tau:.1} % (SD, {of})."
         )
     }
 }
@@ -52,33 +63,40 @@ fn write_side(f: &mut fmt::Formatter<'_>, name: &str, side: &Side) -> fmt::Resul
 fn write_point(f: &mut fmt::Formatter<'_>, point: &PointDiff, width: usize) -> fmt::Result {
     let mean = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), units::bandwidth);
     let bandwidth = &point.bandwidth;
-    writeln!(
+    let level = bandwidth.ratio.map_or_else(|| "–".to_owned(), |ratio| percent(ratio) + " %");
+    write!(
         f,
-        "{:<width$}  {:>10}  {:>10}  {:>24}  {} {}",
+        "{:<width$}  {:>10}  {:>10}  {level:>8}  ",
         point.label,
-        mean(bandwidth.baseline_mean),
-        mean(bandwidth.candidate_mean),
-        change(bandwidth),
-        change(&point.latency_p99),
-        mark(bandwidth.verdict)
-    )
-}
-
-/// `+12.3 % (+10.1 to +14.6)`: the ratio and its interval as changes.
-fn change(comparison: &Comparison) -> String {
-    let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
-    match (comparison.ratio, comparison.interval) {
-        (Some(ratio), Some(interval)) => {
-            format!("{} % ({} to {})", percent(ratio), percent(interval.low), percent(interval.high))
+        mean(bandwidth.mean_a),
+        mean(bandwidth.mean_b)
+    )?;
+    match (&bandwidth.contrast, &point.latency_p99.contrast) {
+        (Some(bandwidth), Some(latency)) => {
+            writeln!(f, "{:>24}  {} {}", change(bandwidth), change(latency), mark(bandwidth.verdict))
         }
-        _ => "–".to_owned(),
+        _ => writeln!(f, "{:>24}", "reference"),
     }
 }
 
-fn mark(verdict: Verdict) -> &'static str {
+fn percent(ratio: f64) -> String {
+    format!("{:+.1}", (ratio - 1.0) * 100.0)
+}
+
+/// `+12.3 % (+10.1 to +14.6)`: the ratio and its interval as changes.
+fn change(shift: &Shift) -> String {
+    let of = |bounds: Bounds| {
+        format!("{} % ({} to {})", percent(bounds.ratio), percent(bounds.low), percent(bounds.high))
+    };
+    shift.bounds.map_or_else(|| "–".to_owned(), of)
+}
+
+fn mark(verdict: ShiftVerdict) -> &'static str {
     match verdict {
-        Verdict::Better | Verdict::Worse => verdict.label(),
-        Verdict::NoDifference => "",
-        Verdict::NotEnoughData => "(too few passes)",
+        ShiftVerdict::Better => "better",
+        ShiftVerdict::Worse => "worse",
+        ShiftVerdict::Equivalent => "equivalent",
+        ShiftVerdict::Undecided => "",
+        ShiftVerdict::NotEnoughData => "(too few passes)",
     }
 }

@@ -41,6 +41,8 @@ pub struct World {
     pub opened: usize,
     /// Factor on all figures.
     pub speed: f64,
+    /// A further factor on the figures of these points, by workload name.
+    pub speed_of: BTreeMap<String, f64>,
 }
 
 /// Opens fake targets.
@@ -108,7 +110,8 @@ impl Target for Fake {
         let scripted = world.script.get_mut(&workload.name).filter(|s| !s.is_empty()).map(|s| s.remove(0));
         let behaviour =
             scripted.or_else(|| world.always.get(&workload.name).copied()).unwrap_or(Behaviour::Work);
-        let mut record = record(workload, &self.facts, world.speed);
+        let speed = world.speed * world.speed_of.get(&workload.name).unwrap_or(&1.0);
+        let mut record = record(workload, &self.facts, speed);
         match behaviour {
             Behaviour::Work => Ok(record),
             Behaviour::Fail => Err(TargetError::Failed("read at 4096: EIO".into())),
