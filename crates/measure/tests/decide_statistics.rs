@@ -1,10 +1,10 @@
 //! Races on simulated machines of known truth: how often answers are wrong, and what each step of the analysis is
 //! for. `flashwright sweep check-statistics` does the same at full size.
 
-use measure::decide::{Answer, Race, Rules, Steps};
+use measure::decide::{Answer, MoreBlocks, Race, Rules, Steps};
 use measure::pattern::Rng;
-use measure::simulation::customs::{Custom, claims};
-use measure::simulation::machine::World;
+use measure::simulation::machine::{Machine, World};
+use measure::simulation::practices::{Practice, claims};
 use measure::simulation::report::{holds, statistics};
 use measure::simulation::trial::{Characteristics, Question, Truth, characteristics};
 
@@ -117,13 +117,40 @@ fn without_memory_settings_that_drift_by_themselves_are_called_equivalent() {
 }
 
 #[test]
-fn customs_claim_what_is_not_there_and_races_do_not() {
+fn eight_of_ten_races_are_decided_within_the_blocks_that_were_forecast() {
+    let (mut within, mut forecasts) = (0, 0);
+    for seed in 0..40 {
+        let mut machine = Machine::new(World::Vm, &[0.0, 1.1f64.ln(), 0.0, 0.0], SEED + seed);
+        let (mut race, mut open) = (Race::new(4, Rules::default()), Vec::new());
+        while race.decided().is_none() && race.blocks() < 200 {
+            let start = machine.now();
+            let order = machine.shuffled(race.alive());
+            let figures: Vec<_> = order.into_iter().map(|i| (i, machine.run(i, 0.25))).collect();
+            race.block(&figures);
+            machine.wait_until(start + 5.0);
+            if let Answer::Undecided { more_blocks: Some(more), .. } = race.answer() {
+                open.push((race.blocks(), more));
+            }
+        }
+        forecasts += open.len();
+        let holds =
+            |(at, more): &&(usize, MoreBlocks)| (more.low..=more.high).contains(&(race.blocks() - at));
+        within += open.iter().filter(holds).count();
+    }
+    assert!(forecasts > 100, "{forecasts}");
+    let part = within as f64 / forecasts as f64;
+    assert!((0.75..=0.98).contains(&part), "{part}");
+}
+
+#[test]
+fn practices_claim_what_is_not_there_and_races_do_not() {
     let lines = claims(World::Vm, 4, 45.0, 40, SEED);
-    let of = |custom| lines.iter().find(|line| line.custom == custom).expect("every custom has a line");
-    assert_eq!(of(Custom::FioHighest).any_when_equal, 1.0);
-    assert!(of(Custom::FioAboveFivePercent).any_when_equal > 0.2, "{lines:#?}");
-    assert!(of(Custom::Race).any_when_equal <= 0.05, "{lines:#?}");
-    assert!(of(Custom::Race).right_at_1_1 >= 0.95, "{lines:#?}");
+    let of =
+        |practice| lines.iter().find(|line| line.practice == practice).expect("every practice has a line");
+    assert_eq!(of(Practice::FioHighest).any_when_equal, 1.0);
+    assert!(of(Practice::FioAboveFivePercent).any_when_equal > 0.2, "{lines:#?}");
+    assert!(of(Practice::Race).any_when_equal <= 0.05, "{lines:#?}");
+    assert!(of(Practice::Race).right_at_1_1 >= 0.95, "{lines:#?}");
 }
 
 #[test]

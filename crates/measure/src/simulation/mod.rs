@@ -1,11 +1,11 @@
 //! Simulated machines with known truth, and how often methods of comparing settings err on them.
 //!
 //! [`machine`] makes figures with the noise of real machines; [`trial`] runs races of [`crate::decide`] on them and
-//! counts right and wrong answers; [`customs`] does the same for common ways of comparing settings; [`report`] prints
+//! counts right and wrong answers; [`practices`] does the same for common ways of comparing settings; [`report`] prints
 //! both. The
 //! figures of a repetition follow from its seed alone.
 
-pub mod customs;
 pub mod machine;
+pub mod practices;
 pub mod report;
 pub mod trial;

@@ -1,12 +1,12 @@
-//! The tables of `sweep check-statistics`: how often races answer rightly, and what common customs claim.
+//! The tables of `sweep check-statistics`: how often races answer rightly, and what common practices claim.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::customs::{self, Claims};
 use super::machine::World;
+use super::practices::{self, Claims};
 use super::trial::{self, Characteristics, Question, Truth};
 
 /// The name of the format.
@@ -20,8 +20,8 @@ pub const FALSE_CEILING: f64 = 0.05;
 const ALLOWANCE: f64 = 3.5;
 /// True ratios of the best setting to the equal others. The second is just beyond the margin of equivalence.
 const RATIOS: [f64; 5] = [1.0, 1.0501, 1.1, 1.2, 1.5];
-/// Settings and seconds that customs are compared with.
-const CUSTOMS: (usize, f64) = (4, 45.0);
+/// Settings and seconds that practices are compared with.
+const PRACTICES: (usize, f64) = (4, 45.0);
 
 /// What was tried, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,8 +36,8 @@ pub struct Statistics {
     pub holds: bool,
     /// Races by world, number of settings and truth.
     pub races: Vec<Characteristics>,
-    /// What customs claim on the machine of [`World::Vm`].
-    pub customs: Vec<Claims>,
+    /// What practices claim on the machine of [`World::Vm`].
+    pub practices: Vec<Claims>,
 }
 
 /// Tries races between as many settings as `settings` says, in every world, with `repetitions` of 1 or more.
@@ -51,14 +51,14 @@ pub fn statistics(settings: &[usize], repetitions: usize, seed: u64) -> Statisti
         }
     }
     let races = trial::characteristics(&questions, repetitions, seed);
-    let (of_customs, seconds) = CUSTOMS;
+    let (of_practices, seconds) = PRACTICES;
     Statistics {
         schema: SCHEMA.into(),
         seed,
         repetitions,
         holds: races.iter().all(holds),
         races,
-        customs: customs::claims(World::Vm, of_customs, seconds, repetitions, seed),
+        practices: practices::claims(World::Vm, of_practices, seconds, repetitions, seed),
     }
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Statistics {
         for world in World::ALL {
             self.write_world(f, world)?;
         }
-        self.write_customs(f)?;
+        self.write_practices(f)?;
         let verdict = if self.holds { "All lines keep" } else { "NOT all lines keep" };
         writeln!(
             f,
@@ -136,8 +136,8 @@ impl Statistics {
         Ok(())
     }
 
-    fn write_customs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(first) = self.customs.first() else { return Ok(()) };
+    fn write_practices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.practices.first() else { return Ok(()) };
         writeln!(
             f,
             "\n{}, {} settings, {} s: a best one is claimed\n",
@@ -145,11 +145,11 @@ impl Statistics {
         )?;
         writeln!(f, "| | all equal | 1.1: right/wrong | 1.2: right/wrong |")?;
         writeln!(f, "|---|---|---|---|")?;
-        for line in &self.customs {
+        for line in &self.practices {
             writeln!(
                 f,
                 "| {} | {:.2} | {:.2}/{:.2} | {:.2}/{:.2} |",
-                line.custom.words(),
+                line.practice.words(),
                 line.any_when_equal,
                 line.right_at_1_1,
                 line.wrong_at_1_1,

@@ -20,7 +20,7 @@ const OVERHEAD_S: f64 = 0.013;
 /// A way of comparing settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Custom {
+pub enum Practice {
     /// Five runs of each setting in turn; the highest mean is the best.
     FioHighest,
     /// The same, if it lies more than 5 % above the second.
@@ -38,7 +38,7 @@ pub enum Custom {
     Race,
 }
 
-impl Custom {
+impl Practice {
     /// All of them, in the order of tables.
     pub const ALL: [Self; 7] = [
         Self::FioHighest,
@@ -76,11 +76,11 @@ impl Custom {
     }
 }
 
-/// How often a custom claims a best setting, and how often rightly.
+/// How often a practice claims a best setting, and how often rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Claims {
-    /// The custom.
-    pub custom: Custom,
+    /// The practice.
+    pub practice: Practice,
     /// The noise.
     pub world: World,
     /// Number of settings.
@@ -99,15 +99,15 @@ pub struct Claims {
     pub wrong_at_1_2: f64,
 }
 
-/// What each custom claims of `settings` settings, 2 or more, in `seconds`.
+/// What each practice claims of `settings` settings, 2 or more, in `seconds`.
 #[must_use]
 pub fn claims(world: World, settings: usize, seconds: f64, repetitions: usize, seed: u64) -> Vec<Claims> {
     let truths = [1.0, 1.1, 1.2];
-    let of_one = |custom: Custom| {
+    let of_one = |practice: Practice| {
         let parts = truths.map(|ratio| {
             let results = trial::on_all_cpus(repetitions, |repetition| {
-                // Every custom meets the same machines.
-                claim(custom, world, settings, ratio, seconds, trial::seed_of(seed, 0, repetition))
+                // Every practice meets the same machines.
+                claim(practice, world, settings, ratio, seconds, trial::seed_of(seed, 0, repetition))
             });
             let part = |is_right| {
                 results.iter().filter(|r| **r == Some(is_right)).count() as f64 / repetitions as f64
@@ -115,7 +115,7 @@ pub fn claims(world: World, settings: usize, seconds: f64, repetitions: usize, s
             (part(true), part(false))
         });
         Claims {
-            custom,
+            practice,
             world,
             settings,
             seconds,
@@ -126,12 +126,19 @@ pub fn claims(world: World, settings: usize, seconds: f64, repetitions: usize, s
             wrong_at_1_2: parts[2].1,
         }
     };
-    Custom::ALL.into_iter().map(of_one).collect()
+    Practice::ALL.into_iter().map(of_one).collect()
 }
 
 /// Whether a best setting is claimed, and whether it is the best.
-fn claim(custom: Custom, world: World, settings: usize, ratio: f64, seconds: f64, seed: u64) -> Option<bool> {
-    if custom == Custom::Race {
+fn claim(
+    practice: Practice,
+    world: World,
+    settings: usize,
+    ratio: f64,
+    seconds: f64,
+    seed: u64,
+) -> Option<bool> {
+    if practice == Practice::Race {
         let per_block = settings as f64 * (trial::RUN_S + OVERHEAD_S);
         let question = Question {
             max_blocks: (seconds / per_block) as usize,
@@ -144,34 +151,34 @@ fn claim(custom: Custom, world: World, settings: usize, ratio: f64, seconds: f64
     let mut random = Rng::new(split_mix(&mut seed));
     let levels = Truth::Best(ratio).levels(settings, &mut random);
     let mut machine = Machine::new(world, &levels, split_mix(&mut seed));
-    let figures = measure(custom, &mut machine, settings, seconds);
-    let claimed = judge(custom, &figures)?;
+    let figures = measure(practice, &mut machine, settings, seconds);
+    let claimed = judge(practice, &figures)?;
     Some(levels.iter().enumerate().all(|(i, level)| i == claimed || *level < levels[claimed]))
 }
 
 /// The figures of each setting, in the order in which they were measured.
-fn measure(custom: Custom, machine: &mut Machine, settings: usize, seconds: f64) -> Vec<Vec<f64>> {
+fn measure(practice: Practice, machine: &mut Machine, settings: usize, seconds: f64) -> Vec<Vec<f64>> {
     let mut figures = vec![Vec::new(); settings];
-    let length = seconds / (custom.runs() * settings) as f64 - OVERHEAD_S;
+    let length = seconds / (practice.runs() * settings) as f64 - OVERHEAD_S;
     let all: Vec<usize> = (0..settings).collect();
-    if custom.is_interleaved() {
-        for _ in 0..custom.runs() {
+    if practice.is_interleaved() {
+        for _ in 0..practice.runs() {
             for setting in machine.shuffled(&all) {
                 figures[setting].push(machine.run(setting, length));
             }
         }
     } else {
         for setting in all {
-            figures[setting].extend((0..custom.runs()).map(|_| machine.run(setting, length)));
+            figures[setting].extend((0..practice.runs()).map(|_| machine.run(setting, length)));
         }
     }
     figures
 }
 
 /// The setting that is claimed to be the best.
-fn judge(custom: Custom, figures: &[Vec<f64>]) -> Option<usize> {
-    let kept: Vec<Vec<f64>> = match custom {
-        Custom::Dash => figures.iter().map(|f| clean(f, &CleaningRules::default()).retained).collect(),
+fn judge(practice: Practice, figures: &[Vec<f64>]) -> Option<usize> {
+    let kept: Vec<Vec<f64>> = match practice {
+        Practice::Dash => figures.iter().map(|f| clean(f, &CleaningRules::default()).retained).collect(),
         _ => figures.to_vec(),
     };
     let mut order: Vec<(f64, usize)> =
@@ -179,22 +186,22 @@ fn judge(custom: Custom, figures: &[Vec<f64>]) -> Option<usize> {
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (&(first_mean, first), &(second_mean, second)) = (order.first()?, order.get(1)?);
     let ratio = first_mean / second_mean;
-    let is_claimed = match custom {
-        Custom::FioHighest => true,
-        Custom::FioAboveFivePercent => ratio > 1.05,
-        Custom::Hyperfine => {
+    let is_claimed = match practice {
+        Practice::FioHighest => true,
+        Practice::FioAboveFivePercent => ratio > 1.05,
+        Practice::Hyperfine => {
             let relative = |i: usize, mean: f64| sample_sd(&kept[i]).map_or(f64::INFINITY, |sd| sd / mean);
             ratio - ratio * relative(first, first_mean).hypot(relative(second, second_mean)) > 1.0
         }
-        Custom::BenchstatInTurn | Custom::BenchstatInterleaved => {
+        Practice::BenchstatInTurn | Practice::BenchstatInterleaved => {
             differ_by_ranks(&kept[first], &kept[second])
         }
-        Custom::Dash => {
+        Practice::Dash => {
             let others = order[1..].iter().map(|(_, i)| (kept[*i].as_slice(), kept[first].as_slice()));
             let family = compare_family(&others.collect::<Vec<_>>(), &CompareRules::default());
             family.iter().all(|c| c.verdict == crate::stats::Verdict::Better)
         }
-        Custom::Race => false,
+        Practice::Race => false,
     };
     is_claimed.then_some(first)
 }
