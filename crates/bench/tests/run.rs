@@ -250,7 +250,7 @@ fn a_wish_to_stop_ends_the_run_with_what_was_measured() {
     let stopper = std::thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_secs(1));
             stop.store(true, Ordering::Relaxed);
         }
     });
