@@ -13,7 +13,7 @@ from ._errors import Failed, InvalidRequest
 
 #: ``flsh`` in the header of a results file, and the newest format that is known here (docs/sweep.md).
 APPLICATION_ID = 0x666C7368
-FORMAT = 2
+FORMAT = 3
 
 _RUNS = """
     SELECT p.label, p.test_type, p.target, r.*, v.word AS "limit", p.settings AS "settings.json", p.layout AS "layout.json"
@@ -27,7 +27,8 @@ def load(path: Union[str, os.PathLike[str]], engine: Optional[Literal["pandas", 
 
     A pandas or a Polars DataFrame, whichever is asked for or installed (pandas first); without either, a list of dicts.
     Columns: the point's ``label``, ``test_type`` and ``target``, the figures as docs/sweep.md has them,
-    ``limit``, and each dimension of the space as ``settings.NAME`` and ``layout.NAME``.
+    ``limit``, and each dimension of the space as ``settings.NAME`` and ``layout.NAME``. Every stored run is there, void
+    ones and those of blocks that were cut short included.
     """
     if engine not in (None, "pandas", "polars"):
         raise InvalidRequest(f"engine {engine!r}: there is no such engine", "pandas, polars, or None")

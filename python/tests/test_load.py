@@ -11,7 +11,7 @@ import pytest
 #: As crates/sweep/src/store/schema.rs has it, in so far as runs are read.
 SCHEMA = """
     PRAGMA application_id = 0x666c7368;
-    PRAGMA user_version = 2;
+    PRAGMA user_version = 3;
     CREATE TABLE points (id INTEGER PRIMARY KEY, label TEXT, test_type INTEGER, target TEXT, settings TEXT, workload TEXT,
                          layout TEXT);
     CREATE TABLE runs (id INTEGER PRIMARY KEY, point INTEGER, pass INTEGER, position INTEGER, iops REAL, warnings TEXT,

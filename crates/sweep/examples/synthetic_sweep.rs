@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runs: u32 = arguments.next().ok_or("say how many runs")?.parse()?;
     // 14 test types in 120 configurations; the rest is passes.
     let text = format!(
-        "[sweep]\nname = 'synthetic'\npasses = {}\nseed = 1\ncontrol = false\n\
+        "[sweep]\nname = 'synthetic'\nprotocol = 'dash'\npasses = {}\nseed = 1\ncontrol = false\n\
          [space]\ntest_type = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]\n\
          numjobs = [1, 2, 4, 8, 16]\nioengine = ['io_uring', 'libaio', 'psync']\n\
          direct = [true, false]\nnorandommap = [true, false]\nlatency_clock = ['batch', 'each']\n",
