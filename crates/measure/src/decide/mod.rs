@@ -28,8 +28,9 @@
 //! Figures of different sessions are compared by [`sessions`].
 //!
 //! The module is pure: the same blocks in the same order give the same answer, so a resumed race is a replay of
-//! its blocks. After a block the analysis costs about 4a²n + 70an floating-point operations: 1.1 million for 40
-//! settings and 120 blocks.
+//! its blocks. After a block the analysis costs about 6a²n + 100an floating-point operations (eleven for each block of a
+//! pair, and seven rounds each of neighbours and of fits with some seven for each figure): 1.6 million for 40 settings and
+//! 120 blocks, if none of them was dropped.
 
 mod analysis;
 mod critical;
