@@ -150,8 +150,8 @@ pub struct Workload {
     /// Requests kept in flight by each job.
     pub iodepth: u32,
     /// The most requests handed to the kernel at once. 0 leaves it to the runner: 32 where they are served
-    /// at once, from a cache; otherwise what the last completions made room for, up to a quarter of the depth
-    /// (at least 4, at most 32).
+    /// at once, from a cache; otherwise what the last completions made room for, up to an eighth of the depth
+    /// (at least 4), and 32 from depth 128 on.
     pub iodepth_batch: u32,
     /// The fewest completions to wait for at once (fio's `iodepth_batch_complete_min`), 1 or more.
     pub iodepth_batch_complete_min: u32,

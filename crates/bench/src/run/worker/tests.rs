@@ -146,10 +146,11 @@ fn refills(iodepth: u32, group: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_drive_that_answers_in_groups_is_refilled_in_groups_of_at_most_a_quarter_of_the_depth() {
+fn a_drive_that_answers_in_groups_is_refilled_in_groups_as_its_depth_allows() {
     assert!(refills(128, 32).iter().all(|requests| *requests == 32));
     assert!(refills(128, 16).iter().all(|requests| *requests == 16));
-    assert!(refills(32, 16).iter().all(|requests| *requests == 8));
+    assert!(refills(64, 32).iter().all(|requests| *requests == 8));
+    assert!(refills(32, 16).iter().all(|requests| *requests == 4));
     assert!(refills(512, 128).iter().all(|requests| *requests == 32));
 }
 

@@ -195,6 +195,18 @@ pub(super) fn btrfs_compress() -> Case {
 }
 
 #[test]
+fn one_block_of_zeros_or_one_repeat_among_64_is_told() {
+    let sampled = |zero, repeated| {
+        let mut case = healthy();
+        case.known.sampled = Some(Sampled { blocks: 64, zero, repeated, compressed_ratio: 1.0 });
+        case.codes()
+    };
+    assert_eq!(sampled(1, 0), [RepeatedData]);
+    assert_eq!(sampled(0, 1), [RepeatedData]);
+    assert_eq!(sampled(0, 0), []);
+}
+
+#[test]
 fn a_mount_with_compression_does_not_hide_that_direct_was_buffered() {
     let known = |encoded| {
         let mut case = btrfs_compress();
