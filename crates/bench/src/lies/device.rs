@@ -9,7 +9,7 @@ use super::{Asked, Evidence, about, names};
 use crate::observe::{Layer, heat::Temperature};
 
 /// Part by which the number of requests a drive did may differ from those made.
-const REQUEST_TOLERANCE: f64 = 0.05;
+pub(super) const REQUEST_TOLERANCE: f64 = 0.05;
 /// Bytes beyond those asked for from which another user disturbs the figure.
 const OTHER_TRAFFIC_LIMIT: f64 = 0.10;
 /// What a quiet system writes by itself (journals, logs, access times), bytes a second.
@@ -68,6 +68,11 @@ fn is_remote(layer: &Layer) -> bool {
     )
 }
 
+/// Whether a drive is flash as far as the kernel can tell. What it says of the medium of remote devices is a default.
+fn may_be_flash(drive: &Layer) -> bool {
+    !drive.is_rotational() || is_remote(drive)
+}
+
 fn volatile_cache(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
     let flushes = record.workload.fdatasync > 0 || record.workload.end_fsync;
@@ -85,12 +90,13 @@ fn volatile_cache(evidence: &Evidence<'_>) -> Option<Warning> {
 }
 
 /// The shape of a writing run with a cliff: [`knee`](measure::stats::knee) says when a fall is one. Buffered writes fall
-/// when the page cache is full, which is not the drive's; and memory has no cache.
+/// when the page cache is full, which is not the drive's; memory has no cache; and a disk that turns falls by half or more
+/// from its outer tracks to its inner ones, and has no flash.
 fn slc_cache(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
     let workload = &record.workload;
     let judged = workload.rw.writes() && workload.direct && !workload.is_open_loop();
-    if !judged || record.interval_ns < SHORTEST_CURVE_NS || evidence.stack.drives().next().is_none() {
+    if !judged || record.interval_ns < SHORTEST_CURVE_NS || !evidence.stack.drives().any(may_be_flash) {
         return None;
     }
     if evidence.stack.layers.iter().any(is_made_of_memory_or_file) {
@@ -469,7 +475,7 @@ fn unpreconditioned(evidence: &Evidence<'_>) -> Option<Warning> {
     if !evidence.record.workload.rw.writes() || evidence.stack.layers.iter().any(is_made_of_memory_or_file) {
         return None;
     }
-    let flash = || evidence.stack.drives().filter(|drive| !drive.is_rotational() || is_remote(drive));
+    let flash = || evidence.stack.drives().filter(|drive| may_be_flash(drive));
     flash().next()?;
     let needed =
         flash().map(|drive| drive.device.size_bytes).sum::<u64>().saturating_mul(PRECONDITIONING_PASSES);

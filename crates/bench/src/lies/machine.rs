@@ -2,17 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use measure::record::JobCounts;
+use measure::limit::no_cpu_left;
+use measure::record::{CpuCounts, JobCounts, RunRecord};
 use measure::{Warning, WarningCode};
 
+use super::device::REQUEST_TOLERANCE;
 use super::{Evidence, about};
+use crate::observe::idle::IdleState;
 
 /// A thread that is this busy has no time left to wait for the drive.
 const BUSY_LIMIT: f64 = 0.95;
 /// Part of a request's time on the way to psync's threads and back. A drive of 80 µs and a queue of 10 µs come to 11 %.
 const HAND_OVER_LIMIT: f64 = 0.5;
-/// A thread that is busy for this part of the time leaves its CPU no time for deep sleep.
-const AWAKE: f64 = 0.5;
+/// A CPU that is idle for a smaller part of the time is awake when most completions come.
+const MOSTLY_IDLE: f64 = 0.5;
 /// Part of a request's time by which waking up would change it: as much as settings may differ in.
 const EXIT_SHARE_LIMIT: f64 = 0.1;
 /// Part of the CPUs' time given to others by the hypervisor, over all CPUs.
@@ -70,11 +73,18 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
 
 /// Above depth 1 psync hands each request to a thread, through a queue with a lock, and takes it back the same way. No
 /// thread need be busy for that to be the limit: they wait for the lock, and to be woken. It shows where a request takes
-/// much longer than it was in the drive. With more requests than the drive's queue takes they wait there, which is
-/// not psync's doing.
+/// much longer than it was in the drive.
+///
+/// Time outside the drive is not psync's where something else holds a request back before the drive's counters see it: a
+/// queue of the drive that takes fewer requests, or parts of requests, than are in flight; a control group's limit; CPUs
+/// without time for any thread; and an open loop, whose latency counts from when a request was due.
 fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
     let record = evidence.record;
     if record.engine.used != "psync" || record.workload.iodepth < 2 || !record.workload.direct {
+        return None;
+    }
+    if record.workload.is_open_loop() || !record.bounds.throttles.is_empty() || no_cpu_left(record).is_some()
+    {
         return None;
     }
     let mut top = evidence.stack.top();
@@ -82,7 +92,12 @@ fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
     let room = layer.device.queue.as_ref().and_then(|queue| queue.nr_requests)?;
     let counts = evidence.observed.counted(layer)?;
     let done = counts.read_ios + counts.write_ios;
-    if evidence.in_flight() > room || done == 0 || counts.in_flight_ms == 0 {
+    if done == 0 || counts.in_flight_ms == 0 {
+        return None;
+    }
+    let made = evidence.asked(&record.read)?.most_ios + evidence.asked(&record.write)?.most_ios;
+    let parts = (done as f64 / (made * (1.0 + REQUEST_TOLERANCE))).ceil().max(1.0);
+    if evidence.in_flight() as f64 * parts > room as f64 {
         return None;
     }
     let in_drive_ns = counts.in_flight_ms as f64 * 1e6 / done as f64;
@@ -102,8 +117,7 @@ fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
 
 fn steal(evidence: &Evidence<'_>) -> Option<Warning> {
     let cpus = &evidence.record.cpus;
-    let time = |c: &measure::record::CpuCounts| c.user_ms + c.system_ms + c.irq_ms + c.idle_ms + c.steal_ms;
-    let (stolen, all): (u64, u64) = (cpus.iter().map(|c| c.steal_ms).sum(), cpus.iter().map(time).sum());
+    let (stolen, all): (u64, u64) = (cpus.iter().map(|c| c.steal_ms).sum(), cpus.iter().map(time_ms).sum());
     let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     if stolen >= STEAL_FLOOR_MS && ratio(stolen, all) >= STEAL_LIMIT {
         let message = format!(
@@ -117,11 +131,11 @@ fn steal(evidence: &Evidence<'_>) -> Option<Warning> {
     let worst = cpus
         .iter()
         .filter(|c| jobs_on.contains(&c.cpu))
-        .find(|c| c.steal_ms >= STEAL_FLOOR_MS && ratio(c.steal_ms, time(c)) >= STEAL_LIMIT_ONE_CPU)?;
+        .find(|c| c.steal_ms >= STEAL_FLOOR_MS && ratio(c.steal_ms, time_ms(c)) >= STEAL_LIMIT_ONE_CPU)?;
     let message = format!(
         "{} ms of {} ms of CPU {}, which ran a job, were stolen (limit {})",
         worst.steal_ms,
-        time(worst),
+        time_ms(worst),
         worst.cpu,
         units::percent(STEAL_LIMIT_ONE_CPU),
     );
@@ -134,13 +148,18 @@ fn governor(evidence: &Evidence<'_>) -> Option<Warning> {
     Some(Warning::new(WarningCode::Governor, format!("the frequency governor is {governor}")))
 }
 
-/// A CPU that is mostly idle sleeps between completions, and the time that it takes to wake up is in each latency.
+/// A CPU that is mostly idle sleeps between completions, and the time that it takes to wake up is in each latency. It enters
+/// no state whose target residency is longer than it has nothing to do, which is at most as long as a request takes. Without
+/// a drive below, no completion wakes a CPU.
 fn idle_states(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
-    let state = evidence.observed.idle.as_ref()?;
-    let sleeps = record.jobs.iter().any(|job| busy(job) < AWAKE) && !record.workload.hipri;
+    evidence.stack.drives().next()?;
     let request_ns = record.latency().mean();
+    let is_entered = |state: &&IdleState| state.residency_us as f64 * 1e3 <= request_ns;
+    let entered = evidence.observed.idle_states.iter().filter(is_entered);
+    let state = entered.max_by_key(|state| state.exit_latency_us)?;
     let exit_ns = state.exit_latency_us as f64 * 1e3;
+    let sleeps = !record.workload.hipri && idle_of_a_jobs_cpus(record)? >= MOSTLY_IDLE;
     (sleeps && request_ns > 0.0 && exit_ns >= EXIT_SHARE_LIMIT * request_ns).then(|| {
         let message = format!(
             "CPUs may sleep in {}, which they leave in {}; a request took {} (limit {} of it)",
@@ -151,6 +170,26 @@ fn idle_states(evidence: &Evidence<'_>) -> Option<Warning> {
         );
         Warning::new(WarningCode::IdleStates, message)
     })
+}
+
+/// Idle part of the time of the CPUs that a job ran on, of the job for which it is largest. A job that is not bound and was
+/// not seen on any CPU may have run on all. None where no CPU was counted.
+fn idle_of_a_jobs_cpus(record: &RunRecord) -> Option<f64> {
+    let idle_of = |job: &JobCounts| {
+        let ran_on = |cpu: &&CpuCounts| match job.cpu {
+            Some(bound) => cpu.cpu == bound,
+            None => job.seen_on.is_empty() || job.seen_on.contains(&cpu.cpu),
+        };
+        let cpus = || record.cpus.iter().filter(ran_on);
+        let all: u64 = cpus().map(time_ms).sum();
+        (all > 0).then(|| cpus().map(|cpu| cpu.idle_ms).sum::<u64>() as f64 / all as f64)
+    };
+    record.jobs.iter().filter_map(idle_of).max_by(f64::total_cmp)
+}
+
+/// All time of a CPU, idle and stolen time included, milliseconds.
+fn time_ms(cpu: &CpuCounts) -> u64 {
+    cpu.user_ms + cpu.system_ms + cpu.irq_ms + cpu.idle_ms + cpu.steal_ms
 }
 
 /// The CPUs that jobs were bound to, by number or by node, and those on which the others were seen. Of drives, those whose

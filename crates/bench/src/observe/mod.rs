@@ -90,8 +90,8 @@ pub struct Observed {
     pub heat_during: Vec<heat::Temperature>,
     /// Temperatures after the run.
     pub heat_after: Vec<heat::Temperature>,
-    /// The deepest idle state that a CPU may enter; None where the kernel names none.
-    pub idle: Option<idle::IdleState>,
+    /// The idle states that a CPU may enter; empty where the kernel names none.
+    pub idle_states: Vec<idle::IdleState>,
     /// What bounds the devices from outside.
     pub bounds: Bounds,
     /// What the two readings of counters cost together, nanoseconds of this thread's time.
@@ -118,7 +118,7 @@ pub struct Observer {
     sysfs: Sysfs,
     subject: Subject,
     host: HostFacts,
-    idle: Option<idle::IdleState>,
+    idle_states: Vec<idle::IdleState>,
 }
 
 impl Observer {
@@ -126,8 +126,8 @@ impl Observer {
     #[must_use]
     pub fn new(sysfs: Sysfs, subject: Subject) -> Self {
         let host = host::host_facts(&Host::read(&sysfs));
-        let idle = idle::deepest(&sysfs);
-        Self { sysfs, subject, host, idle }
+        let idle_states = idle::allowed(&sysfs);
+        Self { sysfs, subject, host, idle_states }
     }
 
     /// An observer of an open device of this machine.
@@ -311,7 +311,7 @@ impl Ended<'_> {
             settings_before: before.settings,
             settings_after: after.settings,
             background_work: before.work.into_iter().chain(work).chain(after.work).collect(),
-            idle: observer.idle.clone(),
+            idle_states: observer.idle_states.clone(),
             heat_before: before.heat,
             heat_during,
             heat_after: after.heat,

@@ -1,5 +1,6 @@
 //! Healthy runs of many kinds: at most one in a hundred draws a warning.
 
+use measure::WarningCode;
 use measure::pattern::Rng;
 use measure::workload::Rw;
 
@@ -103,4 +104,18 @@ fn of_200_healthy_runs_at_most_two_draw_a_warning() {
         .collect();
     eprintln!("{} of {RUNS} healthy runs drew a warning: {alarms:#?}", alarms.len());
     assert!(alarms.len() as u64 <= RUNS / 100, "{alarms:#?}");
+}
+
+#[test]
+fn a_disk_that_is_written_from_its_outer_tracks_to_its_inner_ones_is_healthy() {
+    let mut case = healthy().writing();
+    case.workload().rw = Rw::Write;
+    case.queue().rotational = Some(true);
+    // A 7200 rpm disk writes the last track at half the rate of the first.
+    let steps = case.record.samples.len() as u64;
+    for (sample, step) in case.record.samples.iter_mut().zip(0..) {
+        sample.write_bytes -= sample.write_bytes / 2 * step / steps;
+    }
+    let codes = case.codes();
+    assert!(!codes.contains(&WarningCode::SlcCache), "{codes:?}");
 }

@@ -73,6 +73,13 @@ fn alone(record: &RunRecord) -> Verdict {
     verdict(findings, missing)
 }
 
+/// How busy all CPUs together were, from 0 to 1, where that left no time for anything else. None where they had time left,
+/// and where jobs poll, which keeps CPUs busy by design.
+#[must_use]
+pub fn no_cpu_left(record: &RunRecord) -> Option<f64> {
+    host::no_cpu_left(&Seen::new(record))
+}
+
 /// The first finding as verdict, each limit once.
 fn verdict(findings: Vec<Finding>, missing: String) -> Verdict {
     let mut others: Vec<Finding> = Vec::new();

@@ -11,7 +11,8 @@
 //!    Biol. 51, 1989), and the number is chosen by Schwarz's criterion, which finds the true one as the
 //!    series grows (Yao, Stat. Probab. Lett. 6, 1988).
 //! 3. The *knee* is the first border of two segments after which **every** segment lies at least
-//!    [`LEAST_FALL`] below the mean of all before. So a dip that recovers is no knee, nor is a slow drift.
+//!    [`LEAST_FALL`] below the mean of all before. So a dip that recovers is not a knee, nor is a slow drift
+//!    of less than a third; a larger one, such as a disk's from its outer tracks to its inner ones, is.
 //!
 //! Schwarz's criterion takes the noise of different points for independent, which a drive's is not: its
 //! housekeeping comes in waves, and waves look like segments. What keeps a wave from becoming a knee is the
@@ -258,7 +259,7 @@ mod tests {
         let shapes: [fn(f64) -> f64; 3] = [
             |x| if (0.4..0.6).contains(&x) { 50.0 } else { 200.0 },
             |x| if x < 0.5 { 100.0 } else { 300.0 },
-            |x| 100.0 - 12.0 * x,
+            |x| 100.0 - 30.0 * x,
         ];
         for (place, shape) in shapes.iter().enumerate() {
             for seed in 0..20 {

@@ -53,6 +53,11 @@ fn a_cliff_is_told_with_what_was_written_before_it() {
         sample.write_bytes *= 4;
     }
     assert!(!recovered.codes().contains(&SlcCache), "a dip is no cliff");
+    let mut disk = cache_used_up();
+    disk.queue().rotational = Some(true);
+    assert!(!disk.codes().contains(&SlcCache), "a disk has no flash");
+    disk.drive().transport = "virtio".into();
+    assert!(disk.codes().contains(&SlcCache), "a virtual disk's flag is a default");
     let mut buffered = cache_used_up();
     buffered.workload().direct = false;
     assert!(!buffered.codes().contains(&SlcCache), "the page cache was full");

@@ -3,8 +3,9 @@
 use measure::WarningCode::*;
 
 use bench::observe::idle::IdleState;
+use measure::record::Throttle;
 
-use crate::case::{Case, SECOND, SECONDS, healthy};
+use crate::case::{Case, IOPS, SECOND, SECONDS, healthy};
 
 pub(super) fn cpu_bound() -> Case {
     let mut case = healthy();
@@ -53,6 +54,28 @@ fn requests_that_wait_for_psyncs_threads_and_not_for_the_drive_are_told() {
     let mut deep = case.clone();
     deep.workload().iodepth = 512;
     assert_eq!(deep.codes(), [], "the drive's queue is full");
+    let is_found = |case: &Case| case.codes().contains(&CpuBound);
+    let mut rated = case.clone();
+    rated.workload().rate_iops = Some(IOPS);
+    assert!(!is_found(&rated), "latency counts from when a request was due");
+    let mut throttled = case.clone();
+    throttled.record.bounds.throttles.push(Throttle {
+        device: "nvme0n1".into(),
+        what: "read_iops".into(),
+        per_second: IOPS,
+        source: "/sys/fs/cgroup/io.max".into(),
+    });
+    assert!(!is_found(&throttled), "the control group holds requests back");
+    let mut crowded = case.clone();
+    crowded.record.cpus.iter_mut().for_each(|cpu| cpu.idle_ms = 0);
+    assert!(!is_found(&crowded), "threads wait for CPUs");
+    let mut split = case.clone();
+    for drive in &mut split.observed.drives {
+        (drive.read_ios, drive.in_flight_ms) = (drive.read_ios * 8, drive.in_flight_ms * 8);
+    }
+    assert!(is_found(&split), "256 parts are in flight");
+    split.workload().iodepth = 33;
+    assert!(!is_found(&split), "264 parts are in flight, and the queue takes 256");
     in_drive(&mut case, 140);
     assert_eq!(case.codes(), []);
 }
@@ -85,31 +108,42 @@ pub(super) fn governor() -> Case {
     case
 }
 
-/// One request at a time, of 160 µs each, on CPUs that sleep meanwhile.
+/// Requests of 160 µs each, on a CPU that sleeps meanwhile.
 pub(super) fn deep_sleep() -> Case {
     let mut case = healthy();
-    case.record.jobs[0].system_ns = 600_000_000;
-    case.observed.idle = Some(IdleState { name: "C6".into(), exit_latency_us: 133 });
+    (case.record.cpus[0].system_ms, case.record.cpus[0].idle_ms) = (600, 3890);
+    let state = |name: &str, exit_latency_us, residency_us| IdleState {
+        name: name.into(),
+        exit_latency_us,
+        residency_us,
+    };
+    case.observed.idle_states = vec![state("C1", 2, 2), state("C6", 133, 150), state("C10", 890, 5000)];
     case
 }
 
 #[test]
-fn a_state_that_is_left_fast_a_busy_thread_and_a_polling_one_are_no_finding() {
+fn a_state_that_is_left_fast_or_not_entered_a_busy_cpu_and_a_polling_job_are_no_finding() {
     let message = deep_sleep().message(IdleStates);
     assert!(
         message.starts_with("CPUs may sleep in C6, which they leave in 133 µs; a request took 160 µs"),
         "{message}"
     );
     let mut shallow = deep_sleep();
-    shallow.observed.idle = Some(IdleState { name: "C1".into(), exit_latency_us: 2 });
+    shallow.observed.idle_states.truncate(1);
     assert_eq!(shallow.codes(), []);
+    let mut too_deep = deep_sleep();
+    too_deep.observed.idle_states.remove(1);
+    assert_eq!(too_deep.codes(), [], "the next state takes longer to pay off than a request takes");
     let mut busy = deep_sleep();
-    busy.record.jobs[0].system_ns = 4_000_000_000;
-    assert_eq!(busy.codes(), []);
+    (busy.record.cpus[0].user_ms, busy.record.cpus[0].idle_ms) = (3190, 1000);
+    assert_eq!(busy.codes(), [], "another program keeps the job's CPU awake");
     let mut polling = deep_sleep();
     polling.workload().hipri = true;
     polling.queue().io_poll = Some(true);
     assert_eq!(polling.codes(), []);
+    let mut memory = deep_sleep();
+    memory.stack.layers.clear();
+    assert!(!memory.codes().contains(&IdleStates), "no drive wakes a CPU");
 }
 
 pub(super) fn far_node() -> Case {
