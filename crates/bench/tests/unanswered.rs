@@ -13,13 +13,17 @@ use bench::observe::{Observer, Subject};
 use bench::run::{BenchError, run};
 use bench::{Job, RunOptions};
 use measure::Workload;
+use measure::workload::Rw;
 use storage::device::{Device, DeviceKind, Geometry};
 use storage::sysfs::Sysfs;
 
-/// A device of its own calls that answers so many reads, and then none, or all but one.
+/// A device of its own calls that answers so many reads, and then none, or all but one. It takes writes, and flushes as
+/// slowly as it is told.
 #[derive(Debug)]
 struct Hanging {
     null: File,
+    direct: bool,
+    flush_time: Duration,
     answered: AtomicU64,
     answers: u64,
     /// Only one read is not answered.
@@ -32,7 +36,21 @@ impl Hanging {
     fn new(answers: u64, once: bool) -> Arc<Self> {
         let null = File::open("/dev/null").expect("opens");
         let answered = AtomicU64::new(0);
-        Arc::new(Self { null, answered, answers, once, released: Mutex::new(false), release: Condvar::new() })
+        Arc::new(Self {
+            null,
+            direct: true,
+            flush_time: Duration::ZERO,
+            answered,
+            answers,
+            once,
+            released: Mutex::new(false),
+            release: Condvar::new(),
+        })
+    }
+
+    fn flushing(direct: bool, flush_time: Duration) -> Arc<Self> {
+        let device = Arc::into_inner(Self::new(u64::MAX, false)).expect("has one owner");
+        Arc::new(Self { direct, flush_time, ..device })
     }
 
     fn let_go(&self) {
@@ -63,11 +81,11 @@ impl Device for Hanging {
     }
 
     fn is_direct(&self) -> bool {
-        true
+        self.direct
     }
 
     fn is_writable(&self) -> bool {
-        false
+        true
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -92,10 +110,12 @@ impl Device for Hanging {
     }
 
     fn write_at(&self, _buffer: &[u8], _offset: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        std::thread::sleep(self.flush_time);
         Ok(())
     }
 
@@ -179,9 +199,27 @@ fn a_drive_that_is_slow_for_less_than_the_limit_is_measured() {
         std::thread::sleep(Duration::from_secs(1));
         slow.let_go();
     });
-    let patient =
-        Workload { request_timeout: Duration::ZERO, runtime: Some(Duration::from_secs(2)), ..workload(1) };
+    let limit = Duration::from_secs(20);
+    let patient = Workload { request_timeout: limit, runtime: Some(Duration::from_secs(2)), ..workload(1) };
     let outcome = run(&[job(&device, patient)], RunOptions::default()).expect("is measured");
     assert!(outcome.records[0].read.latency.max() >= 1_000_000_000);
     release.join().expect("released");
+}
+
+#[test]
+fn flushes_of_buffered_writes_take_their_time_and_flushes_of_direct_ones_do_not() {
+    for depth in [1, 4] {
+        let writes = Workload {
+            rw: Rw::Write,
+            fdatasync: 16,
+            runtime: Some(Duration::from_secs(8)),
+            ..workload(depth)
+        };
+        let slow = Duration::from_secs(4);
+        let buffered = Hanging::flushing(false, slow);
+        let outcome = run(&[job(&buffered, writes.clone())], RunOptions::default()).expect("is measured");
+        assert!(outcome.records[0].write.ios > 16);
+        let direct = Hanging::flushing(true, slow);
+        assert_unanswered(run(&[job(&direct, writes)], RunOptions::default()), Instant::now());
+    }
 }

@@ -13,7 +13,9 @@
 //!    have ended.
 //!
 //! What heats up, and arrays that are resynced meanwhile, change within a run, so while it goes on [`Observation::watch`] looks at
-//! what costs next to nothing: `/proc/mdstat` once a second, the sensors once in ten seconds.
+//! what costs next to nothing: `/proc/mdstat` once a second, the sensors once in ten seconds. A sensor is read by a command to the
+//! drive, and a drive that hangs does not answer it, so a thread of its own reads the sensors: the caller of `watch` never
+//! waits for a drive.
 //!
 //! The order is held by types: [`Observer::prepare`] → [`Prepared::begin`] → [`Observation::end`] →
 //! [`Ended::conclude`] → [`Observed`]. What of it lies is decided in [`crate::lies`].
@@ -21,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use measure::record::{Bounds, CpuCounts, DriveCounts, HostFacts, Throttle};
@@ -224,6 +227,7 @@ impl<'a> Prepared<'a> {
             cost_ns: nanoseconds(entered, begun),
             work: BTreeSet::new(),
             heat: Vec::new(),
+            reading: None,
             next_work: begun + WORK_EVERY,
             next_heat: begun + HEAT_EVERY,
         }
@@ -241,6 +245,8 @@ pub struct Observation<'a> {
     /// What was seen by [`Observation::watch`].
     work: BTreeSet<String>,
     heat: Vec<heat::Temperature>,
+    /// The thread that reads the sensors, while it does.
+    reading: Option<JoinHandle<Vec<heat::Temperature>>>,
     next_work: Instant,
     next_heat: Instant,
 }
@@ -258,9 +264,20 @@ impl<'a> Observation<'a> {
             self.next_work = now + WORK_EVERY;
             self.work.extend(activity::by_kernel(&observer.sysfs, &observer.subject.ours));
         }
-        if now >= self.next_heat {
+        self.collect_heat();
+        if now >= self.next_heat && self.reading.is_none() && !observer.subject.sensors.is_empty() {
             self.next_heat = now + HEAT_EVERY;
-            self.heat.extend(observer.subject.sensors.iter().filter_map(heat::Sensor::read));
+            let sensors = observer.subject.sensors.clone();
+            let read = move || sensors.iter().filter_map(heat::Sensor::read).collect();
+            // Without a thread to be had this reading is left out.
+            self.reading = std::thread::Builder::new().name("sensors".into()).spawn(read).ok();
+        }
+    }
+
+    /// Takes what the sensors said, if they have answered.
+    fn collect_heat(&mut self) {
+        if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
+            self.heat.extend(reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
     }
 
@@ -289,7 +306,8 @@ pub struct Ended<'a> {
 impl Ended<'_> {
     /// Looks at the surroundings again and says what was seen; call it after the jobs have ended.
     #[must_use]
-    pub fn conclude(self) -> Observed {
+    pub fn conclude(mut self) -> Observed {
+        self.observation.collect_heat();
         let Prepared { observer, before } = self.observation.prepared;
         let (work, heat_during) = (self.observation.work, self.observation.heat);
         let after = observer.surroundings();
@@ -421,12 +439,43 @@ mod tests {
         observation.watch(begun + Duration::from_secs(1));
         assert!(observation.heat.is_empty(), "a sensor is not read each second");
         observation.watch(begun + Duration::from_secs(10));
+        while observation.heat.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+            observation.watch(begun + Duration::from_secs(10));
+        }
         put(dir.path(), "proc/mdstat", "md0 : active raid1 sdb[1] sda[0]\n");
         heat("41000");
         let observed = observation.end().conclude();
         assert_eq!(observed.background_work.iter().collect::<Vec<_>>(), ["md resync of md0 (5.0% done)"]);
         assert!(observed.heat_during.iter().any(heat::Temperature::is_hot));
         assert!(!observed.heat_before.iter().chain(&observed.heat_after).any(heat::Temperature::is_hot));
+    }
+
+    #[test]
+    fn a_sensor_of_a_drive_that_hangs_is_not_waited_for() {
+        let (dir, mut observer) = watched(&[("sda", BEFORE)]);
+        let input = dir.path().join("device/hwmon0/temp1_input");
+        put(dir.path(), "device/hwmon0/temp1_input", "41000");
+        observer.subject.sensors = heat::sensors("sda", [dir.path().join("device")]);
+        let mut observation = observer.prepare().begin();
+        let begun = observation.begun;
+        // A FIFO is read until it has no writer.
+        fs::remove_file(&input).expect("it was there");
+        assert!(
+            std::process::Command::new("mkfifo").arg(&input).status().expect("there is mkfifo").success()
+        );
+        let writer = fs::OpenOptions::new().read(true).write(true).open(&input).expect("opens");
+        observation.watch(begun + Duration::from_secs(10));
+        observation.watch(begun + Duration::from_secs(20));
+        assert!(observation.reading.is_some() && observation.heat.is_empty(), "it waits beside");
+        put(dir.path(), "other", "42000");
+        fs::rename(dir.path().join("other"), &input).expect("renames");
+        drop(writer);
+        while observation.reading.is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+            observation.watch(begun + Duration::from_secs(19));
+        }
+        assert_eq!(observation.end().conclude().heat_after.len(), 1);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A thread that waits for a drive that no longer answers sees no phase. Each therefore has a [`Pulse`], and the
-//! coordinator fails the run when one has not beaten for `request_timeout`, whatever the phase.
+//! coordinator fails the run when one has not beaten for `request_timeout`, whatever the phase. Time in which the whole process was
+//! stopped (SIGSTOP, a paused container or virtual machine) does not count: see [`Control::resumed`].
 //!
 //! Only the coordinator moves the phase, so that what it observes (diskstats, CPU counters) is taken
 //! at the very transitions. Threads look at one atomic word once a batch; each counts from the first
@@ -40,6 +41,9 @@ pub(super) struct Pulse(AtomicU64);
 const AT_REST: u64 = u64::MAX;
 
 impl Pulse {
+    /// What [`last`](Self::last) gives after [`stop`](Self::stop).
+    pub const STOPPED: u64 = 0;
+
     /// The thread goes on at `now`, in ticks.
     #[inline]
     pub fn beat(&self, now: u64) {
@@ -48,7 +52,7 @@ impl Pulse {
 
     /// The thread can no longer be waited for: it goes to wait for a request that is not answered.
     pub fn stop(&self) {
-        self.beat(0);
+        self.beat(Self::STOPPED);
     }
 
     /// The thread waits for no request, or for one that may take any time.
@@ -78,6 +82,8 @@ pub(super) struct Control {
     bytes: AtomicU64,
     ios: AtomicU64,
     pulses: Box<[Pulse]>,
+    /// When the process last went on after it had been stopped, in ticks; 0 if it never was.
+    resumed: AtomicU64,
 }
 
 impl Control {
@@ -92,7 +98,18 @@ impl Control {
             bytes: AtomicU64::new(0),
             ios: AtomicU64::new(0),
             pulses: (0..threads).map(|_| Pulse(AtomicU64::new(AT_REST))).collect(),
+            resumed: AtomicU64::new(0),
         }
+    }
+
+    /// The process went on at `now`, in ticks, after it had been stopped: nothing counts as unanswered from before.
+    pub fn resume(&self, now: u64) {
+        self.resumed.store(now, Ordering::Relaxed);
+    }
+
+    /// When the process last went on after it had been stopped, in ticks; 0 if it never was.
+    pub fn resumed(&self) -> u64 {
+        self.resumed.load(Ordering::Relaxed)
     }
 
     /// The pulse of each thread, in order.

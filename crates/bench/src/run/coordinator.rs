@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use storage::clock::Clock;
 
-use super::control::{Control, Phase};
+use super::control::{Control, Phase, Pulse};
 use super::share::Share;
 use super::{BenchError, Progress, RunOptions};
 
 /// How long the coordinator sleeps at most before it looks for a wish to stop.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// By how much the coordinator sleeps too long where the process was stopped, and not merely late to be scheduled.
+const STOP_MIN: Duration = Duration::from_secs(1);
 
 /// How long threads that can end may take, once another waits in vain.
 const GRACE: Duration = Duration::from_secs(1);
@@ -105,17 +108,29 @@ impl Coordinator<'_> {
         true
     }
 
-    /// Waits until something may have changed. True if some thread waits in vain; its job has failed then.
+    /// Waits until something may have changed. True if a thread waits in vain; its job has failed then.
     fn pause(&self) -> bool {
-        std::thread::park_timeout(LOOK);
         let clock = Clock::get();
+        let asleep = clock.now();
+        std::thread::park_timeout(LOOK);
+        self.check_pulses(asleep, clock.now(), clock)
+    }
+
+    /// Fails the jobs whose threads wait in vain, as seen `now` after a sleep since `asleep`. True if there is one.
+    fn check_pulses(&self, asleep: u64, now: u64, clock: Clock) -> bool {
+        if now.saturating_sub(asleep) > clock.ticks(LOOK + STOP_MIN) {
+            self.controls.iter().for_each(|control| control.resume(now));
+        }
         let mut stuck = false;
         for (control, shares) in self.controls.iter().zip(self.shares) {
-            // Pulses that are set after this lie ahead of it, and have no age.
-            let now = clock.now();
             for (pulse, share) in control.pulses().iter().zip(shares) {
                 let limit = share.workload.request_timeout;
-                let age = pulse.last().map(|last| clock.nanoseconds(now.saturating_sub(last)));
+                let since = pulse.last().map(|last| match last {
+                    Pulse::STOPPED => last,
+                    last => last.max(control.resumed()),
+                });
+                // A pulse that was set after `now` lies ahead of it, and has no age.
+                let age = since.map(|since| clock.nanoseconds(now.saturating_sub(since)));
                 if age.is_some_and(|age| !limit.is_zero() && u128::from(age) > limit.as_nanos()) {
                     stuck = true;
                     control.fail(BenchError::unanswered(&*share.device, limit));
@@ -123,5 +138,41 @@ impl Coordinator<'_> {
             }
         }
         stuck
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::region::Region;
+    use measure::Workload;
+    use storage::device::{OpenOptions, open};
+
+    /// Whether a thread counts as stuck that had an answer `answered_s` ago, and none since, when the coordinator wakes
+    /// after a sleep of `slept`. The limit is 10 s.
+    fn is_stuck(pulse: impl Fn(&Pulse, u64), answered_s: u64, slept: Duration) -> bool {
+        let device = open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing()).expect("memory");
+        let workload = Workload { request_timeout: Duration::from_secs(10), ..Workload::default() };
+        let region = Region { start: 0, length: 1 << 20, job: 0 };
+        let (controls, shares) = ([Arc::new(Control::new(1))], [vec![Share { device, workload, region }]]);
+        let coordinator =
+            Coordinator { controls: &controls, shares: &shares, options: RunOptions::default() };
+        let clock = Clock::get();
+        let now = clock.now() + clock.ticks(Duration::from_secs(1000));
+        pulse(&controls[0].pulses()[0], now - clock.ticks(Duration::from_secs(answered_s)));
+        coordinator.check_pulses(now - clock.ticks(slept), now, clock)
+    }
+
+    #[test]
+    fn time_in_which_the_process_was_stopped_does_not_count_as_unanswered() {
+        assert!(is_stuck(Pulse::beat, 20, LOOK), "the drive has not answered");
+        assert!(is_stuck(Pulse::beat, 20, LOOK + STOP_MIN / 2), "the machine is busy");
+        assert!(!is_stuck(Pulse::beat, 20, Duration::from_secs(15)), "the process was stopped");
+        assert!(!is_stuck(Pulse::beat, 5, LOOK));
+        assert!(
+            is_stuck(|pulse, _| pulse.stop(), 5, Duration::from_secs(15)),
+            "it waits for what is not answered"
+        );
+        assert!(!is_stuck(|pulse, _| pulse.rest(), 20, LOOK));
     }
 }

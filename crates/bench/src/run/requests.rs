@@ -45,6 +45,16 @@ pub(super) trait Requests {
         None
     }
 
+    /// Flushes in flight.
+    fn flushes(&self) -> u32 {
+        0
+    }
+
+    /// Whether the request in flight in this slot is a flush.
+    fn is_flush(&self, _slot: u32) -> bool {
+        false
+    }
+
     /// What completed in this slot, its data checked where that was asked.
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure>;
 }
@@ -179,6 +189,7 @@ pub(super) struct General {
     issued: u64,
     writes_since_sync: u32,
     sync_due: bool,
+    flushes: u32,
     generation: u64,
     pub verified_blocks: u64,
 }
@@ -198,6 +209,7 @@ impl General {
             issued: 0,
             writes_since_sync: 0,
             sync_due: false,
+            flushes: 0,
             generation,
             verified_blocks: 0,
             workload: workload.clone(),
@@ -304,6 +316,7 @@ impl General {
         self.in_flight[slot as usize] = request;
         engine.prepare(slot, request.op, offset, request.length);
         if request.op == Op::SyncData {
+            self.flushes += 1;
             return;
         }
         self.issued += 1;
@@ -342,8 +355,17 @@ impl Requests for General {
         Some(made.slot)
     }
 
+    fn flushes(&self) -> u32 {
+        self.flushes
+    }
+
+    fn is_flush(&self, slot: u32) -> bool {
+        self.in_flight[slot as usize].op == Op::SyncData
+    }
+
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
         let InFlight { op, length, expected, .. } = self.in_flight[slot as usize];
+        self.flushes -= u32::from(op == Op::SyncData);
         if let (Some(header), Some(kind)) = (expected, self.workload.verify) {
             header.check(kind, &engine.buffer(slot)[..length as usize])?;
             self.verified_blocks += 1;

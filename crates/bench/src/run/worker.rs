@@ -149,15 +149,37 @@ fn open(
     device: &Arc<dyn Device>,
     config: &EngineConfig,
 ) -> Result<(AnyEngine, Fallback), EngineError> {
-    if makes_ahead(workload, device) {
-        let config = EngineConfig { depth: config.depth + 1, ..config.clone() };
-        let (engine, fallback) = engine::open(workload.ioengine, device, &config)?;
+    open_with(config, makes_ahead(workload, device), |config| {
+        let (engine, fallback) = engine::open(workload.ioengine, device, config)?;
+        let features = storage::on_engine!(&engine, engine => engine.features());
+        Ok(Opened { name: engine.name(), features, engine: (engine, fallback) })
+    })
+}
+
+/// An engine and what is in use of it.
+#[derive(Debug)]
+struct Opened<T> {
+    engine: T,
+    name: &'static str,
+    features: Vec<String>,
+}
+
+/// Opens the engine with a spare slot where that costs nothing that `iodepth` slots alone would have: memory that may be
+/// locked, or huge pages that were asked for.
+fn open_with<T>(
+    config: &EngineConfig,
+    spare: bool,
+    open: impl Fn(&EngineConfig) -> Result<Opened<T>, EngineError>,
+) -> Result<T, EngineError> {
+    if spare && let Ok(opened) = open(&EngineConfig { depth: config.depth + 1, ..config.clone() }) {
         // psync makes the call on this thread, or has a thread for each slot.
-        if engine.name() != "psync" {
-            return Ok((engine, fallback));
+        let is_asynchronous = opened.name != "psync";
+        let is_plain = opened.features.iter().any(|feature| feature.starts_with("plain buffers"));
+        if is_asynchronous && !is_plain {
+            return Ok(opened.engine);
         }
     }
-    engine::open(workload.ioengine, device, config)
+    open(config).map(|opened| opened.engine)
 }
 
 /// Whether blocks take long to make, and the kernel moves them while this thread does something else.
@@ -274,8 +296,10 @@ struct Turn<'a, E, R> {
     /// When each slot's request began, in ticks: its submission, or when it was due.
     began: Box<[u64]>,
     pulse: &'a Pulse,
-    /// When the ages of requests are looked at again, in ticks.
+    /// When the ages of requests are checked next, in ticks.
     next_ages: u64,
+    /// The last check of ages found a request that is older than it may be.
+    is_late: bool,
     /// Slots beyond the depth, in which requests are made ahead: one or none.
     spare: usize,
     /// No more requests are to be issued.
@@ -309,6 +333,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             began: vec![0; depth as usize].into_boxed_slice(),
             pulse: &control.pulses()[task.number],
             next_ages: now,
+            is_late: false,
             spare: depth.saturating_sub(workload.iodepth) as usize,
             exhausted: false,
             filled: false,
@@ -356,6 +381,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 self.check_ages(now)?;
             }
             self.issue(batch.with(self.engine.in_flight()), now);
+            self.rest_while_flushing();
             if self.exhausted && self.engine.in_flight() == 0 {
                 return Ok(());
             }
@@ -456,6 +482,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 self.began[slot as usize] = due;
                 due += schedule.gap();
             }
+            self.rest_while_flushing();
             if self.exhausted && self.engine.in_flight() == 0 {
                 return Ok(());
             }
@@ -557,9 +584,23 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         }
     }
 
-    /// Whether any request in flight is older than it may be: a drive may answer all but one. Once a second.
+    /// Rests the pulse while a flush of buffered writes is in flight: what the page cache holds may take any time to write.
+    #[inline]
+    fn rest_while_flushing(&self) {
+        if self.requests.flushes() > 0 && self.has_unlimited_flushes() {
+            self.pulse.rest();
+        }
+    }
+
+    /// Whether flushes may take any time, because they write what the page cache holds.
+    fn has_unlimited_flushes(&self) -> bool {
+        !self.task.device.is_direct()
+    }
+
+    /// Whether any request in flight is older than it may be: a drive may answer all but one. Once a second. Two checks in
+    /// a row must find one, so that after a stop of the process the coordinator has said so before the second.
     ///
-    /// The thread fails here and not later, so that its failure is told before its engine is dropped, which waits for
+    /// The thread fails here and not later, so that its failure is known before its engine is dropped, which waits for
     /// the request.
     #[cold]
     fn check_ages(&mut self, now: u64) -> Result<(), BenchError> {
@@ -571,9 +612,14 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         let oldest = now.saturating_sub(self.clock.ticks(limit));
         let mut idle = vec![false; self.began.len()];
         self.idle.iter().for_each(|slot| idle[*slot as usize] = true);
-        let in_flight = self.began.iter().zip(&idle).filter(|(began, idle)| !**idle && **began != NOT_BEGUN);
-        let late = in_flight.into_iter().any(|(began, _)| *began < oldest);
-        if !late {
+        let resumed = self.control.resumed();
+        let has_limit = |slot: u32| !(self.requests.is_flush(slot) && self.has_unlimited_flushes());
+        let is_late = (0..).zip(&self.began).any(|(slot, began)| {
+            let in_flight = !idle[slot as usize] && *began != NOT_BEGUN;
+            in_flight && (*began).max(resumed) < oldest && has_limit(slot)
+        });
+        let was_late = std::mem::replace(&mut self.is_late, is_late);
+        if !(is_late && was_late) {
             return Ok(());
         }
         let unanswered = || BenchError::unanswered(&*self.task.device, limit);
@@ -597,8 +643,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
 
     /// fdatasync(2), waited for.
     fn flush(&mut self) -> Result<(), BenchError> {
-        if !self.task.device.is_direct() {
-            // What the page cache holds may take any time to write.
+        if self.has_unlimited_flushes() {
             self.pulse.rest();
         }
         self.engine.prepare(0, Op::SyncData, 0, 0);

@@ -255,3 +255,26 @@ fn a_schedule_keeps_its_mean_rate_to_the_tick() {
         assert!((seconds / 0.1 - 1.0).abs() < 0.02, "{rate_process:?}: {seconds} s");
     }
 }
+
+#[test]
+fn the_spare_slot_is_given_up_where_its_buffer_costs_the_others_something() {
+    let slots = |spare, name: &'static str, most_fixed: u32, most: u32| {
+        let config = EngineConfig { depth: 4, ..EngineConfig::default() };
+        let opened = open_with(&config, spare, |config| {
+            if config.depth > most {
+                let source = std::io::ErrorKind::OutOfMemory.into();
+                return Err(EngineError { engine: name, operation: "map buffers", source });
+            }
+            let is_fixed = config.depth <= most_fixed;
+            let buffers = if is_fixed { "fixed buffers" } else { "plain buffers (registration: no memory)" };
+            Ok(Opened { engine: config.depth, name, features: vec![buffers.to_owned()] })
+        });
+        opened.ok()
+    };
+    assert_eq!(slots(true, "io_uring", 5, 5), Some(5));
+    assert_eq!(slots(false, "io_uring", 5, 5), Some(4));
+    assert_eq!(slots(true, "psync", 5, 5), Some(4), "each slot is a thread");
+    assert_eq!(slots(true, "io_uring", 4, 5), Some(4), "four buffers may be locked, and not five");
+    assert_eq!(slots(true, "io_uring", 4, 4), Some(4), "there is memory for four");
+    assert_eq!(slots(true, "io_uring", 3, 3), None);
+}
