@@ -94,7 +94,8 @@ impl Problem {
             Self::Run(error) => error.hint(),
             Self::Precondition(error) => error.hint(),
             Self::NeverWritten { device, .. } => Some(format!(
-                "write the whole region first (--rw=write --destroy {device}), or add --allow-unwritten to measure it anyway"
+                "add --allow-unwritten to measure it anyway; or, if nothing on it is needed, write the whole region first \
+                 (--rw=write --bs=1m --time_based=0 --destroy {device})"
             )),
             Self::Look { source, .. } => {
                 storage::remote::told_by(source).and_then(storage::remote::RemoteError::hint)

@@ -156,11 +156,16 @@ impl BenchTarget {
     /// Remembers that a run changed the contents, even if it failed.
     fn note_written(&mut self, workload: &Workload, result: &Result<Outcome, BenchError>) {
         if workload.rw.modifies() {
-            self.sampled.clear();
+            self.contents_changed();
         }
         if let Ok(outcome) = result {
-            self.written_bytes += outcome.records.iter().map(|r| r.total.write_bytes).sum::<u64>();
+            outcome.records.iter().for_each(|record| self.count_written(record));
         }
+    }
+
+    /// Counts what a run of this target wrote.
+    pub fn count_written(&mut self, record: &RunRecord) {
+        self.written_bytes += record.total.write_bytes;
     }
 
     /// The device, open for writing as `workload` would write it.
@@ -179,8 +184,8 @@ impl BenchTarget {
         Ok(region.end - region.start)
     }
 
-    /// What was known about the contents is so no more.
-    pub(crate) fn contents_changed(&mut self) {
+    /// Forgets what blocks drawn from the contents looked like: something has written to them.
+    pub fn contents_changed(&mut self) {
         self.sampled.clear();
     }
 

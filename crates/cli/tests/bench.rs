@@ -430,22 +430,50 @@ fn a_raw_device_that_was_never_written_is_not_read_unless_allowed() {
     let device_name = device.text();
     let words = format!(
         "error: {device_name}: 64 of 64 blocks drawn from the region are zeros, as blocks are that were never written: a drive \
-         answers reads of them from nothing\nhint: write the whole region first (--rw=write --destroy {device_name}), or add \
-         --allow-unwritten to measure it anyway\n"
+         answers reads of them from nothing\nhint: add --allow-unwritten to measure it anyway; or, if nothing on it is needed, write \
+         the whole region first (--rw=write --bs=1m --time_based=0 --destroy {device_name})\n"
     );
     refused(folder.path(), &read, 3, &words);
     let allowed = works(folder.path(), &[&read[..], &["--allow-unwritten"]].concat());
     assert!(allowed.out.contains("W-REPEATED-DATA"), "{}", allowed.out);
-    let write = [
-        "bench",
-        "--rw=write",
-        "--bs=1m",
-        "--time_based=0",
-        "--target",
-        device.text(),
-        "--destroy",
-        device.text(),
-    ];
-    works(folder.path(), &write);
+    let (_, hinted) = words.rsplit_once('(').expect("the hint's command");
+    let hinted: Vec<&str> = hinted.trim_end().trim_end_matches(')').split(' ').collect();
+    works(folder.path(), &[&["bench", "--target", device_name], &hinted[..]].concat());
     works(folder.path(), &read);
+}
+
+#[test]
+fn a_job_reads_what_an_earlier_job_of_the_file_has_written() {
+    let folder = place();
+    let image = folder.path().join("zeros");
+    std::fs::write(&image, vec![0; 16 << 20]).expect("an image");
+    let device = match LoopDevice::attach(&image, &[]) {
+        Ok(device) => device,
+        Err(reason) => return skipped(&format!("no loop device: {reason}")),
+    };
+    // The mix draws blocks, which are zeros.
+    let jobs = format!(
+        "[global]\nfilename={}\nbs=1m\ndirect=1\n[mix]\nrw=randrw\n[fill]\nstonewall\nrw=write\n[read]\nstonewall\nrw=read\n",
+        device.text()
+    );
+    std::fs::write(folder.path().join("three.fio"), jobs).expect("writes");
+    works(folder.path(), &["bench", "three.fio", "--destroy", device.text()]);
+}
+
+#[test]
+fn a_process_that_was_stopped_for_longer_than_the_limit_goes_on() {
+    let folder = place();
+    let words = ["bench", "--rw=randread", "--target", "mem:16m", "--numjobs=8", "--request_timeout=2s"];
+    let words = [&words[..], &["--runtime=60s", "--live", "--json"]].concat();
+    let mut child =
+        command(folder.path(), &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    let mut first = [0; 1];
+    child.stderr.as_mut().expect("piped").read_exact(&mut first).expect("a line");
+    signal(&child, "-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    signal(&child, "-CONT");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    signal(&child, "-INT");
+    let (_, err) = printed(&mut child);
+    assert!(!err.contains("has not answered"), "{err}");
 }

@@ -22,7 +22,7 @@ impl WarningCode {
             Self::SmallSet if workload.direct => "Raise --size to several GiB, at best to the whole drive.",
             Self::SmallSet => "Raise --size above twice the memory, or use --direct=1.",
             Self::Unwritten if record.target.kind == "block" => {
-                "Write the region first (`bench --rw=write --destroy`), or measure it knowingly with --allow-unwritten."
+                "Measure it knowingly with --allow-unwritten; or, if nothing on it is needed, write the region first (`bench --rw=write --bs=1m --time_based=0 --destroy`)."
             }
             Self::PollUnavailable if !workload.direct => "Use --direct=1, or drop --hipri.",
             Self::PollUnavailable if !polls(workload, record) => "Use --ioengine=io_uring, or drop --hipri.",

@@ -237,7 +237,15 @@ impl<'r> Bench<'r> {
             progress: self.live.then_some(&say as &dyn Fn(&Progress)),
             pass: 1,
         };
-        let outcome = bench::run::run(&jobs, options).map_err(|e| Failure::from(Problem::from(e)))?;
+        let outcome = bench::run::run(&jobs, options);
+        if group.iter().any(|job| job.workload.rw.modifies()) {
+            // Two targets may be names of one device.
+            self.targets.values_mut().for_each(BenchTarget::contents_changed);
+        }
+        let outcome = outcome.map_err(|e| Failure::from(Problem::from(e)))?;
+        for (job, record) in group.iter().zip(&outcome.records) {
+            self.targets.get_mut(job.target.as_str()).expect("prepared for each job").count_written(record);
+        }
         Ok((outcome.records, outcome.interrupted))
     }
 
