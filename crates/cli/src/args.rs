@@ -97,7 +97,7 @@ pub enum ReportFormat {
     Md,
     /// Every run, for a spreadsheet
     Csv,
-    /// The report itself (flashwright.report/1)
+    /// The report itself (flashwright.report/2)
     Json,
 }
 
@@ -122,7 +122,7 @@ pub enum Document {
     Bench,
     /// `bench --wsat --json` (flashwright.wsat/1)
     Wsat,
-    /// `report --format json`, `sweep --json` and results.json (flashwright.report/1)
+    /// `report --format json`, `sweep --json` and results.json (flashwright.report/2)
     Report,
     /// `sweep plan --json` (flashwright.plan/1)
     Plan,

@@ -292,9 +292,9 @@ fn settings_that_make_no_layout_are_refused_by_the_plan_as_by_the_sweep() {
 #[test]
 fn the_decision_procedure_is_checked_on_simulated_machines() {
     let folder = place();
-    let few = ["sweep", "check-statistics", "--settings=2", "--repetitions=4", "--seed=5"];
+    let few = ["sweep", "check-statistics", "--settings=2", "--repetitions=20", "--seed=5"];
     let text = works(folder.path(), &few).out;
-    assert!(text.contains("Worst of 7 worlds (4 races a line, seed 5)"), "{text}");
+    assert!(text.contains("Worst of 7 worlds (20 races a line, seed 5)"), "{text}");
     assert!(text.contains("All lines keep coverage"), "{text}");
     let document = json(folder.path(), &[&few[..], &["--json"]].concat());
     fits_schema(folder.path(), "statistics", &document);

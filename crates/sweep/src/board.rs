@@ -123,6 +123,12 @@ impl Board {
         board
     }
 
+    /// The longest that a shard measures; none where the number of blocks is fixed.
+    #[must_use]
+    pub fn budget(&self) -> Option<Duration> {
+        self.budget
+    }
+
     /// Whether a contest owes another block, given the time that its stage may take and has taken. Points in `given_up`
     /// are not waited for.
     #[must_use]
@@ -134,7 +140,7 @@ impl Board {
         given_up: &dyn Fn(u32) -> bool,
     ) -> bool {
         let enough = match (self.fixed, entry.contest.members.len()) {
-            (0, 1) => entry.whole >= BLOCKS_OF_ONE,
+            (0, 1) => entry.whole >= BLOCKS_OF_ONE || end.is_some_and(|end| used >= end),
             (0, _) => entry.race.decided().is_some() || end.is_some_and(|end| used >= end),
             (fixed, _) => entry.whole >= fixed,
         };

@@ -172,8 +172,8 @@ impl Status {
 fn time_left(store: &Store, points: &[Point]) -> Result<Option<Duration>, StoreError> {
     let meta = store.meta()?;
     if let Some(budget) = meta.budget {
-        // Each shard has the budget for itself.
-        let used = store.time_used()?.into_values().max().unwrap_or_default();
+        // Each shard has the budget for itself; what is open is on one that has not used it up.
+        let used = store.time_used()?.into_values().min().unwrap_or_default();
         return Ok((!store.completeness()?.is_complete()).then(|| budget.saturating_sub(used)));
     }
     let missing: Vec<u32> = match meta.protocol {

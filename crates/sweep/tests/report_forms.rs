@@ -250,7 +250,7 @@ fn the_json_fits_its_schema_and_reads_back() {
         assert!(errors.is_empty(), "{errors:?}");
         let back: Report = serde_json::from_str(&text).unwrap();
         assert_eq!(json(&back), text);
-        assert_eq!(value["schema"], "flashwright.report/1");
+        assert_eq!(value["schema"], "flashwright.report/2");
     }
     // The schema is not so wide that everything fits.
     let validator = jsonschema::validator_for(&json_schema()).unwrap();

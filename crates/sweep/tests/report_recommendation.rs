@@ -60,7 +60,7 @@ fn of_settings_with_equivalent_bandwidth_the_one_with_the_lower_p99_is_recommend
     );
     assert_eq!(
         report.headline,
-        "For random reads, use depth 128 – 2.01× the bandwidth of depth 32 for random reads."
+        "For random reads, use depth 128 – 2.00× the bandwidth of depth 32 for random reads."
     );
 }
 

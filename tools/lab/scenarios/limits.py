@@ -24,7 +24,7 @@ def run(lab):
 
 def verdict(lab, target, prefix="", **options):
     words = " ".join(f"--{name}={value}" for name, value in {**LOAD, **options}.items())
-    answer = lab.guest.run(f"{prefix} flashwright bench {words} --target '{target}' --json")
+    answer = lab.guest.run(f"{prefix} flashwright bench --allow-unwritten {words} --target '{target}' --json")
     lab.must(answer)
     record = answer.json["record"]
     return record["verdict"]

@@ -112,7 +112,7 @@ pub struct RunArgs {
     /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Print the report as one JSON document (flashwright.report/1)
+    /// Print the report as one JSON document (flashwright.report/2)
     #[arg(long)]
     pub json: bool,
 }
@@ -144,7 +144,7 @@ pub struct ResumeArgs {
     /// Go on here with a sweep that was begun on another machine
     #[arg(long, alias = "allow_other_machine")]
     pub allow_other_machine: bool,
-    /// Print the report as one JSON document (flashwright.report/1)
+    /// Print the report as one JSON document (flashwright.report/2)
     #[arg(long)]
     pub json: bool,
 }
@@ -187,7 +187,7 @@ pub struct MergeArgs {
     /// Where the whole goes
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Print the report as one JSON document (flashwright.report/1)
+    /// Print the report as one JSON document (flashwright.report/2)
     #[arg(long)]
     pub json: bool,
 }
@@ -199,8 +199,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N,N…", value_delimiter = ',', default_values_t = [2, 3, 6, 14, 40],
           value_parser = clap::value_parser!(u16).range(2..=200))]
     pub settings: Vec<u16>,
-    /// Races of each line
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Races of each line, 20 or more
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(20..))]
     pub repetitions: u32,
     /// What all figures follow from
     #[arg(long, default_value_t = 1)]

@@ -68,7 +68,7 @@ fn report(sweep: &Path) -> Result<Report, Failure> {
         failure.hint("name a sweep's directory, its results.db or its results.json")
     })?;
     serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("{}: is no flashwright.report/1: {error}", json.display())))
+        .map_err(|error| Failure::failed(format!("{}: is no flashwright.report/2: {error}", json.display())))
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {

@@ -46,6 +46,9 @@ pub use race::{Decision, Race};
 
 use crate::stats::Direction;
 
+/// The most settings of one race: time and memory grow with the square of their number.
+pub const SETTINGS_MAX: usize = 1000;
+
 /// How a race is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rules {

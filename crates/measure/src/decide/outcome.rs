@@ -152,11 +152,12 @@ impl Outcome {
         for (block, weight) in analysis.iter().flat_map(|a| &a.weights) {
             block_weights[*block] = *weight;
         }
+        let best = leader(race);
         Self {
             rules: race.rules,
             blocks: race.blocks.len(),
             answer: answer(race),
-            settings: (0..race.settings).map(|setting| contrast(race, setting)).collect(),
+            settings: (0..race.settings).map(|setting| contrast(race, setting, best)).collect(),
             memory: analysis.map_or(0.0, |a| a.memory),
             block_weights,
         }
@@ -230,12 +231,12 @@ fn within(race: &Race, reference: usize) -> Option<Bounds> {
     Bounds::of_ln(hull.0, hull.1, hull.2)
 }
 
-fn contrast(race: &Race, setting: usize) -> Contrast {
+fn contrast(race: &Race, setting: usize, best: Option<usize>) -> Contrast {
     let equivalence = race.certificates[setting].filter(|_| race.standings[setting] == Standing::Alive);
     Contrast {
         setting,
         standing: race.standings[setting],
-        of_best: of_best(race, setting),
+        of_best: of_best(race, setting, best),
         equivalence: equivalence.and_then(|known| {
             let (e, half) = (known.difference, known.half_of_equivalence);
             Bounds::of_ln(e, (e - half).min(0.0), (e + half).max(0.0))
@@ -243,8 +244,8 @@ fn contrast(race: &Race, setting: usize) -> Contrast {
     }
 }
 
-/// The hull of the differences from each living setting, capped at 0.
-fn of_best(race: &Race, setting: usize) -> Option<Bounds> {
+/// The hull of the differences from each living setting, capped at 0; `best` is the leader.
+fn of_best(race: &Race, setting: usize, best: Option<usize>) -> Option<Bounds> {
     let is_alive = race.standings[setting] == Standing::Alive;
     if race.standings[setting] == Standing::Failed {
         return None;
@@ -258,7 +259,7 @@ fn of_best(race: &Race, setting: usize) -> Option<Bounds> {
     let known = known?;
     let lowest = known.iter().map(low).fold(if is_alive { 0.0 } else { f64::INFINITY }, f64::min);
     let highest = known.iter().map(high).fold(start, f64::max);
-    let estimate = leader(race).filter(|best| *best != setting).and_then(|best| race.known(setting, best));
+    let estimate = best.filter(|best| *best != setting).and_then(|best| race.known(setting, best));
     let estimate = estimate.map_or(0.0, |known| known.difference).min(0.0);
     Bounds::of_ln(estimate, lowest.min(0.0), highest.min(0.0))
 }

@@ -24,7 +24,7 @@ pub struct Completeness {
 /// The passes that one point lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingRuns {
-    /// [`Point::id`].
+    /// [`crate::model::Point::id`].
     pub point: u32,
     /// The passes that are not there.
     pub passes: Vec<u32>,

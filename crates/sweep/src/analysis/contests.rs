@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use measure::WarningCode;
-use measure::decide::{Answer, Outcome, Race, Rules, Standing};
+use measure::decide::{Answer, Outcome, Race, Rules, SETTINGS_MAX, Standing};
 use measure::stats::Direction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,8 @@ impl SlowBlock {
 
 /// A block below this part of the median block's level is named.
 const SLOW: f64 = 0.8;
+/// And each of its runs is below this part of its setting's usual figure.
+const SLOW_RUN: f64 = 0.9;
 /// A control below this part of its median was slow as well.
 const SLOW_CONTROL: f64 = 0.9;
 
@@ -114,10 +116,11 @@ fn race(members: usize, rules: Rules, blocks: &[Vec<(usize, f64)>]) -> Outcome {
     race.outcome()
 }
 
-/// Each contest of a sweep, in the order of its first points.
+/// Each contest of a sweep, in the order of its first points; without those of more settings than a race can have.
 #[must_use]
 pub fn summarise(data: &SweepData) -> Vec<ContestSummary> {
-    Contest::all(super::by_id(&data.points).into_values()).into_iter().map(|c| one(data, c)).collect()
+    let contests = Contest::all(super::by_id(&data.points).into_values()).into_iter();
+    contests.filter(|contest| contest.members.len() <= SETTINGS_MAX).map(|c| one(data, c)).collect()
 }
 
 fn one(data: &SweepData, contest: Contest) -> ContestSummary {
@@ -186,7 +189,9 @@ fn slow_blocks(data: &SweepData, blocks: &[Block<'_>], settings: usize) -> Vec<S
         let (number, runs) = &blocks[*at];
         let level = (effect - usual).exp();
         let stolen = runs.iter().any(|(_, run)| run.warnings.contains(&WarningCode::Steal));
-        (level < SLOW).then(|| SlowBlock { number: *number, level, control: beside(runs), stolen })
+        let is_slower = |(setting, y): &(usize, f64)| y - fit.levels[*setting] - usual < SLOW_RUN.ln();
+        let all = logarithms(&blocks[*at]).iter().all(is_slower);
+        (level < SLOW && all).then(|| SlowBlock { number: *number, level, control: beside(runs), stolen })
     });
     slow.collect()
 }

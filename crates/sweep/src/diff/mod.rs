@@ -7,8 +7,8 @@
 //!
 //! From one session to the next a machine's levels move far more than figures scatter within a session, so the
 //! change of a *level* is shown without a verdict. Verdicts are on *contrasts*: the points of one work (the same
-//! direction, order and request size) are taken relative to a reference, the first of them with enough passes, within each
-//! sweep; what contrasts move by themselves from session to session, τ, is part of the interval
+//! direction, order and request size) on one construction are taken relative to a reference, the first of them with enough passes, within
+//! each sweep; what contrasts move by themselves from session to session, τ, is part of the interval
 //! ([`measure::decide::sessions`]). All contrasts of bandwidth make one family, and all of latency another, so the
 //! chance of any false difference stays at 5 %. τ is estimated from further sweeps of the baseline's kind where there
 //! are two or more.
@@ -196,7 +196,8 @@ impl Figure {
     }
 }
 
-/// The pairs of points by work, each work with its reference.
+/// The pairs of points by work and construction, each with its reference: points on different constructions were measured at
+/// different times.
 struct Works<'p> {
     pairs: &'p [(&'p Point, &'p Point)],
     works: Vec<WorkPairs>,
@@ -215,9 +216,10 @@ const REFERENCE_MIN_PASSES: usize = 3;
 
 impl<'p> Works<'p> {
     fn of(a: &Sweep<'_>, b: &Sweep<'_>, pairs: &'p [(&'p Point, &'p Point)]) -> Self {
-        let mut by_work: BTreeMap<Work, Vec<usize>> = BTreeMap::new();
-        for (at, (of_a, _)) in pairs.iter().enumerate() {
-            by_work.entry(Work::of(of_a)).or_default().push(at);
+        let mut by_work: BTreeMap<(Option<String>, Option<String>, Work), Vec<usize>> = BTreeMap::new();
+        for (at, (of_a, of_b)) in pairs.iter().enumerate() {
+            let together = (of_a.construction(), of_b.construction(), Work::of(of_a));
+            by_work.entry(together).or_default().push(at);
         }
         let is_measured = |at: &usize| {
             let (of_a, of_b) = pairs[*at];
@@ -310,7 +312,9 @@ struct Sweep<'s> {
 impl<'s> Sweep<'s> {
     fn read(store: &'s Store) -> Result<Self, StoreError> {
         let mut runs: BTreeMap<u32, Vec<RunRow>> = BTreeMap::new();
-        for run in store.runs()? {
+        // Blocks that were cut short are shown and not judged.
+        let cut: BTreeSet<u32> = store.cut()?.iter().map(|run| run.position).collect();
+        for run in store.runs()?.into_iter().filter(|run| !cut.contains(&run.position)) {
             runs.entry(run.point).or_default().push(run);
         }
         for passes in runs.values_mut() {

@@ -61,15 +61,19 @@ fn recommended<'p>(
 ) -> Option<(usize, Option<Tail>)> {
     let by_bandwidth = contest.bandwidth.recommended()?;
     let Some(latency) = &contest.latency_ns_p99 else { return Some((by_bandwidth, None)) };
-    let tail = |outcome, gain| Some(Tail { outcome, gain });
+    let alive = latency.settings.iter().filter(|setting| setting.standing == Standing::Alive);
+    let tied: Vec<u32> = alive.map(|setting| contest.points[setting.setting]).collect();
+    let tail = |outcome, gain| Some(Tail { outcome, gain, tied: tied.clone() });
     Some(match latency.answer {
         Answer::Better { winner, gain } => {
             let winning = point(winner)?;
             let gain = gain.and_then(|gain| of_gain(gain, winning, point, names));
             (winner, tail(Outcome::Better, gain))
         }
-        Answer::Equivalent { .. } => (by_bandwidth, tail(Outcome::Equivalent, None)),
-        _ => (by_bandwidth, tail(Outcome::Undecided, None)),
+        // What the percentile has dropped is not recommended, even if it is the cheapest.
+        Answer::Equivalent { reference, .. } => (reference, tail(Outcome::Equivalent, None)),
+        Answer::Undecided { reference, .. } => (reference, tail(Outcome::Undecided, None)),
+        Answer::Single { .. } | Answer::Nothing => (by_bandwidth, tail(Outcome::Undecided, None)),
     })
 }
 
@@ -99,7 +103,8 @@ fn of_gain<'p>(
 }
 
 /// The recommended setting over the cheapest of all alternatives, where that one has lost. The interval is that of the
-/// cheapest one against every setting that has not lost, the recommended one among them.
+/// cheapest one against every setting that has not lost, the recommended one among them; the estimate is the recommended
+/// one's own, which need not be the highest.
 fn over_cheapest<'p>(
     contest: &ContestSummary,
     winner: usize,
@@ -115,10 +120,11 @@ fn over_cheapest<'p>(
     let over = point(cheapest)?;
     let of_best = contest.bandwidth.settings[cheapest].of_best?;
     let interval = Interval { low: 1.0 / of_best.high, high: 1.0 / of_best.low };
+    let own = contest.bandwidth.settings[winner].of_best.map_or(1.0, |own| own.ratio);
     Some(Gain {
         over: over.point,
         setting: names.difference(over, use_point),
-        ratio: 1.0 / of_best.ratio,
+        ratio: (own / of_best.ratio).clamp(interval.low, interval.high),
         interval: Some(interval),
         beyond_noise: is_beyond_noise(Some(interval)),
     })

@@ -124,7 +124,7 @@ fn ladder(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Option<
     if points.len() < 2 || points.iter().any(|p| analysis.completeness.lacks(p.point)) {
         return None;
     }
-    let (candidates, _) = super::candidates(points);
+    let (candidates, _) = super::candidates(points, super::contests::of(analysis, points));
     let climb = Climb::new(Metric::of(work), candidates);
     let start = climb.start(&analysis.baseline)?;
     let figure = climb.metric.figure(start)?;

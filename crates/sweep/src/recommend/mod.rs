@@ -32,12 +32,12 @@ pub(crate) mod words;
 use std::collections::BTreeMap;
 
 use measure::WarningCode;
-use measure::decide::MoreBlocks;
+use measure::decide::{MoreBlocks, Standing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::statistics::{Comparison, Verdict, compare, compare_family, interval};
-use crate::analysis::{Analysis, Estimate, Interval, PointSummary, Work};
+use crate::analysis::{Analysis, ContestSummary, Estimate, Interval, PointSummary, Work};
 
 pub use knee::{DepthPoint, Knee, NEAR_BEST};
 pub use ladder::{Change, Ladder, Rung, ladders};
@@ -49,11 +49,13 @@ pub use words::{headline, ratio, times};
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// One setting is better than every other.
+    #[serde(alias = "clear")]
     Better,
     /// Several settings are equivalent: within 5 % of the cheapest of them. The one with the lowest 99th percentile of
     /// latency is recommended where that is decided, else the cheapest.
     Equivalent,
     /// The runs do not suffice for either; the cheapest setting that may be the best is recommended.
+    #[serde(alias = "tied", alias = "not-enough-runs")]
     Undecided,
     /// There was only one setting to choose from.
     OnlyOne,
@@ -95,6 +97,9 @@ pub struct Tail {
     /// The recommended setting's advantage over the next: the other one's percentile by its own. None where none is
     /// better.
     pub gain: Option<Gain>,
+    /// The points that it has not dropped, cheapest first.
+    #[serde(default)]
+    pub tied: Vec<u32>,
 }
 
 /// What to use for one kind of work.
@@ -195,9 +200,9 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
     if !missing.is_empty() {
         return Recommendation::nothing(work, Outcome::Incomplete, words::at_most(missing, 8));
     }
-    let (candidates, mut caveats) = candidates(points);
-    let names = choice::Varying::among(points);
     let contest = contests::of(analysis, points);
+    let (candidates, mut caveats) = candidates(points, contest);
+    let names = choice::Varying::among(points);
     let found = match contest {
         Some(contest) => contests::judged(contest, &candidates, &names),
         None => Field::of(&candidates).map(|field| field.judged(&names)),
@@ -218,7 +223,7 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
         bandwidth: use_point.bandwidth,
         iops: use_point.iops.map(|iops| iops.mean),
         latency_ns_p99: use_point.latency_ns_p99,
-        knee: knee::knee(use_point, &candidates, contest),
+        knee: knee(&found, use_point, &candidates, contest),
         settings: settings::Ground::new(analysis, points).settings(use_point),
         caveats,
         ..found
@@ -227,8 +232,25 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
     recommendation
 }
 
+/// The knee, unless it would contradict the decision: of an undecided work the estimates do not say which depth is enough,
+/// and where latency has decided between equivalent bandwidths, no other depth is named.
+fn knee(
+    found: &Recommendation,
+    use_point: &PointSummary,
+    candidates: &[&PointSummary],
+    contest: Option<&ContestSummary>,
+) -> Option<Knee> {
+    let by_latency = found.tail.as_ref().is_some_and(|tail| tail.outcome == Outcome::Better);
+    let agrees = |knee: &Knee| !by_latency || knee.at.point == use_point.point;
+    knee::knee(use_point, candidates, contest)
+        .filter(|knee| found.outcome != Outcome::Undecided && agrees(knee))
+}
+
 /// The points that may be recommended, and for those that may not, why.
-fn candidates<'a>(points: &[&'a PointSummary]) -> (Vec<&'a PointSummary>, Vec<String>) {
+fn candidates<'a>(
+    points: &[&'a PointSummary],
+    contest: Option<&ContestSummary>,
+) -> (Vec<&'a PointSummary>, Vec<String>) {
     let mut caveats = Vec::new();
     let (usable, unusable): (Vec<_>, Vec<_>) =
         points.iter().copied().partition(|p| p.bandwidth.is_some_and(|b| b.mean > 0.0));
@@ -238,8 +260,13 @@ fn candidates<'a>(points: &[&'a PointSummary]) -> (Vec<&'a PointSummary>, Vec<St
         caveats.push(format!("Left out, because no run of it is usable: {labels}."));
     }
     // What the page cache answers is always fastest, and says nothing about the flash.
+    // Blocks leave such runs out themselves, and decide by the others.
+    let has_others = |p: &PointSummary| {
+        let standing = contest.and_then(|c| Some(c.bandwidth.settings[c.setting(p.point)?].standing));
+        standing.is_some_and(|standing| standing != Standing::Failed)
+    };
     let (cached, direct): (Vec<_>, Vec<_>) =
-        usable.iter().copied().partition(|p| p.warnings.contains(&WarningCode::Cached));
+        usable.iter().copied().partition(|p| p.warnings.contains(&WarningCode::Cached) && !has_others(p));
     if cached.is_empty() || direct.is_empty() {
         return (usable, caveats);
     }

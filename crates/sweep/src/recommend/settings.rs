@@ -187,7 +187,9 @@ pub fn compromise(analysis: &Analysis) -> Option<Compromise> {
     for point in &analysis.points {
         works.entry(&point.work).or_default().push(point);
     }
-    works.values_mut().for_each(|points| *points = super::candidates(points).0);
+    works.values_mut().for_each(|points| {
+        *points = super::candidates(points, super::contests::of(analysis, points)).0;
+    });
     let layouts: Vec<Layout<'_>> = layouts(&works);
     let best: BTreeMap<&Work, &PointSummary> = works
         .keys()

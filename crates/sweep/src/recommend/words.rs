@@ -128,9 +128,7 @@ pub(super) fn sentence(r: &Recommendation) -> String {
         text += &format!(", {} the runner-up's, {}", gain(over), over.setting);
     }
     text.push('.');
-    // Of an undecided work the estimates do not say which depth is enough.
-    let is_decided = r.outcome != Outcome::Undecided;
-    if let Some(knee) = r.knee.as_ref().filter(|k| is_decided && k.at.iodepth < k.best.iodepth) {
+    if let Some(knee) = r.knee.as_ref().filter(|k| k.at.iodepth < k.best.iodepth) {
         text += &format!(
             " Depth {} already gives {} of the best, with a p99 latency of {} instead of {} at depth {}.",
             knee.at.iodepth,
@@ -143,20 +141,23 @@ pub(super) fn sentence(r: &Recommendation) -> String {
     text
 }
 
-/// `, one of 3 settings within ± 5 % of each other, for its p99 latency: 1.90× (1.75–2.06) lower than depth 32`.
+/// `, of 3 settings with equivalent bandwidth (−1.2 % to +3.4 %) the one with the lowest p99 latency: that of depth 32 is 1.90× (1.75–2.06)`.
 fn equivalent(r: &Recommendation) -> String {
     let range = r
         .within
         .map_or_else(String::new, |i| format!(" ({} to {})", signed_percent(i.low), signed_percent(i.high)));
     let among = format!("{} settings with equivalent bandwidth{range}", r.tied.len());
     match &r.tail {
-        Some(Tail { outcome: Outcome::Better, gain: Some(over) }) => format!(
+        Some(Tail { outcome: Outcome::Better, gain: Some(over), .. }) => format!(
             ", of {among} the one with the lowest p99 latency: that of {} is {}",
             over.setting,
             gain(over)
         ),
         Some(Tail { outcome: Outcome::Better, .. }) => {
             format!(", of {among} the one with the lowest p99 latency")
+        }
+        Some(Tail { tied, .. }) if !tied.is_empty() && tied.len() < r.tied.len() => {
+            format!(", of {among} the simplest of the {} with the lowest p99 latency", tied.len())
         }
         Some(Tail { outcome: Outcome::Equivalent, .. }) => {
             format!(", the simplest of {among} and equivalent p99 latency")
@@ -174,7 +175,10 @@ fn signed_percent(ratio: f64) -> String {
 
 /// ` between 3 settings after 7 blocks: another one could be up to 1.50× as fast; about 14 more blocks (5 to 46) would tell`.
 fn undecided(r: &Recommendation) -> String {
-    let mut text = format!(" between {} settings", r.tied.len());
+    let mut text = match r.tied.len() {
+        0 | 1 => String::new(),
+        several => format!(" between {several} settings"),
+    };
     if let Some(blocks) = r.blocks {
         text += &format!(" after {blocks} {}", if blocks == 1 { "block" } else { "blocks" });
     }
@@ -217,7 +221,7 @@ pub fn headline(
     } else {
         uses(&settled)
     };
-    if compromise.is_none() && !open.is_empty() {
+    if !open.is_empty() {
         sentence += &format!("; {}", open_works(&open));
     }
     if !completeness.is_complete() {
@@ -227,7 +231,10 @@ pub fn headline(
             "; {missing} of {} runs {verb} missing, and nothing is concluded where {they}",
             completeness.planned
         );
-    } else if settled.is_empty() && recommendations.iter().any(|r| r.outcome == Outcome::NoFigure) {
+    } else if settled.is_empty()
+        && open.is_empty()
+        && recommendations.iter().any(|r| r.outcome == Outcome::NoFigure)
+    {
         sentence += ", because the runs are void";
     } else if settled.is_empty() && open.is_empty() {
         sentence += ": there are no settings to compare";

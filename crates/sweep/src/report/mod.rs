@@ -1,6 +1,6 @@
 //! A sweep's report: what to do, why, and everything that it rests on.
 //!
-//! [`Report`] (`flashwright.report/1`) holds all that any of the forms shows, so that each of them is a
+//! [`Report`] (`flashwright.report/2`) holds all that any of the forms shows, so that each of them is a
 //! pure function of it and the same data give the same bytes:
 //!
 //! | form | function | for |
@@ -48,12 +48,12 @@ pub use table::{Line, Span, Style, table};
 pub use time::utc;
 
 /// The name of the format, in each report's `schema`.
-pub const SCHEMA: &str = "flashwright.report/1";
+pub const SCHEMA: &str = "flashwright.report/2";
 
 /// A sweep, analysed and judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// `flashwright.report/1`.
+    /// `flashwright.report/2`.
     pub schema: String,
     /// How the sweep was made.
     pub meta: SweepMeta,
@@ -227,7 +227,7 @@ impl Report {
     }
 }
 
-/// The report as one JSON document (`flashwright.report/1`), ending in a newline.
+/// The report as one JSON document (`flashwright.report/2`), ending in a newline.
 ///
 /// # Panics
 /// Never: every figure in a report is finite and every key is a string.

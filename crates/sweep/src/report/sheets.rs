@@ -46,7 +46,11 @@ pub(super) fn recommendations(report: &Report) -> Sheet {
 pub(super) fn verdict(r: &Recommendation) -> String {
     match r.outcome {
         Outcome::Better => "better than all others".to_owned(),
-        Outcome::Equivalent => format!("equivalent: {} within ± 5 %", r.tied.len()),
+        Outcome::Equivalent => {
+            let by_latency = r.tail.as_ref().is_some_and(|tail| tail.outcome == Outcome::Better);
+            let by = if by_latency { "; this has the lowest p99 latency" } else { "" };
+            format!("equivalent: {} within ± 5 %{by}", r.tied.len())
+        }
         Outcome::Undecided => undecided(r),
         Outcome::OnlyOne => "the only setting measured".to_owned(),
         Outcome::Incomplete => "runs are missing".to_owned(),

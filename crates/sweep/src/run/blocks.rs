@@ -82,7 +82,15 @@ impl Runner<'_> {
         live: &mut Live,
     ) -> Result<Option<Ended>, RunError> {
         let mut turns = Turns::new(plan, self.store.time_used()?);
-        for stage in 0..board.stages.len() {
+        // Once more for what a later stage has left of the budget.
+        let stages = board.stages.len();
+        for stage in (0..stages).chain(0..stages) {
+            let given_up = |point: u32| live.tally.given_up(point);
+            let used = turns.used(board.stages[stage].shard, self.time());
+            if !board.stages[stage].entries.iter().any(|e| board.is_open(e, used, board.budget(), &given_up))
+            {
+                continue;
+            }
             turns.since_control = None;
             let shard = board.stages[stage].shard;
             let used = turns.used(shard, self.time());

@@ -250,6 +250,7 @@ impl<'a> Runner<'a> {
             tally: Tally::default(),
             done: before.done,
             planned: before.planned,
+            is_in_blocks: !is_dash,
         };
         self.observer.session_begun(&SessionBegun {
             planned: before.planned,
@@ -283,6 +284,11 @@ impl<'a> Runner<'a> {
         }
         if live.tally.given_up(point.id) {
             live.pace.skipped(point);
+            if live.is_in_blocks && step.kind == StepKind::Run {
+                // A block whose runs are not all stored or failed would count as cut.
+                let error = "its point was given up before";
+                self.store.insert_failure(live.session, step.planned, step.kind, error)?;
+            }
             return Ok(Advance::Passed);
         }
         let (kind, pass) = (step.kind, step.planned.pass);
@@ -399,6 +405,8 @@ struct Live {
     /// Runs stored, of all sessions.
     done: u32,
     planned: u32,
+    /// Whether runs belong to blocks.
+    is_in_blocks: bool,
 }
 
 impl Live {
@@ -443,7 +451,8 @@ impl Tally {
     fn outcome(self, ended: Option<Ended>, completeness: Completeness) -> Outcome {
         // In a sweep of blocks a point that never ran leaves its contest, which is decided without it.
         let lacks_a_point = self.failures.values().any(|(times, _)| *times >= FAILURES_OF_A_POINT);
-        let is_complete = completeness.is_complete() && !lacks_a_point;
+        // Work that is undecided when the budget ends, or shortly before its end, has all its records.
+        let is_complete = completeness.missing.is_empty() && !lacks_a_point;
         let at_the_end = if is_complete { Ended::Complete } else { Ended::Incomplete };
         Outcome {
             ended: ended.unwrap_or(at_the_end),

@@ -57,6 +57,9 @@ pub use error::{Fault, SpaceError};
 pub use header::Limits;
 pub use layouts::{LeftOut, NOT_APPLICABLE};
 
+use measure::decide::SETTINGS_MAX;
+
+use crate::contest::Contest;
 use crate::model::Point;
 use crate::plan::{OVERHEAD_PER_RUN, Order, Plan, Prepare, Protocol, Rules};
 use document::{Entry, Node, Source, Value};
@@ -298,12 +301,28 @@ impl Space {
         self.budget = overrides.budget.or(self.header.budget).or(Some(rounded));
     }
 
+    /// Refuses more settings of one work than can be decided between.
+    fn check_settings(&self) -> Result<(), SpaceError> {
+        let most = Contest::all(&self.points).iter().map(|contest| contest.members.len()).max().unwrap_or(0);
+        if self.protocol == Protocol::Dash || most <= SETTINGS_MAX {
+            return Ok(());
+        }
+        let reason =
+            format!("has {most} settings of one kind of work; blocks decide between {SETTINGS_MAX} at most");
+        Err(self.fault(None, "[space]", &reason, "leave values out, or say protocol = \"dash\""))
+    }
+
     /// The space with what flags say instead of the file.
     ///
     /// # Errors
     /// [`SpaceError`] where a flag and the space contradict each other.
     pub fn with(mut self, overrides: &Overrides) -> Result<Self, SpaceError> {
         self.settle_protocol(overrides)?;
+        if self.protocol == Protocol::Dash && self.header.budget.is_some() {
+            let reason = "belongs to protocol = \"blocks\", and this sweep makes passes";
+            let hint = "say protocol = \"blocks\" in [sweep], or take budget out: passes says how long the other takes";
+            return Err(self.fault(None, "budget", reason, hint));
+        }
         self.seed = overrides.seed.or(self.seed);
         self.override_time("runtime", "--runtime", overrides.runtime)?;
         self.override_time("ramp_time", "--ramp_time", overrides.ramp_time)?;
@@ -315,6 +334,7 @@ impl Space {
         self.override_targets(&overrides.targets)?;
         self.override_drives(&overrides.drives)?;
         self.expand()?;
+        self.check_settings()?;
         self.settle_budget(overrides);
         Ok(self)
     }

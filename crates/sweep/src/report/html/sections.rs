@@ -68,8 +68,8 @@ pub(super) fn recommendation(page: &mut String, report: &Report) {
     page.push_str("<section id=\"recommendation\" aria-labelledby=\"h-recommendation\"><h2 id=\"h-recommendation\">Recommendation</h2>\n");
     notices(page, report);
     page.push_str(
-        "<table class=\"reco\"><caption>The best setting for each kind of work. Ranges are 95 % intervals; a difference counts where it \
-         exceeds noise and 2 %.</caption><thead><tr><th scope=\"col\">Work</th><th scope=\"col\">Use</th>\
+        "<table class=\"reco\"><caption>The best setting for each kind of work. Ranges are 95 % intervals, which hold for all settings of a \
+         work together.</caption><thead><tr><th scope=\"col\">Work</th><th scope=\"col\">Use</th>\
          <th scope=\"col\" class=\"n\">Bandwidth</th><th scope=\"col\" class=\"n\">p99 latency</th>\
          <th scope=\"col\" class=\"n\">Against the cheapest</th><th scope=\"col\" class=\"n\">Against the runner-up</th>\
          <th scope=\"col\" class=\"n\">Depth that is enough</th></tr></thead><tbody>\n",
