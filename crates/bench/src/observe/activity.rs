@@ -99,12 +99,30 @@ fn processes(sysfs: &Sysfs, ours: &Ours) -> Vec<Finding> {
         .flatten()
         .map(|entry| entry.file_name())
         .filter(|name| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit())));
-    pids.filter_map(|pid| {
-        let dir = proc.join(pid);
-        let comm = super::read(&dir.join("comm"))?;
-        process(&comm, || command_line(&dir), ours)
-    })
-    .collect()
+    // Before and after: a file system may come or go while processes are looked at.
+    let elsewhere = ext4_elsewhere(sysfs, ours);
+    let found: Vec<(String, Finding)> = pids
+        .filter_map(|pid| {
+            let dir = proc.join(pid);
+            let comm = super::read(&dir.join("comm"))?;
+            let finding = process(&comm, || command_line(&dir), ours)?;
+            Some((comm, finding))
+        })
+        .collect();
+    let elsewhere = elsewhere || ext4_elsewhere(sysfs, ours);
+    let is_ours = |comm: &str| comm != LAZY_INIT || !elsewhere;
+    found.into_iter().filter(|(comm, _)| is_ours(comm)).map(|(_, finding)| finding).collect()
+}
+
+/// The kernel thread that initialises inode tables of ext4.
+const LAZY_INIT: &str = "ext4lazyinit";
+
+/// Whether an ext4 is in use on a drive that is not ours, in any mount namespace: a table of mounts has those of one.
+fn ext4_elsewhere(sysfs: &Sysfs, ours: &Ours) -> bool {
+    let Ok(entries) = std::fs::read_dir(sysfs.at_root("/sys/fs/ext4")) else { return false };
+    let is_device = |entry: &std::fs::DirEntry| entry.path().join("session_write_kbytes").exists();
+    let mut names = entries.flatten().filter(is_device).map(|entry| entry.file_name());
+    names.any(|name| name.to_str().is_none_or(|name| !ours.devices.contains(name)))
 }
 
 fn command_line(dir: &Path) -> Vec<String> {
@@ -119,8 +137,8 @@ fn process(comm: &str, arguments: impl FnOnce() -> Vec<String>, ours: &Ours) -> 
     match comm {
         // The thread serves every ext4 of the machine and does not say which; it is ours for
         // certain only where no other drive has one.
-        "ext4lazyinit" if ext4 && !ours.ext4_elsewhere => {
-            Some("ext4lazyinit is initialising inode tables".to_owned())
+        LAZY_INIT if ext4 && !ours.ext4_elsewhere => {
+            Some(format!("{LAZY_INIT} is initialising inode tables"))
         }
         "fstrim" => {
             let arguments = arguments();
@@ -229,6 +247,23 @@ mod tests {
         assert_eq!(running("btrfs", &["btrfs", "subvolume", "list", "/scratch"], &ours()), None);
         assert!(running("blkdiscard", &["blkdiscard", "/dev/nvme0n1"], &ours()).is_some());
         assert_eq!(running("bash", &["bash", "/scratch"], &ours()), None);
+    }
+
+    #[test]
+    fn an_ext4_of_another_mount_namespace_may_be_what_is_initialised() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+            std::fs::write(path, text).expect("a file");
+        };
+        put("proc/41/comm", "ext4lazyinit\n");
+        put("sys/fs/ext4/features/lazy_itable_init", "supported\n");
+        put("sys/fs/ext4/nvme0n1p2/session_write_kbytes", "1\n");
+        let sysfs = Sysfs::at(dir.path());
+        assert_eq!(look(&sysfs, &ours()).len(), 1);
+        put("sys/fs/ext4/loop7/session_write_kbytes", "1\n");
+        assert!(look(&sysfs, &ours()).is_empty());
     }
 
     #[test]
