@@ -3,6 +3,7 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 BINARY = target/release/flashwright
+QUICK_BINARY = target/quick/flashwright
 # Built with the system's OpenSSL where its headers are, else with one that is compiled from source, which takes minutes.
 # Expanded when it is used: `tls` may have installed the headers by then.
 QUICK = $(shell pkg-config --exists openssl 2>/dev/null && echo OPENSSL_NO_VENDOR=1)
@@ -12,16 +13,19 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: left-out run fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-crash test-python test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-crash test-python test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-run: build ## Build the release binary and measure this directory's flash: two minutes, then report.html
-	./$(BINARY) sweep
+run: quick ## Build the binary, quickly, and measure this directory's flash: two minutes, then report.html
+	./$(QUICK_BINARY) sweep
 
 fresh: ## Measure make run from a fresh clone without caches: minutes of each step, size of the binary
 	tools/fresh
+
+quick: tls
+	$(QUICK) $(CARGO) build --profile quick --locked -p flashwright
 
 build: tls ## Build the release binary; as root on Debian, with the headers of the system's OpenSSL
 	$(QUICK) $(CARGO) build --release --locked -p flashwright

@@ -5,17 +5,19 @@
 #
 #   sh examples/checkpoint-demo.sh [DIRECTORY]
 #
-# FLASHWRIGHT names the binary, if it is neither `flashwright` nor, in the source tree, target/release/flashwright.
+# FLASHWRIGHT names the binary, if it is neither `flashwright` nor, in the source tree, what `make build` or `make run` has built.
 set -eu
 umask 077
 
-built=$(cd "$(dirname "$0")/.." && pwd)/target/release/flashwright
+target=$(cd "$(dirname "$0")/.." && pwd)/target
 if [ -z "${FLASHWRIGHT:-}" ]; then
     FLASHWRIGHT=flashwright
-    command -v flashwright > /dev/null || [ ! -x "$built" ] || FLASHWRIGHT=$built
+    command -v flashwright > /dev/null || for built in "$target/quick/flashwright" "$target/release/flashwright"; do
+        [ ! -x "$built" ] || FLASHWRIGHT=$built
+    done
 fi
 command -v "$FLASHWRIGHT" > /dev/null || {
-    echo "there is no $FLASHWRIGHT: make install, or cargo build --release, or name it by FLASHWRIGHT=" >&2
+    echo "there is no $FLASHWRIGHT: make install, or make build, or name it by FLASHWRIGHT=" >&2
     exit 1
 }
 CHECKPOINTS=5 FILES=4 MIB=16 # 64 MiB each
