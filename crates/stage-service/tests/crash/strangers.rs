@@ -12,9 +12,14 @@ use crate::child::{Ended, Hit, Order, Strike, run};
 use crate::kills::record;
 use crate::world::{Scenario, World, names};
 
-/// The part that a move has left.
+/// The part that a move has left. What `latest` is made under is none: a link, which holds nothing.
 fn part(world: &World) -> Option<PathBuf> {
-    let is_part = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".part");
+    let destination = world.destination.file_name().expect("a move has a destination");
+    let begin = format!(".{}.", destination.to_string_lossy());
+    let is_part = |name: &std::ffi::OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with(&begin) && name.ends_with(".part")
+    };
     names(world.slow()).into_iter().find(is_part).map(|name| world.slow().join(name))
 }
 
