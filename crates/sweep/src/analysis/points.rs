@@ -154,7 +154,8 @@ pub struct PointSummary {
     /// Bandwidth of the kept runs, bytes per second, by pass.
     #[serde(skip)]
     pub kept: Vec<f64>,
-    /// The same without the effects of the blocks in which they ran, for comparisons.
+    /// What comparisons are made with, by pass: of all runs but void ones, first passes and cut blocks, without the effects of
+    /// the blocks in which they ran where all points share blocks.
     #[serde(skip)]
     pub in_blocks: Vec<f64>,
 }
@@ -327,6 +328,9 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
     runs.iter().for_each(|run| counts.add(run.fate));
     let kept: Vec<&RunRow> = runs.iter().filter(|r| r.fate == Fate::Kept).map(|r| &r.run).collect();
     let bandwidth: Vec<f64> = kept.iter().map(|run| run.bandwidth_bytes_per_s).collect();
+    // The criterion describes; nothing is removed by it from what is compared.
+    let compared = runs.iter().filter(|r| matches!(r.fate, Fate::Kept | Fate::Chauvenet));
+    let compared: Vec<f64> = compared.map(|r| r.run.bandwidth_bytes_per_s).collect();
     let iops: Vec<f64> = kept.iter().map(|run| run.iops).collect();
     let median = |figure: fn(&RunRow) -> u64| {
         statistics::median(&kept.iter().map(|run| figure(run) as f64).collect::<Vec<_>>())
@@ -357,7 +361,7 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         warnings,
         verdict: None,
         cost: point.cost(),
-        in_blocks: bandwidth.clone(),
+        in_blocks: compared,
         kept: bandwidth,
     }
 }
