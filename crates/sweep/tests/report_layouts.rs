@@ -3,8 +3,9 @@
 mod report_data;
 
 use report_data::layouts::{MD_CEILING, SMALL, layouts, megabytes};
+use report_data::{Random, meta, point, run};
 use sweep::analysis::{Access, Direction, Metric, SweepData};
-use sweep::recommend::{Ladder, Recommendation};
+use sweep::recommend::{Ladder, Outcome, Recommendation};
 use sweep::report::{Report, figures_csv, html, json, json_schema, markdown, table};
 
 fn data() -> SweepData {
@@ -244,4 +245,51 @@ fn the_numbers_of_every_figure_stand_in_one_table() {
     {
         assert!(figures.contains(figure), "{figure}: {figures:?}");
     }
+}
+
+/// Chunks that are equal, at three depths. Each construction's passes have levels of their own: a tenth from pass to pass, three
+/// hundredths within one.
+fn equal_chunks(seed: u64) -> SweepData {
+    let mut random = Random(seed);
+    let (mut points, mut runs) = (Vec::new(), Vec::new());
+    for chunk in ["64k", "128k", "256k", "512k"] {
+        for test_type in [9, 11, 13] {
+            let mut point = point(points.len() as u32, test_type);
+            let layout = [("layout", "md-raid0"), ("chunk", chunk), ("width", "4")];
+            point.layout = layout.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            point.settings.insert("chunk".to_owned(), chunk.to_owned());
+            points.push(point);
+        }
+    }
+    for members in points.chunks(3) {
+        for pass in 1..=6 {
+            let level = 0.1 * random.normal();
+            for (point, megabytes) in members.iter().zip([400.0, 700.0, 720.0]) {
+                let noise = level + 0.03 * random.normal();
+                runs.push(run(point, pass, runs.len() as u32, megabytes * noise.exp()));
+            }
+        }
+    }
+    SweepData { meta: meta(6, runs.len()), points, runs, ..SweepData::default() }
+}
+
+#[test]
+fn noise_between_constructions_makes_no_layout_better() {
+    let reports: Vec<Report> = (0..40).map(|seed| Report::new(&equal_chunks(seed)).unwrap()).collect();
+    let compromises = reports.iter().map(|r| r.compromise.as_ref().expect("a sweep of layouts has one"));
+    let by_compromise = compromises.filter(|c| c.settings.values().any(|s| s.matters == Some(true))).count();
+    let rungs = |r: &Report| {
+        r.ladders.iter().flat_map(|l| &l.rungs).flat_map(|rung| &rung.changes).any(|c| c.setting == "chunk")
+    };
+    let by_ladder = reports.iter().filter(|r| rungs(r)).count();
+    let effects = |r: &Report| r.effects.iter().any(|e| e.dimension == "chunk" && e.matters == Some(true));
+    let by_effects = reports.iter().filter(|r| effects(r)).count();
+    let better = |r: &Report| r.recommendations.iter().any(|r| r.outcome == Outcome::Better);
+    let by_outcome = reports.iter().filter(|r| better(r)).count();
+    assert!(
+        by_ladder <= 4 && by_outcome <= 4,
+        "of 40 sweeps of equal chunks: recipe {by_ladder}, outcome {by_outcome}"
+    );
+    // The depths of one construction share its noise, and effects take it for independent: docs/methodology.md says so.
+    assert!(by_compromise <= 15 && by_effects <= 15, "compromise {by_compromise}, effects {by_effects}");
 }

@@ -65,6 +65,22 @@ fn of_settings_with_equivalent_bandwidth_the_one_with_the_lower_p99_is_recommend
 }
 
 #[test]
+fn what_the_p99_has_dropped_is_not_recommended_although_it_is_the_cheapest() {
+    let equal: &[f64] = &[200.0, 201.0, 199.0, 202.0, 198.0, 200.0, 201.0, 199.0, 200.0, 201.0];
+    let mut data = random_reads([equal, equal, equal]);
+    for run in &mut data.runs {
+        let wobble = 1.0 + 0.003 * f64::from((run.pass * 7 + run.point) % 5);
+        run.bandwidth_bytes_per_s *= 1.0 + 0.001 * f64::from((run.pass * 3 + run.point) % 4);
+        run.latency_ns_p99 = (if run.point == 0 { 2e6 } else { 1e6 } * wobble) as u64;
+    }
+    let (_, r) = only(&data);
+    assert_eq!((r.outcome, r.point, r.tied.len()), (Outcome::Equivalent, Some(1), 3), "{}", r.sentence);
+    assert_eq!(r.tail.map(|tail| tail.tied), Some(vec![1, 2]));
+    assert!(r.sentence.contains("the simplest of the 2 with the lowest p99 latency"), "{}", r.sentence);
+    assert!(r.knee.is_none_or(|knee| knee.at.point != 0), "another depth is named as enough");
+}
+
+#[test]
 fn the_knee_is_the_smallest_depth_near_the_best_and_says_what_more_would_cost() {
     let (_, r) = only(&saturating());
     let knee = r.knee.unwrap();
