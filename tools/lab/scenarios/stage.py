@@ -257,7 +257,7 @@ def serve(lab):
     lab.sh(f"""{ENVIRONMENT}
         setsid flashwright stage serve --state {STATE} > /run/serve.log 2>&1 &
         for n in $(seq 600); do flashwright stage status > /dev/null 2>&1 && exit 0; sleep 0.1; done
-        cat /run/serve.log >&2; exit 1""")
+        cat /run/serve.log >&2; exit 1""", timeout=600)
 
 
 def stage(lab, verb, *words):
