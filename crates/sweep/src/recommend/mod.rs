@@ -233,15 +233,18 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
 }
 
 /// The knee, unless it would contradict the decision: of an undecided work the estimates do not say which depth is enough,
-/// and where latency has decided between equivalent bandwidths, no other depth is named.
+/// and where latency has dropped settings of equivalent bandwidth, none of these is named.
 fn knee(
     found: &Recommendation,
     use_point: &PointSummary,
     candidates: &[&PointSummary],
     contest: Option<&ContestSummary>,
 ) -> Option<Knee> {
-    let by_latency = found.tail.as_ref().is_some_and(|tail| tail.outcome == Outcome::Better);
-    let agrees = |knee: &Knee| !by_latency || knee.at.point == use_point.point;
+    let agrees = |knee: &Knee| match &found.tail {
+        Some(tail) if tail.outcome == Outcome::Better => knee.at.point == use_point.point,
+        Some(tail) => tail.tied.is_empty() || tail.tied.contains(&knee.at.point),
+        None => true,
+    };
     knee::knee(use_point, candidates, contest)
         .filter(|knee| found.outcome != Outcome::Undecided && agrees(knee))
 }
