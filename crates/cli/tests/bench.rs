@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 
 use common::loop_device::LoopDevice;
 use common::{
-    command, ended, finish, fits_schema, json, names, place, refused, run, signal, skipped, tool, wait_until,
-    works, written,
+    command, ended, ended_and_printed, finish, fits_schema, json, names, place, refused, run, signal,
+    skipped, tool, wait_until, works, written,
 };
 
 const QUICK: [&str; 3] = ["--runtime=100ms", "--bs=4k", "--iodepth=8"];
@@ -158,7 +158,7 @@ fn what_was_never_written_is_refused_unless_waived() {
         3,
         "\
 error: sparse: 8 MiB (holes) in the 8 MiB from 0 on were never written, so reading them measures nothing
-hint: write the whole region first (--rw=write), or add --allow-unwritten to measure it anyway
+hint: write the whole region first (--rw=write --bs=1m --time_based=0), or add --allow-unwritten to measure it anyway
 ",
     );
     let came = works(
@@ -242,10 +242,8 @@ fn measuring(folder: &std::path::Path) -> Child {
 }
 
 fn printed(child: &mut Child) -> (String, String) {
-    assert_eq!(ended(child).code(), Some(130));
-    let (mut out, mut err) = (String::new(), String::new());
-    child.stdout.take().expect("piped").read_to_string(&mut out).expect("reads");
-    child.stderr.take().expect("piped").read_to_string(&mut err).expect("reads");
+    let (status, out, err) = ended_and_printed(child);
+    assert_eq!(status.code(), Some(130));
     (out, err)
 }
 
@@ -417,15 +415,18 @@ fn a_drive_that_hangs_fails_the_run_by_name_and_the_process_ends() {
     }
 }
 
+/// A raw device of 16 MiB on which nobody has written; none, said aloud, where there are no loop devices.
+fn never_written(folder: &std::path::Path) -> Option<LoopDevice> {
+    let image = folder.join("zeros");
+    std::fs::write(&image, vec![0; 16 << 20]).expect("an image");
+    let device = LoopDevice::attach(&image, &[]);
+    device.inspect_err(|reason| skipped(&format!("no loop device: {reason}"))).ok()
+}
+
 #[test]
 fn a_raw_device_that_was_never_written_is_not_read_unless_allowed() {
     let folder = place();
-    let image = folder.path().join("zeros");
-    std::fs::write(&image, vec![0; 16 << 20]).expect("an image");
-    let device = match LoopDevice::attach(&image, &[]) {
-        Ok(device) => device,
-        Err(reason) => return skipped(&format!("no loop device: {reason}")),
-    };
+    let Some(device) = never_written(folder.path()) else { return };
     let read = ["bench", "--rw=randread", "--target", device.text(), "--runtime=100ms"];
     let device_name = device.text();
     let words = format!(
@@ -445,12 +446,7 @@ fn a_raw_device_that_was_never_written_is_not_read_unless_allowed() {
 #[test]
 fn a_job_reads_what_an_earlier_job_of_the_file_has_written() {
     let folder = place();
-    let image = folder.path().join("zeros");
-    std::fs::write(&image, vec![0; 16 << 20]).expect("an image");
-    let device = match LoopDevice::attach(&image, &[]) {
-        Ok(device) => device,
-        Err(reason) => return skipped(&format!("no loop device: {reason}")),
-    };
+    let Some(device) = never_written(folder.path()) else { return };
     // The mix draws blocks, which are zeros.
     let jobs = format!(
         "[global]\nfilename={}\nbs=1m\ndirect=1\n[mix]\nrw=randrw\n[fill]\nstonewall\nrw=write\n[read]\nstonewall\nrw=read\n",

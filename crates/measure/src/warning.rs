@@ -104,7 +104,7 @@ macro_rules! codes {
 codes! {
     Unwritten "W-UNWRITTEN" Void
         "Part of the target has holes or unwritten extents; the kernel answers reads of them from nothing, without asking the drive."
-        "Write the whole file first (`bench --rw=write`), or measure it knowingly with --allow-unwritten."
+        "Write the whole file first (`bench --rw=write --bs=1m --time_based=0`), or measure it knowingly with --allow-unwritten."
     Cached "W-CACHED" Warning
         "The block devices below the target moved fewer bytes than were asked for: the page cache answered the rest."
         "With --direct=0 use --direct=1 or a working set well above the memory; with --direct=1 measure the device below the layer that caches."

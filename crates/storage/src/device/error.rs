@@ -198,7 +198,7 @@ impl OpenError {
             Self::InUse(refusal) => return refusal.hint(),
             Self::Remote(error) => return error.hint(),
             Self::Unwritten { .. } => {
-                "write the whole region first (--rw=write), or add --allow-unwritten to measure it anyway"
+                "write the whole region first (--rw=write --bs=1m --time_based=0), or add --allow-unwritten to measure it anyway"
                     .to_owned()
             }
             Self::Denied { source, .. } if source.raw_os_error() == Some(libc::EROFS) => {
