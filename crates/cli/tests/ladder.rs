@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
 use common::{
-    command, ended, finish, fits_schema, json, names, place, refused, run, signal, wait_until, works, written,
+    command, ended_and_printed, finish, fits_schema, json, names, place, refused, run, signal, wait_until,
+    works, written,
 };
 use serde_json::Value;
 
@@ -189,10 +189,8 @@ fn an_interrupted_ladder_keeps_what_was_measured() {
     // A measurement takes a tenth of a second of the thread's CPU time, twice that with its warming.
     wait_until("the ladder to be under way", || cpu_seconds(child.id(), "ladder") > 2.0);
     signal(&child, "-INT");
-    assert_eq!(ended(&mut child).code(), Some(130));
-    let (mut out, mut err) = (String::new(), String::new());
-    child.stdout.take().expect("piped").read_to_string(&mut out).expect("reads");
-    child.stderr.take().expect("piped").read_to_string(&mut err).expect("reads");
+    let (status, out, err) = ended_and_printed(&mut child);
+    assert_eq!(status.code(), Some(130));
     let document: Value = serde_json::from_str(&out).expect("one document");
     assert_eq!(document["interrupted"], true);
     assert!(document["curve"].as_array().is_some_and(|curve| !curve.is_empty()), "{document:#}");

@@ -215,8 +215,7 @@ fn blocks_end_with_their_budget_and_a_larger_one_goes_on() {
     assert!(first["done"].as_u64() >= Some(14), "each point has run: {first:#}");
     let report = json(at, &["report", "out", "--format=json"]);
     fits_schema(at, "report", &report);
-    // Something else on the machine may have made all runs of a work void.
-    let undecided = |r: &serde_json::Value| r["outcome"] == "undecided" || r["outcome"] == "no-figure";
+    let undecided = |r: &serde_json::Value| r["outcome"] == "undecided";
     let all = report["recommendations"].as_array().expect("recommendations");
     assert!(all.len() == 4 && all.iter().all(undecided), "one block decides nothing: {all:#?}");
     assert!(works(at, &["sweep", "resume", "out"]).out.contains("its time is up"));

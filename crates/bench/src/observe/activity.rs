@@ -99,30 +99,30 @@ fn processes(sysfs: &Sysfs, ours: &Ours) -> Vec<Finding> {
         .flatten()
         .map(|entry| entry.file_name())
         .filter(|name| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit())));
-    // Before and after: a file system may come or go while processes are looked at.
-    let elsewhere = ext4_elsewhere(sysfs, ours);
-    let found: Vec<(String, Finding)> = pids
-        .filter_map(|pid| {
-            let dir = proc.join(pid);
-            let comm = super::read(&dir.join("comm"))?;
-            let finding = process(&comm, || command_line(&dir), ours)?;
-            Some((comm, finding))
-        })
-        .collect();
-    let elsewhere = elsewhere || ext4_elsewhere(sysfs, ours);
-    let is_ours = |comm: &str| comm != LAZY_INIT || !elsewhere;
-    found.into_iter().filter(|(comm, _)| is_ours(comm)).map(|(_, finding)| finding).collect()
+    pids.filter_map(|pid| {
+        let dir = proc.join(pid);
+        let comm = super::read(&dir.join("comm"))?;
+        let finding = process(&comm, || command_line(&dir), ours)?;
+        (comm != LAZY_INIT || may_be_initialised(sysfs, ours)).then_some(finding)
+    })
+    .collect()
 }
 
 /// The kernel thread that initialises inode tables of ext4.
 const LAZY_INIT: &str = "ext4lazyinit";
 
-/// Whether an ext4 is in use on a drive that is not ours, in any mount namespace: a table of mounts has those of one.
-fn ext4_elsewhere(sysfs: &Sysfs, ours: &Ours) -> bool {
-    let Ok(entries) = std::fs::read_dir(sysfs.at_root("/sys/fs/ext4")) else { return false };
-    let is_device = |entry: &std::fs::DirEntry| entry.path().join("session_write_kbytes").exists();
-    let mut names = entries.flatten().filter(is_device).map(|entry| entry.file_name());
-    names.any(|name| name.to_str().is_none_or(|name| !ours.devices.contains(name)))
+/// Whether an ext4 of ours may be what the kernel initialises: none is in use elsewhere, in any mount namespace (a table of
+/// mounts has those of one), and ours has tables to be written, where that can be told.
+fn may_be_initialised(sysfs: &Sysfs, ours: &Ours) -> bool {
+    let in_use = super::entries(&sysfs.at_root("/sys/fs/ext4"), "");
+    let in_use = in_use.into_iter().filter(|entry| entry.join("session_write_kbytes").exists());
+    let names: Vec<String> =
+        in_use.filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned())).collect();
+    let is_done = |name: &String| {
+        let device = sysfs.at_root("/dev").join(name.replace('!', "/"));
+        super::ext4::has_unwritten_tables(&device) == Some(false)
+    };
+    names.iter().all(|name| ours.devices.contains(name)) && (names.is_empty() || !names.iter().all(is_done))
 }
 
 fn command_line(dir: &Path) -> Vec<String> {
@@ -261,6 +261,14 @@ mod tests {
         put("sys/fs/ext4/features/lazy_itable_init", "supported\n");
         put("sys/fs/ext4/nvme0n1p2/session_write_kbytes", "1\n");
         let sysfs = Sysfs::at(dir.path());
+        assert_eq!(look(&sysfs, &ours()).len(), 1);
+        // Without checksums of its descriptors nothing of an ext4 is left to the kernel.
+        let mut done = vec![0; 2048];
+        done[1024 + 0x38..][..2].copy_from_slice(&[0x53, 0xEF]);
+        std::fs::create_dir(dir.path().join("dev")).expect("a directory");
+        std::fs::write(dir.path().join("dev/nvme0n1p2"), done).expect("a file");
+        assert!(look(&sysfs, &ours()).is_empty(), "the thread outlives what it did elsewhere");
+        std::fs::remove_file(dir.path().join("dev/nvme0n1p2")).expect("goes");
         assert_eq!(look(&sysfs, &ours()).len(), 1);
         put("sys/fs/ext4/loop7/session_write_kbytes", "1\n");
         assert!(look(&sysfs, &ours()).is_empty());

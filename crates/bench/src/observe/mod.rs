@@ -34,6 +34,7 @@ use storage::sysfs::Sysfs;
 pub mod activity;
 pub mod cpu;
 pub mod diskstats;
+pub mod ext4;
 pub mod heat;
 pub mod host;
 pub mod idle;

@@ -5,13 +5,16 @@
 //! very transitions, and turns the threads' counts into one [`RunRecord`] a job. A request that fails,
 //! is short or is not answered in time fails the run: such a record would be a lie, so there is none.
 
+mod batch;
 mod control;
 mod coordinator;
 mod error;
+mod opening;
 mod placement;
 mod record;
 mod region;
 mod requests;
+mod schedule;
 mod share;
 mod tally;
 mod worker;

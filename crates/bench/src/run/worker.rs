@@ -16,75 +16,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::pattern::{Blocks, Cover, Rng, Sequential, Uniform};
-use measure::workload::{IoEngine, LatencyClock, Pages, RandomDistribution, RateProcess, Workload};
+use measure::pattern::{Blocks, Cover, Sequential, Uniform};
+use measure::workload::{LatencyClock, Pages, RandomDistribution, Workload};
 use storage::clock::Clock;
-use storage::device::{Device, leaves, targets};
-use storage::engine::{self, AnyEngine, Engine, EngineConfig, EngineError, Fallback, Op};
+use storage::device::Device;
+use storage::engine::{Engine, EngineConfig, Fallback, Op};
 use storage::pages::PageChoice;
 use storage::usage;
 
-use super::BenchError;
+use super::batch::Batch;
 use super::control::{Control, Phase, Pulse};
 use super::region::Region;
 use super::requests::{General, ReadBack, Reads, Requests};
+use super::schedule::Schedule;
 use super::tally::{Summary, Tally};
-use crate::payload::MADE_ANEW;
-
-/// The most requests that one system call hands over.
-///
-/// A call hands over what the last reap has made room for. So a drive that answers its requests one by one gets them
-/// one by one, and a drive that answers in groups gets groups, up to these limits.
-#[derive(Debug, Clone, Copy)]
-struct Batch {
-    /// Where nothing is in flight, because every request was served inside its submission (from the page cache, for
-    /// instance): large enough that the system call's share is small, small enough to keep to a few warm buffers.
-    inline: usize,
-    /// Where requests are under way: an eighth of the depth, and 32 from depth 128 on. A larger burst waits in the drive's
-    /// queue behind itself. A virtio disk gave a sixth fewer IOPS at depth 32 with bursts of 32 than with 4, and a fifth
-    /// fewer (95 %: 0 to 39 %) with 8; at depth 128 bursts of 32 cost it nothing.
-    under_way: usize,
-}
-
-/// Limits of [`Batch::under_way`]. At 32 the system call's share of a request is below a hundredth.
-const SMALLEST_GROUP: usize = 4;
-const LARGEST_GROUP: usize = 32;
-/// From this depth on the queue is so long that a burst of [`LARGEST_GROUP`] is a small part of it.
-const DEEP: usize = 128;
-/// The most bytes whose contents are made before they are handed over: some 20 µs.
-const MADE_AT_ONCE_BYTES: usize = 128 << 10;
-
-impl Batch {
-    fn new(workload: &Workload, engine: &str) -> Self {
-        let depth = workload.iodepth as usize;
-        let fixed = match (workload.latency_clock, workload.iodepth_batch) {
-            (LatencyClock::Each, _) => 1,
-            // Requests to other hosts are gathered: what is sent together costs one system call on either side, and
-            // the drive's queue is not theirs.
-            (LatencyClock::Batch, 0) if engine == "nbd" => depth,
-            (LatencyClock::Batch, 0) => {
-                // Contents are made for each write, and the drive need not wait until those of many are.
-                let made_at_once = match workload.rw.writes() {
-                    true => (MADE_AT_ONCE_BYTES / workload.max_bs().max(1) as usize).max(1),
-                    false => usize::MAX,
-                };
-                let group = if depth >= DEEP { LARGEST_GROUP } else { (depth / 8).max(SMALLEST_GROUP) };
-                let under_way = group.min(made_at_once);
-                return Self { inline: LARGEST_GROUP.min(made_at_once), under_way };
-            }
-            (LatencyClock::Batch, asked) => asked as usize,
-        };
-        Self { inline: fixed, under_way: fixed }
-    }
-
-    #[inline]
-    fn with(self, in_flight: u32) -> usize {
-        if in_flight == 0 { self.inline } else { self.under_way }
-    }
-}
-
-/// The most slots of an engine.
-const MOST_SLOTS: u32 = 32_768;
+use super::{BenchError, opening};
 
 /// What a thread is to do.
 #[derive(Debug, Clone)]
@@ -133,7 +79,7 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
     if let Some(cpus) = &task.cpus {
         usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
     }
-    let (engine, fallback) = open(workload, &task.device, &config)?;
+    let (engine, fallback) = opening::open(workload, &task.device, &config)?;
     let mut report = storage::on_engine!(engine, engine => run(engine, task, control))?;
     report.fallback = fallback;
     report.cpu = match task.cpus.as_deref() {
@@ -141,55 +87,6 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
         _ => None,
     };
     Ok(report)
-}
-
-/// Opens the engine: with a slot more than the depth where the next block is to be made while others are in flight.
-fn open(
-    workload: &Workload,
-    device: &Arc<dyn Device>,
-    config: &EngineConfig,
-) -> Result<(AnyEngine, Fallback), EngineError> {
-    open_with(config, makes_ahead(workload, device), |config| {
-        let (engine, fallback) = engine::open(workload.ioengine, device, config)?;
-        let features = storage::on_engine!(&engine, engine => engine.features());
-        Ok(Opened { name: engine.name(), features, engine: (engine, fallback) })
-    })
-}
-
-/// An engine and what is in use of it.
-#[derive(Debug)]
-struct Opened<T> {
-    engine: T,
-    name: &'static str,
-    features: Vec<String>,
-}
-
-/// Opens the engine with a spare slot where that costs nothing that `iodepth` slots alone would have: memory that may be
-/// locked, or huge pages that were asked for.
-fn open_with<T>(
-    config: &EngineConfig,
-    spare: bool,
-    open: impl Fn(&EngineConfig) -> Result<Opened<T>, EngineError>,
-) -> Result<T, EngineError> {
-    if spare && let Ok(opened) = open(&EngineConfig { depth: config.depth + 1, ..config.clone() }) {
-        // psync makes the call on this thread, or has a thread for each slot.
-        let is_asynchronous = opened.name != "psync";
-        let is_plain = opened.features.iter().any(|feature| feature.starts_with("plain buffers"));
-        if is_asynchronous && !is_plain {
-            return Ok(opened.engine);
-        }
-    }
-    open(config).map(|opened| opened.engine)
-}
-
-/// Whether blocks take long to make, and the kernel moves them while this thread does something else.
-fn makes_ahead(workload: &Workload, device: &Arc<dyn Device>) -> bool {
-    let large = workload.rw.writes() && workload.max_bs() > MADE_ANEW as u64;
-    let by_kernel = |leaf: &Arc<dyn Device>| leaf.memory().is_none() && leaf.remote().is_none();
-    let asynchronous = workload.ioengine != IoEngine::Psync
-        && leaves(device).iter().all(by_kernel)
-        && !targets(device).iter().any(|target| target.verifies());
-    large && asynchronous && !workload.is_open_loop() && workload.iodepth < MOST_SLOTS
 }
 
 /// Picks the loop for the workload: the narrow one where nothing but reads is asked for.
@@ -670,48 +567,6 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             verify_expected,
             retries: self.engine.retries(),
         }
-    }
-}
-
-/// When requests are due under a rate.
-#[derive(Debug)]
-struct Schedule {
-    /// Mean distance, ticks; fractions are carried over so that the mean rate is exact.
-    mean: f64,
-    carry: f64,
-    poisson: Option<Rng>,
-}
-
-impl Schedule {
-    fn new(workload: &Workload, clock: Clock, job: u64) -> Self {
-        let mean_bs = if workload.bssplit.is_empty() {
-            workload.bs as f64
-        } else {
-            workload.bssplit.iter().map(|s| s.bs as f64 * f64::from(s.percent) / 100.0).sum()
-        };
-        let per_second = match (workload.rate_iops, workload.rate) {
-            (Some(iops), _) => iops as f64,
-            (None, Some(bytes)) => bytes as f64 / mean_bs,
-            (None, None) => f64::INFINITY,
-        };
-        let poisson = workload.rate_process == RateProcess::Poisson;
-        Self {
-            mean: clock.ticks(Duration::from_secs(1)) as f64 / per_second,
-            carry: 0.0,
-            poisson: poisson.then(|| Rng::new(workload.randseed.wrapping_add(job) ^ 0x0070_6f69_7373_6f6e)),
-        }
-    }
-
-    /// Ticks from one request to the next.
-    fn gap(&mut self) -> u64 {
-        let gap = match &mut self.poisson {
-            Some(rng) => self.mean * rng.exponential(),
-            None => self.mean,
-        };
-        self.carry += gap;
-        let whole = self.carry.floor();
-        self.carry -= whole;
-        whole as u64
     }
 }
 

@@ -1,8 +1,10 @@
 //! Runs the binary as a user does, in a directory of its own on a real file system.
 #![allow(dead_code)] // each test binary uses its part
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -106,6 +108,21 @@ pub fn names(folder: &Path) -> Vec<String> {
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
     assert!(status.success());
+}
+
+/// How a process ends, and the rest of what it prints. It is read all the while: a pipe holds 64 KiB, and a process whose
+/// output nobody takes does not end.
+pub fn ended_and_printed(child: &mut Child) -> (ExitStatus, String, String) {
+    fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            pipe.expect("piped").read_to_string(&mut text).expect("reads");
+            text
+        })
+    }
+    let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
+    let status = ended(child);
+    (status, out.join().expect("text"), err.join().expect("text"))
 }
 
 /// Waits until `true`, for a generous while.

@@ -2,8 +2,7 @@
 //!
 //! [`machine`] makes figures with the noise of real machines; [`trial`] runs races of [`crate::decide`] on them and
 //! counts right and wrong answers; [`practices`] does the same for common ways of comparing settings; [`report`] prints
-//! both. The
-//! figures of a repetition follow from its seed alone.
+//! both. The figures of a repetition follow from its seed alone.
 
 pub mod machine;
 pub mod practices;
