@@ -56,6 +56,8 @@ pub enum Moment {
     Compared,
     /// Copies are recorded, which a resumed move trusts.
     Recorded,
+    /// The journal forgets a part that was removed.
+    Forgotten,
     /// The part gets its name.
     Renamed,
     /// COMMITTED is written, with which the job is called durable.
@@ -76,6 +78,7 @@ impl Moment {
             Self::Sought => "holes are looked for",
             Self::Compared => "the copy is compared",
             Self::Recorded => "the copy is recorded",
+            Self::Forgotten => "the journal forgets the part",
             Self::Renamed => "the rename",
             Self::Committed => "COMMITTED",
             Self::Removed => "the first removal",
@@ -98,6 +101,7 @@ impl Barrier {
             | Self::ExistingFile
             | Self::ExistingDirectory
             | Self::ExistingName => Moment::Compared,
+            Self::PartDiscarded => Moment::Forgotten,
             Self::SmallFile
             | Self::SingleFile
             | Self::SmallGroup
@@ -171,6 +175,9 @@ labels! {
         AdoptedObjects = "adopted-objects",
             "all of these, for a set of an object store in a directory that exists, before it is compared",
             "a set that another program stored is believed, and is gone after a power cut";
+        PartDiscarded = "part-discarded",
+            "fsync of the destination's directory, after a part was removed that cannot be gone on with",
+            "what was removed comes back after a power cut, under a name that no journal knows";
         SmallFile = "small-file",
             "fsync of a small copy, where syncfs does not vouch",
             "the copy is empty or short after a power cut";

@@ -17,7 +17,7 @@ use crate::fault::{Barrier, Check, Moment, comes_to, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::journal::{JobRow, Journal};
 use crate::mounts;
-use crate::owned::{self, FileId};
+use crate::owned::FileId;
 use crate::pace::Stop;
 use crate::set::Manifest;
 use crate::tier::{self, At, Run, Source, There};
@@ -101,6 +101,7 @@ impl tier::Destination for AtPath {
         }
         // Once the journal has forgotten the part of an earlier attempt, nothing would remove it any more.
         self.destination.discard_part(self.parent(), row, notes)?;
+        comes_to(Moment::Forgotten, Vec::new);
         run.journal.adopted(run.id)?;
         if let Some(identity) = source.identity() {
             run.journal.keep_note(run.id, tier::SOURCE_IDENTITY, &identity.0)?;
@@ -123,8 +124,7 @@ impl tier::Destination for AtPath {
             Some(part) if source.goes_on_in(run, &part.id)? => Part { resumed: true, ..part },
             Some(part) => {
                 // What was written to it may not be trusted; a new copy goes to a new inode.
-                let left = owned::discard(parent, &part.name, &destination.parent, Some(&part.id))?;
-                notes.extend(left.note(&destination.parent.join(&part.name)));
+                destination.discard(parent, &part.name, Some(&part.id), notes)?;
                 run.new_part(parent, destination, source)?
             }
         };

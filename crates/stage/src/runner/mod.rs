@@ -52,7 +52,7 @@ use storage::uuid::Uuid;
 
 use crate::calls;
 use crate::error::{RETRY, StageError};
-use crate::fault::{Barrier, Check, enforced};
+use crate::fault::{Barrier, Check, Moment, comes_to, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
 use crate::job::State;
@@ -313,6 +313,7 @@ impl Run<'_> {
         let uuid = Uuid::random()
             .map_err(|error| StageError::io("get a UUID", Path::new("/proc/sys/kernel/random"), error))?;
         let name = names::part_name(&destination.name, uuid);
+        comes_to(Moment::Forgotten, Vec::new);
         self.journal.name_part(self.id, &name)?;
         let shown = destination.parent.join(&name);
         if let Some(identity) = source.identity() {

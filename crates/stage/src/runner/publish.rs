@@ -19,7 +19,7 @@ use crate::journal::{Done, JobRow, PART_IN_DOUBT};
 use crate::manifest::{self, Kind};
 use crate::metadata;
 use crate::names::joined;
-use crate::owned::{self, discard_inside};
+use crate::owned::{self, FileId, discard_inside};
 use crate::pipeline::Pipeline;
 use crate::tier::Part;
 use crate::tree::kind_of;
@@ -51,10 +51,21 @@ impl Destination {
 
     /// Removes the part that an earlier attempt left, and records nothing.
     pub fn discard_part(&self, parent: &OwnedFd, row: &JobRow, notes: &mut Notes) -> Result<(), StageError> {
-        let Some(name) = &row.part else { return Ok(()) };
-        let left = owned::discard(parent, name, &self.parent, row.part_id.as_ref())?;
-        notes.extend(left.note(&self.parent.join(name)));
-        Ok(())
+        row.part.as_ref().map_or(Ok(()), |name| self.discard(parent, name, row.part_id.as_ref(), notes))
+    }
+
+    /// Removes a part. That is durable before the journal forgets the part, for nothing else would remove what came back.
+    pub fn discard(
+        &self,
+        parent: &OwnedFd,
+        part: &OsStr,
+        made: Option<&FileId>,
+        notes: &mut Notes,
+    ) -> Result<(), StageError> {
+        let left = owned::discard(parent, part, &self.parent, made)?;
+        notes.extend(left.note(&self.parent.join(part)));
+        calls::sync(parent.as_fd(), Barrier::PartDiscarded)
+            .map_err(|error| StageError::sync("fsync", &self.parent, error))
     }
 
     /// Removes the part's name of a file that has been linked to its final one, and not unlinked from that.

@@ -120,6 +120,8 @@ fn rests_on(world: &World, step: &Step, path: &Path) -> bool {
         copy_and_name
     } else if is(Moment::Recorded) {
         in_part(path).is_some_and(|within| about(&|about| within == about))
+    } else if is(Moment::Forgotten) {
+        path == world.slow()
     } else if is(Moment::Renamed) {
         // A fast copy that loses its name, or gets it back, is its application's.
         about(&|part| path.starts_with(part)) && !path.starts_with(world.fast())
@@ -207,6 +209,9 @@ pub fn world_of(barrier: Barrier) -> Option<Missed> {
         Barrier::AdoptedObjects => {
             ("an equal set of an object store is adopted", adopting_objects, "slow/store/ckpt-7/rank-1")
         }
+        Barrier::PartDiscarded => {
+            ("a tree whose part is in doubt moves, file by file", part_in_doubt, "slow")
+        }
         Barrier::SmallFile => {
             let name = "a checkpoint moves, file by file";
             (name, || Ready::checkpoint().file_by_file(), "slow/part/rank-1")
@@ -293,6 +298,15 @@ pub fn with_semaphore(world: &mut World) {
 
 fn semaphore_goes() -> Ready {
     Ready::small().asked(with_semaphore)
+}
+
+/// A mover has died while it synced a directory of its part, which the next one does not go on with.
+fn part_in_doubt() -> Ready {
+    let ready = Ready::tree().file_by_file();
+    let mut killed = ready.order.clone();
+    (killed.strict, killed.kill_at) = (false, Some(Barrier::Directory.word().to_owned()));
+    assert!(matches!(run(&killed), Ended::Killed), "the mover was to be killed");
+    ready
 }
 
 /// After COMMITTED another program gives `latest` its target, and does not sync it.
