@@ -253,11 +253,21 @@ def forgotten(lab):
 
 
 def serve(lab):
-    """A server, by itself; it answers before this returns."""
+    """A server, by itself; it answers before this returns, or what every process of ours waits for is shown."""
     lab.sh(f"""{ENVIRONMENT}
         setsid flashwright stage serve --state {STATE} > /run/serve.log 2>&1 &
-        for n in $(seq 600); do flashwright stage status > /dev/null 2>&1 && exit 0; sleep 0.1; done
-        cat /run/serve.log >&2; exit 1""", timeout=600)
+        due=$(($(date +%s) + {STALLED_S}))
+        while [ $(date +%s) -lt $due ]; do
+            timeout 30 flashwright stage status > /dev/null 2>&1 && exit 0
+            sleep 0.1
+        done
+        cat /run/serve.log >&2
+        for process in /proc/[0-9]*; do
+            grep -q flashwright $process/cmdline 2> /dev/null || continue
+            echo "$(tr '\\0' ' ' < $process/cmdline): $(grep State $process/status) in $(cat $process/wchan)" >&2
+            cat $process/stack >&2 2> /dev/null
+        done
+        exit 1""", timeout=STALLED_S + 120)
 
 
 def stage(lab, verb, *words):
