@@ -302,3 +302,62 @@ fn the_decision_procedure_is_checked_on_simulated_machines() {
     assert_eq!(document["holds"], true);
     assert!(names(folder.path()).is_empty(), "it touches nothing");
 }
+
+#[test]
+fn sides_alternate_and_are_judged_pair_by_pair() {
+    let folder = place();
+    let write = |name: &str, target: &str| {
+        let text =
+            format!("[base]\nrw = \"randread\"\ntarget = \"{target}\"\n[space]\nbs = [\"4k\", \"64k\"]\n");
+        std::fs::write(folder.path().join(name), text).expect("writes");
+    };
+    write("a.toml", "mem:32m");
+    write("b.toml", "file:b?size=32m");
+    let quick = ["--runtime=20ms", "--passes=8", "--output=out"];
+    let came = works(folder.path(), &[&["sweep", "ab", "a.toml", "b.toml"], &quick[..]].concat());
+    assert!(came.out.contains("A target=mem:32m\nB target=file:b?size=32m\n"), "{}", came.out);
+    let rows =
+        |size: &str| came.out.lines().filter(|l| l.starts_with(&format!("Random reads, {size} "))).count();
+    assert_eq!((rows("4k"), rows("64k")), (1, 1), "{}", came.out);
+    let report = json(folder.path(), &["report", "out", "--format=json"]);
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(32));
+    for contest in report["contests"].as_array().expect("contests") {
+        assert_eq!(contest["points"].as_array().map(Vec::len), Some(2), "{contest:#}");
+    }
+}
+
+#[test]
+fn another_program_measures_a_side_and_a_resumed_sweep_asks_it_again() {
+    let folder = place();
+    std::fs::write(folder.path().join("a.toml"), "[base]\nrw = \"randread\"\ntarget = \"mem:32m\"\n")
+        .expect("writes");
+    let other = folder.path().join("other");
+    let log = folder.path().join("log");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> {}\nexec {} \"$@\"\n",
+        log.display(),
+        env!("CARGO_BIN_EXE_flashwright")
+    );
+    std::fs::write(&other, script).expect("writes");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&other, mode).expect("may be run");
+    let flags = ["--runtime=20ms", "--budget=1s", "--output=out", "--binary-b=other"];
+    let came = works(folder.path(), &[&["sweep", "ab", "a.toml", "a.toml"], &flags[..]].concat());
+    assert!(came.out.contains("A and B have the same settings\n"), "{}", came.out);
+    let benches =
+        || std::fs::read_to_string(&log).expect("reads").matches("bench --json --target mem:32m").count();
+    let before = benches();
+    assert!(before >= 1, "{}", came.out);
+    let report = json(folder.path(), &["report", "out", "--format=json"]);
+    let runs = report["runs"].as_array().expect("runs");
+    let of_b = runs.iter().filter(|run| run["point"] == 1).count();
+    assert!(of_b >= 1 && of_b <= before, "each run of B is one of the other program: {of_b} of {before}");
+    works(folder.path(), &["sweep", "resume", "out", "--budget=12s"]);
+    assert!(benches() > before, "a resumed sweep asks the other program as well");
+    refused(
+        folder.path(),
+        &["sweep", "ab", "a.toml", "a.toml", "--binary-a=/bin/true"],
+        2,
+        "error: --binary-a=/bin/true: is no flashwright\nhint: name the flashwright that this side is to be measured by\n",
+    );
+}

@@ -33,6 +33,9 @@ pub const SCRATCH: &str = "scratch";
 /// The target of a point that has a [`Point::layout`]: whatever is built for it.
 pub const LAYOUT: &str = "layout";
 
+/// The setting that says which of two alternating spaces a point belongs to ([`crate::space::Space::against`]).
+pub const SIDE: &str = "side";
+
 /// The options of a layout whose change means building anew: making an array and a file system, and laying data
 /// there. All others are written into files of sysfs.
 pub const CONSTRUCTION: [&str; 6] = ["layout", "chunk", "width", "filesystem", "mount_options", "drives"];

@@ -16,7 +16,7 @@ use measure::workload::Rw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::Point;
+use crate::model::{Point, SIDE};
 
 /// Random requests of at least this many bytes count as sequential work: 1 MiB.
 pub const LARGE: u64 = 1 << 20;
@@ -117,11 +117,18 @@ impl Work {
         let workload = &point.workload;
         let class = Class::of(workload);
         let request = (class.access == Access::Random).then(|| request_word(workload));
-        let is_condition =
-            |name: &str| options::find(name).is_some_and(|o| o.class == OptionClass::Condition);
+        let demands = demands(workload, class);
+        // Two sides are compared under each of the settings that they share, so that all of these are conditions.
+        let is_paired = point.settings.contains_key(SIDE);
+        let is_said = |name: &str| name == "bs" && request.is_some() || name == SIDE;
+        let is_condition = |name: &str| match options::find(name) {
+            Some(option) if option.class == OptionClass::Condition => true,
+            _ => is_paired && !is_said(name),
+        };
         let varied = point.settings.iter().filter(|(name, _)| is_condition(name));
-        let conditions = varied.map(|(name, value)| format!("{name}={value}")).collect();
-        Self { class, request, demands: demands(workload, class), conditions }
+        let conditions = varied.map(|(name, value)| format!("{name}={value}"));
+        let conditions = conditions.filter(|condition| !demands.contains(condition)).collect();
+        Self { class, request, demands, conditions }
     }
 
     /// `Random reads, 4k`.

@@ -9,7 +9,7 @@ use report_data::{fourteen, meta, point, run};
 use sweep::analysis::{AnalysisError, Fate, SweepData};
 use sweep::model::RunRow;
 use sweep::recommend::{Outcome, Recommendation};
-use sweep::report::{Report, json};
+use sweep::report::{Report, json, table};
 
 use measure::WarningCode;
 
@@ -416,4 +416,37 @@ proptest! {
         let _ = (sweep::report::html(&report), sweep::report::markdown(&report), sweep::report::csv(&report));
         prop_assert!(!json(&report).contains("NaN"));
     }
+}
+
+#[test]
+fn sides_that_alternated_are_told_as_b_by_a_with_the_verdict() {
+    let line = |a: &[f64], b: &[f64]| {
+        let mut data = random_reads([a, b, b]);
+        data.points.truncate(2);
+        data.runs.retain(|run| run.point < 2);
+        for (point, side) in data.points.iter_mut().zip(["A", "B"]) {
+            point.settings = [("side".to_owned(), side.to_owned())].into();
+        }
+        let report = Report::new(&data).unwrap();
+        let lines = table(&report, 200);
+        let row = lines
+            .iter()
+            .map(|line| line.plain())
+            .skip_while(|line| !line.starts_with("Pair"))
+            .nth(1)
+            .unwrap();
+        row.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let slow = [99.0, 100.0, 101.0, 99.0, 100.0, 100.0, 101.0, 99.0, 100.0, 100.0];
+    let fast = slow.map(|figure| 2.0 * figure + figure % 2.0);
+    let same = [101.0, 100.0, 99.0, 100.5, 99.5, 101.0, 99.0, 100.0, 101.0, 99.0];
+    let wild = [40.0, 100.0, 190.0, 99.0, 60.0, 170.0, 101.0, 45.0, 100.0, 180.0];
+    let row = line(&slow, &fast);
+    assert!(row.contains("2.00") && row.contains("B is better"), "{row}");
+    let row = line(&fast, &slow);
+    assert!(row.contains("0.49") && row.contains("A is better"), "{row}");
+    let row = line(&slow, &same);
+    assert!(row.contains("0.999") && row.contains("equivalent, within ± 5"), "{row}");
+    let row = line(&slow, &wild);
+    assert!(row.contains("undecided"), "{row}");
 }

@@ -46,6 +46,8 @@ pub enum SweepCommand {
     Diff(DiffArgs),
     /// Put the parts of a sweep that were measured on several machines together
     Merge(MergeArgs),
+    /// Compare two targets, settings or programs that alternate in one sweep
+    Ab(AbArgs),
     /// Try on simulated machines how often the decisions are right; touches nothing
     CheckStatistics(CheckArgs),
 }
@@ -174,6 +176,33 @@ pub struct DiffArgs {
     #[arg(long, value_name = "DIR")]
     pub like: Vec<PathBuf>,
     /// Print one JSON document (flashwright.diff/2)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep ab`.
+#[derive(Debug, Clone, Args)]
+pub struct AbArgs {
+    /// One side: a space as for `sweep`, which may also be without [space]
+    #[arg(value_name = "A.toml")]
+    pub a: PathBuf,
+    /// The other: the same [space], and another target or other choices in [base]
+    #[arg(value_name = "B.toml")]
+    pub b: PathBuf,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
+    /// Another flashwright that measures A
+    #[arg(long, value_name = "PROGRAM")]
+    pub binary_a: Option<PathBuf>,
+    /// Another flashwright that measures B
+    #[arg(long, value_name = "PROGRAM")]
+    pub binary_b: Option<PathBuf>,
+    #[command(flatten)]
+    pub permits: PermitArgs,
+    /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print the report as one JSON document (flashwright.report/2)
     #[arg(long)]
     pub json: bool,
 }

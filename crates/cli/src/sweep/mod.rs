@@ -10,9 +10,11 @@
 //! 5. [`outcome`]: results.json and report.html are written beside results.db, also after Ctrl-C, and the
 //!    gist is printed.
 
+mod ab;
 pub mod args;
 mod built;
 mod check;
+mod foreign;
 mod inspect;
 mod merge;
 mod outcome;
@@ -39,6 +41,7 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         Some(SweepCommand::Status(args)) => inspect::status(args),
         Some(SweepCommand::Diff(args)) => inspect::diff(args),
         Some(SweepCommand::Merge(args)) => merge::merge(args),
+        Some(SweepCommand::Ab(args)) => ab::ab(args),
         Some(SweepCommand::CheckStatistics(args)) => check::check(args),
     }
 }

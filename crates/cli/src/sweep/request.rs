@@ -35,6 +35,13 @@ pub fn space_here(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space
     shared(built::to_be_had(space)?, overrides)
 }
 
+/// Two spaces that alternate, with the flags put into both.
+pub fn sides_here([a, b]: [&Path; 2], overrides: &OverrideArgs) -> Result<Space, Failure> {
+    let flags = flags(overrides)?;
+    let [a, b] = [Space::load_side(a)?.with(&flags)?, Space::load_side(b)?.with(&flags)?];
+    shared(a.against(&b, &flags)?, overrides)
+}
+
 /// The space as it is going to be measured here, as far as that can be told; else as it is written, with why.
 pub fn space_planned(
     path: Option<&Path>,
@@ -69,10 +76,15 @@ fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Failure
         Some(path) => Space::load(path).map_err(|error| misspelt_verb(path, error))?,
         None => Space::parse("the fourteen test types", DASH14)?,
     };
+    Ok(space.with(&flags(overrides)?)?)
+}
+
+/// The flags, with paths that mean the same in every directory.
+fn flags(overrides: &OverrideArgs) -> Result<Overrides, Failure> {
     let drive = |path: &PathBuf| Ok::<_, Failure>(absolute(path)?.display().to_string());
     let drives = overrides.drives.iter().map(drive).collect::<Result<_, _>>()?;
     let targets = overrides.target.iter().map(|spec| anchored(spec)).collect::<Result<_, _>>()?;
-    Ok(space.with(&Overrides {
+    Ok(Overrides {
         targets,
         protocol: overrides.protocol,
         budget: overrides.budget,
@@ -82,7 +94,7 @@ fn space(path: Option<&Path>, overrides: &OverrideArgs) -> Result<Space, Failure
         size: overrides.size,
         seed: overrides.seed,
         drives,
-    })?)
+    })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
@@ -91,7 +103,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// `sweep paln` is read as a space called `paln`; whoever typed it meant something else.
 fn misspelt_verb(path: &Path, error: SpaceError) -> Failure {
-    let verbs = ["run", "plan", "resume", "status", "diff", "merge"];
+    let verbs = ["run", "plan", "resume", "status", "diff", "merge", "ab"];
     let near = path.to_str().filter(|_| !path.exists()).and_then(|text| base::nearest(text, verbs));
     let hint = near.map(|verb| format!("did you mean `flashwright sweep {verb}`?"));
     Failure::from(error).hint_if(hint)

@@ -39,15 +39,37 @@ pub struct Session<'a> {
 /// Starts a sweep.
 pub fn start(args: &RunArgs) -> Result<(), Failure> {
     let space = request::space_here(args.space.as_deref(), &args.overrides)?;
+    let (notes, said) = Default::default();
+    let beginning =
+        Beginning { output: args.output.as_deref(), permits: &args.permits, json: args.json, notes, said };
+    begin_here(&space, beginning)
+}
+
+/// What a sweep begins with, besides its space.
+pub struct Beginning<'a> {
+    /// Where results go; none for a directory of the sweep's own.
+    pub output: Option<&'a Path>,
+    /// What the user allows.
+    pub permits: &'a PermitArgs,
+    /// Whether the report goes to standard output as JSON.
+    pub json: bool,
+    /// Kept with the results.
+    pub notes: Vec<(String, String)>,
+    /// Lines for people that follow the sweep's name.
+    pub said: String,
+}
+
+/// Starts a sweep of a space.
+pub fn begin_here(space: &Space, beginning: Beginning<'_>) -> Result<(), Failure> {
     let here = current_directory()?;
     for spec in request::targets(&space.points) {
         request::kind(spec, &here)?;
     }
     let stop = signals::stop_flag()?;
-    let folder = args.output.clone().unwrap_or_else(default_folder);
+    let folder = beginning.output.map_or_else(default_folder, Path::to_owned);
     let made = make_folder(&folder)?;
-    let session = Session { folder, permits: &args.permits, json: args.json };
-    let result = session.first(&space, &here, &stop);
+    let session = Session { folder, permits: beginning.permits, json: beginning.json };
+    let result = session.first(space, &beginning, &here, &stop);
     if let Err(Early::BeforeAnything(_)) = &result {
         session.remove_debris(made);
     }
@@ -120,7 +142,13 @@ impl Early {
 
 impl Session<'_> {
     /// Makes the results file and runs.
-    fn first(&self, space: &Space, here: &Path, stop: &Arc<AtomicBool>) -> Result<(), Early> {
+    fn first(
+        &self,
+        space: &Space,
+        beginning: &Beginning<'_>,
+        here: &Path,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), Early> {
         let path = self.folder.join(store::FILE_NAME);
         // Whoever names the directory of another sweep must neither lose it nor add to it.
         match Store::open_read_only(&path) {
@@ -143,13 +171,17 @@ impl Session<'_> {
         store
             .set_note(NOTE_HERE, &here.display().to_string())
             .map_err(|e| Early::BeforeAnything(e.into()))?;
+        for (key, value) in &beginning.notes {
+            store.set_note(key, value).map_err(|e| Early::BeforeAnything(e.into()))?;
+        }
         for (n, value) in space.unavailable.iter().enumerate() {
             let key = format!("left out {}", n + 1);
             store.set_note(&key, value).map_err(|e| Early::BeforeAnything(e.into()))?;
         }
         let left_out: String =
             space.unavailable.iter().map(|value| format!("{} {value}\n", paint::warn("left out:"))).collect();
-        let header = format!("{}: {}\n{left_out}", paint::title(&space.name), plan::gist(space));
+        let said = &beginning.said;
+        let header = format!("{}: {}\n{said}{left_out}", paint::title(&space.name), plan::gist(space));
         self.go(&mut store, &identity, here, stop, &header)
     }
 

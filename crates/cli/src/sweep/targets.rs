@@ -13,12 +13,14 @@ use bench::scratch::{self, Scratch, ScratchError, ScratchSize};
 use bench::target::{BenchTarget, History, TargetOptions};
 use measure::{Target, TargetError};
 use storage::device::{DeviceSpec, OpenOptions};
-use sweep::model::{LAYOUT, Point};
+use sweep::model::{LAYOUT, Point, SIDE};
 use sweep::plan::{Preparation, Prepare, units};
 use sweep::run::TargetFactory;
+use sweep::space::SIDES;
 use sweep::store::Store;
 
 use super::built::{Builder, BuiltTarget};
+use super::foreign::{self, ForeignTarget};
 use super::prepare;
 use super::request::{self, Kind};
 use super::watch;
@@ -38,6 +40,8 @@ pub struct Targets {
     histories: BTreeMap<String, History>,
     stop: Arc<AtomicBool>,
     speaker: watch::Speaker,
+    /// Programs that measure sides of the sweep.
+    binaries: BTreeMap<String, PathBuf>,
     /// For people, a line for each scratch file: how large it is and why.
     pub said: String,
 }
@@ -72,6 +76,7 @@ impl Targets {
             histories: BTreeMap::new(),
             stop: Arc::clone(place.stop),
             speaker: place.speaker.clone(),
+            binaries: binaries(store)?,
             said: String::new(),
         };
         for spec in request::targets(points) {
@@ -135,6 +140,13 @@ impl Targets {
         self.scratch.insert(spec.to_owned(), scratch);
         Ok(())
     }
+}
+
+/// The programs that measure sides, by side.
+fn binaries(store: &Store) -> Result<BTreeMap<String, PathBuf>, Failure> {
+    let notes = store.notes()?;
+    let of = |side: &str| Some((side.to_owned(), PathBuf::from(notes.get(&foreign::note(side))?)));
+    Ok(SIDES.into_iter().filter_map(of).collect())
 }
 
 /// What is done to targets that are not built, by spec.
@@ -204,6 +216,11 @@ impl TargetFactory for Targets {
             return Ok(Box::new(BuiltTarget::open(builder, point)?));
         }
         let options = self.options.clone();
+        if let Some(binary) = point.settings.get(SIDE).and_then(|side| self.binaries.get(side)) {
+            let target = BenchTarget::new(spec, options.clone());
+            let facts = target.map_err(|p| TargetError::Invalid(Box::new(p)))?.facts().clone();
+            return Ok(Box::new(ForeignTarget::new(binary, facts, options)));
+        }
         let target = match self.scratch.get(spec) {
             Some(scratch) => BenchTarget::scratch(Arc::clone(scratch.file()), options),
             None => BenchTarget::new(spec, options).map_err(|p| TargetError::Invalid(Box::new(p)))?,
@@ -212,9 +229,11 @@ impl TargetFactory for Targets {
     }
 
     /// A target opens its device anew for each way in which a workload needs it, and knows what it wrote;
-    /// so one serves all points. What is built serves the points that ask for the same.
+    /// so one serves all points. What is built, or measured by another program, serves the points that ask for the same.
     fn key(&self, point: &Point) -> String {
-        point.layout.iter().map(|(name, value)| format!("{name}={value} ")).collect()
+        let side = point.settings.get(SIDE).filter(|side| self.binaries.contains_key(*side));
+        let layout = point.layout.iter().map(|(name, value)| format!("{name}={value} "));
+        layout.chain(side.cloned()).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::PointSummary;
 use crate::analysis::choices::{choices, further};
-use crate::model::SCRATCH;
+use crate::model::{SCRATCH, SIDE};
 
 /// What orders settings by cost, as [`crate::model::Point::cost`].
 pub(super) fn cost(point: &PointSummary) -> (u64, u32, bool, u32) {
@@ -88,6 +88,7 @@ pub(crate) fn words(name: &str, value: &str) -> String {
         "width" if value == "1" => "1 drive".to_owned(),
         "width" => format!("{value} drives"),
         "layout" | "target" => value.to_owned(),
+        SIDE => format!("side {value}"),
         "chunk" => format!("{value} chunks"),
         "filesystem" if value == "raw" => "no file system".to_owned(),
         "filesystem" => value.to_owned(),
@@ -106,11 +107,15 @@ pub(super) fn flags(point: &PointSummary) -> String {
     if point.numjobs > 1 {
         flags.push(format!("--numjobs={}", point.numjobs));
     }
-    for (name, value) in further(&point.settings).filter(|(name, _)| !point.layout.contains_key(*name)) {
+    let is_flag = |name: &String| name != SIDE && !point.layout.contains_key(name);
+    for (name, value) in further(&point.settings).filter(|(name, _)| is_flag(name)) {
         flags.push(quoted(&format!("--{name}={value}")));
     }
     for fixed in point.work.demands.iter().chain(&point.work.conditions) {
-        flags.push(format!("--{fixed}"));
+        let flag = format!("--{fixed}");
+        if !flags.contains(&flag) {
+            flags.push(flag);
+        }
     }
     if point.target != SCRATCH && point.layout.is_empty() {
         flags.push(quoted(&format!("--target={}", point.target)));

@@ -15,6 +15,9 @@ pub(super) fn of<'a>(analysis: &'a Analysis, points: &[&PointSummary]) -> Option
     (contest.points.len() == points.len()).then_some(contest)
 }
 
+/// Ratios up to this one tell something.
+const MOST_TELLING: f64 = 100.0;
+
 /// What is recommended and how that came about; none where no candidate has a figure.
 pub(super) fn judged<'p>(
     contest: &ContestSummary,
@@ -28,6 +31,8 @@ pub(super) fn judged<'p>(
         Answer::Better { .. } => (Outcome::Better, None, None),
         Answer::Equivalent { within, .. } => (Outcome::Equivalent, None, within),
         Answer::Undecided { could_be, more_blocks, .. } => {
+            // A few wide blocks bound nothing, and millions of times would be said of them.
+            let could_be = could_be.filter(|ratio| *ratio <= MOST_TELLING);
             (Outcome::Undecided, Some(Undecided { could_be, more_blocks }), None)
         }
         Answer::Single { .. } => (Outcome::OnlyOne, None, None),

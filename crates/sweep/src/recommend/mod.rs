@@ -83,7 +83,8 @@ pub struct Gain {
 /// How far a decision is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Undecided {
-    /// Another setting could be up to this many times as fast; none before an interval exists.
+    /// Another setting could be up to this many times as fast; none before an interval exists
+    /// that ends below 100.
     pub could_be: Option<f64>,
     /// How many more blocks would tell; none below six blocks, or where no number is in sight.
     pub more_blocks: Option<MoreBlocks>,

@@ -1,12 +1,13 @@
 //! The report as Markdown (GitHub's dialect, for its tables).
 
 use super::sheet::{Align, Sheet};
-use super::{Report, facts, limits, papers, sheets};
+use super::{Report, facts, limits, papers, sheets, sides};
 
 /// The report without figures: recommendation, tables, warnings, machine and method.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let mut text = format!("# {}\n\n**{}**\n", escape(&report.title()), escape(&report.headline));
+    section(&mut text, "A against B", &sides::sides(report));
     section(&mut text, "Recommendation", &sheets::recommendations(report));
     for r in &report.recommendations {
         text += &format!("\n- {}", escape(&r.sentence));

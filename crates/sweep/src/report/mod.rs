@@ -24,6 +24,7 @@ mod markdown;
 mod papers;
 mod sheet;
 mod sheets;
+mod sides;
 mod table;
 mod time;
 

@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::recommend::Outcome;
 
 use super::sheet::{Align, Sheet};
-use super::{Report, facts, sheets};
+use super::{Report, facts, sheets, sides};
 
 /// What a span is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,6 +76,11 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
     let mut lines = wrap(&report.title(), width, 0, Style::Title);
     lines.extend(wrap(&report.headline, width, 0, Style::Good));
     lines.push(Line::default());
+    let sides = sides::sides(report);
+    if !sides.rows.is_empty() {
+        lines.extend(grid(&sides, width, |_, column| if column == 2 { Style::Good } else { Style::Plain }));
+        lines.push(Line::default());
+    }
     let mut points = sheets::points(report).without_empty_columns();
     let all = points.rows.len();
     if all > MOST_POINTS {

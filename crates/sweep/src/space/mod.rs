@@ -38,6 +38,7 @@
 //! is validated before anything runs: a combination that makes no sense is an error which names it,
 //! unless a filter leaves it out. Nothing is skipped silently.
 
+mod against;
 mod baseline;
 mod document;
 mod error;
@@ -53,6 +54,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+pub use against::SIDES;
 pub use error::{Fault, SpaceError};
 pub use header::Limits;
 pub use layouts::{LeftOut, NOT_APPLICABLE};
@@ -173,9 +175,15 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] naming file, line, key and value.
     pub fn load(path: &Path) -> Result<Self, SpaceError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| SpaceError::Read { path: path.to_owned(), source })?;
-        Self::parse(&path.display().to_string(), &text)
+        Self::parse(&path.display().to_string(), &read(path)?)
+    }
+
+    /// Reads one side of a sweep of two from a file.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_side(path: &Path) -> Result<Self, SpaceError> {
+        Self::side(&path.display().to_string(), &read(path)?)
     }
 
     /// Reads a space from text; `origin` names it in messages.
@@ -183,6 +191,20 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] naming line, key and value.
     pub fn parse(origin: &str, text: &str) -> Result<Self, SpaceError> {
+        let space = Self::side(origin, text)?;
+        if space.dimensions.is_empty() {
+            let hint = "write for instance [space] and below it iodepth = [1, 4, 16]";
+            let source = Source { origin, text };
+            return Err(source.bad_key(1, "[space]", "has no dimension, so there is nothing to sweep", hint));
+        }
+        Ok(space)
+    }
+
+    /// Reads one side of a sweep of two ([`Self::against`]), which may be a single point, without `[space]`.
+    ///
+    /// # Errors
+    /// [`SpaceError`] naming line, key and value.
+    pub fn side(origin: &str, text: &str) -> Result<Self, SpaceError> {
         let source = Source { origin, text };
         let tables = Tables::read(source)?;
         let header = Header::read(source, &tables.sweep)?;
@@ -451,6 +473,10 @@ impl Space {
     }
 }
 
+fn read(path: &Path) -> Result<String, SpaceError> {
+    std::fs::read_to_string(path).map_err(|source| SpaceError::Read { path: path.to_owned(), source })
+}
+
 fn flag_error(flag: &str, value: &str, reason: &str, hint: &str) -> SpaceError {
     Fault {
         origin: "the command line".into(),
@@ -499,10 +525,6 @@ impl Tables {
                     return Err(source.unknown_key(&entry, "a space", TABLES.into_iter()));
                 }
             }
-        }
-        if tables.space.is_empty() {
-            let hint = "write for instance [space] and below it iodepth = [1, 4, 16]";
-            return Err(source.bad_key(1, "[space]", "has no dimension, so there is nothing to sweep", hint));
         }
         Ok(tables)
     }

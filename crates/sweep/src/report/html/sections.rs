@@ -7,7 +7,7 @@ use crate::recommend::{Gain, Knee, Outcome, Recommendation, words};
 
 use super::super::facts::{self, Fact};
 use super::super::sheet::{Align, Sheet};
-use super::super::{Report, sheets, time};
+use super::super::{Report, sheets, sides, time};
 use super::escape::{prose, text};
 use super::figures::Figure;
 use super::runs;
@@ -67,6 +67,10 @@ pub(super) fn header(page: &mut String, report: &Report) {
 pub(super) fn recommendation(page: &mut String, report: &Report) {
     page.push_str("<section id=\"recommendation\" aria-labelledby=\"h-recommendation\"><h2 id=\"h-recommendation\">Recommendation</h2>\n");
     notices(page, report);
+    let sides = sides::sides(report);
+    if !sides.rows.is_empty() {
+        table(page, &sides);
+    }
     page.push_str(
         "<table class=\"reco\"><caption>The best setting for each kind of work. Ranges are 95 % intervals, which hold for all settings of a \
          work together.</caption><thead><tr><th scope=\"col\">Work</th><th scope=\"col\">Use</th>\
