@@ -2,7 +2,7 @@
 
 mod report_data;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use report_data::{fourteen, meta, point, run};
@@ -12,6 +12,7 @@ use sweep::recommend::{Outcome, Recommendation};
 use sweep::report::{Report, json, table};
 
 use measure::WarningCode;
+use measure::workload::IoEngine;
 
 /// Random reads at depths 32, 128 and 512 (test types 9, 11, 13) with given MB/s for each pass, the first
 /// pass set aside.
@@ -288,6 +289,7 @@ fn engines_by_depth() -> SweepData {
         point.settings =
             BTreeMap::from([("ioengine".into(), engine.into()), ("iodepth".into(), iodepth.to_string())]);
         point.workload.iodepth = iodepth;
+        point.workload.ioengine = if engine == "libaio" { IoEngine::Libaio } else { IoEngine::IoUring };
         for pass in 1..=10u32 {
             let wobble = 1.0 + 0.002 * f64::from((pass * 7 + id) % 5);
             let row = run(&point, pass, (pass - 1) * 4 + id, megabytes * wobble);
@@ -449,4 +451,18 @@ fn sides_that_alternated_are_told_as_b_by_a_with_the_verdict() {
     assert!(row.contains("0.999") && row.contains("equivalent, within ± 5"), "{row}");
     let row = line(&slow, &wild);
     assert!(row.contains("undecided"), "{row}");
+}
+
+#[test]
+fn the_flags_that_are_recommended_say_what_all_points_share() {
+    let mut data = saturating();
+    for point in &mut data.points {
+        point.workload.ioengine = IoEngine::Psync;
+        point.workload.direct = !point.workload.direct;
+    }
+    let direct = if data.points[0].workload.direct { 1 } else { 0 };
+    let flags = only(&data).1.flags.unwrap();
+    let expected = format!("--rw=randread --bs=4k --iodepth=128 --ioengine=psync --direct={direct}");
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(words(&flags), words(&expected));
 }

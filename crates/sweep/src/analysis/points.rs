@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use measure::limit::Verdict;
+use measure::options::{self, OptionClass, WorkloadOption};
 use measure::workload::full_queues;
-use measure::{TestType, WarningCode};
+use measure::{TestType, WarningCode, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +128,10 @@ pub struct PointSummary {
     pub iodepth: u32,
     /// Jobs.
     pub numjobs: u32,
+    /// What else it demands or chooses that is not at its default, whether it varies or not, as it would be typed:
+    /// `ioengine=psync`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
     /// How many of its runs have which fate.
     pub runs: RunCounts,
     /// Bandwidth in bytes per second over the kept runs; none where no run was kept.
@@ -323,6 +328,15 @@ fn judge_point(runs: &[&RunRow], discard_first: bool) -> (Vec<JudgedRun>, Cleane
     (judged, cleaned, rejected_with_first)
 }
 
+/// What a workload demands or chooses beyond what a summary has fields for, where that is not at its default.
+fn further_options(workload: &Workload) -> Vec<String> {
+    const FIELDS: [&str; 5] = ["rw", "bs", "bssplit", "iodepth", "numjobs"];
+    let is_further =
+        |option: &&WorkloadOption| option.class != OptionClass::Condition && !FIELDS.contains(&option.name);
+    let further = options::differing(workload).filter(is_further);
+    further.filter_map(|option| Some(format!("{}={}", option.name, option.text(workload)?))).collect()
+}
+
 fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSummary {
     let mut counts = RunCounts::default();
     runs.iter().for_each(|run| counts.add(run.fate));
@@ -350,6 +364,7 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         request: request_word(&point.workload),
         iodepth: point.workload.iodepth,
         numjobs: point.workload.numjobs,
+        options: further_options(&point.workload),
         runs: counts,
         bandwidth: statistics::estimate(&bandwidth),
         iops: statistics::estimate(&iops),

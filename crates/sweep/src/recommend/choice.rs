@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::PointSummary;
-use crate::analysis::choices::{choices, further};
+use crate::analysis::choices::choices;
 use crate::model::{SCRATCH, SIDE};
 
 /// What orders settings by cost, as [`crate::model::Point::cost`].
@@ -107,12 +107,9 @@ pub(super) fn flags(point: &PointSummary) -> String {
     if point.numjobs > 1 {
         flags.push(format!("--numjobs={}", point.numjobs));
     }
-    let is_flag = |name: &String| name != SIDE && !point.layout.contains_key(name);
-    for (name, value) in further(&point.settings).filter(|(name, _)| is_flag(name)) {
-        flags.push(quoted(&format!("--{name}={value}")));
-    }
-    for fixed in point.work.demands.iter().chain(&point.work.conditions) {
-        let flag = format!("--{fixed}");
+    // Of two sides all settings are conditions, and some of them stand above.
+    for option in point.options.iter().chain(&point.work.conditions) {
+        let flag = quoted(&format!("--{option}"));
         if !flags.contains(&flag) {
             flags.push(flag);
         }
