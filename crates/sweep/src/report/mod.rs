@@ -43,7 +43,7 @@ use crate::recommend::{Compromise, Ladder, Recommendation, compromise, headline,
 
 pub use csv::csv;
 pub use figures_csv::figures_csv;
-pub use html::{SaturationPage, html, ladder, saturation};
+pub use html::{Page, PageChart, PageMark, PageTable, SaturationPage, html, ladder, page, saturation};
 pub use markdown::markdown;
 pub use table::{Line, Span, Style, table};
 pub use time::utc;

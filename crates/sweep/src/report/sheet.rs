@@ -1,5 +1,7 @@
 //! A table before it is written in any form.
 
+use std::borrow::Cow;
+
 /// How a column is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
@@ -12,8 +14,16 @@ pub(super) enum Align {
 /// One column.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
-    pub(super) title: &'static str,
+    pub(super) title: Cow<'static, str>,
     pub(super) align: Align,
+}
+
+impl Column {
+    /// A column; one of figures if its title begins with `>`.
+    pub(super) fn new(title: Cow<'static, str>) -> Self {
+        let align = if title.starts_with('>') { Align::Right } else { Align::Left };
+        Self { title: Cow::Owned(title.trim_start_matches('>').to_owned()), align }
+    }
 }
 
 /// A table: its caption, its columns and its cells, as plain text.
@@ -27,10 +37,7 @@ pub(super) struct Sheet {
 impl Sheet {
     /// A table without rows. A title that begins with `>` is of a column of figures.
     pub(super) fn new(caption: impl Into<String>, titles: &[&'static str]) -> Self {
-        let column = |title: &&'static str| match title.strip_prefix('>') {
-            Some(title) => Column { title, align: Align::Right },
-            None => Column { title, align: Align::Left },
-        };
+        let column = |title: &&'static str| Column::new(Cow::Borrowed(*title));
         Self { caption: caption.into(), columns: titles.iter().map(column).collect(), rows: Vec::new() }
     }
 

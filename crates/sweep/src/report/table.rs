@@ -186,7 +186,7 @@ const GAP: usize = 2;
 
 /// A table in columns, as many as fit.
 fn grid(sheet: &Sheet, width: usize, style: impl Fn(usize, usize) -> Style) -> Vec<Line> {
-    let titles: Vec<String> = sheet.columns.iter().map(|c| c.title.to_owned()).collect();
+    let titles: Vec<String> = sheet.columns.iter().map(|c| c.title.to_string()).collect();
     let cells: Vec<Vec<String>> =
         sheet.rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
     let shown = columns(&titles, &cells, width);

@@ -12,6 +12,7 @@ mod escape;
 mod figures;
 mod hierarchy;
 mod limits;
+mod page;
 mod runs;
 mod saturation;
 mod sections;
@@ -21,6 +22,7 @@ use std::fmt::Write;
 use super::Report;
 
 pub use hierarchy::ladder;
+pub use page::{Page, PageChart, PageMark, PageTable, page};
 pub use saturation::{SaturationPage, saturation};
 
 const STYLE: &str = include_str!("style.css");

@@ -304,7 +304,7 @@ pub(super) fn table(page: &mut String, sheet: &Sheet) {
     );
     let class = |i: usize| if sheet.columns[i].align == Align::Right { " class=\"n\"" } else { "" };
     for (i, column) in sheet.columns.iter().enumerate() {
-        let _ = write!(page, "<th scope=\"col\"{}>{}</th>", class(i), column.title);
+        let _ = write!(page, "<th scope=\"col\"{}>{}</th>", class(i), text(&column.title));
     }
     page.push_str("</tr></thead><tbody>\n");
     for row in sheet.rows.iter().take(ROWS) {

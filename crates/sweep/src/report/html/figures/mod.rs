@@ -12,6 +12,7 @@ mod hierarchy;
 mod interactions;
 mod ladder;
 mod latency;
+mod page;
 mod passes;
 mod saturation;
 mod scaling;
@@ -60,6 +61,7 @@ pub(super) fn measured(report: &Report) -> Vec<Figure> {
 }
 
 pub(super) use hierarchy::figures as hierarchy;
+pub(super) use page::figure as page;
 pub(super) use saturation::figure as saturation;
 
 /// From the baseline to the best.
