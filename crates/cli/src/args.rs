@@ -8,6 +8,7 @@ use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
+use crate::plan::args::PlanArgs;
 use crate::probe::args::ProbeArgs;
 use crate::stage::args::StageArgs;
 use crate::sweep::args::SweepArgs;
@@ -56,6 +57,8 @@ pub enum Command {
     Volume(VolumeArgs),
     /// Move checkpoints between a fast and a slow tier, crash-safe, in the background
     Stage(Box<StageArgs>),
+    /// What to buy, how often to checkpoint, how long it lasts: from measured figures and prices
+    Plan(PlanArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes
@@ -126,6 +129,10 @@ pub enum Document {
     Report,
     /// `sweep plan --json` (flashwright.plan/1)
     Plan,
+    /// `plan cost --json` and `plan power --json` (flashwright.plan-efficiency/1)
+    PlanEfficiency,
+    /// `plan checkpoint --json` (flashwright.plan-checkpoint/1)
+    PlanCheckpoint,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)

@@ -18,6 +18,7 @@ mod layout;
 mod memory;
 mod output;
 mod paint;
+mod plan;
 mod probe;
 mod report;
 mod schema;
@@ -57,6 +58,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Memory(args) => memory::memory(&args),
         Command::Volume(args) => volume::volume(&args),
         Command::Stage(args) => stage::stage(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),
     }

@@ -10,6 +10,7 @@ use crate::bench::wsat::WsatReport;
 use crate::failure::Failure;
 use crate::layout::documents as layout;
 use crate::output;
+use crate::plan;
 use crate::stage::documents as staging;
 use crate::sweep::plan::PlanDocument;
 
@@ -37,6 +38,8 @@ fn of(document: Document) -> Value {
         Document::Wsat => schema_for!(WsatReport),
         Document::Report => schema_for!(sweep::report::Report),
         Document::Plan => schema_for!(PlanDocument),
+        Document::PlanEfficiency => schema_for!(plan::efficiency::EfficiencyDocument),
+        Document::PlanCheckpoint => schema_for!(plan::checkpoint::CheckpointDocument),
         Document::Status => schema_for!(sweep::status::Status),
         Document::Diff => schema_for!(sweep::diff::Diff),
         Document::Statistics => schema_for!(measure::simulation::report::Statistics),

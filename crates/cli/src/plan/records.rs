@@ -1,0 +1,120 @@
+//! The papers' four figures, out of what was measured: a sweep, a bench, or a level of a ladder.
+//!
+//! Of several runs of one kind the fastest counts, as the papers take the best of their sweeps. Void runs do not count.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use measure::ladder::Ladder;
+use measure::record::RunRecord;
+use measure::stats::Estimate;
+use measure::warning::Severity;
+use planner::efficiency::{Figure, Performance};
+use serde_json::Value;
+use sweep::analysis::{Access, Class, Direction};
+use sweep::store::Store;
+
+use crate::bench::figures::{self, BenchReport};
+use crate::failure::Failure;
+
+/// The figures of results; of a ladder those of the level `name`. `flag` begins the message of an error.
+pub fn performance(flag: &str, path: &Path, name: &str) -> Result<Performance, Failure> {
+    let about = |failure: Failure| failure.about(flag);
+    let performance = if path.is_dir() || is_database(path).map_err(about)? {
+        of_sweep(path)
+    } else {
+        of_document(path, name)
+    };
+    let performance = performance.map_err(about)?;
+    if performance == Performance::default() {
+        return Err(Failure::invalid(format!("{flag}: holds no figure that counts"))
+            .hint("reads or writes are needed, sequential or random, that no warning makes void"));
+    }
+    Ok(performance)
+}
+
+fn is_database(path: &Path) -> Result<bool, Failure> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
+    read.map_err(|error| {
+        Failure::invalid(format!("cannot be read: {error}")).hint("name a sweep's directory or a JSON file")
+    })?;
+    Ok(start == MAGIC)
+}
+
+fn of_sweep(path: &Path) -> Result<Performance, Failure> {
+    let report = crate::sweep::loaded(&Store::open_read_only(path)?)?;
+    let mut best = Performance::default();
+    for point in &report.points {
+        if let Some((bandwidth, iops)) = point.bandwidth.zip(point.iops) {
+            take(&mut best, point.class(), bandwidth.mean, iops.mean, &point.label);
+        }
+    }
+    Ok(best)
+}
+
+fn of_document(path: &Path, name: &str) -> Result<Performance, Failure> {
+    let hint = "a file of bench --json or probe --ladder --json, or a sweep's directory";
+    let text = crate::plan::read(path)?;
+    let wrong =
+        |error: serde_json::Error| Failure::invalid(format!("is no such document: {error}")).hint(hint);
+    let document: Value = serde_json::from_str(&text).map_err(wrong)?;
+    match document["schema"].as_str() {
+        Some(figures::SCHEMA) => {
+            let report: BenchReport = serde_json::from_value(document).map_err(wrong)?;
+            let records = report.record.into_iter().chain(report.jobs.into_iter().map(|job| job.record));
+            Ok(of_records(records))
+        }
+        Some(measure::record::SCHEMA) => {
+            Ok(of_records(std::iter::once(serde_json::from_value(document).map_err(wrong)?)))
+        }
+        Some(measure::ladder::SCHEMA) => of_ladder(&serde_json::from_value(document).map_err(wrong)?, name),
+        _ => Err(Failure::invalid("is no document with figures").hint(hint)),
+    }
+}
+
+fn of_records(records: impl Iterator<Item = RunRecord>) -> Performance {
+    let mut best = Performance::default();
+    for record in records {
+        if record.warnings.iter().any(|warning| warning.code.explain().severity == Severity::Void) {
+            continue;
+        }
+        let (bandwidth, iops) = (record.bandwidth_bytes_per_s(), record.iops());
+        take(&mut best, Class::of(&record.workload), bandwidth, iops, &record.workload.summary());
+    }
+    best
+}
+
+fn of_ladder(ladder: &Ladder, name: &str) -> Result<Performance, Failure> {
+    let Some(level) = ladder.levels.iter().find(|level| level.name == name) else {
+        let names: Vec<&str> = ladder.levels.iter().map(|level| level.name.as_str()).collect();
+        return Err(Failure::invalid(format!("the ladder has no level {name}"))
+            .hint(format!("there are {}", names.join(", "))));
+    };
+    let figure = |estimate: Option<Estimate>| {
+        estimate.map(|estimate| Figure { value: estimate.value, from: format!("ladder, {name}") })
+    };
+    let four = &level.figures;
+    Ok(Performance {
+        sequential_read: figure(four.sequential_read_bytes_per_s),
+        sequential_write: figure(four.sequential_write_bytes_per_s),
+        random_read: figure(four.random_read_iops),
+        random_write: figure(four.random_write_iops),
+    })
+}
+
+/// Takes a figure that is better than the one before.
+fn take(best: &mut Performance, class: Class, bandwidth: f64, iops: f64, from: &str) {
+    let (place, value) = match (class.access, class.direction) {
+        (Access::Sequential, Direction::Read) => (&mut best.sequential_read, bandwidth),
+        (Access::Sequential, Direction::Write) => (&mut best.sequential_write, bandwidth),
+        (Access::Random, Direction::Read) => (&mut best.random_read, iops),
+        (Access::Random, Direction::Write) => (&mut best.random_write, iops),
+        _ => return,
+    };
+    if value > place.as_ref().map_or(0.0, |figure| figure.value) {
+        *place = Some(Figure { value, from: from.to_owned() });
+    }
+}

@@ -1,0 +1,174 @@
+//! `flashwright plan`: the papers' tables as a user gets them, measured figures in place of stated ones, and hostile input.
+
+mod common;
+
+use std::path::Path;
+
+use common::{fits_schema, json, place, refused, run, works};
+use serde_json::Value;
+
+const DASH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prices/dash-2010.toml");
+const CRAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prices/cray-2013.toml");
+
+fn near(value: &Value, expected: f64) -> bool {
+    let value = value.as_f64().expect("a number");
+    (value - expected).abs() <= 0.005 * expected.abs()
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+#[test]
+fn the_papers_tables_come_out_with_their_discrepancies() {
+    let folder = place();
+    let cost = works(folder.path(), &["plan", "cost", "--prices", DASH]).out;
+    for words in [
+        "dash-supernode  86,500    768   0.487    113    52.0    5,854  2010-02",
+        "note: dash-supernode: the source prints 5853 for iops_per_gb; its inputs give 5,854",
+        "He et al., DASH, SC 2010, Table 1",
+    ] {
+        assert!(cost.contains(words), "{cost}");
+    }
+    let power = json(folder.path(), &["plan", "power", "--prices", DASH, "--json"]);
+    fits_schema(folder.path(), "plan-efficiency", &power);
+    assert!(near(&power["products"][1]["iops_per_w"], 712.0));
+    assert_eq!(power["discrepancies"].as_array().unwrap().len(), 3);
+    let arguments = ["plan", "checkpoint", "--size=1200TB", "--interval=1h", "--fast=2.25TB/s"];
+    let tiers = ["--fast-capacity=2.25PB", "--alone=1TB/s", "--prices", CRAY, "--json"];
+    let table = json(folder.path(), &[&arguments[..], &tiers].concat());
+    fits_schema(folder.path(), "plan-checkpoint", &table);
+    let (hybrid, alone) = (&table["purchases"][0], &table["purchases"][1]);
+    assert!(near(&hybrid["price"], 22_109e3) && near(&alone["price"], 22_000e3));
+    assert!(near(&hybrid["write_s"], 533.3) && near(&hybrid["slow_capacity"], 20.86e15));
+}
+
+#[test]
+fn a_bench_takes_the_place_of_the_figures_of_a_product() {
+    let folder = place();
+    common::written(folder.path(), "file", 16);
+    let flags = ["bench", "--rw=randread", "--bs=4k", "--runtime=300ms", "--ramp_time=0", "--json"];
+    let done = works(folder.path(), &[&flags[..], &["--target", "file"]].concat());
+    write(folder.path(), "bench.json", &done.out);
+    write(
+        folder.path(),
+        "prices.toml",
+        "name = \"mine\"\n[[product]]\nname = \"nvme\"\ndate = \"2026-11\"\nsource = \"a shop\"\nprice = 300\ncapacity_gb = 1000\nrandom_read_iops = 1\n",
+    );
+    let bench: Value = serde_json::from_str(&done.out).unwrap();
+    let arguments = ["plan", "cost", "--prices", "prices.toml", "nvme=bench.json", "--json"];
+    let cost = run(folder.path(), &arguments);
+    // Where the file system makes the figure void it does not count, and that is said.
+    if bench["warnings"].as_array().unwrap().iter().any(|w| w["severity"] == "void") {
+        assert!(cost.err.starts_with("error: nvme=bench.json: holds no figure that counts"), "{cost:?}");
+        return;
+    }
+    let cost: Value = serde_json::from_str(&cost.out).unwrap();
+    let product = &cost["products"][0];
+    assert!(near(&product["iops_per_price"], bench["iops"].as_f64().unwrap() / 300.0), "{product}");
+    assert!(product["performance"]["random_read"]["from"].as_str().unwrap().contains("randread"));
+}
+
+#[test]
+fn simulated_failures_agree_with_the_formula_and_a_seed_repeats_them() {
+    let folder = place();
+    let arguments =
+        ["plan", "checkpoint", "--mtbf=24h", "--write-time=2m", "--simulate", "--runs=5000", "--json"];
+    let first = json(folder.path(), &arguments);
+    assert_eq!(first, json(folder.path(), &arguments));
+    fits_schema(folder.path(), "plan-checkpoint", &first);
+    for rule in first["rules"].as_array().unwrap() {
+        let seen = rule["simulated"]["waste"].as_f64().unwrap();
+        let waste = rule["waste"].as_f64().unwrap();
+        assert!((waste / seen - 1.0).abs() < 0.02, "{rule}");
+    }
+    let levels = ["--size=2TB", "--fast=10GB/s", "--slow=1GB/s", "--slow-failures=0.1", "--json"];
+    let two = json(folder.path(), &[&["plan", "checkpoint", "--mtbf=30d"], &levels[..]].concat());
+    assert!(two["levels"]["schedule"]["slow_every"].as_u64().unwrap() >= 2, "{two}");
+}
+
+#[test]
+fn a_page_is_written_and_needs_no_network() {
+    let folder = place();
+    works(folder.path(), &["plan", "checkpoint", "--mtbf=24h", "--write-time=5m", "--html", "page.html"]);
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(
+        page.contains("A checkpoint every 2\u{a0}h") || page.contains("A checkpoint every 2 h"),
+        "the answer"
+    );
+    assert!(page.contains("data-plot=\"data-page\"") && page.contains("default-src 'none'"));
+}
+
+#[test]
+fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
+    let folder = place();
+    let product = "name = \"x\"\n[[product]]\nname = \"a\"\ndate = \"2026\"\nsource = \"s\"\n";
+    write(folder.path(), "p.toml", product);
+    write(folder.path(), "typo.toml", &(product.to_owned() + "prise = 3\n"));
+    write(folder.path(), "text.json", "{}");
+    let cases: [(&[&str], &str); 17] = [
+        (&["cost"], "error: flashwright plan cost needs --prices\n"),
+        (&["cost", "--prices", "none.toml"], "error: none.toml: cannot be read: No such file"),
+        (&["cost", "--prices", "typo.toml"], "error: --prices=typo.toml: line 6: unknown field `prise`"),
+        (&["cost", "--prices", "p.toml"], "error: --prices=p.toml: no product has price\n"),
+        (&["power", "--prices", DASH, "--years=0"], "error: --years=0: must be a number above zero\n"),
+        (&["power", "--prices", DASH, "--duty=2"], "error: --duty=2: is not a share\n"),
+        (&["power", "--prices", DASH, "--pue=x"], "error: --pue=x: 'x' is not a number\n"),
+        (&["cost", "--prices", DASH, "nvme=r"], "error: nvme=r: nvme is no product of the price file\n"),
+        (&["cost", "--prices", DASH, "fusion-io=text.json"], "error: fusion-io=text.json: is no document"),
+        (&["cost", "--prices", DASH, "fusion-io"], "error: fusion-io: is not NAME=RESULTS\n"),
+        (&["checkpoint", "--mtbf=24h"], "error: plan checkpoint needs --write-time, or --size and --fast\n"),
+        (&["checkpoint", "--write-time=5m"], "error: plan checkpoint needs --mtbf or --interval\n"),
+        (&["checkpoint", "--mtbf=0s", "--write-time=5m"], "error: --mtbf=0s: must be above zero\n"),
+        (
+            &["checkpoint", "--mtbf=1m", "--write-time=1h"],
+            "error: --mtbf=1 min 00 s: with checkpoints of 1 h",
+        ),
+        (
+            &["checkpoint", "--mtbf=1d", "--size=2TB", "--fast=1Gb/s"],
+            "error: --fast=1Gb/s: '1Gb/s' counts bits\n",
+        ),
+        (
+            &["checkpoint", "--mtbf=1d", "--write-time=5m", "--simulate", "--weibull=0"],
+            "error: --weibull=0: is out of range\n",
+        ),
+        (
+            &["checkpoint", "--mtbf=1d", "--write-time=5m", "--interval=4m"],
+            "error: --interval=4 min 00 s: a checkpoint takes 5 min 00 s\n",
+        ),
+    ];
+    for (arguments, words) in cases {
+        let came = run(folder.path(), &[&["plan"], arguments].concat());
+        assert_eq!((came.code, came.out.as_str()), (2, ""), "{arguments:?}: {came:?}");
+        assert!(came.err.starts_with(words), "{arguments:?}: {came:?}");
+        assert!(came.err.contains("\nhint: "), "{came:?}");
+    }
+}
+
+#[test]
+fn impossible_requests_say_what_would_make_them_possible() {
+    let folder = place();
+    refused(
+        folder.path(),
+        &["plan", "checkpoint", "--interval=1h", "--size=1200TB", "--fast=2TB/s", "--slow=200GB/s"],
+        2,
+        "error: --slow=200 GB/s: a checkpoint of 1.20 PB takes 1 h 40 min, and the next comes after 1 h 00 min\n\
+         hint: more than 333 GB/s, an --interval above 1 h 40 min, or checkpoints below 720 TB\n",
+    );
+    refused(
+        folder.path(),
+        &[
+            "plan",
+            "checkpoint",
+            "--mtbf=1h",
+            "--downtime=30m",
+            "--size=1TB",
+            "--target-waste=0.1",
+            "--prices",
+            CRAY,
+        ],
+        2,
+        "error: --target-waste=0.1: down times alone waste 50.0 % even if checkpoints took no time\n\
+         hint: a larger --target-waste, a larger --mtbf or a shorter --downtime\n",
+    );
+}

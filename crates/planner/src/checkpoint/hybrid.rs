@@ -1,0 +1,300 @@
+//! Flash for bandwidth in front of disk for capacity (Srinivasan and Canon, CUG 2013, section V, Tables III and IV).
+//!
+//! Checkpoints are written to the fast tier at its bandwidth, which blocks the application, and drained to the slow tier
+//! behind its back. A tier costs the dearer of its bandwidth and its capacity. The drain must end before the next
+//! checkpoint begins, or the fast tier has to hold more of them; it must end within a period in any case.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Machine, bisect, time};
+use crate::prices::Product;
+use crate::{Formula, PlanError};
+
+/// How tiers are sized and priced.
+pub const FORMULAS: [Formula; 3] = [
+    Formula {
+        gives: "price of a tier",
+        formula: "max(bandwidth x price per GB/s, capacity x price per TB)",
+        source: "Srinivasan and Canon, CUG 2013, section V and Table III",
+    },
+    Formula {
+        gives: "drain bandwidth",
+        formula: "S / (T - S/B_fast): the drain ends before the next checkpoint begins",
+        source: "Srinivasan and Canon, CUG 2013, Table IV (1200 TB in 3067 s)",
+    },
+    Formula {
+        gives: "capacity of the fast tier",
+        formula: "S x (keep + 1 + ceil((S/B_drain) / T)): one is written while the one before may still drain",
+        source: "upper bound of checkpoints that are not yet drained",
+    },
+];
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Demand {
+    /// Bytes of a checkpoint.
+    pub checkpoint_bytes: f64,
+    /// Seconds from one checkpoint to the next.
+    pub period_s: f64,
+    /// Checkpoints that stay on the fast tier beside those on their way.
+    pub keep: u32,
+    /// Bytes that the slow tier has to hold; 0 for what comes with its bandwidth.
+    pub slow_capacity_bytes: f64,
+}
+
+/// One way to buy storage: the rows of Table IV. Rates are bytes per second, prices in the price file's currency.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Purchase {
+    /// Bandwidth of the fast tier; 0 where there is none.
+    pub fast_bandwidth: f64,
+    /// Bytes of the fast tier.
+    pub fast_capacity: f64,
+    /// Bandwidth of the slow tier.
+    pub slow_bandwidth: f64,
+    /// Bytes of the slow tier.
+    pub slow_capacity: f64,
+    /// Seconds that a checkpoint takes the application.
+    pub write_s: f64,
+    /// Seconds of a period that are left to compute.
+    pub compute_s: f64,
+    /// Seconds of a period.
+    pub period_s: f64,
+    /// Price of the fast tier.
+    pub fast_price: Option<f64>,
+    /// Price of the slow tier.
+    pub slow_price: Option<f64>,
+}
+
+impl Purchase {
+    /// Share of the time that goes into checkpoints.
+    #[must_use]
+    pub fn io_share(&self) -> f64 {
+        self.write_s / self.period_s
+    }
+
+    /// The price of both tiers, if both are known.
+    #[must_use]
+    pub fn price(&self) -> Option<f64> {
+        Some(self.fast_price? + self.slow_price?)
+    }
+}
+
+/// What a tier of a product costs: the dearer of bandwidth and capacity. A price that is not known counts as nothing, so
+/// long as the other is known.
+///
+/// # Errors
+/// [`PlanError::Invalid`] if the product has neither price.
+pub fn price(product: &Product, bandwidth: f64, capacity: f64) -> Result<f64, PlanError> {
+    let (by_bandwidth, by_capacity) = (product.price_per_byte_per_s(), product.price_per_byte());
+    if by_bandwidth.is_none() && by_capacity.is_none() {
+        product.needs("price_per_gb_per_s", None)?;
+    }
+    Ok((by_bandwidth.unwrap_or(0.0) * bandwidth).max(by_capacity.unwrap_or(0.0) * capacity))
+}
+
+/// Checkpoints to a fast tier, drained to a slow one of this bandwidth, or of the least that will do. `fast_capacity`
+/// overrides the capacity that the formula gives.
+///
+/// # Errors
+/// [`PlanError::Impossible`] if a checkpoint cannot be written within a period, or the drain is slower than checkpoints
+/// arrive, or the given capacity does not hold the checkpoints that are not yet drained.
+pub fn hybrid(
+    demand: &Demand,
+    fast_bandwidth: f64,
+    slow_bandwidth: Option<f64>,
+    fast_capacity: Option<f64>,
+) -> Result<Purchase, PlanError> {
+    let size = demand.checkpoint_bytes;
+    let write_s = size / fast_bandwidth;
+    let compute_s = demand.period_s - write_s;
+    if compute_s <= 0.0 {
+        return Err(too_slow("fast", fast_bandwidth, size, demand.period_s));
+    }
+    let slow_bandwidth = slow_bandwidth.unwrap_or(size / compute_s);
+    let drain_s = size / slow_bandwidth;
+    if drain_s > demand.period_s * (1.0 + 1e-9) {
+        return Err(too_slow("slow", slow_bandwidth, size, demand.period_s));
+    }
+    // Between the ends of a drain and the next write nothing is on its way.
+    let least = f64::from(demand.keep + 1 + u32::from(drain_s > compute_s * (1.0 + 1e-9))) * size;
+    let formula = f64::from(demand.keep + 1 + (drain_s / demand.period_s).ceil() as u32) * size;
+    if let Some(given) = fast_capacity.filter(|given| *given < least) {
+        let hint = format!(
+            "at least {}, or --keep of fewer checkpoints, or a drain that ends before the next begins",
+            decimal_bytes(least)
+        );
+        let problem = format!("does not hold the {:.0} checkpoints that are there at once", least / size);
+        return Err(PlanError::impossible(format!("fast-capacity={}", decimal_bytes(given)), problem, hint));
+    }
+    Ok(Purchase {
+        fast_bandwidth,
+        fast_capacity: fast_capacity.unwrap_or(formula),
+        slow_bandwidth,
+        slow_capacity: demand.slow_capacity_bytes,
+        write_s,
+        compute_s,
+        period_s: demand.period_s,
+        fast_price: None,
+        slow_price: None,
+    })
+}
+
+/// Checkpoints to the slow tier alone.
+///
+/// # Errors
+/// [`PlanError::Impossible`] if a checkpoint cannot be written within a period.
+pub fn alone(demand: &Demand, slow_bandwidth: f64) -> Result<Purchase, PlanError> {
+    let write_s = demand.checkpoint_bytes / slow_bandwidth;
+    if write_s >= demand.period_s {
+        return Err(too_slow("alone", slow_bandwidth, demand.checkpoint_bytes, demand.period_s));
+    }
+    Ok(Purchase {
+        fast_bandwidth: 0.0,
+        fast_capacity: 0.0,
+        slow_bandwidth,
+        slow_capacity: demand.slow_capacity_bytes,
+        write_s,
+        compute_s: demand.period_s - write_s,
+        period_s: demand.period_s,
+        fast_price: Some(0.0),
+        slow_price: None,
+    })
+}
+
+fn too_slow(tier: &str, bandwidth: f64, size: f64, period_s: f64) -> PlanError {
+    PlanError::impossible(
+        format!("{tier}={}", units::bandwidth(bandwidth)),
+        format!(
+            "a checkpoint of {} takes {}, and the next comes after {}",
+            decimal_bytes(size),
+            time(size / bandwidth),
+            time(period_s)
+        ),
+        format!(
+            "more than {}, an --interval above {}, or checkpoints below {}",
+            units::bandwidth(size / period_s),
+            time(size / bandwidth),
+            decimal_bytes(bandwidth * period_s)
+        ),
+    )
+}
+
+impl Purchase {
+    /// With the prices of two products; the slow tier has at least the capacity that comes with its bandwidth.
+    ///
+    /// # Errors
+    /// [`PlanError::Invalid`] if a product has no price.
+    pub fn priced(self, fast: &Product, slow: &Product) -> Result<Self, PlanError> {
+        let slow_capacity = self.slow_capacity.max(slow.bytes_per_byte_per_s() * self.slow_bandwidth);
+        let fast_price = match self.fast_bandwidth {
+            0.0 => 0.0,
+            bandwidth => price(fast, bandwidth, self.fast_capacity)?,
+        };
+        let slow_price = price(slow, self.slow_bandwidth, slow_capacity)?;
+        Ok(Self { slow_capacity, fast_price: Some(fast_price), slow_price: Some(slow_price), ..self })
+    }
+}
+
+/// What is asked of the cheapest mix.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Target {
+    /// Largest share of the wall time that checkpoints and failures may waste.
+    pub waste: f64,
+    /// Mean time between failures, seconds.
+    pub mtbf_s: f64,
+    /// Down time and restart beyond reading a checkpoint, seconds.
+    pub downtime_s: f64,
+    /// Share of its speed that the application keeps while a checkpoint is written.
+    pub overlap: f64,
+}
+
+/// A machine that writes `bytes` at a bandwidth and reads them back at the same.
+fn machine(target: &Target, bytes: f64, bandwidth: f64) -> Machine {
+    let write_s = bytes / bandwidth;
+    Machine {
+        mtbf_s: target.mtbf_s,
+        write_s,
+        restart_s: write_s,
+        downtime_s: target.downtime_s,
+        overlap: target.overlap,
+    }
+}
+
+/// The cheapest pair of tiers that wastes at most the target, and the cheapest slow tier alone that does.
+///
+/// The longest period within the target needs the slowest drain, so for each bandwidth of the fast tier the rest follows;
+/// the price is then minimised over that bandwidth, from the least that meets the target to a hundred times it. The
+/// demand's period is ignored.
+///
+/// # Errors
+/// [`PlanError::Impossible`] if no bandwidth meets the target.
+pub fn cheapest(
+    demand: &Demand,
+    target: &Target,
+    fast: &Product,
+    slow: &Product,
+) -> Result<(Purchase, Purchase), PlanError> {
+    let size = demand.checkpoint_bytes;
+    crate::positive("target-waste", target.waste)?;
+    let meets = |bandwidth: f64| {
+        let machine = machine(target, size, bandwidth);
+        machine.waste(machine.exact_period()) <= target.waste
+    };
+    let ceiling = size / (target.mtbf_s * 1e-9);
+    if !meets(ceiling) {
+        let least = target.downtime_s / target.mtbf_s;
+        return Err(PlanError::impossible(
+            format!("target-waste={}", target.waste),
+            format!("down times alone waste {} even if checkpoints took no time", units::percent(least)),
+            "a larger --target-waste, a larger --mtbf or a shorter --downtime",
+        ));
+    }
+    let least = bisect(ceiling * 1e-18, ceiling, meets);
+    let mix = |bandwidth: f64| {
+        let machine = machine(target, size, bandwidth);
+        let best = machine.exact_period();
+        let longest = longest_within(&machine, best, target.waste);
+        hybrid(&Demand { period_s: longest, ..*demand }, bandwidth, None, None)?.priced(fast, slow)
+    };
+    let price_at = |bandwidth: f64| mix(bandwidth).ok().and_then(|p| p.price()).unwrap_or(f64::INFINITY);
+    // Prices have kinks and, by whole checkpoints, steps: a grid first, then sections around its best.
+    let steps = 400;
+    let at = |step: u32| least * (1.0 + 1e-9) * 100f64.powf(f64::from(step) / f64::from(steps));
+    let best = (0..=steps).min_by(|a, b| price_at(at(*a)).total_cmp(&price_at(at(*b)))).unwrap_or(0);
+    let around = (at(best.saturating_sub(1)).ln(), at((best + 1).min(steps)).ln());
+    let refined = super::golden_section(around.0, around.1, |ln| price_at(ln.exp())).exp();
+    let bandwidth = if price_at(refined) < price_at(at(best)) { refined } else { at(best) };
+    let single = machine(target, size, least);
+    let alone = alone(&Demand { period_s: single.exact_period(), ..*demand }, least)?.priced(fast, slow)?;
+    Ok((mix(bandwidth)?, alone))
+}
+
+/// The longest period that wastes at most `waste`, which the best one does.
+fn longest_within(machine: &Machine, best: f64, waste: f64) -> f64 {
+    let mut high = best * 2.0;
+    while machine.waste(high) <= waste {
+        high *= 2.0;
+    }
+    1.0 / bisect(1.0 / high, 1.0 / best, |inverse| machine.waste(1.0 / inverse) <= waste)
+}
+
+/// Bytes in powers of ten, as storage is sold: `1.2 PB`.
+#[must_use]
+pub fn decimal_bytes(bytes: f64) -> String {
+    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if value >= 99.95 || value.fract() == 0.0 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
