@@ -133,6 +133,12 @@ pub enum Document {
     PlanEfficiency,
     /// `plan checkpoint --json` (flashwright.plan-checkpoint/1)
     PlanCheckpoint,
+    /// `plan endurance --json` (flashwright.plan-endurance/1)
+    PlanEndurance,
+    /// `plan hierarchy --json` (flashwright.plan-hierarchy/1)
+    PlanHierarchy,
+    /// `plan tier --json` (flashwright.plan-tier/1)
+    PlanTier,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)

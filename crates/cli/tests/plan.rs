@@ -5,9 +5,12 @@ mod common;
 use std::path::Path;
 
 use common::{fits_schema, json, place, refused, run, works};
+use measure::ladder::Kind;
 use serde_json::Value;
 
 const DASH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prices/dash-2010.toml");
+const TIERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prices/dash-tiers-2010.toml");
+const CURVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/working-set.csv");
 const CRAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prices/cray-2013.toml");
 
 fn near(value: &Value, expected: f64) -> bool {
@@ -88,6 +91,78 @@ fn simulated_failures_agree_with_the_formula_and_a_seed_repeats_them() {
 }
 
 #[test]
+fn endurance_is_told_for_a_product_and_for_a_drives_own_counters() {
+    let folder = place();
+    let product =
+        ["plan", "endurance", "--prices", DASH, "--product=x25-e-of-table-4", "--write-rate=203MB/s"];
+    let of_table = json(folder.path(), &[&product[..], &["--read-rate=250MB/s", "--json"]].concat());
+    fits_schema(folder.path(), "plan-endurance", &of_table);
+    assert!(near(&of_table["life"]["life_s"], 0.999 * 31_557_600.0));
+    assert!(near(&of_table["between_bit_errors_s"], 5e5));
+    let smart = r#"{"model_name":"M","user_capacity":{"bytes":1000000000000},"nvme_smart_health_information_log":
+        {"percentage_used":10,"data_units_written":100000000,"power_on_hours":1000}}"#;
+    write(folder.path(), "smart.json", smart);
+    let counted = ["plan", "endurance", "--smart=smart.json", "--pe-cycles=3000"];
+    let text = works(folder.path(), &counted).out;
+    assert!(text.contains("by its own count 375.0 d of power-on time are left"), "{text}");
+    assert!(text.contains("14.2 MB/s") && text.contains("5.86"), "{text}");
+}
+
+#[test]
+fn a_ladder_has_prices_and_watts_by_names_and_kinds() {
+    let folder = place();
+    let level = |name: &str, kind, ns: f64| measure::ladder::Level {
+        name: name.to_owned(),
+        kind,
+        about: String::new(),
+        capacity_bytes: Some(1_000_000_000),
+        knee_bytes: None,
+        sighting: None,
+        latency_ns: Some(measure::stats::Estimate { value: ns, samples: 1, interval: None }),
+        latency_cycles: None,
+        figures: measure::ladder::FourFigures::default(),
+        requests: measure::ladder::Requests::default(),
+        notes: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let levels = vec![level("DRAM", Kind::Memory, 100.0), level("nvme0n1", Kind::Flash, 1e5)];
+    let gaps = measure::ladder::gaps(&levels);
+    let ladder = measure::ladder::Ladder {
+        schema: measure::ladder::SCHEMA.to_owned(),
+        interrupted: false,
+        started_unix_ns: 0,
+        host: measure::record::HostFacts::default(),
+        method: measure::ladder::Method::default(),
+        curve: Vec::new(),
+        widest: measure::ladder::widest(&gaps).cloned(),
+        levels,
+        gaps,
+        absent: Vec::new(),
+        warnings: Vec::new(),
+    };
+    write(folder.path(), "ladder.json", &serde_json::to_string(&ladder).unwrap());
+    let document = json(folder.path(), &["plan", "hierarchy", "ladder.json", "--prices", TIERS, "--json"]);
+    fits_schema(folder.path(), "plan-hierarchy", &document);
+    let levels = &document["levels"];
+    assert!(near(&levels[0]["price"], 112.63) && near(&levels[0]["active_w"], 5.0));
+    assert!(near(&levels[1]["price"], 19.43) && near(&levels[1]["gap"], 1000.0), "{levels}");
+    let text = works(folder.path(), &["plan", "hierarchy", "ladder.json"]).out;
+    assert!(text.starts_with("The widest gap is from DRAM to nvme0n1, 1000× (3.0 orders"), "{text}");
+}
+
+#[test]
+fn the_cheapest_tiers_meet_the_target_and_beat_every_other_choice() {
+    let folder = place();
+    let arguments = ["plan", "tier", CURVE, "--prices", TIERS, "--access-time=100us", "--json"];
+    let document = json(folder.path(), &arguments);
+    fits_schema(folder.path(), "plan-tier", &document);
+    let mixes = document["mixes"].as_array().unwrap();
+    assert_eq!(mixes[0]["tiers"].as_array().unwrap().len(), 3, "{}", mixes[0]);
+    assert!(mixes[0]["access_ns"].as_f64().unwrap() <= 100_001.0);
+    assert!(mixes.windows(2).all(|pair| pair[0]["price"].as_f64() <= pair[1]["price"].as_f64()));
+}
+
+#[test]
 fn a_page_is_written_and_needs_no_network() {
     let folder = place();
     works(folder.path(), &["plan", "checkpoint", "--mtbf=24h", "--write-time=5m", "--html", "page.html"]);
@@ -106,7 +181,27 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     write(folder.path(), "p.toml", product);
     write(folder.path(), "typo.toml", &(product.to_owned() + "prise = 3\n"));
     write(folder.path(), "text.json", "{}");
-    let cases: [(&[&str], &str); 17] = [
+    write(folder.path(), "curve.csv", "bytes,miss_ratio\n1e9,0.5\n2e9,2\n");
+    let wear = ["--capacity=1TB", "--pe-cycles=3000", "--write-rate=1GB/s"];
+    let amplified = [&["endurance", "--write-amplification=0.5"], &wear[..]].concat();
+    let cases: [(&[&str], &str); 28] = [
+        (&["endurance"], "error: plan endurance needs a drive and its load\n"),
+        (
+            &["endurance", "--write-rate=1GB/s"],
+            "error: plan endurance needs --capacity and --pe-cycles beside",
+        ),
+        (&amplified, "error: --write-amplification=0.5: is below 1\n"),
+        (&["endurance", "--uber=0", "--read-rate=1GB/s"], "error: --uber=0: must be a number above zero\n"),
+        (&["endurance", "--smart=text.json"], "error: --smart=text.json: smart: tells neither"),
+        (&["hierarchy", "text.json"], "error: text.json: is no ladder: missing field `schema`"),
+        (&["hierarchy"], "error: flashwright plan hierarchy needs LADDER\n"),
+        (&["tier", "none.csv", "--prices", TIERS], "error: none.csv: cannot be read: No such file"),
+        (
+            &["tier", "curve.csv", "--prices", TIERS],
+            "error: curve.csv: line 3: '2e9,2' has a miss ratio above 1\n",
+        ),
+        (&["tier", CURVE, "--prices", TIERS], "error: --access-time: is lacking, and so is rate\n"),
+        (&["tier", CURVE, "--prices", TIERS, "--rate=9", "--tiers=flash,tape"], "error: --prices="),
         (&["cost"], "error: flashwright plan cost needs --prices\n"),
         (&["cost", "--prices", "none.toml"], "error: none.toml: cannot be read: No such file"),
         (&["cost", "--prices", "typo.toml"], "error: --prices=typo.toml: line 6: unknown field `prise`"),
@@ -154,6 +249,13 @@ fn impossible_requests_say_what_would_make_them_possible() {
         2,
         "error: --slow=200 GB/s: a checkpoint of 1.20 PB takes 1 h 40 min, and the next comes after 1 h 00 min\n\
          hint: more than 333 GB/s, an --interval above 1 h 40 min, or checkpoints below 720 TB\n",
+    );
+    refused(
+        folder.path(),
+        &["plan", "tier", CURVE, "--prices", TIERS, "--access-time=10ns"],
+        2,
+        "error: --access-time=10 ns: dram takes 42 ns if it holds everything\n\
+         hint: at least 42 ns, or a faster tier\n",
     );
     refused(
         folder.path(),

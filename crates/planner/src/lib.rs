@@ -7,7 +7,8 @@
 //!
 //! 1. [`prices`] reads a price file: products with prices, dates and sources.
 //! 2. [`efficiency`] puts measured figures and prices into the columns of the DASH paper's Tables 1 and 2.
-//! 3. [`endurance`] turns P/E cycles, write amplification and bit error rates into years and days.
+//! 3. [`endurance`] turns P/E cycles, write amplification and bit error rates into years and days; [`smart`] reads what
+//!    a drive counts itself.
 //! 4. [`checkpoint`] has the rules for the interval, the waste of each, the simulator that checks them, and what a
 //!    hybrid of flash and disk costs.
 //! 5. [`hierarchy`] adds prices and watts to a ladder.
@@ -16,7 +17,11 @@
 
 pub mod checkpoint;
 pub mod efficiency;
+pub mod endurance;
+pub mod hierarchy;
 pub mod prices;
+pub mod smart;
+pub mod tier;
 
 use schemars::JsonSchema;
 use serde::Serialize;

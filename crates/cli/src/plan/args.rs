@@ -19,7 +19,10 @@ of bench --json or probe --ladder --json.
 Examples:
   flashwright plan cost --prices prices.toml nvme=results/
   flashwright plan power --prices prices.toml --years 5 --duty 0.3
-  flashwright plan checkpoint --mtbf 24h --size 2TB --fast 10GB/s --simulate")]
+  flashwright plan checkpoint --mtbf 24h --size 2TB --fast 10GB/s --simulate
+  flashwright plan endurance --capacity 3.84TB --pe-cycles 3000 \\
+      --write-rate 200MB/s --smart smart.json
+  flashwright plan tier curve.csv --prices prices.toml --access-time 1ms")]
 pub struct PlanArgs {
     /// What to plan.
     #[command(subcommand)]
@@ -35,6 +38,12 @@ pub enum PlanCommand {
     Power(EfficiencyArgs),
     /// How often to checkpoint, what it wastes, and which tiers to buy
     Checkpoint(Box<CheckpointArgs>),
+    /// How long flash lasts, and how often it reads a wrong bit
+    Endurance(EnduranceArgs),
+    /// A ladder of memory and storage with prices and watts (DASH, Fig. 1)
+    Hierarchy(HierarchyArgs),
+    /// How much DRAM, flash and disk a working set needs, at the least price
+    Tier(TierArgs),
 }
 
 /// How results are printed.
@@ -161,6 +170,109 @@ pub struct CheckpointArgs {
     /// Shape of Weibull's distribution of the times between simulated failures [default: exponential]
     #[arg(long, value_name = "SHAPE", requires = "simulate", value_parser = number)]
     pub weibull: Option<f64>,
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// `flashwright plan endurance`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashwright plan endurance --capacity 64GB --pe-cycles 100000 \\
+      --write-rate 203MB/s --uber 1e-15 --read-rate 250MB/s
+  flashwright plan endurance --prices examples/prices/dash-2010.toml \\
+      --product x25-e-of-table-4 --write-rate 44MB/s
+  smartctl --json -a /dev/nvme0 > smart.json
+  flashwright plan endurance --smart smart.json --pe-cycles 3000")]
+pub struct EnduranceArgs {
+    /// Bytes of the drive [default: the product's, or what --smart tells]
+    #[arg(long, value_name = "SIZE", value_parser = amount)]
+    pub capacity: Option<u64>,
+    /// Program/erase cycles that a cell lasts [default: the product's]
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub pe_cycles: Option<f64>,
+    /// What the host writes, as a rate or as measured [default: the mean of --smart]
+    #[arg(long, value_name = "RATE|RESULTS", value_parser = bandwidth)]
+    pub write_rate: Option<Bandwidth>,
+    /// Share of the time in which it does
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = number)]
+    pub duty: f64,
+    /// Bytes that the drive writes for each byte of the host
+    #[arg(long, value_name = "RATIO", default_value = "1", value_parser = number)]
+    pub write_amplification: f64,
+    /// Years over which drive writes a day are counted
+    #[arg(long, value_name = "N", default_value = "5", value_parser = number)]
+    pub years: f64,
+    /// Uncorrectable bit errors for each bit read [default: the product's]
+    #[arg(long, value_name = "RATE", value_parser = number)]
+    pub uber: Option<f64>,
+    /// What is read, as a rate or as measured
+    #[arg(long, value_name = "RATE|RESULTS", value_parser = bandwidth)]
+    pub read_rate: Option<Bandwidth>,
+    /// What the drive counts: the output of smartctl --json -a or nvme smart-log -o json
+    #[arg(long, value_name = "FILE")]
+    pub smart: Option<PathBuf>,
+    /// The price file that has the product
+    #[arg(long, value_name = "FILE", requires = "product")]
+    pub prices: Option<PathBuf>,
+    /// The drive, as a product of the price file
+    #[arg(long, value_name = "NAME", requires = "prices")]
+    pub product: Option<String>,
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// `flashwright plan hierarchy`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A product belongs to a level that has its name, or to levels of its kind: \
+memory, flash, disk.
+
+Examples:
+  flashwright probe --ladder --json > ladder.json
+  flashwright plan hierarchy ladder.json
+  flashwright plan hierarchy ladder.json --prices prices.toml --html fig1.html")]
+pub struct HierarchyArgs {
+    /// A file of probe --ladder --json
+    #[arg(value_name = "LADDER")]
+    pub ladder: PathBuf,
+    /// The price file
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// `flashwright plan tier`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The curve is CSV with the heading bytes,miss_ratio, or distance_bytes,count for \
+a histogram of LRU stack distances.
+
+Examples:
+  flashwright plan tier examples/working-set.csv --access-time 100us \\
+      --prices examples/prices/dash-tiers-2010.toml
+  flashwright plan tier examples/working-set.csv --rate 50000 --tiers flash,disk \\
+      --prices examples/prices/dash-tiers-2010.toml")]
+pub struct TierArgs {
+    /// The working-set curve
+    #[arg(value_name = "CURVE")]
+    pub curve: PathBuf,
+    /// The price file
+    #[arg(long, value_name = "FILE", required = true)]
+    pub prices: PathBuf,
+    /// Products that may be tiers, fastest first
+    #[arg(long, value_name = "NAME,…", default_value = "dram,flash,disk", value_delimiter = ',')]
+    pub tiers: Vec<String>,
+    /// Bytes of all data [default: the curve's last]
+    #[arg(long, value_name = "SIZE", value_parser = amount)]
+    pub size: Option<u64>,
+    /// Largest mean access time
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    pub access_time: Option<Duration>,
+    /// Requests a second
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub rate: Option<f64>,
     #[command(flatten)]
     pub form: FormArgs,
 }

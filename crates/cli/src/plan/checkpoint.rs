@@ -148,18 +148,7 @@ struct Rates {
 
 impl Rates {
     fn read(args: &CheckpointArgs) -> Result<Self, Failure> {
-        let of = |flag: &str, given: &Option<Bandwidth>| match given {
-            None => Ok(None),
-            Some(Bandwidth::Rate(rate)) => Ok(Some(*rate)),
-            Some(Bandwidth::Results(path)) => {
-                let flag = format!("--{flag}={}", path.display());
-                let written = records::performance(&flag, path, flag.as_str())?.sequential_write;
-                written.map(|figure| Some(figure.value)).ok_or_else(|| {
-                    Failure::invalid(format!("{flag}: holds no sequential writes"))
-                        .hint("checkpoints are written: measure --rw=write, or give a rate such as 2GB/s")
-                })
-            }
-        };
+        let of = |flag, given: &Option<Bandwidth>| records::rate(flag, given.as_ref(), true);
         Ok(Self {
             fast: of("fast", &args.fast)?,
             slow: of("slow", &args.slow)?,

@@ -6,8 +6,11 @@
 pub mod args;
 pub mod checkpoint;
 pub mod efficiency;
+pub mod endurance;
+pub mod hierarchy;
 mod records;
 mod screen;
+pub mod tier;
 mod values;
 
 use std::path::Path;
@@ -27,6 +30,9 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         PlanCommand::Cost(args) => efficiency::cost(args),
         PlanCommand::Power(args) => efficiency::power(args),
         PlanCommand::Checkpoint(args) => checkpoint::checkpoint(args),
+        PlanCommand::Endurance(args) => endurance::endurance(args),
+        PlanCommand::Hierarchy(args) => hierarchy::hierarchy(args),
+        PlanCommand::Tier(args) => tier::tier(args),
     }
 }
 

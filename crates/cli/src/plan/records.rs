@@ -15,6 +15,7 @@ use serde_json::Value;
 use sweep::analysis::{Access, Class, Direction};
 use sweep::store::Store;
 
+use super::values::Bandwidth;
 use crate::bench::figures::{self, BenchReport};
 use crate::failure::Failure;
 
@@ -32,6 +33,25 @@ pub fn performance(flag: &str, path: &Path, name: &str) -> Result<Performance, F
             .hint("reads or writes are needed, sequential or random, that no warning makes void"));
     }
     Ok(performance)
+}
+
+/// A bandwidth as a flag gives it, or as it was measured: of sequential writes or reads.
+pub fn rate(flag: &str, given: Option<&Bandwidth>, is_of_writes: bool) -> Result<Option<f64>, Failure> {
+    let path = match given {
+        None => return Ok(None),
+        Some(Bandwidth::Rate(rate)) => return Ok(Some(*rate)),
+        Some(Bandwidth::Results(path)) => path,
+    };
+    let flag = format!("--{flag}={}", path.display());
+    let figures = performance(&flag, path, "")?;
+    let (figure, rw) = match is_of_writes {
+        true => (figures.sequential_write, "write"),
+        false => (figures.sequential_read, "read"),
+    };
+    figure.map(|figure| Some(figure.value)).ok_or_else(|| {
+        Failure::invalid(format!("{flag}: holds no sequential {rw}s"))
+            .hint(format!("measure --rw={rw}, or give a rate such as 2GB/s"))
+    })
 }
 
 fn is_database(path: &Path) -> Result<bool, Failure> {

@@ -41,7 +41,9 @@ fn table_text(table: &PageTable) -> String {
         format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned() + "\n"
     };
     let mut text = format!("\n{}\n", paint::title(&table.caption));
-    text += &paint::dim(&line(&|c| title(c).to_owned()));
+    if (0..table.titles.len()).any(|c| !title(c).is_empty()) {
+        text += &paint::dim(&line(&|c| title(c).to_owned()));
+    }
     table.rows.iter().for_each(|row| text += &line(&|c| row[c].clone()));
     text
 }

@@ -1,0 +1,233 @@
+//! `flashwright plan endurance`.
+
+use planner::Formula;
+use planner::checkpoint::hybrid::decimal_bytes;
+use planner::checkpoint::time;
+use planner::endurance::{self, Life, Wear, Worn, YEAR_S, between_bit_errors};
+use planner::smart::Smart;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sweep::report::{Page, PageChart, PageMark, PageTable};
+
+use super::args::EnduranceArgs;
+use super::screen::{figure, known, sources, table};
+use super::{in_prices, prices, read, records, show};
+use crate::failure::Failure;
+
+/// `plan endurance --json` (`flashwright.plan-endurance/1`). Times are seconds, rates bytes per second.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EnduranceDocument {
+    /// `flashwright.plan-endurance/1`.
+    schema: &'static str,
+    /// The drive and its load; null where they are not known.
+    wear: Option<Wear>,
+    /// How long it lasts.
+    life: Option<Life>,
+    /// How long it lasts with other write amplifications.
+    by_write_amplification: Vec<Amplified>,
+    /// Time from one uncorrectable bit to the next.
+    between_bit_errors_s: Option<f64>,
+    /// What the drive's own counters come to.
+    smart: Option<Worn>,
+    /// What was computed how.
+    formulas: &'static [Formula],
+}
+
+/// Life with a write amplification.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Amplified {
+    write_amplification: f64,
+    life_s: f64,
+}
+
+/// Plans endurance.
+pub fn endurance(args: &EnduranceArgs) -> Result<(), Failure> {
+    let given = Given::read(args)?;
+    let wear = given.wear(args)?;
+    let life = wear.map(|wear| wear.life()).transpose()?;
+    let between_bit_errors_s = match given.uber.zip(given.read_rate) {
+        Some((uber, rate)) => Some(between_bit_errors(uber, rate)?),
+        None => None,
+    };
+    let document = EnduranceDocument {
+        schema: "flashwright.plan-endurance/1",
+        wear,
+        life,
+        by_write_amplification: wear.map(|wear| amplified(&wear)).transpose()?.unwrap_or_default(),
+        between_bit_errors_s,
+        smart: given.smart.map(|smart| Worn::of(smart, given.pe_cycles)),
+        formulas: &endurance::FORMULAS,
+    };
+    if document.life.is_none() && document.between_bit_errors_s.is_none() && document.smart.is_none() {
+        return Err(Failure::invalid("plan endurance needs a drive and its load")
+            .hint("--capacity, --pe-cycles and --write-rate; or --uber and --read-rate; or --smart FILE"));
+    }
+    show(&args.form, &document, &page(&document))
+}
+
+/// What is known of the drive and its load, from flags, the price file and the drive itself.
+struct Given {
+    capacity: Option<f64>,
+    pe_cycles: Option<f64>,
+    write_rate: Option<f64>,
+    uber: Option<f64>,
+    read_rate: Option<f64>,
+    smart: Option<Smart>,
+}
+
+impl Given {
+    fn read(args: &EnduranceArgs) -> Result<Self, Failure> {
+        let product = match args.prices.as_deref().zip(args.product.as_deref()) {
+            None => None,
+            Some((path, name)) => {
+                let prices = prices(path)?;
+                Some(in_prices(path, prices.product("--product", name).cloned())?)
+            }
+        };
+        let smart = args.smart.as_deref().map(|path| {
+            let parsed = Smart::parse(&read(path)?);
+            parsed.map_err(|error| {
+                Failure::invalid(format!("--smart={}: {error}", path.display())).hint(error.hint())
+            })
+        });
+        let smart = smart.transpose()?;
+        let of_product = |key: fn(&planner::prices::Product) -> Option<f64>| product.as_ref().and_then(key);
+        let counted = smart.as_ref().and_then(|smart| Worn::of(smart.clone(), None).write_bytes_per_s);
+        Ok(Self {
+            capacity: args
+                .capacity
+                .map(|bytes| bytes as f64)
+                .or(of_product(|p| p.capacity_gb).map(|gb| gb * planner::prices::GB))
+                .or(smart.as_ref().and_then(|smart| smart.capacity_bytes)),
+            pe_cycles: args.pe_cycles.or(of_product(|p| p.pe_cycles)),
+            write_rate: records::rate("write-rate", args.write_rate.as_ref(), true)?.or(counted),
+            uber: args.uber.or(of_product(|p| p.uber)),
+            read_rate: records::rate("read-rate", args.read_rate.as_ref(), false)?,
+            smart,
+        })
+    }
+
+    /// The drive and its load, if all of it is known.
+    fn wear(&self, args: &EnduranceArgs) -> Result<Option<Wear>, Failure> {
+        let parts = [
+            ("--capacity", self.capacity),
+            ("--pe-cycles", self.pe_cycles),
+            ("--write-rate", self.write_rate),
+        ];
+        let lacking: Vec<&str> =
+            parts.iter().filter(|(_, value)| value.is_none()).map(|(flag, _)| *flag).collect();
+        if !lacking.is_empty() && args.write_rate.is_some() {
+            return Err(Failure::invalid(format!(
+                "plan endurance needs {} beside --write-rate",
+                lacking.join(" and ")
+            ))
+            .hint("of the drive's data sheet, or --prices and --product"));
+        }
+        let [Some(capacity_bytes), Some(pe_cycles), Some(write_bytes_per_s)] = parts.map(|(_, value)| value)
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Wear {
+            capacity_bytes,
+            pe_cycles,
+            write_amplification: args.write_amplification,
+            write_bytes_per_s,
+            duty: args.duty,
+            years: args.years,
+        }))
+    }
+}
+
+fn amplified(wear: &Wear) -> Result<Vec<Amplified>, Failure> {
+    let mut all = vec![1.0, 1.5, 2.0, 3.0, 5.0, 10.0, wear.write_amplification];
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let of = |write_amplification: f64| {
+        let life = Wear { write_amplification, ..*wear }.life()?;
+        Ok(Amplified { write_amplification, life_s: life.life_s })
+    };
+    all.into_iter().map(of).collect()
+}
+
+fn page(document: &EnduranceDocument) -> Page {
+    let mut tables = Vec::new();
+    if let Some((wear, life)) = document.wear.zip(document.life) {
+        tables.push(life_table(&wear, &life));
+    }
+    tables.extend(document.smart.as_ref().map(smart_table));
+    let mark = |a: &Amplified| PageMark {
+        label: figure(a.write_amplification),
+        x: a.write_amplification,
+        y: a.life_s / YEAR_S,
+        words: time(a.life_s),
+    };
+    let chart = PageChart {
+        title: "Life over write amplification".to_owned(),
+        x: Some("Write amplification"),
+        y: "Years",
+        is_logarithmic: false,
+        marks: document.by_write_amplification.iter().map(mark).collect(),
+    };
+    Page {
+        title: "plan endurance".to_owned(),
+        answer: answer(document),
+        tables,
+        chart: (!chart.marks.is_empty()).then_some(chart),
+        notes: Vec::new(),
+        formulas: sources(document.formulas),
+    }
+}
+
+fn answer(document: &EnduranceDocument) -> String {
+    let mut parts = Vec::new();
+    if let Some(life) = &document.life {
+        parts.push(format!("the flash lasts {}", time(life.life_s)));
+    }
+    if let Some(seconds) = document.between_bit_errors_s {
+        parts.push(format!("a bit is read wrong every {}", time(seconds)));
+    }
+    if let Some(left) = document.smart.as_ref().and_then(|smart| smart.left_s) {
+        parts.push(format!("by its own count {} of power-on time are left", time(left)));
+    }
+    let text =
+        if parts.is_empty() { "the drive has counted no wear yet".to_owned() } else { parts.join("; ") };
+    text[..1].to_uppercase() + &text[1..]
+}
+
+fn life_table(wear: &Wear, life: &Life) -> PageTable {
+    let mut rows = table("Wear", &["", ">"]);
+    for (name, value) in [
+        ("capacity", decimal_bytes(wear.capacity_bytes)),
+        ("P/E cycles", figure(wear.pe_cycles)),
+        ("write amplification", figure(wear.write_amplification)),
+        ("write rate", units::bandwidth(wear.write_bytes_per_s)),
+        ("share of the time", units::percent(wear.duty)),
+        ("bytes that can be written", decimal_bytes(life.writable_bytes)),
+        ("life", time(life.life_s)),
+        ("drive writes a day", format!("{} for {} years", figure(life.drive_writes_per_day), wear.years)),
+        ("write amplification to last them", figure(life.largest_write_amplification)),
+    ] {
+        rows.rows.push(vec![name.to_owned(), value]);
+    }
+    rows
+}
+
+fn smart_table(worn: &Worn) -> PageTable {
+    let counters = &worn.counters;
+    let mut rows = table(format!("SMART: {}", counters.model.as_deref().unwrap_or("the drive")), &["", ">"]);
+    let percent = |percent: f64| format!("{percent:.0} %");
+    for (name, value) in [
+        ("written", known(counters.written_bytes, decimal_bytes)),
+        ("read", known(counters.read_bytes, decimal_bytes)),
+        ("power-on time", known(counters.power_on_s, time)),
+        ("life used", known(counters.percentage_used, percent)),
+        ("spare blocks left", known(counters.available_spare, percent)),
+        ("mean write rate", known(worn.write_bytes_per_s, units::bandwidth)),
+        ("power-on time left at that rate", known(worn.left_s, time)),
+        ("bytes that can be written", known(worn.writable_bytes, decimal_bytes)),
+        ("write amplification, from P/E cycles", known(worn.write_amplification, figure)),
+    ] {
+        rows.rows.push(vec![name.to_owned(), value]);
+    }
+    rows
+}
