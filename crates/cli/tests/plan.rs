@@ -85,9 +85,13 @@ fn simulated_failures_agree_with_the_formula_and_a_seed_repeats_them() {
         let waste = rule["waste"].as_f64().unwrap();
         assert!((waste / seen - 1.0).abs() < 0.02, "{rule}");
     }
-    let levels = ["--size=2TB", "--fast=10GB/s", "--slow=1GB/s", "--slow-failures=0.1", "--json"];
+    let status = r#"{"schema":"flashwright.stage-status/1","jobs":[{"created":5,"durable":null,"bytes_total":9},
+        {"created":100,"durable":1100,"bytes_total":1000000000000}]}"#;
+    write(folder.path(), "drain.json", status);
+    let levels = ["--size=2TB", "--fast=10GB/s", "--slow=drain.json", "--slow-failures=0.1", "--json"];
     let two = json(folder.path(), &[&["plan", "checkpoint", "--mtbf=30d"], &levels[..]].concat());
     assert!(two["levels"]["schedule"]["slow_every"].as_u64().unwrap() >= 2, "{two}");
+    assert_eq!(two["levels"]["levels"]["slow_write_s"], 2000.0, "2 TB by the drain's 1 GB/s");
 }
 
 #[test]
@@ -184,7 +188,15 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     write(folder.path(), "curve.csv", "bytes,miss_ratio\n1e9,0.5\n2e9,2\n");
     let wear = ["--capacity=1TB", "--pe-cycles=3000", "--write-rate=1GB/s"];
     let amplified = [&["endurance", "--write-amplification=0.5"], &wear[..]].concat();
-    let cases: [(&[&str], &str); 28] = [
+    let levels =
+        ["checkpoint", "--mtbf=1d", "--size=2TB", "--fast=9GB/s", "--slow=2GB/s", "--slow-failures=0.1"];
+    let cases: [(&[&str], &str); 31] = [
+        (&[&levels[..], &["--overlap=0.5"]].concat(), "error: --overlap=0.5: two levels wait for"),
+        (&[&levels[..], &["--slow-failures=1"]].concat(), "error: --slow-failures is given twice\n"),
+        (
+            &["checkpoint", "--interval=1h", "--write-time=5m"],
+            "error: plan checkpoint needs --mtbf, or tiers to compare\n",
+        ),
         (&["endurance"], "error: plan endurance needs a drive and its load\n"),
         (
             &["endurance", "--write-rate=1GB/s"],
@@ -270,7 +282,7 @@ fn impossible_requests_say_what_would_make_them_possible() {
             CRAY,
         ],
         2,
-        "error: --target-waste=0.1: down times alone waste 50.0 % even if checkpoints took no time\n\
-         hint: a larger --target-waste, a larger --mtbf or a shorter --downtime\n",
+        "error: --target-waste=0.1: down times and restarts alone waste 39.3 %\n\
+         hint: a larger --target-waste, a larger --mtbf, a shorter --downtime or --restart\n",
     );
 }

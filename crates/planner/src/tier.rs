@@ -215,31 +215,48 @@ pub struct Mix {
     pub price: f64,
 }
 
+/// Bytes, share of accesses, price by bytes and price by requests of each tier; one boundary less than tiers.
+fn parts<'a>(
+    curve: &'a Curve,
+    tiers: &'a [&Tier],
+    boundaries: &'a [f64],
+    demand: &'a Demand,
+) -> impl Iterator<Item = (f64, f64, f64, f64)> + 'a {
+    let mut above = (0.0, 1.0);
+    tiers.iter().enumerate().map(move |(k, tier)| {
+        let below = boundaries.get(k).map_or((demand.total_bytes, 0.0), |b| (*b, curve.misses(*b)));
+        let bytes = if k == boundaries.len() { demand.total_bytes } else { below.0 - above.0 };
+        let share = above.1 - below.1;
+        let requests = demand.rate.unwrap_or(0.0) * share;
+        above = below;
+        (bytes, share, bytes * tier.price_per_byte, requests * tier.price_per_iops.unwrap_or(0.0))
+    })
+}
+
+/// Price and mean access time of tiers with boundaries between them.
+fn price_and_access(curve: &Curve, tiers: &[&Tier], boundaries: &[f64], demand: &Demand) -> (f64, f64) {
+    parts(curve, tiers, boundaries, demand).zip(tiers).fold(
+        (0.0, 0.0),
+        |(price, access_ns), ((_, share, by_bytes, by_requests), tier)| {
+            (price + by_bytes.max(by_requests), access_ns + share * tier.access_ns)
+        },
+    )
+}
+
 /// The mix of tiers with boundaries between them, of which there is one less.
 #[must_use]
 pub fn mix(curve: &Curve, tiers: &[&Tier], boundaries: &[f64], demand: &Demand) -> Mix {
-    let mut above = (0.0, 1.0);
-    let (mut shares, mut access_ns, mut price) = (Vec::with_capacity(tiers.len()), 0.0, 0.0);
-    for (k, tier) in tiers.iter().enumerate() {
-        let below = boundaries.get(k).map_or((demand.total_bytes, 0.0), |b| (*b, curve.misses(*b)));
-        let bytes = if k + 1 == tiers.len() { demand.total_bytes } else { below.0 - above.0 };
-        let share = above.1 - below.1;
-        let by_bytes = bytes * tier.price_per_byte;
-        let by_requests =
-            demand.rate.zip(tier.price_per_iops).map_or(0.0, |(rate, price)| rate * share * price);
-        access_ns += share * tier.access_ns;
-        price += by_bytes.max(by_requests);
-        shares.push(Share {
-            name: tier.name.clone(),
-            bytes,
-            share,
-            price: by_bytes.max(by_requests),
-            active_w: tier.watts_per_byte.map(|watts| watts * bytes),
-            is_by_requests: by_requests > by_bytes,
-        });
-        above = below;
-    }
-    Mix { tiers: shares, access_ns, price }
+    let (price, access_ns) = price_and_access(curve, tiers, boundaries, demand);
+    let share = |((bytes, share, by_bytes, by_requests), tier): ((f64, f64, f64, f64), &&Tier)| Share {
+        name: tier.name.clone(),
+        bytes,
+        share,
+        price: by_bytes.max(by_requests),
+        active_w: tier.watts_per_byte.map(|watts| watts * bytes),
+        is_by_requests: by_requests > by_bytes,
+    };
+    let tiers = parts(curve, tiers, boundaries, demand).zip(tiers).map(share).collect();
+    Mix { tiers, access_ns, price }
 }
 
 /// The cheapest mix of each choice of tiers that does what is asked, cheapest first. Tiers come fastest first.
@@ -363,29 +380,11 @@ impl Search<'_> {
     }
 
     fn consider(&self, boundaries: &[f64], best: &mut Option<(f64, Vec<f64>)>) {
-        let (price, access_ns) = self.price(boundaries);
+        let (price, access_ns) = price_and_access(self.curve, self.tiers, boundaries, self.demand);
         let is_met = self.demand.access_ns.is_none_or(|asked| access_ns <= asked * (1.0 + 1e-9));
         if is_met && best.as_ref().is_none_or(|(least, _)| price < *least) {
             *best = Some((price, boundaries.to_vec()));
         }
-    }
-
-    /// Price and mean access time, as [`mix`] has them, without making its parts.
-    fn price(&self, boundaries: &[f64]) -> (f64, f64) {
-        let mut above = (0.0, 1.0);
-        let (mut price, mut access_ns) = (0.0, 0.0);
-        for (k, tier) in self.tiers.iter().enumerate() {
-            let below = match boundaries.get(k) {
-                Some(boundary) => (*boundary, self.curve.misses(*boundary)),
-                None => (self.demand.total_bytes, 0.0),
-            };
-            let bytes = if k == boundaries.len() { self.demand.total_bytes } else { below.0 - above.0 };
-            let requests = self.demand.rate.unwrap_or(0.0) * (above.1 - below.1);
-            price += (bytes * tier.price_per_byte).max(requests * tier.price_per_iops.unwrap_or(0.0));
-            access_ns += (above.1 - below.1) * tier.access_ns;
-            above = below;
-        }
-        (price, access_ns)
     }
 }
 
@@ -463,6 +462,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn no_mix_that_meets_the_target_is_much_cheaper(seed in any::<u64>(), asked in 2.0f64..6.9) {
             let (curve, tiers) = (curve(), three());

@@ -14,7 +14,7 @@ use crate::values;
 A price file is TOML: products with prices, dates and sources \
 (examples/prices). Sizes and rates: 4t and 4TiB are powers of 1024, 4TB and \
 2.5GB/s powers of ten. RESULTS is a sweep's directory or results.db, or a file \
-of bench --json or probe --ladder --json.
+of bench --json, probe --ladder --json or stage status --json (a drain).
 
 Examples:
   flashwright plan cost --prices prices.toml nvme=results/

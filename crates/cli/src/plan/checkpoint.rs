@@ -1,7 +1,5 @@
 //! `flashwright plan checkpoint`: rules for the interval, their waste, the tiers to buy, and failures simulated.
 
-use std::time::Duration;
-
 use planner::Formula;
 use planner::checkpoint::hybrid::{Demand, Purchase, Target, alone, cheapest, decimal_bytes, hybrid};
 use planner::checkpoint::levels::{self, Levels, Schedule};
@@ -122,6 +120,11 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
         formulas.push(levels::FORMULA);
     }
     let (purchases, currency) = purchases(args, &rates, period_s)?;
+    if machine.is_none() && purchases.is_empty() {
+        return Err(Failure::invalid("plan checkpoint needs --mtbf, or tiers to compare").hint(
+            "the time between failures, such as --mtbf 24h; or --slow, --alone or --prices beside --interval",
+        ));
+    }
     if !purchases.is_empty() {
         formulas.extend(checkpoint::hybrid::FORMULAS);
     }
@@ -247,11 +250,15 @@ fn two_levels(
         let message = format!("--drain-overlap={}: is not a share below 1", args.drain_overlap);
         return Err(Failure::invalid(message).hint("at 1 a drain costs nothing, and every checkpoint drains"));
     }
+    if args.overlap > 0.0 {
+        let message = format!("--overlap={}: two levels wait for their fast checkpoints", args.overlap);
+        return Err(Failure::invalid(message).hint("leave out --overlap, or --slow-failures"));
+    }
     let drain_s = size as f64 / slow;
     let levels = Levels {
         mtbf_s: machine.mtbf_s,
         slow_share,
-        fast_write_s: machine.blocked_s().max(f64::MIN_POSITIVE),
+        fast_write_s: machine.write_s,
         slow_write_s: (1.0 - args.drain_overlap) * drain_s,
         fast_restart_s: machine.restart_s,
         slow_restart_s: drain_s,
@@ -303,7 +310,8 @@ fn purchases(
             let target = Target {
                 waste,
                 mtbf_s: mtbf.as_secs_f64(),
-                downtime_s: (args.downtime + args.restart.unwrap_or(Duration::ZERO)).as_secs_f64(),
+                downtime_s: args.downtime.as_secs_f64(),
+                restart_s: args.restart.map(|restart| restart.as_secs_f64()),
                 overlap: args.overlap,
             };
             let (mix, single) = cheapest(&demand, &target, fast, slow)?;
@@ -404,7 +412,7 @@ fn answer(document: &CheckpointDocument, currency: &str) -> String {
         .iter()
         .map(|p| format!("{}: {} of the time goes into checkpoints", p.name, units::percent(p.io_share)))
         .collect();
-    if shares.is_empty() { "Nothing to compare without --mtbf".to_owned() } else { shares.join("; ") }
+    shares.join("; ")
 }
 
 fn notes(document: &CheckpointDocument) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The papers' four figures, out of what was measured: a sweep, a bench, or a level of a ladder.
+//! The papers' four figures, out of what was measured: a sweep, a bench, a level of a ladder, or a drain of `stage`.
 //!
 //! Of several runs of one kind the fastest counts, as the papers take the best of their sweeps. Void runs do not count.
 
@@ -76,7 +76,7 @@ fn of_sweep(path: &Path) -> Result<Performance, Failure> {
 }
 
 fn of_document(path: &Path, name: &str) -> Result<Performance, Failure> {
-    let hint = "a file of bench --json or probe --ladder --json, or a sweep's directory";
+    let hint = "a file of bench, probe --ladder or stage status --json, or a sweep's directory";
     let text = crate::plan::read(path)?;
     let wrong =
         |error: serde_json::Error| Failure::invalid(format!("is no such document: {error}")).hint(hint);
@@ -90,6 +90,7 @@ fn of_document(path: &Path, name: &str) -> Result<Performance, Failure> {
         Some(measure::record::SCHEMA) => {
             Ok(of_records(std::iter::once(serde_json::from_value(document).map_err(wrong)?)))
         }
+        Some("flashwright.stage-status/1") => Ok(of_drain(&document)),
         Some(measure::ladder::SCHEMA) => of_ladder(&serde_json::from_value(document).map_err(wrong)?, name),
         _ => Err(Failure::invalid("is no document with figures").hint(hint)),
     }
@@ -105,6 +106,21 @@ fn of_records(records: impl Iterator<Item = RunRecord>) -> Performance {
         take(&mut best, Class::of(&record.workload), bandwidth, iops, &record.workload.summary());
     }
     best
+}
+
+/// The rate of the largest job of `stage` that became durable, from when it was accepted; its times are whole seconds.
+fn of_drain(status: &Value) -> Performance {
+    let rate = |job: &Value| {
+        let seconds = job["durable"].as_f64()? - job["created"].as_f64()?;
+        Some((job["bytes_total"].as_f64()?, seconds)).filter(|(_, seconds)| *seconds > 0.0)
+    };
+    let jobs = status["jobs"].as_array().into_iter().flatten().filter_map(rate);
+    let largest = jobs.max_by(|a, b| a.0.total_cmp(&b.0));
+    let figure = largest.map(|(bytes, seconds)| Figure {
+        value: bytes / seconds,
+        from: format!("drain of {} in {seconds:.0} s", units::bytes(bytes as u64)),
+    });
+    Performance { sequential_write: figure, ..Performance::default() }
 }
 
 fn of_ladder(ladder: &Ladder, name: &str) -> Result<Performance, Failure> {

@@ -203,19 +203,21 @@ pub struct Target {
     pub waste: f64,
     /// Mean time between failures, seconds.
     pub mtbf_s: f64,
-    /// Down time and restart beyond reading a checkpoint, seconds.
+    /// Time from a failure to the restart, seconds.
     pub downtime_s: f64,
+    /// Time to read a checkpoint back, seconds; None if it is read as fast as it is written.
+    pub restart_s: Option<f64>,
     /// Share of its speed that the application keeps while a checkpoint is written.
     pub overlap: f64,
 }
 
-/// A machine that writes `bytes` at a bandwidth and reads them back at the same.
+/// A machine that writes `bytes` at a bandwidth.
 fn machine(target: &Target, bytes: f64, bandwidth: f64) -> Machine {
     let write_s = bytes / bandwidth;
     Machine {
         mtbf_s: target.mtbf_s,
         write_s,
-        restart_s: write_s,
+        restart_s: target.restart_s.unwrap_or(write_s),
         downtime_s: target.downtime_s,
         overlap: target.overlap,
     }
@@ -236,18 +238,24 @@ pub fn cheapest(
     slow: &Product,
 ) -> Result<(Purchase, Purchase), PlanError> {
     let size = demand.checkpoint_bytes;
-    crate::positive("target-waste", target.waste)?;
+    if !(target.waste > 0.0 && target.waste < 1.0) {
+        let hint = "the share of the time that may be wasted lies above 0 and below 1";
+        let parameter = format!("target-waste={}", target.waste);
+        return Err(PlanError::invalid(parameter, "is not between 0 and 1", hint));
+    }
+    crate::share("overlap", target.overlap)?;
     let meets = |bandwidth: f64| {
         let machine = machine(target, size, bandwidth);
         machine.waste(machine.exact_period()) <= target.waste
     };
     let ceiling = size / (target.mtbf_s * 1e-9);
     if !meets(ceiling) {
-        let least = target.downtime_s / target.mtbf_s;
+        let least = machine(target, size, ceiling);
+        let least = least.waste(least.exact_period());
         return Err(PlanError::impossible(
             format!("target-waste={}", target.waste),
-            format!("down times alone waste {} even if checkpoints took no time", units::percent(least)),
-            "a larger --target-waste, a larger --mtbf or a shorter --downtime",
+            format!("down times and restarts alone waste {}", units::percent(least)),
+            "a larger --target-waste, a larger --mtbf, a shorter --downtime or --restart",
         ));
     }
     let least = bisect(ceiling * 1e-18, ceiling, meets);
@@ -297,4 +305,57 @@ pub fn decimal_bytes(bytes: f64) -> String {
         2
     };
     format!("{value:.digits$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::prices::Prices;
+
+    fn prices() -> Prices {
+        Prices::parse(include_str!("../../../../examples/prices/cray-2013.toml")).unwrap()
+    }
+
+    const DEMAND: Demand =
+        Demand { checkpoint_bytes: 1200e12, period_s: 0.0, keep: 0, slow_capacity_bytes: 0.0 };
+
+    fn target(waste: f64, mtbf_s: f64) -> Target {
+        Target { waste, mtbf_s, downtime_s: 0.0, restart_s: None, overlap: 0.0 }
+    }
+
+    #[test]
+    fn a_target_that_is_no_share_or_below_what_down_times_waste_fails() {
+        let prices = prices();
+        let of = |target: &Target| cheapest(&DEMAND, target, &prices.products[0], &prices.products[1]);
+        for waste in [0.0, 1.0, -0.1, f64::NAN] {
+            assert!(matches!(of(&target(waste, 1e5)), Err(PlanError::Invalid { .. })), "{waste}");
+        }
+        let slow_restart = Target { restart_s: Some(5e4), ..target(0.2, 1e5) };
+        let error = of(&slow_restart).unwrap_err();
+        assert_eq!(error.to_string(), "target-waste=0.2: down times and restarts alone waste 39.3 %");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn no_pair_of_tiers_that_meets_the_target_is_much_cheaper(
+            waste in 0.03f64..0.4, mtbf_h in 4.0f64..500.0, faster in 1.0f64..20.0, longer in 0.3f64..4.0,
+        ) {
+            let (prices, target) = (prices(), target(waste, mtbf_h * 3600.0));
+            let (fast, slow) = (&prices.products[0], &prices.products[1]);
+            let (best, single) = cheapest(&DEMAND, &target, fast, slow).unwrap();
+            let wasted = |bandwidth: f64, period: f64| machine(&target, 1200e12, bandwidth).waste(period);
+            prop_assert!(wasted(best.fast_bandwidth, best.period_s) <= waste * (1.0 + 1e-6));
+            prop_assert!(wasted(single.slow_bandwidth, single.period_s) <= waste * (1.0 + 1e-6));
+            let (bandwidth, period_s) = (single.slow_bandwidth * faster, best.period_s * longer);
+            if wasted(bandwidth, period_s) <= waste {
+                let other = hybrid(&Demand { period_s, ..DEMAND }, bandwidth, None, None).unwrap();
+                let other = other.priced(fast, slow).unwrap().price().unwrap();
+                prop_assert!(best.price().unwrap() <= other * 1.001, "{best:?} {other}");
+            }
+        }
+    }
 }
