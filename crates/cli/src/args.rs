@@ -145,6 +145,8 @@ pub enum Document {
     Diff,
     /// `sweep check-statistics --json` (flashwright.statistics/1)
     Statistics,
+    /// `sweep check-search --json` (flashwright.search-check/1)
+    SearchCheck,
     /// `tune show --json` (flashwright.tune/1)
     Tune,
     /// `layout up --json` and `tune apply --json` (flashwright.layout/1)

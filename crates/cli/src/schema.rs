@@ -46,6 +46,7 @@ fn of(document: Document) -> Value {
         Document::Status => schema_for!(sweep::status::Status),
         Document::Diff => schema_for!(sweep::diff::Diff),
         Document::Statistics => schema_for!(measure::simulation::report::Statistics),
+        Document::SearchCheck => schema_for!(sweep::check_search::SearchCheck),
         Document::Serve => schema_for!(crate::serve::Serving),
         Document::Volumes => schema_for!(volume::survey::Volumes),
         Document::Tune => schema_for!(crate::tune::document::TuneDocument),

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use base::Word;
+use measure::simulation::machine::World;
 use measure::workload::{NumberList, RandomDistribution, SizeShare};
 use sweep::plan::Protocol;
 
@@ -76,6 +77,19 @@ pub fn shard(text: &str) -> Result<(u32, u32), BadValue> {
 pub fn protocol(text: &str) -> Result<Protocol, BadValue> {
     let unknown = || BadValue::new(format!("'{text}' is not a protocol"), "blocks or dash");
     Protocol::from_word(text).ok_or_else(unknown)
+}
+
+/// The noise of a simulated machine.
+pub fn world(text: &str) -> Result<World, BadValue> {
+    let words = World::ALL.map(World::word).join(", ");
+    let unknown = || BadValue::new(format!("'{text}' is not a kind of noise"), format!("one of {words}"));
+    World::ALL.into_iter().find(|world| world.word() == text).ok_or_else(unknown)
+}
+
+/// What becomes of points of a sweep that cannot win.
+pub fn search(text: &str) -> Result<Protocol, BadValue> {
+    let unknown = || BadValue::new(format!("'{text}' is not a way to search"), "exhaustive, screen or race");
+    Protocol::from_search(text).ok_or_else(unknown)
 }
 
 /// A whole number.

@@ -7,6 +7,7 @@
 
 pub mod analysis;
 pub mod board;
+pub mod check_search;
 pub mod contest;
 pub mod diff;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod plan;
 pub mod recommend;
 pub mod report;
 pub mod run;
+pub mod search;
 pub mod space;
 pub mod status;
 pub mod store;

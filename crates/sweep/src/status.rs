@@ -178,7 +178,7 @@ fn time_left(store: &Store, points: &[Point]) -> Result<Option<Duration>, StoreE
     }
     let missing: Vec<u32> = match meta.protocol {
         Protocol::Dash => store.missing_steps()?.iter().map(|step| step.planned.point).collect(),
-        Protocol::Blocks => store.board()?.runs_left().unwrap_or_default(),
+        Protocol::Blocks | Protocol::Screen => store.board()?.runs_left().unwrap_or_default(),
     };
     let measured = store.overhead()?;
     let of_steps = missing.iter().filter_map(|point| points.get(*point as usize));
@@ -245,6 +245,9 @@ impl fmt::Display for Status {
         let Self { name, done, planned, points, passes, .. } = self;
         let part = self.shard.as_ref().map(|shard| format!(", shard {shard}")).unwrap_or_default();
         match (self.protocol, passes) {
+            (Protocol::Screen, _) => {
+                writeln!(f, "{name}{part}: {done} runs ({points} points, screened)")?;
+            }
             (Protocol::Blocks, 0) => {
                 writeln!(f, "{name}{part}: {done} runs ({points} points, blocks until a decision)")?;
             }
@@ -262,7 +265,7 @@ impl fmt::Display for Status {
             }
             (Some(who), None, _) => writeln!(f, "running ({who})")?,
             (None, _, true) => writeln!(f, "complete")?,
-            (None, Some(left), false) if self.protocol == Protocol::Blocks && *passes == 0 => {
+            (None, Some(left), false) if !self.protocol.is_dash() && *passes == 0 => {
                 let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());
                 writeln!(f, "not running; `flashwright sweep resume` goes on for {left} at most")?;
             }

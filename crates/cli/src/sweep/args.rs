@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use measure::simulation::machine::World;
 use sweep::plan::Protocol;
 
 use crate::values;
@@ -50,6 +51,8 @@ pub enum SweepCommand {
     Ab(AbArgs),
     /// Try on simulated machines how often the decisions are right; touches nothing
     CheckStatistics(CheckArgs),
+    /// Try on the figures of a sweep how near a screened one comes to its best points, and by how few runs; touches nothing
+    CheckSearch(CheckSearchArgs),
 }
 
 /// What replaces the space file's words.
@@ -69,6 +72,10 @@ pub struct OverrideArgs {
     /// or dash (the papers' passes over all points) [default: blocks; dash for layouts]
     #[arg(long, value_parser = values::protocol, value_name = "WORD")]
     pub protocol: Option<Protocol>,
+    /// How much of the space is run: exhaustive (every point in every pass, as --protocol dash), race (every point until it
+    /// cannot win, as --protocol blocks) or screen (few points on few layouts, for spaces of hundreds of points and more)
+    #[arg(long, value_parser = values::search, value_name = "WORD", conflicts_with = "protocol")]
+    pub search: Option<Protocol>,
     /// The longest that blocks are run; what is not decided by then is said [default: 2m, more for large spaces]
     #[arg(long, value_parser = values::positive_duration, value_name = "TIME")]
     pub budget: Option<Duration>,
@@ -235,6 +242,29 @@ pub struct CheckArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Print one JSON document (flashwright.statistics/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright sweep check-search`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckSearchArgs {
+    /// The results of a sweep over all points; their means are taken for the truth
+    #[arg(value_name = "DIR")]
+    pub results: PathBuf,
+    /// The noise: quiet, normal, unequal, pass, vm, vm+ or heavy
+    #[arg(long, value_name = "WORD", value_parser = values::world, default_value = "normal")]
+    pub world: World,
+    /// Length of the runs [default: as the sweep had them]
+    #[arg(long, value_parser = values::positive_duration, value_name = "TIME")]
+    pub runtime: Option<Duration>,
+    /// Searches of each method, 1 or more
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seeds: u32,
+    /// What all figures follow from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON document (flashwright.search-check/1)
     #[arg(long)]
     pub json: bool,
 }

@@ -1,8 +1,12 @@
-//! `flashwright sweep check-statistics`: the decision procedure on simulated machines of known truth.
+//! `flashwright sweep check-statistics` and `check-search`: decisions and searches on simulated machines of known truth.
 
+use base::ErrorClass;
 use measure::simulation::report::statistics;
+use sweep::check_search::{self, Truth};
+use sweep::store::Store;
 
-use super::args::CheckArgs;
+use super::args::{CheckArgs, CheckSearchArgs};
+use super::outcome::loaded;
 use crate::failure::Failure;
 use crate::output;
 
@@ -20,4 +24,20 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     } else {
         Err(Failure::failed("a limit of coverage or of false answers is exceeded"))
     }
+}
+
+/// Prints how near a screened sweep comes to the best of points whose figures are known.
+pub fn search(args: &CheckSearchArgs) -> Result<(), Failure> {
+    let store = Store::open_read_only(&args.results)?;
+    let points = store.points()?;
+    let truth = Truth::of(points, &loaded(&store)?.points).ok_or_else(|| {
+        let message = format!("{}: not every point has a figure", args.results.display());
+        Failure::invalid(message).hint("take the results of a sweep with --search exhaustive")
+    })?;
+    let written = truth.points.iter().filter_map(|point| point.workload.runtime).max();
+    let runtime = args.runtime.or(written).unwrap_or(std::time::Duration::from_secs(1));
+    let seeds = args.seeds as usize;
+    let found = check_search::check(&truth, args.world, runtime.as_secs_f64(), seeds, args.seed)
+        .map_err(|error| Failure::of(ErrorClass::Failed, &error))?;
+    if args.json { output::print_document(&found) } else { output::print(&found.to_string()) }
 }

@@ -43,5 +43,6 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         Some(SweepCommand::Merge(args)) => merge::merge(args),
         Some(SweepCommand::Ab(args)) => ab::ab(args),
         Some(SweepCommand::CheckStatistics(args)) => check::check(args),
+        Some(SweepCommand::CheckSearch(args)) => check::search(args),
     }
 }

@@ -1,11 +1,12 @@
 //! `flashwright sweep plan`: what would run, before anything does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use measure::Workload;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sweep::board::Board;
 use sweep::contest::Contest;
 use sweep::plan::{Estimate, OVERHEAD_PER_RUN, Order, Plan, Protocol};
 use sweep::space::Space;
@@ -164,7 +165,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
 fn planned(space: &Space) -> (Plan, Estimate) {
     let plan = space.plan_here(seed(space).unwrap_or(0));
     let mut estimate = plan.estimate(OVERHEAD_PER_RUN);
-    if space.protocol == Protocol::Blocks {
+    if !space.protocol.is_dash() {
         // The estimate is of one block of each work, without pauses between them.
         estimate.time = space.budget.unwrap_or(estimate.time.saturating_mul(space.passes));
     }
@@ -175,7 +176,7 @@ fn planned(space: &Space) -> (Plan, Estimate) {
 fn runs(space: &Space, plan: &Plan) -> usize {
     match space.protocol {
         Protocol::Dash => plan.runs.len(),
-        Protocol::Blocks => plan.members.len() * space.passes as usize,
+        Protocol::Blocks | Protocol::Screen => plan.members.len() * space.passes as usize,
     }
 }
 
@@ -260,7 +261,7 @@ fn shard(space: &Space) -> Option<String> {
 fn measuring(space: &Space, plan: &Plan) -> Duration {
     match space.protocol {
         Protocol::Dash => plan.measuring(),
-        Protocol::Blocks => {
+        Protocol::Blocks | Protocol::Screen => {
             let members = plan.members.iter().filter_map(|id| plan.points[*id as usize].workload.runtime);
             members.sum::<Duration>().saturating_mul(space.passes)
         }
@@ -274,6 +275,7 @@ fn gist_of_blocks(space: &Space) -> String {
     let works = works(&plan);
     let kinds = if works == 1 { "kind" } else { "kinds" };
     let how = match space.budget {
+        _ if space.protocol == Protocol::Screen => screened(&plan),
         Some(budget) => format!("blocks of each until it is decided, at most {}", units::seconds(budget)),
         None => format!(
             "{} blocks of each = {} runs; about {} and the pauses between blocks",
@@ -284,6 +286,7 @@ fn gist_of_blocks(space: &Space) -> String {
     };
     let built = match plan.changes().constructions {
         0 => String::new(),
+        n if space.protocol == Protocol::Screen => format!(" of {}", grouped(n)),
         n => format!("; {} constructions", grouped(n)),
     };
     format!(
@@ -293,9 +296,21 @@ fn gist_of_blocks(space: &Space) -> String {
     )
 }
 
+/// `screened by at most 840 runs on at most 3 of its constructions`.
+fn screened(plan: &Plan) -> String {
+    let Some(allowance) = Board::new(plan, &[1], None, &[], &BTreeSet::new()).allowance() else {
+        return String::new();
+    };
+    let runs = grouped(allowance.runs as usize);
+    match allowance.builds {
+        1 => format!("screened by about {runs} runs at most"),
+        builds => format!("screened by about {runs} runs at most, on at most {builds} constructions"),
+    }
+}
+
 /// `14 points × 6 passes = 84 runs and 7 controls; about 59 s, of which 42 s of measuring`.
 pub fn gist(space: &Space) -> String {
-    if space.protocol == Protocol::Blocks {
+    if !space.protocol.is_dash() {
         return gist_of_blocks(space);
     }
     let (plan, estimate) = planned(space);
@@ -383,8 +398,8 @@ fn text(space: &Space) -> String {
     let control = space.control.and_then(|id| space.points.get(id as usize));
     if let Some(control) = control {
         let when = match space.control_every {
-            0 if space.protocol == Protocol::Blocks => "at the start".to_owned(),
-            n if space.protocol == Protocol::Blocks => {
+            0 if !space.protocol.is_dash() => "at the start".to_owned(),
+            n if !space.protocol.is_dash() => {
                 format!("at the start, and between blocks after {n} runs")
             }
             0 => "at the start and after each pass".to_owned(),
@@ -394,7 +409,7 @@ fn text(space: &Space) -> String {
         text += &format!("control: {}, {when}\n", control.label());
     }
     let within = match (space.protocol, space.drives().is_empty()) {
-        (Protocol::Blocks, _) => "each block",
+        (Protocol::Blocks | Protocol::Screen, _) => "each block",
         (Protocol::Dash, true) => "each pass",
         (Protocol::Dash, false) => "each pass of a construction",
     };

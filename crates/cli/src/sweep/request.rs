@@ -86,7 +86,7 @@ fn flags(overrides: &OverrideArgs) -> Result<Overrides, Failure> {
     let targets = overrides.target.iter().map(|spec| anchored(spec)).collect::<Result<_, _>>()?;
     Ok(Overrides {
         targets,
-        protocol: overrides.protocol,
+        protocol: overrides.search.or(overrides.protocol),
         budget: overrides.budget,
         passes: overrides.passes,
         runtime: overrides.runtime,

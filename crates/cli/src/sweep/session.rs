@@ -107,7 +107,7 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
 fn owes_steps(store: &Store) -> Result<bool, StoreError> {
     Ok(match store.meta()?.protocol {
         Protocol::Dash => !store.missing_steps()?.is_empty(),
-        Protocol::Blocks => !store.completeness()?.is_complete(),
+        Protocol::Blocks | Protocol::Screen => !store.completeness()?.is_complete(),
     })
 }
 
@@ -118,6 +118,7 @@ fn set_budget(store: &mut Store, budget: Duration) -> Result<(), Failure> {
         let (reason, hint) = match meta.protocol {
             Protocol::Dash => ("its passes say how long it takes", "leave --budget out"),
             Protocol::Blocks => ("its number of blocks is fixed", "leave --budget out"),
+            Protocol::Screen => ("its runs are bounded, not its time", "leave --budget out"),
         };
         return Err(Failure::invalid(format!("--budget={}: {reason}", units::seconds(budget))).hint(hint));
     }

@@ -120,6 +120,12 @@ impl Race {
         }
     }
 
+    /// How it is decided.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
+
     /// The settings that the next block runs, ascending: those that may still win.
     #[must_use]
     pub fn alive(&self) -> &[usize] {

@@ -202,7 +202,7 @@ pub(super) fn seed_of(seed: u64, question: usize, repetition: usize) -> u64 {
 }
 
 /// The results of `work` for 0 to `jobs` − 1, in this order.
-pub(super) fn on_all_cpus<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn on_all_cpus<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();

@@ -45,6 +45,7 @@ pub use drift::{Drift, DriftRules, drift};
 pub use effects::{EffectRules, Effects, Observation, effects};
 pub use intervals::{mean_estimate, median_estimate};
 pub use knee::{Curve, Knee, curve};
+pub use special::normal_cdf;
 pub use steady::{Steadiness, steady, within_run};
 
 /// How sure an interval is meant to be where nobody says otherwise.

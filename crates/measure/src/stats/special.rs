@@ -15,7 +15,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 const LARGE_DF: f64 = 1e6;
 
 /// P(Z ≤ x) for a standard normal Z.
-pub(crate) fn normal_cdf(x: f64) -> f64 {
+pub fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
 

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Protocol;
-
 use super::SweepData;
 
 /// Planned against done.
@@ -48,7 +46,7 @@ impl Completeness {
 #[must_use]
 pub fn check(data: &SweepData) -> Completeness {
     let SweepData { meta, points, runs, .. } = data;
-    if meta.protocol == Protocol::Blocks {
+    if !meta.protocol.is_dash() {
         let (done, missing) = (runs.len() as u64, data.missing.clone());
         let owed: usize = missing.iter().map(|missing| missing.passes.len()).sum();
         return Completeness { planned: done + owed as u64, done, missing };

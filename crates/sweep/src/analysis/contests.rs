@@ -16,8 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contest::Contest;
-use crate::model::RunRow;
-use crate::plan::Protocol;
+use crate::model::{Point, RunRow};
 
 use super::{PointSummary, SweepData, Work, statistics};
 
@@ -98,7 +97,7 @@ type Block<'d> = (u32, Vec<(usize, &'d RunRow)>);
 fn blocks<'d>(data: &'d SweepData, contest: &Contest) -> Vec<Block<'d>> {
     let mut blocks: BTreeMap<u32, Vec<&RunRow>> = BTreeMap::new();
     for run in data.runs.iter().filter(|run| contest.members.contains(&run.point)) {
-        let is_first = data.meta.discard_first && run.pass == 1;
+        let is_first = (data.meta.discard_first && run.pass == 1) || run.pass <= screened(data, contest);
         if !is_first && !data.cut.contains(&(run.point, run.pass)) {
             blocks.entry(run.pass).or_default().push(run);
         }
@@ -110,6 +109,13 @@ fn blocks<'d>(data: &'d SweepData, contest: &Contest) -> Vec<Block<'d>> {
     blocks.into_iter().map(|(number, block)| (number, counting(block))).collect()
 }
 
+/// The number of the last block that screened a contest; 0 where it was not screened.
+fn screened(data: &SweepData, contest: &Contest) -> u32 {
+    let found = data.search.iter().flat_map(|search| &search.contests);
+    let mut found = found.filter(|c| c.work == contest.work && c.construction == contest.construction);
+    found.next().map_or(0, |c| c.last_screened)
+}
+
 fn race(members: usize, rules: Rules, blocks: &[Vec<(usize, f64)>]) -> Outcome {
     let mut race = Race::new(members, rules);
     blocks.iter().for_each(|block| race.block(block));
@@ -119,12 +125,13 @@ fn race(members: usize, rules: Rules, blocks: &[Vec<(usize, f64)>]) -> Outcome {
 /// Each contest of a sweep, in the order of its first points; without those of more settings than a race can have.
 #[must_use]
 pub fn summarise(data: &SweepData) -> Vec<ContestSummary> {
-    let contests = Contest::all(super::by_id(&data.points).into_values()).into_iter();
+    let races = |point: &&Point| data.search.as_ref().is_none_or(|search| search.races(point.id));
+    let contests = Contest::all(super::by_id(&data.points).into_values().filter(races)).into_iter();
     contests.filter(|contest| contest.members.len() <= SETTINGS_MAX).map(|c| one(data, c)).collect()
 }
 
 fn one(data: &SweepData, contest: Contest) -> ContestSummary {
-    let stops = data.meta.protocol == Protocol::Blocks && data.meta.passes == 0;
+    let stops = !data.meta.protocol.is_dash() && data.meta.passes == 0;
     let rules = Rules { stops, ..Rules::default() };
     let blocks = blocks(data, &contest);
     let figures = |figure: &dyn Fn(&RunRow) -> f64, of: &dyn Fn(usize) -> Option<usize>| {

@@ -43,6 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Point, RunRow};
 use crate::plan::Protocol;
+use crate::search::SearchSummary;
 
 pub use by_setting::{BySetting, SettingBar};
 pub(crate) use choices::further;
@@ -69,6 +70,8 @@ pub struct SweepData {
     pub runs: Vec<RunRow>,
     /// Point and number of the runs of blocks that were cut short.
     pub cut: BTreeSet<(u32, u32)>,
+    /// What a screened sweep has looked at; its `points` are those with a run.
+    pub search: Option<SearchSummary>,
     /// What a sweep of blocks still owes before anything can be concluded.
     pub missing: Vec<MissingRuns>,
     /// The runs of the control point, which belong to no pass.
@@ -176,6 +179,8 @@ pub struct Analysis {
     pub runs: Vec<JudgedRun>,
     /// What the blocks of each work say.
     pub contests: Vec<ContestSummary>,
+    /// What a screened sweep has looked at.
+    pub search: Option<SearchSummary>,
     /// What cleaning did to the sweep as a whole.
     pub cleaning: CleaningSummary,
     /// Mean by pass, for each direction that occurs.
@@ -257,6 +262,7 @@ pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
     Ok(Analysis {
         limits,
         contests,
+        search: data.search.clone(),
         passes: if data.meta.protocol == Protocol::Dash {
             passes::trends(&data.meta, &points, &runs)
         } else {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::model::Point;
-use crate::plan::{Plan, Protocol};
+use crate::plan::Plan;
 
 /// Time between the measured parts of two runs, before any has been measured: opening the engine,
 /// filling the queue, draining it, reading the counters, and committing the record durably. Once
@@ -55,7 +55,7 @@ impl Plan {
     #[must_use]
     pub fn changes(&self) -> Changes {
         let mut changes = Changes::default();
-        if self.rules.protocol == Protocol::Blocks {
+        if !self.rules.protocol.is_dash() {
             let members = self.members.iter().map(|id| &self.points[*id as usize]);
             let built: BTreeSet<String> = members.filter_map(Point::construction).collect();
             return Changes { constructions: built.len(), ..changes };
@@ -84,7 +84,7 @@ impl Plan {
     /// how long one block of each work takes, without pauses.
     #[must_use]
     pub fn estimate(&self, overhead: Duration) -> Estimate {
-        if self.rules.protocol == Protocol::Blocks {
+        if !self.rules.protocol.is_dash() {
             return Estimate::of(self.members.iter().map(|id| &self.points[*id as usize]), overhead);
         }
         let all = self.runs.iter().chain(&self.controls);

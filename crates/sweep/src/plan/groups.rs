@@ -80,7 +80,8 @@ fn in_units(points: &[Point], protocol: Protocol) -> Vec<(Option<String>, Vec<u3
                 continue;
             }
             (None, Protocol::Blocks) => Some(Work::of(point)),
-            (Some(_), _) => None,
+            // A screened sweep is never shared, and its works take turns.
+            (Some(_), _) | (None, Protocol::Screen) => None,
         };
         let unit = *known.entry((construction.clone(), work)).or_insert(units.len());
         match units.get_mut(unit) {

@@ -71,6 +71,8 @@ pub enum Protocol {
     /// Blocks of one work each, drawn while the sweep runs, until the work is decided: [`blocks`].
     #[default]
     Blocks,
+    /// Blocks of the few points, on the few constructions, that [`crate::search`] finds worth it.
+    Screen,
 }
 
 impl Protocol {
@@ -80,18 +82,31 @@ impl Protocol {
         match self {
             Self::Dash => "dash",
             Self::Blocks => "blocks",
+            Self::Screen => "screen",
         }
     }
 
     /// The meaning of a word a user typed.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Dash, Self::Blocks].into_iter().find(|protocol| protocol.word() == word)
+        [Self::Dash, Self::Blocks, Self::Screen].into_iter().find(|protocol| protocol.word() == word)
     }
 
+    /// The words of `search`, which say the same by what becomes of points that cannot win.
+    pub const SEARCHES: [(&'static str, Self); 3] =
+        [("exhaustive", Self::Dash), ("screen", Self::Screen), ("race", Self::Blocks)];
+
+    /// The meaning of a word of `search`.
+    #[must_use]
+    pub fn from_search(word: &str) -> Option<Self> {
+        Self::SEARCHES.into_iter().find(|(known, _)| *known == word).map(|(_, protocol)| protocol)
+    }
+
+    /// Whether it is the papers'.
     // By reference, as serde asks.
     #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_dash(&self) -> bool {
+    #[must_use]
+    pub fn is_dash(&self) -> bool {
         *self == Self::Dash
     }
 }
@@ -244,7 +259,7 @@ impl Plan {
             if wanted(group.shard) {
                 members.extend(&group.members);
             }
-            if rules.protocol == Protocol::Blocks {
+            if !rules.protocol.is_dash() {
                 continue;
             }
             lines.begin_group(&group, wanted(group.shard));

@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::statistics::{Comparison, Verdict, compare, compare_family, interval};
 use crate::analysis::{Analysis, ContestSummary, Estimate, Interval, PointSummary, Work};
+use crate::search::SearchSummary;
 
 pub use knee::{DepthPoint, Knee, NEAR_BEST};
 pub use ladder::{Change, Ladder, Rung, ladders};
@@ -157,10 +158,16 @@ pub struct Recommendation {
 #[must_use]
 pub fn recommend(analysis: &Analysis) -> Vec<Recommendation> {
     let mut works: BTreeMap<&Work, Vec<&PointSummary>> = BTreeMap::new();
-    for point in &analysis.points {
+    for point in racing(analysis) {
         works.entry(&point.work).or_default().push(point);
     }
     works.into_iter().map(|(work, points)| for_work(analysis, work, &points)).collect()
+}
+
+/// The points to choose from: what was only screened has too few runs.
+fn racing(analysis: &Analysis) -> impl Iterator<Item = &PointSummary> {
+    let races = |point: u32| analysis.search.as_ref().is_none_or(|search| search.races(point));
+    analysis.points.iter().filter(move |point| races(point.point))
 }
 
 impl Recommendation {
@@ -206,7 +213,7 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
     let names = choice::Varying::among(points);
     let found = match contest {
         Some(contest) => contests::judged(contest, &candidates, &names),
-        None => Field::of(&candidates).map(|field| field.judged(&names)),
+        None => Field::of(&candidates).map(|field| field.judged(&names, analysis.search.as_ref())),
     };
     let Some((use_point, found)) = found else {
         return Recommendation::nothing(work, Outcome::NoFigure, caveats);
@@ -326,8 +333,12 @@ impl<'a> Field<'a> {
     }
 
     /// What is recommended, and how that came about.
-    fn judged(&self, names: &choice::Varying) -> (&'a PointSummary, Recommendation) {
-        let use_point = self.recommended();
+    fn judged(
+        &self,
+        names: &choice::Varying,
+        search: Option<&SearchSummary>,
+    ) -> (&'a PointSummary, Recommendation) {
+        let use_point = search.map_or_else(|| self.recommended(), |search| self.expected(search));
         let outcome = self.outcome();
         let found = Recommendation {
             fastest: Some(self.fastest.point),
@@ -342,6 +353,15 @@ impl<'a> Field<'a> {
             ..Recommendation::nothing(&use_point.work, outcome, Vec::new())
         };
         (use_point, found)
+    }
+
+    /// Of a screened sweep, whose settings do not tie by being equal: the fastest of those on the first construction that
+    /// has any. More is expected of it than of the later ones, and it was not told from them.
+    fn expected(&self, search: &SearchSummary) -> &'a PointSummary {
+        let tied = self.tied.iter().copied();
+        let turn = |p: &&PointSummary| search.turn(p.point);
+        let best = tied.min_by(|a, b| turn(a).cmp(&turn(b)).then(mean(b).total_cmp(&mean(a))));
+        best.unwrap_or(self.fastest)
     }
 
     fn recommended(&self) -> &'a PointSummary {

@@ -184,7 +184,7 @@ pub fn compromise(analysis: &Analysis) -> Option<Compromise> {
         return None;
     }
     let mut works: Works<'_> = BTreeMap::new();
-    for point in &analysis.points {
+    for point in super::racing(analysis) {
         works.entry(&point.work).or_default().push(point);
     }
     works.values_mut().for_each(|points| {

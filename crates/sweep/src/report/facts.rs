@@ -99,6 +99,9 @@ pub(super) fn slow_blocks(report: &Report) -> Vec<String> {
 
 fn passes(report: &Report) -> String {
     let passes = report.meta.passes;
+    if report.meta.protocol == Protocol::Screen {
+        return "blocks of what screening and race left in".to_owned();
+    }
     if report.meta.protocol == Protocol::Blocks {
         return match report.meta.budget_s {
             Some(s) => {

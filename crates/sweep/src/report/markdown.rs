@@ -1,5 +1,7 @@
 //! The report as Markdown (GitHub's dialect, for its tables).
 
+use crate::search::SearchSummary;
+
 use super::sheet::{Align, Sheet};
 use super::{Report, facts, limits, papers, sheets, sides};
 
@@ -17,6 +19,9 @@ pub fn markdown(report: &Report) -> String {
         for caveat in &r.caveats {
             text += &format!("\n  - {}", escape(caveat));
         }
+    }
+    for sentence in report.search.iter().flat_map(SearchSummary::sentences) {
+        text += &format!("\n- {}", escape(&sentence));
     }
     text.push('\n');
     if let Some(compromise) = &report.compromise {

@@ -40,6 +40,7 @@ use crate::analysis::{
 };
 use crate::model::RunRow;
 use crate::recommend::{Compromise, Ladder, Recommendation, compromise, headline, ladders, recommend};
+use crate::search::SearchSummary;
 
 pub use csv::csv;
 pub use figures_csv::figures_csv;
@@ -75,6 +76,9 @@ pub struct Report {
     /// What the blocks of each work say.
     #[serde(default)]
     pub contests: Vec<ContestSummary>,
+    /// What a screened sweep has looked at, and what it has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchSummary>,
     /// What cleaning did.
     pub cleaning: CleaningSummary,
     /// Mean by pass, for each direction.
@@ -184,6 +188,7 @@ impl Report {
             completeness: analysis.completeness,
             points: analysis.points,
             contests: analysis.contests,
+            search: analysis.search,
             cleaning: analysis.cleaning,
             passes: analysis.passes,
             depth: analysis.depth,

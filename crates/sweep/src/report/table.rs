@@ -7,6 +7,7 @@ use measure::warning::Severity;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::recommend::Outcome;
+use crate::search::SearchSummary;
 
 use super::sheet::{Align, Sheet};
 use super::{Report, facts, sheets, sides};
@@ -110,6 +111,9 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
         for caveat in &r.caveats {
             lines.extend(wrap(&format!("  {caveat}"), width, 4, Style::Warn));
         }
+    }
+    for sentence in report.search.iter().flat_map(SearchSummary::sentences) {
+        lines.extend(wrap(&sentence, width, 2, Style::Plain));
     }
     lines.extend(steadiness(report, width));
     lines.extend(limits(report, width));

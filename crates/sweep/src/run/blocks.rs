@@ -5,7 +5,7 @@
 //! them say the same. A contest is finished when it is decided, has its number of blocks, or the time is up; the
 //! stage with its last contest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Advance, Ended, Live, RunError, Runner};
@@ -82,13 +82,15 @@ impl Runner<'_> {
         live: &mut Live,
     ) -> Result<Option<Ended>, RunError> {
         let mut turns = Turns::new(plan, self.store.time_used()?);
-        // Once more for what a later stage has left of the budget.
-        let stages = board.stages.len();
-        for stage in (0..stages).chain(0..stages) {
+        let mut passed = BTreeSet::new();
+        let mut turn = 0;
+        while let Some(stage) = board.stage(turn, &passed) {
+            turn += 1;
+            passed.insert(stage);
             let given_up = |point: u32| live.tally.given_up(point);
             let used = turns.used(board.stages[stage].shard, self.time());
-            if !board.stages[stage].entries.iter().any(|e| board.is_open(e, used, board.budget(), &given_up))
-            {
+            let is_open = |entry: &Entry| board.is_open(stage, entry, used, board.budget(), &given_up);
+            if !board.stages[stage].entries.iter().any(is_open) {
                 continue;
             }
             turns.since_control = None;
@@ -184,7 +186,7 @@ fn next(
         let points = points(entry, plan, live);
         let fewest =
             if entry.contest.members.len() == 1 || entry.unmeasured().any(|p| !given_up(p)) { 1 } else { 2 };
-        points.len() >= fewest && board.is_open(entry, used, end, &given_up)
+        points.len() >= fewest && board.is_open(stage, entry, used, end, &given_up)
     };
     let open = entries.iter().enumerate().filter(is_open);
     let Some((contest, entry)) = open.min_by_key(|(contest, _)| began[*contest]) else {

@@ -192,7 +192,7 @@ impl<'a> Runner<'a> {
         let before = self.store.completeness()?;
         let missing = match self.store.meta()?.protocol {
             Protocol::Dash => self.store.missing_steps()?,
-            Protocol::Blocks => Vec::new(),
+            Protocol::Blocks | Protocol::Screen => Vec::new(),
         };
         if missing.is_empty() && before.is_complete() {
             return Ok(Outcome::nothing_to_do(before));

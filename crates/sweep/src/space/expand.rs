@@ -139,7 +139,7 @@ impl Base {
         if table["time_based"].as_bool() == Some(true) && !table.contains_key("runtime") {
             let runtime = match protocol {
                 Protocol::Dash => RUNTIME_OF_PASSES_S,
-                Protocol::Blocks => RUNTIME_OF_BLOCKS_S,
+                Protocol::Blocks | Protocol::Screen => RUNTIME_OF_BLOCKS_S,
             };
             table.insert("runtime".into(), runtime.into());
         }
@@ -330,7 +330,7 @@ impl Space {
             return Ok(());
         };
         let mut estimate = self.plan(0).estimate(crate::plan::OVERHEAD_PER_RUN);
-        if self.protocol == Protocol::Blocks {
+        if !self.protocol.is_dash() {
             estimate.time = self.header.budget.unwrap_or(estimate.time.saturating_mul(self.passes.max(1)));
         }
         if estimate.time <= limit {

@@ -9,9 +9,10 @@ use super::document::{Entry, Node, Source, Value};
 use super::settings;
 use crate::plan::{Order, Prepare, Protocol};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "name",
     "protocol",
+    "search",
     "budget",
     "block_spacing",
     "passes",
@@ -112,6 +113,7 @@ impl Header {
             match key {
                 "name" => header.name = Some(name(source, key, node)?),
                 "protocol" => header.protocol = Some(protocol(source, key, node)?),
+                "search" => header.protocol = Some(search(source, key, node)?),
                 "budget" => header.budget = Some(budget(source, key, node)?),
                 "block_spacing" => header.spacing = time(source, key, node, "for instance \"5s\"")?,
                 "passes" => header.passes = Some(whole(source, key, node, 1, 10_000)? as u32),
@@ -138,6 +140,16 @@ impl Header {
     fn check(&self, source: Source<'_>, entries: &[Entry]) -> Result<(), SpaceError> {
         let line = |key: &str| entries.iter().find(|e| e.key == key).map_or(1, |e| e.line);
         let refuse = |key: &str, reason: &str, hint: &str| Err(source.bad_key(line(key), key, reason, hint));
+        if entries.iter().any(|e| e.key == "protocol") && entries.iter().any(|e| e.key == "search") {
+            return refuse("search", "says what protocol says", "keep one of the two");
+        }
+        if self.protocol == Some(Protocol::Screen) && self.passes.is_some() {
+            return refuse(
+                "passes",
+                "does not belong to search = \"screen\"",
+                "take it out: blocks are run until a decision",
+            );
+        }
         let discards_first = self.discard_first.unwrap_or(true);
         if self.protocol == Some(Protocol::Dash) && discards_first && self.passes == Some(1) {
             let hint = "raise passes to 2 or more, or say discard_first = false";
@@ -157,7 +169,7 @@ impl Header {
                 "keep one of the two",
             );
         }
-        if self.protocol == Some(Protocol::Blocks) && self.discard_first == Some(true) {
+        if self.protocol.is_some_and(|protocol| !protocol.is_dash()) && self.discard_first == Some(true) {
             return refuse(
                 "discard_first",
                 "belongs to protocol = \"dash\"",
@@ -183,6 +195,15 @@ fn protocol(source: Source<'_>, key: &str, node: &Node) -> Result<Protocol, Spac
         _ => None,
     };
     word.ok_or_else(|| source.bad_value(key, node, "is not a protocol", "\"blocks\" or \"dash\""))
+}
+
+fn search(source: Source<'_>, key: &str, node: &Node) -> Result<Protocol, SpaceError> {
+    let word = match &node.value {
+        Value::Text(word) => Protocol::from_search(word),
+        _ => None,
+    };
+    let hint = "\"exhaustive\", \"screen\" or \"race\"";
+    word.ok_or_else(|| source.bad_value(key, node, "is not a way to search", hint))
 }
 
 fn time(source: Source<'_>, key: &str, node: &Node, hint: &str) -> Result<Duration, SpaceError> {

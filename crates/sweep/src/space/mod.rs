@@ -4,6 +4,7 @@
 //! [sweep]                     # how it is run; every key may be left out
 //! name = "depth ladder"
 //! protocol = "blocks"         # or "dash": the papers' passes
+//! search = "race"             # the same as blocks; "exhaustive": the same as dash; "screen": few points, few constructions
 //! budget = "30m"              # the longest that blocks run until each work is decided
 //! block_spacing = "5s"        # between the starts of two blocks of one work
 //! passes = 6                  # a fixed number of blocks; or of passes: each point once in each
@@ -48,6 +49,7 @@ mod fitting;
 mod header;
 mod layouts;
 mod names;
+mod overrides;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -261,6 +263,11 @@ impl Space {
         let is_of_passes = self.header.discard_first == Some(true) || self.order == Order::Given;
         let implied = if builds || is_of_passes { Protocol::Dash } else { Protocol::Blocks };
         self.protocol = overrides.protocol.or(self.header.protocol).unwrap_or(implied);
+        if let (Protocol::Screen, Some(passes)) = (self.protocol, overrides.passes.or(self.header.passes)) {
+            let reason = "a screened sweep runs blocks until a decision";
+            let hint = "leave it out, or say --search=race";
+            return Err(flag_error("--passes", &passes.to_string(), reason, hint));
+        }
         let passes = match overrides.budget {
             Some(_) => overrides.passes,
             None => overrides.passes.or(self.header.passes),
@@ -285,7 +292,7 @@ impl Space {
                     ));
                 }
             }
-            Protocol::Blocks => {
+            Protocol::Blocks | Protocol::Screen => {
                 self.passes = passes.unwrap_or(0);
                 self.discard_first = false;
                 if let (Some(budget), Some(_)) = (overrides.budget, overrides.passes) {
@@ -313,6 +320,10 @@ impl Space {
     fn settle_budget(&mut self, overrides: &Overrides) {
         self.budget = None;
         if self.protocol == Protocol::Dash || self.passes > 0 {
+            return;
+        }
+        if self.protocol == Protocol::Screen {
+            self.budget = overrides.budget.or(self.header.budget).or(self.limits.time);
             return;
         }
         let once = self.plan(0).estimate(OVERHEAD_PER_RUN).time;
@@ -385,11 +396,15 @@ impl Space {
             return Err(flag_error("--shard", &flag, "there is no such shard", hint));
         }
         let most = Plan::most_shards(&self.points, self.protocol);
+        if self.protocol == Protocol::Screen {
+            let reason = "what a screened sweep runs next depends on all that it has run";
+            return Err(flag_error("--shard", &flag, reason, "leave one of --shard and --search=screen out"));
+        }
         if shards > most {
             let what = match self.protocol {
                 _ if !self.drives().is_empty() => "constructions",
                 Protocol::Dash => "points",
-                Protocol::Blocks => "works",
+                Protocol::Blocks | Protocol::Screen => "works",
             };
             let reason = format!("the space has {most} {what} to share");
             return Err(flag_error("--shard", &flag, &reason, &format!("share it among at most {most}")));
@@ -410,7 +425,7 @@ impl Space {
             shards: self.shards,
             prepare: self.prepare,
             protocol: self.protocol,
-            spacing: if self.protocol == Protocol::Blocks { self.header.spacing } else { Duration::ZERO },
+            spacing: if self.protocol.is_dash() { Duration::ZERO } else { self.header.spacing },
         }
     }
 
@@ -419,57 +434,6 @@ impl Space {
     #[must_use]
     pub fn common_seed(&self) -> u64 {
         self.seed.unwrap_or_else(|| xxhash_rust::xxh3::xxh3_64(self.plan(0).digest().as_bytes()) >> 11)
-    }
-
-    fn override_time(&mut self, option: &str, flag: &str, time: Option<Duration>) -> Result<(), SpaceError> {
-        let Some(time) = time else { return Ok(()) };
-        self.refuse_varied(option, flag, &units::seconds(time))?;
-        self.base.set(option, Setting::duration(time));
-        Ok(())
-    }
-
-    fn refuse_varied(&self, option: &str, flag: &str, value: &str) -> Result<(), SpaceError> {
-        if !self.dimensions.iter().any(|d| d.name == option) {
-            return Ok(());
-        }
-        Err(flag_error(
-            flag,
-            value,
-            "the space varies it",
-            "leave the flag out, or take the dimension out of the space",
-        ))
-    }
-
-    fn override_targets(&mut self, targets: &[String]) -> Result<(), SpaceError> {
-        if let Some(empty) = targets.iter().find(|spec| spec.trim().is_empty()) {
-            return Err(flag_error("--target", empty, "is empty", "a path, file:PATH?size=4G or mem:4G"));
-        }
-        if let Some(twice) = targets.iter().enumerate().find(|(i, spec)| targets[..*i].contains(spec)) {
-            return Err(flag_error("--target", twice.1, "is given twice", "name each target once"));
-        }
-        if let (Some(first), Some(_)) = (targets.first(), self.base.get("drives")) {
-            let hint = "leave the flag out, or name drives by --drives";
-            return Err(flag_error("--target", first, "the space builds its target of drives", hint));
-        }
-        if let (Some(first), true) = (targets.first(), self.dimensions.iter().any(|d| d.name == "target")) {
-            return Err(flag_error(
-                "--target",
-                first,
-                "the space names its own targets",
-                "leave the flag out, or take target out of [space]",
-            ));
-        }
-        match targets {
-            [] => {}
-            [one] => self.base.set("target", Setting::target(one)),
-            several => {
-                self.base.unset("target");
-                let settings = several.iter().map(|spec| Setting::target(spec)).collect();
-                let dimension = Dimension { name: "target".into(), kind: Kind::Target, settings };
-                self.dimensions.insert(0, dimension);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -151,7 +151,7 @@ impl Store {
 
     /// The runs of blocks that were cut short, and that are therefore not analysed.
     pub fn cut(&self) -> Result<BTreeSet<PlannedRun>, StoreError> {
-        if self.meta()?.protocol == Protocol::Dash {
+        if self.meta()?.protocol.is_dash() {
             return Ok(BTreeSet::new());
         }
         let sql = "SELECT position FROM runs UNION SELECT position FROM failures WHERE kind = 'run'";
@@ -343,7 +343,7 @@ impl Store {
 
     /// How much of the plan is there.
     pub fn completeness(&self) -> Result<Completeness, StoreError> {
-        if self.meta()?.protocol == Protocol::Blocks {
+        if !self.meta()?.protocol.is_dash() {
             return self.completeness_of_blocks();
         }
         let count = |sql: &str| -> Result<u32, StoreError> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Machine, Meta, NOTE_TIME_USED, Store, StoreError, now_unix_ns, schema};
 use crate::model::{Point, RunRow};
-use crate::plan::{Plan, PlannedRun, Protocol, Step, StepKind};
+use crate::plan::{Plan, PlannedRun, Step, StepKind};
 
 /// A measured step that is to be stored.
 #[derive(Debug, Clone, Copy)]
@@ -266,7 +266,7 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
         all.push(("shards", meta.shards.to_string()));
         all.push(("parts", json(&meta.parts)));
     }
-    if meta.protocol == Protocol::Blocks {
+    if !meta.protocol.is_dash() {
         all.push(("protocol", meta.protocol.word().to_owned()));
         all.push(("spacing_ns", meta.spacing.as_nanos().to_string()));
         all.extend(meta.budget.map(|budget| ("budget_ns", budget.as_nanos().to_string())));

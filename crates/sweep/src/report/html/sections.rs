@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::recommend::{Gain, Knee, Outcome, Recommendation, words};
+use crate::search::SearchSummary;
 
 use super::super::facts::{self, Fact};
 use super::super::sheet::{Align, Sheet};
@@ -87,6 +88,14 @@ pub(super) fn recommendation(page: &mut String, report: &Report) {
         page.push_str("<h3>What bears on this</h3><ul class=\"plain\">");
         for caveat in caveats {
             let _ = write!(page, "<li>{}</li>", text(&caveat));
+        }
+        page.push_str("</ul>\n");
+    }
+    let searched: Vec<String> = report.search.iter().flat_map(SearchSummary::sentences).collect();
+    if !searched.is_empty() {
+        page.push_str("<h3>What was looked at</h3><ul class=\"plain\">");
+        for sentence in searched {
+            let _ = write!(page, "<li>{}</li>", text(&sentence));
         }
         page.push_str("</ul>\n");
     }

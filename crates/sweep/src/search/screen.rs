@@ -1,0 +1,135 @@
+//! One contest, screened: which blocks of its design are owed, and which points are the finalists.
+
+use super::ScreenedEffect;
+use super::additive::{Additive, indicators};
+use super::design::{self, Factors};
+
+/// The most points that race; a contest with no more points is not screened.
+pub const FINALISTS: usize = 6;
+/// Runs in a block of a design: they should lie within a second or two.
+const BLOCK: usize = 8;
+/// Runs of each value of a dimension, at least.
+const RUNS_OF_A_VALUE: usize = 4;
+/// Runs by the number of effects.
+const RUNS_OF_AN_EFFECT: usize = 2;
+/// SD of effects, ln: a value makes figures half as large again, as a rule.
+const EFFECT: f64 = 0.4;
+/// SD of levels of blocks, ln.
+const LEVEL: f64 = 10.0;
+/// A point stays if it may be the best at this many SDs of its difference from the highest prediction.
+const MARGIN: f64 = 2.0;
+
+/// A contest's screening.
+#[derive(Debug, Clone)]
+pub struct Screen {
+    factors: Factors,
+    design: Vec<Vec<usize>>,
+    /// Of each block, the settings that ran with the ln of their figures.
+    blocks: Vec<Vec<(usize, f64)>>,
+    finalists: Vec<usize>,
+}
+
+impl Screen {
+    /// The screening of a contest whose settings have these factors; none where all of them may race. `order` puts the
+    /// settings in random order, for each block.
+    #[must_use]
+    pub fn new(factors: Factors, order: impl Fn(usize) -> Vec<usize>) -> Option<Self> {
+        let settings = factors.rows.len();
+        if settings <= FINALISTS {
+            return None;
+        }
+        let (levels, effects) = factors.size();
+        let runs = (RUNS_OF_A_VALUE * levels).max(RUNS_OF_AN_EFFECT * (effects + 1));
+        let design = design::blocks(&factors.rows, runs.div_ceil(BLOCK), BLOCK, order);
+        Some(Self { factors, design, blocks: Vec::new(), finalists: Vec::new() })
+    }
+
+    /// The settings of the block of the design that is owed; none where all of them were run.
+    #[must_use]
+    pub fn owed(&self) -> Option<&[usize]> {
+        self.design.get(self.blocks.len()).map(Vec::as_slice)
+    }
+
+    /// Takes the figures of a block that was owed.
+    pub fn block(&mut self, figures: &[(usize, f64)]) {
+        let ln = figures.iter().map(|(setting, figure)| (*setting, figure.ln()));
+        self.blocks.push(ln.filter(|(_, y)| y.is_finite()).collect());
+        if self.owed().is_none() {
+            self.finalists = self.choose();
+        }
+    }
+
+    /// The settings that race, ascending; none before the design is complete.
+    #[must_use]
+    pub fn finalists(&self) -> &[usize] {
+        &self.finalists
+    }
+
+    /// The settings that may be the best by the sum of their effects, at most [`FINALISTS`].
+    fn choose(&self) -> Vec<usize> {
+        let (fitted, levels) = self.fit();
+        let x = |setting: usize| self.features(setting, None, &levels);
+        let settings = self.factors.rows.len();
+        let mut ranked: Vec<(usize, f64)> = (0..settings).map(|s| (s, fitted.predict(&x(s)))).collect();
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let (best, top) = ranked[0];
+        let may_win = |(s, y): &(usize, f64)| *s == best || top - y <= MARGIN * fitted.sd(&x(best), &x(*s));
+        let mut finalists: Vec<usize> =
+            ranked.iter().filter(|ranked| may_win(ranked)).take(FINALISTS).map(|(s, _)| *s).collect();
+        finalists.sort_unstable();
+        finalists
+    }
+
+    fn fit(&self) -> (Additive, Vec<usize>) {
+        let levels: Vec<usize> = self.factors.values.iter().map(Vec::len).collect();
+        let runs =
+            || self.blocks.iter().enumerate().flat_map(|(b, block)| block.iter().map(move |run| (b, run)));
+        let x: Vec<Vec<f64>> = runs().map(|(b, (s, _))| self.features(*s, Some(b), &levels)).collect();
+        let y: Vec<f64> = runs().map(|(_, (_, y))| *y).collect();
+        let mean = y.iter().sum::<f64>() / y.len().max(1) as f64;
+        let y: Vec<f64> = y.iter().map(|y| y - mean).collect();
+        let effects = levels.iter().sum();
+        let prior: Vec<f64> =
+            std::iter::repeat_n(EFFECT, effects).chain(self.design.iter().map(|_| LEVEL)).collect();
+        (Additive::fit(&x, &y, &prior), levels)
+    }
+
+    /// A setting's features: its values, and the block where it is a run.
+    fn features(&self, setting: usize, block: Option<usize>, levels: &[usize]) -> Vec<f64> {
+        let mut x = indicators(&self.factors.rows[setting], levels);
+        x.extend((0..self.design.len()).map(|b| f64::from(u8::from(Some(b) == block))));
+        x
+    }
+
+    /// What was found of each dimension, once the design is complete.
+    #[must_use]
+    pub fn effects(&self) -> Vec<ScreenedEffect> {
+        if self.finalists.is_empty() {
+            return Vec::new();
+        }
+        let (fitted, levels) = self.fit();
+        let effect = |(f, name): (usize, &String)| {
+            let at = |level: usize| {
+                let row: Vec<usize> = (0..levels.len()).map(|g| if g == f { level } else { 0 }).collect();
+                let mut x = indicators(&row, &levels);
+                x.resize(x.len() + self.design.len(), 0.0);
+                x
+            };
+            let mut values: Vec<(usize, f64)> = (0..levels[f]).map(|l| (l, fitted.predict(&at(l)))).collect();
+            values.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let (worst, best) = (values[0], values[values.len() - 1]);
+            let mut kept: Vec<usize> = self.finalists.iter().map(|s| self.factors.rows[*s][f]).collect();
+            kept.sort_unstable();
+            kept.dedup();
+            let value = |level: usize| self.factors.values[f][level].clone();
+            ScreenedEffect {
+                name: name.clone(),
+                ratio: (best.1 - worst.1).exp(),
+                matters: best.1 - worst.1 > MARGIN * fitted.sd(&at(best.0), &at(worst.0)),
+                kept: kept.iter().copied().map(value).collect(),
+                left_out: (0..levels[f]).filter(|level| !kept.contains(level)).map(value).collect(),
+            }
+        };
+        self.factors.names.iter().enumerate().map(effect).collect()
+    }
+}
