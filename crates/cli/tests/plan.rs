@@ -175,7 +175,7 @@ fn a_page_is_written_and_needs_no_network() {
         page.contains("A checkpoint every 2\u{a0}h") || page.contains("A checkpoint every 2 h"),
         "the answer"
     );
-    assert!(page.contains("data-plot=\"data-page\"") && page.contains("default-src 'none'"));
+    assert!(page.contains("data-plot=\"data-page-0\"") && page.contains("default-src 'none'"));
 }
 
 #[test]

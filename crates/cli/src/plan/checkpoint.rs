@@ -11,7 +11,7 @@ use serde::Serialize;
 use sweep::report::{Page, PageChart, PageMark, PageTable};
 
 use super::args::CheckpointArgs;
-use super::screen::{NONE, figure, grouped, known, sources, table, without_empty_columns};
+use super::screen::{NONE, grouped, known, sources, table, without_empty_columns};
 use super::values::Bandwidth;
 use super::{in_prices, prices, records, show};
 use crate::failure::Failure;
@@ -75,6 +75,8 @@ struct NamedPurchase {
     purchase: Purchase,
     /// Share of the time that goes into checkpoints.
     io_share: f64,
+    /// Share of the time that checkpoints and failures waste; null without a time between failures.
+    waste: Option<f64>,
     /// The price of both tiers.
     price: Option<f64>,
 }
@@ -180,16 +182,20 @@ fn machine(args: &CheckpointArgs, rates: &Rates) -> Result<Option<Machine>, Fail
             )),
         };
     };
-    let Some(mtbf) = args.mtbf else { return Ok(None) };
-    let machine = Machine {
-        mtbf_s: mtbf.as_secs_f64(),
+    let machine = machine_of(args, write_s);
+    machine.map(|machine| machine.check()).transpose()?;
+    Ok(machine)
+}
+
+/// The machine that the flags describe, with checkpoints of so many seconds.
+fn machine_of(args: &CheckpointArgs, write_s: f64) -> Option<Machine> {
+    Some(Machine {
+        mtbf_s: args.mtbf?.as_secs_f64(),
         write_s,
         restart_s: args.restart.map_or(write_s, |restart| restart.as_secs_f64()),
         downtime_s: args.downtime.as_secs_f64(),
         overlap: args.overlap,
-    };
-    machine.check()?;
-    Ok(Some(machine))
+    })
 }
 
 /// How failures are drawn; None where nothing is simulated.
@@ -321,6 +327,7 @@ fn purchases(
     let named = |(name, purchase): (&'static str, Purchase)| NamedPurchase {
         name,
         io_share: purchase.io_share(),
+        waste: machine_of(args, purchase.write_s).map(|machine| machine.waste(purchase.period_s)),
         price: purchase.price(),
         purchase,
     };
@@ -368,23 +375,8 @@ fn screen(document: &CheckpointDocument, currency: &str) -> Page {
     if !document.purchases.is_empty() {
         screen.tables.push(purchases_table(&document.purchases, currency));
     }
-    if !document.sensitivity.is_empty() {
-        screen.tables.push(sensitivity_table(&document.sensitivity));
-    }
-    if !document.curve.is_empty() {
-        let mark = |p: &CurvePoint| PageMark {
-            label: time(p.period_s),
-            x: p.period_s,
-            y: p.waste,
-            words: units::percent(p.waste),
-        };
-        screen.chart = Some(PageChart {
-            title: "Waste over the period".to_owned(),
-            x: Some("Period (s)"),
-            y: "Waste",
-            is_logarithmic: false,
-            marks: document.curve.iter().map(mark).collect(),
-        });
+    if document.machine.is_some() {
+        screen.charts.extend([curve_chart(&document.curve), sensitivity_chart(&document.sensitivity)]);
     }
     screen
 }
@@ -392,10 +384,11 @@ fn screen(document: &CheckpointDocument, currency: &str) -> Page {
 fn answer(document: &CheckpointDocument, currency: &str) -> String {
     let cheapest = document.purchases.iter().filter(|p| p.name.starts_with("cheapest"));
     if let Some(best) = cheapest.min_by(|a, b| a.price.unwrap_or(0.0).total_cmp(&b.price.unwrap_or(0.0))) {
-        let price = known(best.price, grouped);
         return format!(
-            "{}: {currency}{price}, with a checkpoint every {}",
+            "The {} that wastes {} costs {currency}{}, with a checkpoint every {}",
             best.name,
+            known(best.waste, units::percent),
+            known(best.price, grouped),
             time(best.purchase.period_s)
         );
     }
@@ -407,12 +400,9 @@ fn answer(document: &CheckpointDocument, currency: &str) -> String {
             units::percent(machine.waste(period))
         );
     }
-    let shares: Vec<String> = document
-        .purchases
-        .iter()
-        .map(|p| format!("{}: {} of the time goes into checkpoints", p.name, units::percent(p.io_share)))
-        .collect();
-    shares.join("; ")
+    let shares: Vec<String> =
+        document.purchases.iter().map(|p| format!("{} {}", p.name, units::percent(p.io_share))).collect();
+    format!("Share of the time that goes into checkpoints: {}", shares.join(", "))
 }
 
 fn notes(document: &CheckpointDocument) -> Vec<String> {
@@ -513,6 +503,7 @@ fn purchases_table(purchases: &[NamedPurchase], currency: &str) -> PageTable {
             ">Checkpoint",
             ">Compute",
             ">In I/O",
+            ">Waste",
             ">Fast",
             ">Capacity",
             ">Slow",
@@ -537,6 +528,7 @@ fn purchases_table(purchases: &[NamedPurchase], currency: &str) -> PageTable {
             time(tiers.write_s),
             time(tiers.compute_s),
             units::percent(p.io_share),
+            known(p.waste, units::percent),
             positive(tiers.fast_bandwidth, &units::bandwidth),
             positive(tiers.fast_capacity, &decimal_bytes),
             units::bandwidth(tiers.slow_bandwidth),
@@ -550,16 +542,34 @@ fn purchases_table(purchases: &[NamedPurchase], currency: &str) -> PageTable {
     without_empty_columns(rows)
 }
 
-fn sensitivity_table(all: &[Sensitivity]) -> PageTable {
-    let mut rows =
-        table("Least waste, and its period, as one input changes", &["Input", ">x", ">Period", ">Waste"]);
-    for s in all {
-        rows.rows.push(vec![
-            s.input.to_owned(),
-            figure(s.factor),
-            time(s.period_s),
-            format!("{:.2} %", s.waste * 100.0),
-        ]);
+fn curve_chart(curve: &[CurvePoint]) -> PageChart {
+    let mark = |p: &CurvePoint| PageMark {
+        label: time(p.period_s),
+        x: p.period_s,
+        y: p.waste,
+        words: units::percent(p.waste),
+    };
+    PageChart {
+        title: "Waste over the period".to_owned(),
+        x: Some("Period (s)"),
+        y: "Waste",
+        is_logarithmic: false,
+        marks: curve.iter().map(mark).collect(),
     }
-    rows
+}
+
+fn sensitivity_chart(all: &[Sensitivity]) -> PageChart {
+    let mark = |s: &Sensitivity| PageMark {
+        label: format!("{} × {}", s.input, s.factor),
+        x: s.factor,
+        y: s.waste,
+        words: format!("{:.2} %, every {}", s.waste * 100.0, time(s.period_s)),
+    };
+    PageChart {
+        title: "Least waste, and its period, as one input changes".to_owned(),
+        x: None,
+        y: "Waste",
+        is_logarithmic: false,
+        marks: all.iter().map(mark).collect(),
+    }
 }

@@ -64,8 +64,8 @@ pub fn cost(args: &EfficiencyArgs) -> Result<(), Failure> {
             [p.price_per_year, p.electricity_per_year, p.price_per_gb_per_year, p.iops_per_price_per_year];
         years.rows.push(std::iter::once(p.name.clone()).chain(year.map(|v| known(v, figure))).collect());
     }
-    let chart = chart("IOPS for the money", "IOPS/$", &document.products, |p| p.iops_per_price);
-    finish(args, &document, "plan cost", answer, vec![efficiency, without_empty_columns(years)], chart)
+    let charts = chart("IOPS for the money", "IOPS/$", &document.products, |p| p.iops_per_price);
+    finish(args, &document, "plan cost", answer, vec![efficiency, without_empty_columns(years)], charts)
 }
 
 /// What products draw.
@@ -87,8 +87,8 @@ pub fn power(args: &EfficiencyArgs) -> Result<(), Failure> {
         cells.push(p.date.clone());
         efficiency.rows.push(cells);
     }
-    let chart = chart("IOPS for the power", "IOPS/W", &document.products, |p| p.iops_per_w);
-    finish(args, &document, "plan power", answer, vec![without_empty_columns(efficiency)], chart)
+    let charts = chart("IOPS for the power", "IOPS/W", &document.products, |p| p.iops_per_w);
+    finish(args, &document, "plan power", answer, vec![without_empty_columns(efficiency)], charts)
 }
 
 /// Reads prices and results, and computes the columns of the products that count, which have `key`.
@@ -154,19 +154,15 @@ fn chart(
     y: &'static str,
     products: &[Efficiency],
     of: impl Fn(&Efficiency) -> Option<f64>,
-) -> Option<PageChart> {
+) -> Vec<PageChart> {
     let mark = |p: &Efficiency| {
         let y = of(p)?;
         Some(PageMark { label: p.name.clone(), x: 0.0, y, words: figure(y) })
     };
     let marks: Vec<PageMark> = products.iter().filter_map(mark).collect();
-    (!marks.is_empty()).then(|| PageChart {
-        title: format!("{title} (logarithmic)"),
-        x: None,
-        y,
-        is_logarithmic: true,
-        marks,
-    })
+    let chart =
+        PageChart { title: format!("{title} (logarithmic)"), x: None, y, is_logarithmic: true, marks };
+    (!chart.marks.is_empty()).then_some(chart).into_iter().collect()
 }
 
 fn finish(
@@ -175,7 +171,7 @@ fn finish(
     title: &str,
     answer: String,
     mut tables: Vec<PageTable>,
-    chart: Option<PageChart>,
+    charts: Vec<PageChart>,
 ) -> Result<(), Failure> {
     let mut notes = Vec::new();
     for p in &document.products {
@@ -198,5 +194,5 @@ fn finish(
         *title = title.replace('$', &document.currency);
     }
     let formulas = sources(document.formulas);
-    show(&args.form, document, &Page { title: title.to_owned(), answer, tables, chart, notes, formulas })
+    show(&args.form, document, &Page { title: title.to_owned(), answer, tables, charts, notes, formulas })
 }

@@ -172,7 +172,7 @@ fn page(document: &EnduranceDocument) -> Page {
         title: "plan endurance".to_owned(),
         answer: answer(document),
         tables,
-        chart: (!chart.marks.is_empty()).then_some(chart),
+        charts: (!chart.marks.is_empty()).then_some(chart).into_iter().collect(),
         notes: Vec::new(),
         formulas: sources(document.formulas),
     }

@@ -103,7 +103,7 @@ fn page(document: &HierarchyDocument) -> Page {
         title: "plan hierarchy".to_owned(),
         answer,
         tables: vec![without_empty_columns(rows)],
-        chart: (!chart.marks.is_empty()).then_some(chart),
+        charts: (!chart.marks.is_empty()).then_some(chart).into_iter().collect(),
         notes: Vec::new(),
         formulas: sources(document.formulas),
     }

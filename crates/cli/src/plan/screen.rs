@@ -92,7 +92,7 @@ pub fn sources(formulas: &[Formula]) -> Vec<[&'static str; 3]> {
 pub fn text(page: &Page) -> String {
     let mut text = format!("{}\n", paint::good(&page.answer));
     page.tables.iter().for_each(|table| text += &table_text(table));
-    page.chart.iter().for_each(|chart| text += &chart_text(chart));
+    page.charts.iter().for_each(|chart| text += &chart_text(chart));
     if !page.notes.is_empty() {
         text += "\n";
     }

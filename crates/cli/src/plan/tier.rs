@@ -118,7 +118,7 @@ fn page(document: &TierDocument) -> Page {
         title: "plan tier".to_owned(),
         answer,
         tables,
-        chart: Some(chart),
+        charts: vec![chart],
         notes: Vec::new(),
         formulas: sources(document.formulas),
     }

@@ -1,4 +1,4 @@
-//! A page of an answer, tables and one chart, in the report's clothes.
+//! A page of an answer, charts and tables, in the report's clothes.
 
 use std::fmt::Write;
 
@@ -14,8 +14,8 @@ pub struct Page {
     pub answer: String,
     /// The tables, in order.
     pub tables: Vec<PageTable>,
-    /// The chart.
-    pub chart: Option<PageChart>,
+    /// The charts, in order.
+    pub charts: Vec<PageChart>,
     /// What bears on the figures.
     pub notes: Vec<String>,
     /// What was computed how: what it gives, the formula, its source.
@@ -64,7 +64,7 @@ pub struct PageMark {
 /// The page: one self-contained file.
 #[must_use]
 pub fn page(what: &Page) -> String {
-    let figures: Vec<_> = what.chart.iter().map(figures::page).collect();
+    let figures: Vec<_> = what.charts.iter().enumerate().map(|(n, chart)| figures::page(n, chart)).collect();
     let mut page = String::with_capacity(5 << 20);
     head(&mut page, &what.title);
     page.push_str(
@@ -130,7 +130,7 @@ mod tests {
             title: "plan".to_owned(),
             answer: "<em>".to_owned(),
             tables: vec![table],
-            chart: Some(chart),
+            charts: vec![chart],
             notes: vec!["<p>note".to_owned()],
             formulas: vec![["a", "b < c", "d"]],
         };
@@ -138,6 +138,6 @@ mod tests {
         for markup in ["<b>", "IOPS/<i>", "<td><script>", "<em>", "<p>note", "b < c"] {
             assert!(!text.contains(markup), "{markup}");
         }
-        assert!(text.contains("b &lt; c") && text.contains("data-plot=\"data-page\""));
+        assert!(text.contains("b &lt; c") && text.contains("data-plot=\"data-page-0\""));
     }
 }

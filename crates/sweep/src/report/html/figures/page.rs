@@ -9,8 +9,8 @@ use super::super::escape;
 use super::super::page::PageChart;
 use super::{BLUE, Figure, axis, layout, log_axis};
 
-/// The chart as a figure.
-pub(in super::super) fn figure(chart: &PageChart) -> Figure {
+/// The chart as the page's figure of a number.
+pub(in super::super) fn figure(number: usize, chart: &PageChart) -> Figure {
     let mut plot = Plot::new();
     let (trace, page, height) = match chart.x {
         Some(x) => curve(chart, x),
@@ -23,7 +23,7 @@ pub(in super::super) fn figure(chart: &PageChart) -> Figure {
         sheet.push(vec![mark.label.clone(), mark.words.clone()]);
     }
     Figure {
-        id: "page".to_owned(),
+        id: format!("page-{number}"),
         title: chart.title.clone(),
         papers: None,
         caption: chart.y.to_owned(),
