@@ -178,6 +178,26 @@ fn a_page_is_written_and_needs_no_network() {
     assert!(page.contains("data-plot=\"data-page-0\"") && page.contains("default-src 'none'"));
 }
 
+/// Commands of docs/verbs/plan.md and of the examples of help that need no file of the user's.
+#[test]
+fn commands_of_the_documentation_work() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().parent().unwrap();
+    let page = std::fs::read_to_string(tree.join("docs/verbs/plan.md")).unwrap();
+    let help = works(tree, &["plan", "--help"]).out;
+    let text = (page + &help).replace("\\\n", " ");
+    let mut done = 0;
+    for line in text.lines().map(str::trim).filter(|line| line.starts_with("flashwright plan ")) {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let is_file = |word: &&&str| [".toml", ".csv", ".json"].iter().any(|end| word.ends_with(end));
+        let is_usage = line.contains(['[', '|', '…', '=']);
+        if !is_usage && words.iter().filter(is_file).all(|file| tree.join(file).exists()) {
+            works(tree, &words);
+            done += 1;
+        }
+    }
+    assert!(done >= 10, "{done}");
+}
+
 #[test]
 fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     let folder = place();

@@ -38,7 +38,7 @@ pub fn amount(text: &str) -> Result<u64, BadValue> {
     if bytes == 0 { Err(BadValue::new("must be above zero", HINT)) } else { Ok(bytes) }
 }
 
-/// A rate above zero (`2GB/s`), or the path of results, which begins with no digit or holds a slash before `s` is reached.
+/// A rate above zero (`2GB/s`), or a path of results. What begins with a digit is a rate; `./2GB` is a path.
 pub fn bandwidth(text: &str) -> Result<Bandwidth, BadValue> {
     const HINT: &str = "a rate is for instance 2.5GB/s or 2GiB/s; results are a path, ./2GB if need be";
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
