@@ -1,0 +1,9 @@
+//! A storage node in virtual time: a discrete-event simulator that runs the same [`measure::Workload`]s as a real
+//! measurement and hands back the same records.
+//!
+//! Times are integer nanoseconds, and every random choice follows from a seed, so that a run of the same machine,
+//! workload and seed gives the same bytes on every host.
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod error;
