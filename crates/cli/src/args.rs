@@ -10,6 +10,7 @@ use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
 use crate::plan::args::PlanArgs;
 use crate::probe::args::ProbeArgs;
+use crate::sim::args::SimArgs;
 use crate::stage::args::StageArgs;
 use crate::sweep::args::SweepArgs;
 use crate::tune::args::TuneArgs;
@@ -47,6 +48,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Measure a whole design space, clean the data, and say what to use
     Sweep(Box<SweepArgs>),
+    /// Run a workload on a machine described in a file, in virtual time
+    Sim(Box<SimArgs>),
     /// Make and unmake arrays, file systems and settings, all of it undone by one word
     Layout(LayoutArgs),
     /// Show, set, set back or export what a sweep recommends
@@ -147,6 +150,8 @@ pub enum Document {
     Statistics,
     /// `sweep check-search --json` (flashwright.search-check/1)
     SearchCheck,
+    /// `sim papers --json` (flashwright.papers/1)
+    Papers,
     /// `tune show --json` (flashwright.tune/1)
     Tune,
     /// `layout up --json` and `tune apply --json` (flashwright.layout/1)

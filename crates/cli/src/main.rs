@@ -24,6 +24,7 @@ mod report;
 mod schema;
 mod serve;
 mod signals;
+mod sim;
 mod stage;
 mod sweep;
 mod terminal;
@@ -53,6 +54,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Probe(args) => probe::probe(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Sweep(args) => sweep::sweep(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Layout(args) => layout::layout(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Memory(args) => memory::memory(&args),

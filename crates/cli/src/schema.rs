@@ -47,6 +47,7 @@ fn of(document: Document) -> Value {
         Document::Diff => schema_for!(sweep::diff::Diff),
         Document::Statistics => schema_for!(measure::simulation::report::Statistics),
         Document::SearchCheck => schema_for!(sweep::check_search::SearchCheck),
+        Document::Papers => schema_for!(crate::sim::papers::PapersDocument),
         Document::Serve => schema_for!(crate::serve::Serving),
         Document::Volumes => schema_for!(volume::survey::Volumes),
         Document::Tune => schema_for!(crate::tune::document::TuneDocument),

@@ -6,4 +6,19 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod drives;
 pub mod error;
+mod event;
+mod load;
+pub mod machine;
+mod meter;
+mod node;
+pub mod papers;
+mod target;
+pub mod values;
+
+pub use error::{InvalidMachine, MachineError};
+pub use machine::Machine;
+pub use meter::Stop;
+pub use node::Layout;
+pub use target::{EPOCH_UNIX_NS, SimTarget};

@@ -26,9 +26,11 @@ use crate::output::Sink;
 use crate::{output, signals};
 use args::{BenchArgs, OutputFormat};
 use figures::BenchReport;
-use request::Request;
+use measure::RunRecord;
+use request::{Job, Missing, Request};
+use run::{Done, Run};
 
-use run::Run;
+pub use request::workload;
 
 /// Runs what the flags say.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
@@ -83,4 +85,24 @@ fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Docume
         plus,
     };
     document(&results, &info)
+}
+
+/// The result of one run that something else made, as `bench` would tell it.
+pub fn presented(record: RunRecord, json: bool) -> Result<String, Failure> {
+    let job = Job {
+        name: record.workload.name.clone(),
+        target: record.target.spec.clone(),
+        workload: record.workload.clone(),
+        missing: Missing::Refuse,
+        fio: None,
+    };
+    let (began, length) = (record.started_unix_ns, record.total.elapsed_ns);
+    let run = Run {
+        done: vec![Done { job: &job, group: 0, record }],
+        interrupted: false,
+        failure: None,
+        started_unix_ns: began,
+        finished_unix_ns: began + length,
+    };
+    if json { output::document_text(&BenchReport::new(&run)) } else { Ok(text::text(&run)) }
 }

@@ -12,7 +12,7 @@ use bench::fio::JobFile;
 use bench::{precondition, saturation};
 use measure::{Workload, options};
 
-use super::args::BenchArgs;
+use super::args::{BenchArgs, WorkloadArgs};
 use super::prepare;
 use crate::failure::Failure;
 
@@ -133,28 +133,54 @@ fn path_spec(path: &Path) -> String {
     storage::spec::DeviceSpec::from(path).to_string()
 }
 
-fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> {
+/// A workload from its flags and a TOML file, over `default`, which runs for `runtime` unless it says otherwise.
+fn written(
+    args: &WorkloadArgs,
+    file: Option<&Path>,
+    default: Workload,
+    runtime: Duration,
+) -> Result<Written, Failure> {
     let mut written = match file {
         Some(path) => Written::read(path)?,
-        None if args.prepare.wsat => Written { workload: saturation::workload(), ..Written::default() },
-        None => Written::default(),
+        None => Written { workload: default, ..Written::default() },
     };
     let workload = &mut written.workload;
-    args.workload.apply(workload)?;
-    let says_time_based = written.says_time_based || args.workload.has("time_based");
+    args.apply(workload)?;
+    let says_time_based = written.says_time_based || args.has("time_based");
     if !says_time_based {
         workload.time_based = true;
     }
     // Told to end with its region, it needs no other end.
     if workload.runtime.is_none() && workload.time_based {
-        workload.runtime = Some(if args.prepare.wsat { saturation::Plan::default().time } else { RUNTIME });
+        workload.runtime = Some(runtime);
     }
     workload.validate().map_err(|invalid| match file {
-        Some(path) if !args.workload.has(invalid.option) => {
+        Some(path) if !args.has(invalid.option) => {
             Failure::invalid(format!("{}: {invalid}", path.display())).hint(invalid.hint)
         }
         _ => Failure::from(invalid),
     })?;
+    Ok(written)
+}
+
+/// A workload without a target, which somebody else names.
+pub fn workload(args: &WorkloadArgs, file: Option<&Path>) -> Result<Workload, Failure> {
+    let written = written(args, file, Workload::default(), RUNTIME)?;
+    match (written.target, file) {
+        (Some(target), Some(file)) => {
+            Err(Failure::invalid(format!("{}: target={target}: the machine is the target", file.display()))
+                .hint("take target out of the workload"))
+        }
+        _ => Ok(written.workload),
+    }
+}
+
+fn read_workload(args: &BenchArgs, file: Option<&Path>) -> Result<Job, Failure> {
+    let (default, runtime) = match args.prepare.wsat {
+        true => (saturation::workload(), saturation::Plan::default().time),
+        false => (Workload::default(), RUNTIME),
+    };
+    let written = written(&args.workload, file, default, runtime)?;
     let Some(target) = args.target.clone().or(written.target) else {
         return Err(Failure::invalid("flashwright bench needs --target")
             .hint("name a file, a block device, file:PATH?size=4g or mem:4g: --target SPEC"));

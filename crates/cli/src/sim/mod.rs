@@ -1,0 +1,41 @@
+//! `flashwright sim`: a workload on a described machine, in virtual time.
+//!
+//! [`machine`] reads machines and layouts, for this verb and for `sweep --machine`; [`papers`] prints the papers' figures. The result
+//! is that of `bench`, in the same words and the same document.
+
+pub mod args;
+pub mod machine;
+pub mod papers;
+
+use std::sync::Arc;
+
+use ::sim::{Layout, SimTarget, Stop};
+use measure::Target;
+
+use crate::failure::Failure;
+use crate::{bench, output};
+use args::{SimArgs, SimCommand};
+
+/// Does what the flags say.
+pub fn sim(args: &SimArgs) -> Result<(), Failure> {
+    match &args.command {
+        Some(SimCommand::Papers(args)) => papers::papers(args),
+        None => run(args),
+    }
+}
+
+fn run(args: &SimArgs) -> Result<(), Failure> {
+    let path =
+        args.machine.as_deref().ok_or_else(|| Failure::invalid("flashwright sim needs a MACHINE.toml"))?;
+    let machine = Arc::new(machine::load(path)?);
+    let workload = bench::workload(&args.workload, args.file.as_deref())?;
+    let layout = match &args.layout {
+        Some(text) => machine::layout(&machine, text)?,
+        None => Layout::all(&machine),
+    };
+    let precision = if args.whole { 0.0 } else { Stop::default().precision };
+    let target = SimTarget::new(machine, layout, Stop { precision, ..Stop::default() });
+    let mut target = target.map_err(|error| machine::invalid(&error, "layout"))?;
+    let record = target.run(&workload).map_err(machine::run_failed)?;
+    output::print(&bench::presented(record, args.json)?)
+}

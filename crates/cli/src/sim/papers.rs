@@ -1,0 +1,203 @@
+//! `flashwright sim papers`: paper and simulation side by side.
+
+use ::sim::papers::figures::{Reproduced, reproduce};
+use ::sim::papers::sensitivity::{MOVES, Moved, STEP, sensitivity};
+use ::sim::papers::shapes::{Shape, shapes};
+use ::sim::papers::{AMBIGUITIES, SEEDS, TOLERANCE};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::args::PapersArgs;
+use crate::failure::Failure;
+use crate::{output, paint};
+
+/// The name of the format.
+pub const SCHEMA: &str = "flashwright.papers/1";
+
+/// The papers' figures and those of the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PapersDocument {
+    /// `flashwright.papers/1`.
+    pub schema: String,
+    /// Seeds of each figure.
+    pub seeds: u64,
+    /// By what part a figure may differ.
+    pub tolerance: f64,
+    /// The figures.
+    pub figures: Vec<PapersFigure>,
+    /// What the papers show without numbers, and the Cray's tables.
+    pub shapes: Vec<PapersShape>,
+    /// What the papers leave open or say in two ways.
+    pub ambiguities: Vec<String>,
+    /// Constants, moved, and the figures that moved with them; empty unless asked for.
+    #[serde(default)]
+    pub sensitivity: Vec<PapersConstant>,
+}
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PapersFigure {
+    /// Where it stands.
+    pub source: String,
+    /// What it is of.
+    pub what: String,
+    /// `IOPS` or `MB/s`.
+    pub unit: String,
+    /// The paper's value.
+    pub paper: f64,
+    /// The model's, the mean over the seeds.
+    pub model: f64,
+    /// The least of the seeds.
+    pub least: f64,
+    /// The largest of the seeds.
+    pub largest: f64,
+    /// The model by the paper, less one.
+    pub error: f64,
+    /// `fit`, `predicted`, or `predicted, missed`.
+    pub standing: String,
+    /// The machine file.
+    pub machine: String,
+}
+
+/// A claim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PapersShape {
+    /// Where it stands.
+    pub source: String,
+    /// What it says.
+    pub claim: String,
+    /// The model's figures by name; MB/s unless the claim says otherwise.
+    pub model: Vec<(String, f64)>,
+    /// Whether they show it.
+    pub holds: bool,
+    /// What the model needs for it.
+    pub note: String,
+}
+
+/// A constant that was moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PapersConstant {
+    /// The machine file.
+    pub machine: String,
+    /// The key.
+    pub key: String,
+    /// By what part.
+    pub step: f64,
+    /// Figures that moved by more than a tenth, and how far.
+    pub figures: Vec<(String, f64)>,
+    /// Figures beyond the tolerance then.
+    pub beyond: usize,
+}
+
+/// Prints it.
+pub fn papers(args: &PapersArgs) -> Result<(), Failure> {
+    let document = PapersDocument {
+        schema: SCHEMA.to_owned(),
+        seeds: SEEDS,
+        tolerance: TOLERANCE,
+        figures: reproduce().iter().map(figure).collect(),
+        shapes: shapes().into_iter().map(shape).collect(),
+        ambiguities: AMBIGUITIES.iter().map(|text| (*text).to_owned()).collect(),
+        sensitivity: if args.sensitivity {
+            sensitivity().into_iter().map(constant).collect()
+        } else {
+            Vec::new()
+        },
+    };
+    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+}
+
+fn figure(one: &Reproduced) -> PapersFigure {
+    PapersFigure {
+        source: one.figure.source.to_owned(),
+        what: one.figure.what.to_owned(),
+        unit: if one.figure.is_bandwidth() { "MB/s" } else { "IOPS" }.to_owned(),
+        paper: one.figure.paper,
+        model: one.model,
+        least: one.range[0],
+        largest: one.range[1],
+        error: one.error(),
+        standing: one.figure.standing.word().to_owned(),
+        machine: one.figure.setup.machine.to_owned(),
+    }
+}
+
+fn shape(one: Shape) -> PapersShape {
+    PapersShape {
+        source: one.source.to_owned(),
+        claim: one.claim.to_owned(),
+        model: one.model,
+        holds: one.holds,
+        note: one.note.to_owned(),
+    }
+}
+
+fn constant(one: Moved) -> PapersConstant {
+    PapersConstant {
+        machine: one.machine.to_owned(),
+        key: one.key.to_owned(),
+        step: one.step,
+        figures: one.figures,
+        beyond: one.beyond,
+    }
+}
+
+fn text(document: &PapersDocument) -> String {
+    let mut text = format!(
+        "{}\n{:<28} {:<40} {:>11} {:>11} {:>7}  {}\n",
+        paint::title(&format!("The papers' figures, mean of {} seeds", document.seeds)),
+        "source",
+        "figure",
+        "paper",
+        "model",
+        "error",
+        "standing"
+    );
+    for one in &document.figures {
+        text += &format!(
+            "{:<28} {:<40} {:>11.0} {:>11.0} {:>+6.1}%  {}\n",
+            one.source,
+            format!("{}, {}", one.what, one.unit),
+            one.paper,
+            one.model,
+            one.error * 100.0,
+            one.standing
+        );
+    }
+    let within = document.figures.iter().filter(|one| one.error.abs() <= document.tolerance).count();
+    let fitted = document.figures.iter().filter(|one| one.standing == "fit").count();
+    text += &format!(
+        "{within} of {} within {:.0} %; {fitted} fitted, {} predicted\n\n{}\n",
+        document.figures.len(),
+        document.tolerance * 100.0,
+        document.figures.len() - fitted,
+        paint::title("What the papers show")
+    );
+    for one in &document.shapes {
+        let figures: Vec<String> =
+            one.model.iter().map(|(name, value)| format!("{name}: {value:.0}")).collect();
+        let holds = if one.holds { paint::good("shown") } else { paint::bad("not shown") };
+        text += &format!(
+            "{}: {} — {holds}\n    {}\n    {}\n",
+            one.source,
+            one.claim,
+            figures.join(", "),
+            one.note
+        );
+    }
+    if !document.sensitivity.is_empty() {
+        let title =
+            format!("What moves by more than {:.0} % with a constant ± {:.0} %", MOVES * 100.0, STEP * 100.0);
+        text += &format!("\n{}\n", paint::title(&title));
+        for one in &document.sensitivity {
+            let moved: Vec<String> =
+                one.figures.iter().map(|(name, part)| format!("{name} {:+.0} %", part * 100.0)).collect();
+            let moved = if moved.is_empty() { "nothing".to_owned() } else { moved.join("; ") };
+            let beyond = format!("{} beyond the tolerance", one.beyond);
+            text += &format!("{} {} {:+.0} %: {moved} ({beyond})\n", one.machine, one.key, one.step * 100.0);
+        }
+    }
+    text += &format!("\n{}\n", paint::title("What the papers leave open"));
+    document.ambiguities.iter().for_each(|one| text += &format!("- {one}\n"));
+    text
+}

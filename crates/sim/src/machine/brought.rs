@@ -1,0 +1,22 @@
+//! The machine files that the program brings.
+
+/// Name and text of each.
+pub const MACHINES: &[(&str, &str)] = &[
+    ("cray-disk", include_str!("../../../../machines/cray-disk.toml")),
+    ("cray-flash", include_str!("../../../../machines/cray-flash.toml")),
+    ("dash-io-node", include_str!("../../../../machines/dash-io-node.toml")),
+    ("dash-misaligned", include_str!("../../../../machines/dash-misaligned.toml")),
+    ("dash-no-msi", include_str!("../../../../machines/dash-no-msi.toml")),
+    ("dash-onboard", include_str!("../../../../machines/dash-onboard.toml")),
+    ("dash-one-drive", include_str!("../../../../machines/dash-one-drive.toml")),
+    ("dash-raid", include_str!("../../../../machines/dash-raid.toml")),
+    ("dash-raid-128k", include_str!("../../../../machines/dash-raid-128k.toml")),
+    ("dash-raid-untuned", include_str!("../../../../machines/dash-raid-untuned.toml")),
+    ("dash-ram-drive", include_str!("../../../../machines/dash-ram-drive.toml")),
+];
+
+/// The text of the machine of this name.
+#[must_use]
+pub fn text(name: &str) -> Option<&'static str> {
+    MACHINES.iter().find(|(own, _)| *own == name).map(|(_, text)| *text)
+}

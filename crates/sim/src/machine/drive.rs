@@ -1,0 +1,69 @@
+//! The models of drives that a machine file may name.
+
+use measure::pattern::split_mix;
+use serde::Deserialize;
+
+use crate::device::DeviceModel;
+use crate::drives::disk::{Disk, DiskSpec};
+use crate::drives::network::{Network, NetworkSpec};
+use crate::drives::ssd::{Ssd, SsdSpec};
+use crate::values::Checked;
+
+/// What a drive is.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "model", rename_all = "kebab-case")]
+pub enum DriveSpec {
+    /// Flash by its constants.
+    Ssd(SsdSpec),
+    /// Stations one behind the other.
+    Network(NetworkSpec),
+    /// Seek, rotation and zones.
+    Disk(DiskSpec),
+}
+
+impl DriveSpec {
+    /// Drive `index` of a machine whose run has `seed`.
+    #[must_use]
+    pub fn build(&self, seed: u64, index: u32) -> Box<dyn DeviceModel> {
+        let mut state = seed ^ (u64::from(index) << 32);
+        let own = split_mix(&mut state);
+        match self {
+            Self::Ssd(spec) => Box::new(Ssd::new(spec.clone(), own)),
+            Self::Network(spec) => Box::new(Network::new(spec.clone(), own)),
+            Self::Disk(spec) => Box::new(Disk::new(spec.clone(), own)),
+        }
+    }
+
+    /// Usable bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Ssd(spec) => spec.size.0,
+            Self::Network(spec) => spec.size.0,
+            Self::Disk(spec) => spec.size.0,
+        }
+    }
+
+    /// Whether it turns.
+    #[must_use]
+    pub fn is_rotational(&self) -> bool {
+        matches!(self, Self::Disk(_))
+    }
+
+    /// The rate of the link to it, bytes a second, where the model has one.
+    #[must_use]
+    pub fn link_bytes_per_s(&self) -> Option<f64> {
+        match self {
+            Self::Ssd(spec) => Some(spec.link_bytes_per_s),
+            _ => None,
+        }
+    }
+
+    pub(super) fn check(&self, table: &str) -> Checked {
+        match self {
+            Self::Ssd(spec) => spec.check(table),
+            Self::Network(spec) => spec.check(table),
+            Self::Disk(spec) => spec.check(table),
+        }
+    }
+}

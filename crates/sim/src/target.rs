@@ -1,0 +1,389 @@
+//! A simulated machine as a [`Target`]: workloads in, records out.
+//!
+//! A record has what a real one has: counts and latencies of the interval, the devices' and CPUs' counters, and the verdict
+//! on what limited the run, by the code that judges real records. Nothing of the host that simulates is in it, and time is virtual: the same
+//! machine, layout and workload give the same bytes. What the model does not have, such as a page cache or data to verify, is
+//! refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use measure::limit::{self, Context};
+use measure::record::{
+    CpuCounts, DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, Link, RunRecord, SCHEMA,
+    TargetFacts, TotalCounts,
+};
+use measure::workload::InvalidWorkload;
+use measure::{Target, TargetError, Workload};
+
+use crate::device::{DeviceCounts, Time};
+use crate::error::InvalidMachine;
+use crate::load::{Region, Stream};
+use crate::machine::{Machine, Submission};
+use crate::meter::{Direction, Meter, Stop};
+use crate::node::{Counters, Layout, Node};
+
+/// When virtual time begins: 2026-01-01 00:00 UTC, nanoseconds since 1970.
+pub const EPOCH_UNIX_NS: u64 = 1_767_225_600_000_000_000;
+
+/// A machine with a layout.
+#[derive(Debug)]
+pub struct SimTarget {
+    machine: Arc<Machine>,
+    layout: Layout,
+    stop: Stop,
+    facts: TargetFacts,
+    /// Virtual time, nanoseconds since 1970.
+    now: u64,
+    device_counts: DeviceCounts,
+}
+
+impl SimTarget {
+    /// The target.
+    ///
+    /// # Errors
+    /// [`InvalidMachine`] naming the setting of the layout that the machine cannot have.
+    pub fn new(machine: Arc<Machine>, layout: Layout, stop: Stop) -> Result<Self, InvalidMachine> {
+        layout.check(&machine)?;
+        let facts = facts(&machine, &layout);
+        Ok(Self { machine, layout, stop, facts, now: EPOCH_UNIX_NS, device_counts: DeviceCounts::default() })
+    }
+
+    /// Lets the next run begin at this time, nanoseconds since 1970.
+    #[must_use]
+    pub fn starting_at(mut self, unix_ns: u64) -> Self {
+        self.now = unix_ns;
+        self
+    }
+
+    /// What all drives did in the last run, its first requests included.
+    #[must_use]
+    pub fn device_counts(&self) -> DeviceCounts {
+        self.device_counts
+    }
+
+    /// Checks what the workload asks for, and puts its streams into a node.
+    fn prepare(&self, workload: &Workload) -> Result<Node, InvalidWorkload> {
+        workload.validate()?;
+        check_modelled(workload)?;
+        let mut node = Node::new(&self.machine, &self.layout, workload.randseed, workload.numjobs);
+        let end = node.target_bytes;
+        let block = u64::from(self.facts.logical_block_bytes);
+        if !workload.min_bs().is_multiple_of(block) {
+            let value = units::bytes_short(workload.min_bs());
+            let reason = "is not a multiple of the drive's block";
+            return Err(InvalidWorkload { option: "bs", value, reason, hint: "--bs=4k fits every drive" });
+        }
+        let asked = workload.size.unwrap_or(end.saturating_sub(workload.offset));
+        if workload.offset.saturating_add(asked) > end || asked == 0 {
+            let value = units::bytes_short(workload.size.unwrap_or(workload.offset));
+            let option = if workload.size.is_some() { "size" } else { "offset" };
+            let reason = "reaches beyond the end of the target";
+            return Err(InvalidWorkload {
+                option,
+                value,
+                reason,
+                hint: "give a smaller one, or leave it out",
+            });
+        }
+        let jobs = workload.numjobs;
+        let unit = workload.min_bs();
+        let share = match workload.offset_increment {
+            Some(_) => asked,
+            None => asked / u64::from(jobs) / unit * unit,
+        };
+        if share < workload.max_bs() {
+            let value = units::bytes_short(asked);
+            let reason = "has not a block for each job";
+            return Err(InvalidWorkload {
+                option: "size",
+                value,
+                reason,
+                hint: "raise --size or lower --numjobs",
+            });
+        }
+        let targets = if self.layout.is_separate() { self.layout.devices.len() as u32 } else { 1 };
+        let depth = (workload.iodepth / targets).max(1);
+        let cores = self.machine.host.cores;
+        let first_cpu = u32::from(self.machine.host.interrupts.delivery == crate::machine::Delivery::OneCpu);
+        for number in 0..jobs * targets {
+            let (job, target) = (number / targets, number % targets);
+            let start = workload.offset + workload.offset_increment.unwrap_or(share) * u64::from(job);
+            let length = share.min(end.saturating_sub(start));
+            let cpu = first_cpu + number % (cores - first_cpu);
+            let region = Region { start: start / unit * unit, length };
+            node.streams.push(Stream::new(workload, number, target, depth, cpu, region));
+        }
+        Ok(node)
+    }
+
+    fn record(&self, workload: &Workload, node: &mut Node, meter: &mut Meter) -> RunRecord {
+        let interval = meter.interval_ns();
+        let at_end = node.counters(meter.end);
+        let at_begin = node.at_begin.take();
+        let [read, write, trim] = std::mem::take(&mut meter.directions).map(direction_counts);
+        let mut record = RunRecord {
+            schema: SCHEMA.to_owned(),
+            workload: workload.clone(),
+            target: self.facts.clone(),
+            layout: self.layout_words(),
+            pass: 1,
+            host: host_facts(&self.machine),
+            engine: engine_facts(&self.machine, workload),
+            started_unix_ns: self.now,
+            interval_ns: interval,
+            ramp_ns: meter.begin,
+            read,
+            write,
+            trim,
+            samples: meter.batches.clone(),
+            total: TotalCounts {
+                read_bytes: meter.total_bytes[0],
+                write_bytes: meter.total_bytes[1],
+                trim_bytes: meter.total_bytes[2],
+                ios: meter.total_ios,
+                elapsed_ns: meter.end,
+            },
+            observed_ns: interval,
+            ..RunRecord::default()
+        };
+        self.count(
+            &mut record,
+            &at_begin.unwrap_or_else(|| zeros(&at_end)),
+            &at_end,
+            meter,
+            node.jobs_have_cpus(),
+        );
+        record.bounds.links = self.links(&record);
+        record.verdict = Some(limit::judge(&record, &Context::default()));
+        record
+    }
+
+    /// The machine's counters in the interval.
+    fn count(
+        &self,
+        record: &mut RunRecord,
+        from: &Counters,
+        to: &Counters,
+        meter: &Meter,
+        jobs_have_cpus: bool,
+    ) {
+        let interval = record.interval_ns;
+        record.drives = self.drive_counts(from, to);
+        let ms = |ns: u64| (ns + 500_000) / 1_000_000;
+        for cpu in 0..to.system_ns.len() {
+            let system = (to.system_ns[cpu] - from.system_ns[cpu]).min(interval);
+            let irq = (to.interrupt_ns[cpu] - from.interrupt_ns[cpu]).min(interval - system);
+            let interrupts = to.interrupts[cpu] - from.interrupts[cpu];
+            record.process.system_ns += system;
+            record.cpus.push(CpuCounts {
+                cpu: cpu as u32,
+                system_ms: ms(system),
+                irq_ms: ms(irq),
+                idle_ms: ms(interval).saturating_sub(ms(system) + ms(irq)),
+                interrupts,
+                drive_interrupts: interrupts,
+                ..CpuCounts::default()
+            });
+        }
+        let first_cpu = u32::from(self.machine.host.interrupts.delivery == crate::machine::Delivery::OneCpu);
+        for (stream, (ios, bytes)) in meter.streams.iter().enumerate() {
+            let cpu = first_cpu + stream as u32 % (self.machine.host.cores - first_cpu);
+            record.jobs.push(JobCounts {
+                bytes: *bytes,
+                ios: *ios,
+                interval_ns: interval,
+                system_ns: if jobs_have_cpus { to.streams_ns[stream] - from.streams_ns[stream] } else { 0 },
+                cpu: jobs_have_cpus.then_some(cpu),
+                ..JobCounts::default()
+            });
+        }
+    }
+
+    fn drive_counts(&self, from: &Counters, to: &Counters) -> Vec<DriveCounts> {
+        let names = &self.facts.block_devices;
+        let has_array = names.len() > to.members.len();
+        let ms = |ns: u128| ((ns + 500_000) / 1_000_000) as u64;
+        let mut drives: Vec<DriveCounts> = (from.members.iter().zip(&to.members))
+            .zip(&names[usize::from(has_array)..])
+            .map(|((from, to), name)| DriveCounts {
+                name: name.clone(),
+                read_ios: to.ios[0] - from.ios[0],
+                read_merges: to.merges[0] - from.merges[0],
+                read_bytes: to.bytes[0] - from.bytes[0],
+                write_ios: to.ios[1] - from.ios[1],
+                write_merges: to.merges[1] - from.merges[1],
+                write_bytes: to.bytes[1] - from.bytes[1],
+                discard_ios: to.ios[2] - from.ios[2],
+                busy_ms: ms(u128::from(to.busy_ns - from.busy_ns)),
+                in_flight_ms: ms(to.in_flight_ns - from.in_flight_ns),
+                ..DriveCounts::default()
+            })
+            .collect();
+        if has_array {
+            // md passes requests on and counts no times.
+            let below = drives.iter().map(|drive| drive.name.clone()).collect();
+            let sum = |of: fn(&DriveCounts) -> u64| drives.iter().map(of).sum();
+            let array = DriveCounts {
+                name: names[0].clone(),
+                read_ios: sum(|d| d.read_ios + d.read_merges),
+                read_bytes: sum(|d| d.read_bytes),
+                write_ios: sum(|d| d.write_ios + d.write_merges),
+                write_bytes: sum(|d| d.write_bytes),
+                below,
+                ..DriveCounts::default()
+            };
+            drives.insert(0, array);
+        }
+        drives
+    }
+
+    /// The links and buses that the model has.
+    fn links(&self, record: &RunRecord) -> Vec<Link> {
+        let members: Vec<&DriveCounts> =
+            record.drives.iter().filter(|drive| drive.below.is_empty()).collect();
+        let mut links: Vec<Link> = Vec::new();
+        let controller = self.machine.controller.as_ref();
+        let is_raid = self.machine.host_devices() != self.machine.drives;
+        let per_controller = if is_raid { 1 } else { controller.map_or(1, |c| c.drives()) };
+        for (device, member) in self.layout.devices.iter().zip(&members) {
+            if let Some(bytes_per_s) =
+                self.machine.drive_spec(*device).link_bytes_per_s().filter(|_| !is_raid)
+            {
+                let devices = vec![member.name.clone()];
+                let address = format!("port{device}");
+                links.push(Link { address, kind: "drive link".into(), bytes_per_s, devices });
+            }
+            let Some(controller) = controller else { continue };
+            let address = format!("controller{}", device / per_controller);
+            match links.iter_mut().find(|link| link.address == address) {
+                Some(link) => link.devices.push(member.name.clone()),
+                None => links.push(Link {
+                    address,
+                    kind: "controller bus".into(),
+                    bytes_per_s: controller.bus_bytes_per_s(),
+                    devices: vec![member.name.clone()],
+                }),
+            }
+        }
+        links
+    }
+
+    /// The settings in force, by name.
+    fn layout_words(&self) -> BTreeMap<String, String> {
+        let mut words = BTreeMap::from([
+            ("layout".to_owned(), self.layout.kind.word().to_owned()),
+            ("width".to_owned(), self.layout.devices.len().to_string()),
+            ("filesystem".to_owned(), self.layout.filesystem.map_or("raw", |fs| fs.word()).to_owned()),
+        ]);
+        if self.layout.kind.has_chunk() {
+            words.insert("chunk".into(), units::bytes_short(self.layout.chunk_bytes));
+        }
+        if let Some(scheduler) = &self.layout.scheduler {
+            words.insert("scheduler".into(), scheduler.clone());
+        }
+        words
+    }
+}
+
+impl Target for SimTarget {
+    fn facts(&self) -> &TargetFacts {
+        &self.facts
+    }
+
+    fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
+        let mut node = self.prepare(workload).map_err(|error| TargetError::Invalid(Box::new(error)))?;
+        let runtime = workload.runtime.map(|runtime| runtime.as_nanos() as Time);
+        let stop = Stop {
+            max_interval_ns: runtime.unwrap_or(self.stop.max_interval_ns),
+            min_interval_ns: self.stop.min_interval_ns.min(runtime.unwrap_or(Time::MAX)),
+            ..self.stop
+        };
+        let in_flight = node.streams.iter().map(|stream| u64::from(stream.depth)).sum();
+        // A run of a given size counts all of it.
+        let skips = runtime.is_some() || workload.time_based || workload.size.is_none();
+        let in_flight = if workload.is_open_loop() { 1 } else { in_flight };
+        let mut meter = Meter::new(stop, node.streams.len(), in_flight, workload.max_bs(), skips);
+        node.run(&mut meter);
+        let record = self.record(workload, &mut node, &mut meter);
+        self.device_counts = node.device_counts();
+        self.now += meter.end;
+        Ok(record)
+    }
+}
+
+fn zeros(like: &Counters) -> Counters {
+    Counters {
+        members: vec![Default::default(); like.members.len()],
+        system_ns: vec![0; like.system_ns.len()],
+        interrupt_ns: vec![0; like.interrupt_ns.len()],
+        interrupts: vec![0; like.interrupts.len()],
+        streams_ns: vec![0; like.streams_ns.len()],
+    }
+}
+
+fn direction_counts(direction: Direction) -> DirectionCounts {
+    DirectionCounts { bytes: direction.bytes, ios: direction.ios, latency: direction.latency }
+}
+
+/// Refuses what the model does not have.
+fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
+    let checks = [
+        (!workload.direct, "direct", "0", "the model has no page cache", "leave it out: --direct=1"),
+        (workload.verify.is_some(), "verify", "1", "simulated drives hold no data", "leave it out"),
+        (workload.fdatasync > 0, "fdatasync", "1", "the model has no flushes", "leave it out"),
+        (workload.end_fsync, "end_fsync", "1", "the model has no flushes", "leave it out"),
+        (workload.hipri, "hipri", "1", "the model has no polled queues", "leave it out"),
+        (workload.sqthread_poll, "sqthread_poll", "1", "the model has no thread that polls", "leave it out"),
+    ];
+    match checks.into_iter().find(|check| check.0) {
+        Some((_, option, value, reason, hint)) => {
+            Err(InvalidWorkload { option, value: value.to_owned(), reason, hint })
+        }
+        None => Ok(()),
+    }
+}
+
+fn facts(machine: &Machine, layout: &Layout) -> TargetFacts {
+    let drives = layout.devices.iter().map(|device| format!("drive{device}"));
+    let has_array = layout.kind.has_chunk() && layout.devices.len() > 1;
+    let array = has_array.then(|| if layout.md_members() > 0 { "md0" } else { "stripe0" }.to_owned());
+    let node = Node::new(machine, layout, 0, 1);
+    TargetFacts {
+        spec: format!("{}({}):{}", layout.kind.word(), layout.devices.len(), machine.name),
+        kind: if layout.is_separate() { "separate" } else { "simulated" }.to_owned(),
+        size_bytes: node.target_bytes * if layout.is_separate() { layout.devices.len() as u64 } else { 1 },
+        logical_block_bytes: 512,
+        filesystem: layout.filesystem.map(|fs| fs.word().to_owned()),
+        block_devices: array.into_iter().chain(drives).collect(),
+        model: Some(format!("simulated: {}", machine.name)),
+        transport: Some("simulated".to_owned()),
+        rotational: Some(machine.drive.is_rotational()),
+        ..TargetFacts::default()
+    }
+}
+
+fn host_facts(machine: &Machine) -> HostFacts {
+    HostFacts {
+        kernel: "virtual time".to_owned(),
+        architecture: "simulated".to_owned(),
+        cpu_model: format!("simulated: {}", machine.name),
+        cpus: machine.host.cores,
+        numa_nodes: 1,
+        ..HostFacts::default()
+    }
+}
+
+fn engine_facts(machine: &Machine, workload: &Workload) -> EngineFacts {
+    let submission = match machine.host.submission {
+        Submission::Threads => "a thread for each request",
+        Submission::Jobs => "a thread for each job",
+    };
+    EngineFacts {
+        used: "simulated".to_owned(),
+        features: vec![submission.to_owned()],
+        latency_clock: workload.latency_clock,
+        clock_source: "virtual".to_owned(),
+        ..EngineFacts::default()
+    }
+}
