@@ -15,6 +15,7 @@ mod args;
 mod bench;
 mod failure;
 mod layout;
+mod machine;
 mod memory;
 mod output;
 mod paint;

@@ -48,6 +48,7 @@ pub(crate) struct Stream {
     read_percent: u8,
     other: Operation,
     left: u64,
+    is_over: bool,
     rng: Rng,
 }
 
@@ -120,13 +121,14 @@ impl Stream {
             read_percent,
             other: if workload.rw.writes() { Operation::Write } else { Operation::Trim },
             left: if endless { u64::MAX } else { region.length / unit * unit },
+            is_over: false,
             rng: Rng::new(seed ^ 0x5117_ea11),
         }
     }
 
-    /// When the next request is due, after the last that was; none in a closed loop.
+    /// When the next request is due, after the last that was; none in a closed loop, and where the job's share is done.
     pub fn next_due(&mut self) -> Option<Time> {
-        let gap = self.gap_ns?;
+        let gap = self.gap_ns.filter(|_| !self.is_over)?;
         self.due += match self.process {
             RateProcess::Linear => gap,
             RateProcess::Poisson => gap * self.rng.exponential(),
@@ -150,6 +152,7 @@ impl Stream {
             }
         };
         if self.left < u64::from(bytes) {
+            self.is_over = true;
             return None;
         }
         if self.left != u64::MAX {

@@ -49,11 +49,15 @@ impl SimTarget {
         Ok(Self { machine, layout, stop, facts, now: EPOCH_UNIX_NS, device_counts: DeviceCounts::default() })
     }
 
-    /// Lets the next run begin at this time, nanoseconds since 1970.
+    /// Virtual time, nanoseconds since 1970: when the next run begins.
     #[must_use]
-    pub fn starting_at(mut self, unix_ns: u64) -> Self {
+    pub fn time(&self) -> u64 {
+        self.now
+    }
+
+    /// Lets the next run begin at this time, nanoseconds since 1970.
+    pub fn set_time(&mut self, unix_ns: u64) {
         self.now = unix_ns;
-        self
     }
 
     /// What all drives did in the last run, its first requests included.
@@ -294,16 +298,16 @@ impl Target for SimTarget {
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
         let mut node = self.prepare(workload).map_err(|error| TargetError::Invalid(Box::new(error)))?;
         let runtime = workload.runtime.map(|runtime| runtime.as_nanos() as Time);
+        // A run of a given size goes to its end, and counts all of it.
+        let is_sized = runtime.is_none() && !workload.time_based && workload.size.is_some();
         let stop = Stop {
-            max_interval_ns: runtime.unwrap_or(self.stop.max_interval_ns),
+            max_interval_ns: if is_sized { Time::MAX } else { runtime.unwrap_or(self.stop.max_interval_ns) },
             min_interval_ns: self.stop.min_interval_ns.min(runtime.unwrap_or(Time::MAX)),
-            ..self.stop
+            precision: if is_sized { 0.0 } else { self.stop.precision },
         };
         let in_flight = node.streams.iter().map(|stream| u64::from(stream.depth)).sum();
-        // A run of a given size counts all of it.
-        let skips = runtime.is_some() || workload.time_based || workload.size.is_none();
         let in_flight = if workload.is_open_loop() { 1 } else { in_flight };
-        let mut meter = Meter::new(stop, node.streams.len(), in_flight, workload.max_bs(), skips);
+        let mut meter = Meter::new(stop, node.streams.len(), in_flight, workload.max_bs(), !is_sized);
         node.run(&mut meter);
         let record = self.record(workload, &mut node, &mut meter);
         self.device_counts = node.device_counts();

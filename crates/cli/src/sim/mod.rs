@@ -1,10 +1,9 @@
 //! `flashwright sim`: a workload on a described machine, in virtual time.
 //!
-//! [`machine`] reads machines and layouts, for this verb and for `sweep --machine`; [`papers`] prints the papers' figures. The result
+//! [`papers`] prints the papers' figures. The result of a workload
 //! is that of `bench`, in the same words and the same document.
 
 pub mod args;
-pub mod machine;
 pub mod papers;
 
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use ::sim::{Layout, SimTarget, Stop};
 use measure::Target;
 
 use crate::failure::Failure;
-use crate::{bench, output};
+use crate::{bench, machine, output};
 use args::{SimArgs, SimCommand};
 
 /// Does what the flags say.

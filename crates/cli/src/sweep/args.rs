@@ -116,6 +116,10 @@ pub struct RunArgs {
     pub space: Option<PathBuf>,
     #[command(flatten)]
     pub overrides: OverrideArgs,
+    /// Run on a machine described in this file, in virtual time, instead of on drives: a machine file, or the name of one that the program
+    /// brings (`flashwright sim --help`)
+    #[arg(long, value_name = "MACHINE.toml", conflicts_with_all = ["target", "drives"])]
+    pub machine: Option<PathBuf>,
     #[command(flatten)]
     pub permits: PermitArgs,
     /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]

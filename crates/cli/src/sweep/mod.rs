@@ -6,6 +6,7 @@
 //! 2. [`session`]: the results file is made *first*, so that whatever happens from then on can be resumed.
 //! 3. [`targets`]: scratch files are laid, and targets opened as points need them; [`built`] makes what lies below
 //!    them and takes it down again.
+//!    With `--machine` the targets are layouts of a simulated machine ([`simulated`]).
 //! 4. The library runs what is missing; [`watch`] shows how it goes.
 //! 5. [`outcome`]: results.json and report.html are written beside results.db, also after Ctrl-C, and the
 //!    gist is printed.
@@ -22,6 +23,7 @@ pub mod plan;
 mod prepare;
 mod request;
 mod session;
+mod simulated;
 pub mod targets;
 pub mod watch;
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ::sim::Machine;
 use bench::problem::Problem;
 use storage::device::DeviceSpec;
 use storage::sysfs::Sysfs;
@@ -11,7 +12,7 @@ use sweep::plan::bytes_used;
 use sweep::space::{DASH14, Overrides, Space, SpaceError};
 
 use super::args::OverrideArgs;
-use super::built;
+use super::{built, simulated};
 use crate::failure::Failure;
 
 /// What a target is, as far as its spec and one look tell.
@@ -40,6 +41,15 @@ pub fn sides_here([a, b]: [&Path; 2], overrides: &OverrideArgs) -> Result<Space,
     let flags = flags(overrides)?;
     let [a, b] = [Space::load_side(a)?.with(&flags)?, Space::load_side(b)?.with(&flags)?];
     shared(a.against(&b, &flags)?, overrides)
+}
+
+/// The space with the flags put in, as it is going to run on a simulated machine: what the machine does not have is left out.
+pub fn space_simulated(
+    path: Option<&Path>,
+    overrides: &OverrideArgs,
+    machine: &Machine,
+) -> Result<Space, Failure> {
+    shared(simulated::space(space(path, overrides)?, machine)?, overrides)
 }
 
 /// The space as it is going to be measured here, as far as that can be told; else as it is written, with why.

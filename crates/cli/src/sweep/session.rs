@@ -6,20 +6,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use ::sim::Machine;
 use bench::observe::host::host_facts;
 use storage::survey::Host;
 use storage::sysfs::Sysfs;
 use sweep::model::Point;
 use sweep::plan::Protocol;
-use sweep::run::{Ended, Identity, Outcome, Runner, begin};
+use sweep::run::{Ended, Identity, Outcome, RunError, Runner, begin};
 use sweep::space::Space;
-use sweep::store::{self, Machine, NOTE_DRIVES, Store, StoreError, locate};
+use sweep::store::{self, NOTE_DRIVES, Store, StoreError, locate};
 
 use super::args::{PermitArgs, ResumeArgs, RunArgs};
+use super::simulated::SimulatedTargets;
 use super::targets::{SessionContext, Targets, current_directory};
 use super::watch::Watch;
-use super::{built, outcome, plan, request};
+use super::{built, outcome, plan, request, simulated};
 use crate::failure::Failure;
+use crate::machine;
 use crate::{output, paint, signals};
 
 /// Kept with the results: where the sweep's own scratch file goes.
@@ -38,8 +41,13 @@ pub struct Session<'a> {
 
 /// Starts a sweep.
 pub fn start(args: &RunArgs) -> Result<(), Failure> {
-    let space = request::space_here(args.space.as_deref(), &args.overrides)?;
-    let (notes, said) = Default::default();
+    let machine = args.machine.as_deref().map(machine::load).transpose()?;
+    let space = match &machine {
+        Some(machine) => request::space_simulated(args.space.as_deref(), &args.overrides, machine)?,
+        None => request::space_here(args.space.as_deref(), &args.overrides)?,
+    };
+    let notes = args.machine.as_deref().map(simulated::note).into_iter().collect();
+    let said = String::new();
     let beginning =
         Beginning { output: args.output.as_deref(), permits: &args.permits, json: args.json, notes, said };
     begin_here(&space, beginning)
@@ -92,7 +100,8 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
     }
     let here = store.notes()?.get(NOTE_HERE).map(PathBuf::from);
     let here = here.map_or_else(current_directory, Ok)?;
-    let identity = Identity { allow_other_machine: args.allow_other_machine, ..identity() };
+    let machine = simulated::of_store(&store)?;
+    let identity = Identity { allow_other_machine: args.allow_other_machine, ..identity(machine.as_ref()) };
     let all = store.completeness()?;
     let meta = store.meta()?;
     let there = match meta.passes {
@@ -157,7 +166,9 @@ impl Session<'_> {
             Err(StoreError::Missing { .. } | StoreError::Unbegun { .. }) => {}
             Err(error) => return Err(Early::Later(error.into())),
         }
-        let identity = identity();
+        let machine = simulated::of_notes(beginning.notes.iter().map(|(key, value)| (key, value)));
+        let machine = machine.map_err(Early::BeforeAnything)?;
+        let identity = identity(machine.as_ref());
         let begun = begin(&path, space, &identity).map_err(|error| match error {
             // Somebody else began one here just now; it is not ours to take away.
             StoreError::Exists { .. } | StoreError::Locked { .. } | StoreError::OtherPlan { .. } => {
@@ -208,12 +219,11 @@ impl Session<'_> {
             let mut watch = Watch::new();
             let place = SessionContext { permits: self.permits, here, stop, speaker: watch.speaker() };
             let mut targets =
-                Targets::prepare(&points, store, &place).map_err(|f| self.early(store, f, stop))?;
-            note_drives(store, &points).map_err(later)?;
+                Measured::prepare(&points, store, &place).map_err(|f| self.early(store, f, stop))?;
             if !self.json {
-                output::print(&format!("{header}{}", targets.said)).map_err(Early::Later)?;
+                output::print(&format!("{header}{}", targets.said())).map_err(Early::Later)?;
             }
-            let result = Runner::new(store, identity, &mut targets, &mut watch, stop).run();
+            let result = targets.run(store, identity, &mut watch, stop);
             watch.end();
             // Whatever came of it, the machine is given back as it was.
             let down = targets.down();
@@ -341,6 +351,54 @@ impl Session<'_> {
     }
 }
 
+/// What a sweep runs on.
+enum Measured {
+    Here(Box<Targets>),
+    Simulated(SimulatedTargets),
+}
+
+impl Measured {
+    /// Drives and files of this machine, laid and looked at; or a simulated machine, where the results are of one.
+    fn prepare(points: &[Point], store: &mut Store, place: &SessionContext<'_>) -> Result<Self, Failure> {
+        if let Some(machine) = simulated::of_store(store)? {
+            return Ok(Self::Simulated(SimulatedTargets::new(machine, store)?));
+        }
+        let targets = Targets::prepare(points, store, place)?;
+        note_drives(store, points)?;
+        Ok(Self::Here(Box::new(targets)))
+    }
+
+    fn said(&self) -> &str {
+        match self {
+            Self::Here(targets) => &targets.said,
+            Self::Simulated(_) => "",
+        }
+    }
+
+    fn run(
+        &mut self,
+        store: &mut Store,
+        identity: &Identity,
+        watch: &mut Watch,
+        stop: &AtomicBool,
+    ) -> Result<Outcome, RunError> {
+        match self {
+            Self::Here(targets) => Runner::new(store, identity, &mut **targets, watch, stop).run(),
+            Self::Simulated(targets) => {
+                let timer = targets.timer();
+                Runner::new(store, identity, targets, watch, stop).with_timer(&timer).run()
+            }
+        }
+    }
+
+    fn down(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Here(targets) => targets.down(),
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+}
+
 /// Keeps which drives lie below, so that `sweep merge` can tell whether two machines have the same.
 fn note_drives(store: &mut Store, points: &[Point]) -> Result<(), StoreError> {
     let drives = request::drives_below(points);
@@ -354,11 +412,18 @@ fn later(error: StoreError) -> Early {
     Early::Later(error.into())
 }
 
-fn identity() -> Identity {
+fn identity(simulated: Option<&Machine>) -> Identity {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    if let Some(machine) = simulated {
+        return Identity { version, machine: simulated::identity(machine), allow_other_machine: false };
+    }
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Identity {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: Machine { hostname: name.trim().to_owned(), host: host_facts(&Host::read(&Sysfs::host())) },
+        version,
+        machine: store::Machine {
+            hostname: name.trim().to_owned(),
+            host: host_facts(&Host::read(&Sysfs::host())),
+        },
         allow_other_machine: false,
     }
 }

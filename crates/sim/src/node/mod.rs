@@ -176,8 +176,6 @@ impl Node {
             Member::new(depth, policy, max_bytes.min(u64::from(limits.max_command_bytes)) as u32)
         };
         let members = (0..layout.devices.len()).map(|n| member(n * drives_each as usize)).collect();
-        let port =
-            |device: &Box<dyn DeviceModel>| Port { depth: device.limits().queue_depth, ..Port::default() };
         let per_controller = machine.controller.as_ref().map_or(1, |controller| match controller {
             Controller::Hba { drives, .. } => *drives,
             Controller::Raid { .. } => 1,
@@ -198,7 +196,9 @@ impl Node {
             requests: Vec::new(),
             free_requests: Vec::new(),
             members,
-            ports: devices.iter().map(port).collect(),
+            ports: (devices.iter())
+                .map(|device| Port { depth: device.limits().queue_depth, ..Port::default() })
+                .collect(),
             controllers: vec![ControllerState::default(); machine.host_devices() as usize],
             controller_of: layout.devices.iter().map(|device| device / per_controller).collect(),
             files: (0..targets).map(|_| FileState::default()).collect(),
@@ -249,7 +249,7 @@ impl Node {
                 Kind::Locked(request) => self.enter(now, request),
                 Kind::Submitted(request) => self.submit_whole(now, request),
                 Kind::Bio(request) => self.submit_bio(now, request),
-                Kind::Controlled(command) => self.to_drive(now, command),
+                Kind::Controlled(command) => self.reach_drive(now, command),
                 Kind::Wake { device, token } => {
                     self.devices[device as usize].wake(now, token, &mut self.effects);
                     self.take_effects(device);

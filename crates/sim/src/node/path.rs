@@ -172,7 +172,7 @@ impl Node {
     fn unplug(&mut self, now: Time, request: &Request) {
         let first = self.place(&Request { submitted: 0, ..*request }).0;
         let width = self.members.len() as u32;
-        let chunks = if self.chunk_bytes == 0 { 1 } else { u64::from(request.bytes) / self.chunk_bytes + 2 };
+        let chunks = u64::from(request.bytes).checked_div(self.chunk_bytes).map_or(1, |chunks| chunks + 2);
         for n in 0..chunks.min(u64::from(width)) as u32 {
             let member = if self.is_separate { first } else { (first + n) % width };
             self.members[member as usize].unplug();
@@ -192,7 +192,7 @@ impl Node {
                 controller.free_at = controller.free_at.max(now) + self.costs.controller;
                 self.events.push(controller.free_at, Kind::Controlled(id));
             } else {
-                self.to_drive(now, id);
+                self.reach_drive(now, id);
             }
         }
     }
@@ -222,7 +222,7 @@ impl Node {
 
     /// A command reaches its drive, or waits for a place in it.
     #[inline]
-    pub(super) fn to_drive(&mut self, now: Time, id: u32) {
+    pub(super) fn reach_drive(&mut self, now: Time, id: u32) {
         let command = *self.commands.get(id);
         if command.parent == NONE {
             return self.serve(now, command.member, id);

@@ -1,0 +1,171 @@
+//! `sweep --machine`: the targets of a sweep are layouts of a machine in virtual time.
+//!
+//! Settings that the machine does not have are left out of the space and said, as on a real machine; what no machine could have
+//! is refused before the first run. Time is virtual: runs follow one another from [`sim::EPOCH_UNIX_NS`] on.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use ::sim::{EPOCH_UNIX_NS, Layout, Machine, SimTarget, Stop};
+use layout::LayoutError;
+use layout::spec::LayoutSpec;
+use measure::record::{HostFacts, RunRecord, TargetFacts};
+use measure::{Target, TargetError, Workload};
+use sweep::model::{LAYOUT, Point, SCRATCH};
+use sweep::run::{TargetFactory, Timer};
+use sweep::space::Space;
+use sweep::store::{self, Store};
+
+use super::request;
+use crate::failure::Failure;
+use crate::machine;
+
+/// Kept with the results: the machine, as a name that the program brings or a path.
+const NOTE_MACHINE: &str = "simulated machine";
+
+/// The space without what the machine lacks, and each layout tried.
+pub fn space(space: Space, machine: &Machine) -> Result<Space, Failure> {
+    let lacks = |name: &str, value: &str| {
+        let mut layout = Layout::all(machine);
+        match name {
+            "scheduler" => layout.scheduler = Some(value.to_owned()),
+            "filesystem" if value != base::Filesystem::RAW => {
+                layout.filesystem = base::Filesystem::ALL.iter().copied().find(|fs| fs.word() == value);
+            }
+            "layout" => {
+                layout.kind = base::LayoutKind::ALL.iter().copied().find(|kind| kind.word() == value)?
+            }
+            _ => return None,
+        }
+        layout.check(machine).err().map(|error| error.reason)
+    };
+    let space = space.without(lacks)?;
+    for target in request::targets(&space.points) {
+        if target != LAYOUT && target != SCRATCH {
+            return Err(Failure::invalid(format!("--machine: the space has target={target}"))
+                .hint("take target out of the space: the machine's drives are the target"));
+        }
+    }
+    if !space.prepare.is_nothing() {
+        return Err(Failure::invalid(
+            "--machine: the space asks for drives to be prepared, which is not simulated",
+        )
+        .hint("take precondition and purge out of the space"));
+    }
+    space.points.iter().try_for_each(|point| layout_of(machine, point).map(drop))?;
+    Ok(space)
+}
+
+fn layout_of(machine: &Machine, point: &Point) -> Result<Layout, Failure> {
+    if point.layout.is_empty() {
+        return Ok(Layout::all(machine));
+    }
+    machine::of_spec(machine, &LayoutSpec::from_settings(&point.layout).map_err(LayoutError::from)?)
+}
+
+/// What is kept with the results of a machine.
+pub fn note(machine: &Path) -> (String, String) {
+    let path = if machine.exists() { std::path::absolute(machine).ok() } else { None };
+    (NOTE_MACHINE.to_owned(), path.as_deref().unwrap_or(machine).display().to_string())
+}
+
+/// The machine that notes name, if the results are simulated.
+pub fn of_notes<'a>(
+    notes: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Result<Option<Machine>, Failure> {
+    let note = notes.into_iter().find(|(key, _)| *key == NOTE_MACHINE);
+    note.map(|(_, path)| machine::load(Path::new(path))).transpose()
+}
+
+/// The machine of results, if they are simulated.
+pub fn of_store(store: &Store) -> Result<Option<Machine>, Failure> {
+    of_notes(&store.notes()?)
+}
+
+/// What the results say of the machine on which they were made.
+pub fn identity(machine: &Machine) -> store::Machine {
+    let host = HostFacts {
+        kernel: "virtual time".to_owned(),
+        cpu_model: format!("simulated: {}", machine.name),
+        cpus: machine.host.cores,
+        ..HostFacts::default()
+    };
+    store::Machine { hostname: format!("simulated: {}", machine.name), host }
+}
+
+/// The targets of a simulated sweep.
+#[derive(Debug)]
+pub struct SimulatedTargets {
+    machine: Arc<Machine>,
+    clock: Rc<Cell<u64>>,
+}
+
+impl SimulatedTargets {
+    /// Targets whose next run begins when the last one of the results has ended.
+    pub fn new(machine: Machine, store: &Store) -> Result<Self, Failure> {
+        let ends = store.runs()?.into_iter().map(|run| run.started_unix_ns + run.interval_ns);
+        let clock = Rc::new(Cell::new(ends.max().unwrap_or(EPOCH_UNIX_NS)));
+        Ok(Self { machine: Arc::new(machine), clock })
+    }
+
+    /// The clock of the runs: budgets count virtual time, and a pause costs none.
+    pub fn timer(&self) -> VirtualTimer {
+        VirtualTimer { clock: Rc::clone(&self.clock) }
+    }
+}
+
+/// Virtual time as the clock of budgets and pauses.
+#[derive(Debug)]
+pub struct VirtualTimer {
+    clock: Rc<Cell<u64>>,
+}
+
+impl Timer for VirtualTimer {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.clock.get() - EPOCH_UNIX_NS)
+    }
+
+    fn wait(&self, pause: Duration, _stop: &AtomicBool) {
+        self.clock.set(self.clock.get() + pause.as_nanos() as u64);
+    }
+}
+
+impl TargetFactory for SimulatedTargets {
+    fn open(&mut self, _spec: &str, point: &Point) -> Result<Box<dyn Target>, TargetError> {
+        let invalid = |failure: Failure| TargetError::Invalid(failure.message().into());
+        let layout = layout_of(&self.machine, point).map_err(invalid)?;
+        let target = SimTarget::new(Arc::clone(&self.machine), layout, Stop::default())
+            .map_err(|error| TargetError::Invalid(Box::new(error)))?;
+        Ok(Box::new(Clocked { target, clock: Rc::clone(&self.clock), layout: point.layout.clone() }))
+    }
+
+    fn key(&self, point: &Point) -> String {
+        point.layout.iter().map(|(name, value)| format!("{name}={value} ")).collect()
+    }
+}
+
+/// A target on the clock of the sweep.
+#[derive(Debug)]
+struct Clocked {
+    target: SimTarget,
+    clock: Rc<Cell<u64>>,
+    layout: std::collections::BTreeMap<String, String>,
+}
+
+impl Target for Clocked {
+    fn facts(&self) -> &TargetFacts {
+        self.target.facts()
+    }
+
+    fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
+        self.target.set_time(self.clock.get());
+        let mut record = self.target.run(workload)?;
+        self.clock.set(self.target.time());
+        record.layout.extend(self.layout.clone());
+        Ok(record)
+    }
+}

@@ -1,0 +1,88 @@
+//! `flashwright sim` and `sweep --machine`: records in virtual time, and mistakes named in one line.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn flashwright(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashwright"));
+    command.current_dir(folder).args(args).output().expect("runs")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("is JSON")
+}
+
+#[test]
+fn a_simulated_run_is_a_bench_document_and_repeats_itself() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let args = ["sim", "dash-io-node", "--rw=randread", "--iodepth=512", "--json"];
+    let once = flashwright(folder.path(), &args);
+    let document = json(&once);
+    let iops = document["iops"].as_f64().expect("is a number");
+    assert!((iops / 352e3 - 1.0).abs() < 0.02, "{iops}");
+    assert_eq!(document["record"]["verdict"]["limit"], "one-cpu");
+    assert_eq!(once.stdout, flashwright(folder.path(), &args).stdout);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("is there").count(), 0, "nothing is written");
+}
+
+#[test]
+fn mistakes_are_named_in_one_line_and_end_with_2() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("is written");
+    file("unknown.toml", "name = \"x\"\ndrives = 1\ndrvie = 3\n");
+    file("cores.toml", "base = \"good.toml\"\n[host]\ncores = 0\n");
+    let drive = "model = \"network\"\nsize = \"1g\"\nqueue_depth = 1\nstations = 1\nread_bytes_per_s = 1e9\nwrite_bytes_per_s = 1e9";
+    let host = "cores = 1\nsubmission = \"jobs\"\npath_us = 1";
+    file("good.toml", &format!("name = \"x\"\ndrives = 1\n[host]\n{host}\n[drive]\n{drive}\n"));
+    file("small.toml", "base = \"good.toml\"\n[drive]\nsize = 100\n");
+    let cases: [(&[&str], &str); 8] = [
+        (&["unknown.toml"], "drvie"),
+        (&["cores.toml"], "host.cores=0"),
+        (&["small.toml"], "drive.size=100: is smaller than a sector, 512 bytes"),
+        (&["dash-io-nod"], "dash-io-node"),
+        (&["good.toml", "--layout=md-raid0"], "layout=md-raid0"),
+        (&["good.toml", "--layout=single(scheduler=bfq)"], "scheduler=bfq"),
+        (&["good.toml", "--direct=0"], "--direct=0"),
+        (&["good.toml", "--size=2g"], "--size=2g"),
+    ];
+    for (args, expected) in cases {
+        let output = flashwright(folder.path(), &[&["sim"], args].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected) && said.lines().count() == 2, "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_space_is_swept_on_a_machine_and_the_same_seed_gives_the_same_records() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let space = r#"
+[sweep]
+name = "simulated"
+protocol = "dash"
+passes = 2
+seed = 7
+[base]
+layout = "md-raid0"
+drives = ["/dev/a", "/dev/b", "/dev/c", "/dev/d"]
+rw = "randread"
+[space]
+chunk = ["16k", "64k"]
+width = [1, 2, 4]
+filesystem = ["raw", "xfs"]
+scheduler = ["none", "cfq"]
+"#;
+    std::fs::write(folder.path().join("space.toml"), space).expect("is written");
+    let runs = |output: &str| {
+        let args = ["sweep", "space.toml", "--machine", "dash-io-node", "--output", output, "--json"];
+        json(&flashwright(folder.path(), &args));
+        flashwright(folder.path(), &["report", output, "--format", "csv"]).stdout
+    };
+    let once = runs("a");
+    assert_eq!(String::from_utf8_lossy(&once), String::from_utf8_lossy(&runs("b")));
+    // The machine has no scheduler called cfq, so that half of the space is left out.
+    assert!(once.iter().filter(|byte| **byte == b'\n').count() >= 24);
+    let again = flashwright(folder.path(), &["sweep", "resume", "a", "--json"]);
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+}

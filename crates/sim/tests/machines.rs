@@ -1,0 +1,78 @@
+//! Machine files: those that the program brings can be, and mistakes are named in one line.
+
+use std::sync::Arc;
+
+use measure::{Target, Workload};
+use sim::machine::brought::MACHINES;
+use sim::{Layout, Machine, SimTarget, Stop};
+
+#[test]
+fn every_machine_that_the_program_brings_runs() {
+    for (name, _) in MACHINES {
+        let machine = Arc::new(Machine::brought(name, &|_, _| {}).expect(name));
+        let layout = Layout::all(&machine);
+        let stop = Stop { min_interval_ns: 1_000_000, ..Stop::default() };
+        let mut target = SimTarget::new(machine, layout, stop).expect(name);
+        assert!(target.run(&Workload::default()).expect(name).iops() > 0.0, "{name}");
+    }
+}
+
+#[test]
+fn the_files_are_those_of_the_directory() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    for file in std::fs::read_dir(directory).expect("is there") {
+        let path = file.expect("is there").path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("has a name");
+        let brought = MACHINES.iter().find(|(own, _)| *own == name).map(|(_, text)| (*text).to_owned());
+        assert_eq!(brought, std::fs::read_to_string(&path).ok(), "{}", path.display());
+        let by_path = Machine::load(&path).expect(name);
+        assert_eq!(by_path, Machine::brought(name, &|_, _| {}).expect(name));
+    }
+}
+
+#[test]
+fn a_mistake_is_named_with_key_and_value_in_one_line() {
+    let text = sim::machine::brought::text("dash-io-node").expect("is brought");
+    let cases = [
+        ("cores = 8 ", "cores = 0 ", "host.cores=0: must be from 1 to 4096"),
+        ("drives = 16 ", "drives = 0 ", "drives=0: must be from 1 to 4096"),
+        ("path_us = 8.0", "path_us = -1", "host.path_us=-1: must be from 0 to 10000000"),
+        ("path_us = 8.0", "path_us = nan", "host.path_us=NaN: must be from 0"),
+        ("size = \"64g\"", "size = \"1k\"", "drive.size=1024: is smaller than a page, 4096 bytes"),
+        ("size = \"64g\"", "size = 4097", "drive.size=4097: is not a multiple of a page, 4096 bytes"),
+        ("page_bytes = \"4k\"", "page_bytes = 0", "drive.page_bytes=0: is smaller than a sector"),
+        ("page_bytes = \"4k\"", "page_bytes = \"4x\"", "\"4x\""),
+        ("channels = 10 ", "channels = 0 ", "drive.channels=0"),
+        ("link_bytes_per_s = 2.05e8", "link_bytes_per_s = 0", "drive.link_bytes_per_s=0"),
+        (
+            "random_write_amplification = 4.59",
+            "random_write_amplification = 0.5",
+            "drive.random_write_amplification=0.5",
+        ),
+        ("erase_us = 2000", "erase_su = 2000", "unknown field `erase_su`"),
+        ("model = \"ssd\"", "model = \"tape\"", "unknown variant `tape`"),
+        ("kind = \"hba\"", "kind = \"hub\"", "unknown variant `hub`"),
+        ("delivery = \"one-cpu\"", "delivery = \"none\"", "unknown variant `none`"),
+        ("[host.filesystems.xfs]", "[host.filesystems.zfs]", "host.filesystems.zfs"),
+        ("name = \"DASH I/O node\"", "name = 1", "expected a string"),
+        ("name = \"DASH I/O node\"", "nome = \"x\"\nname = \"y\"", "unknown field `nome`"),
+        ("[controller]", "[[exception]]\ndrives = [16]\ndrive = {}\n[controller]", "exception.drives=16"),
+    ];
+    for (good, bad, expected) in cases {
+        assert!(text.contains(good), "{good}");
+        let error = Machine::parse("x.toml", &text.replacen(good, bad, 1)).expect_err(bad).to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{bad}: {error}");
+        assert!(error.starts_with("x.toml: "), "{error}");
+    }
+}
+
+#[test]
+fn a_circle_of_bases_ends() {
+    let folder = std::env::temp_dir().join(format!("sim-circle-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("is made");
+    let path = folder.join("a.toml");
+    std::fs::write(&path, "base = \"a.toml\"\n").expect("is written");
+    let error = Machine::load(&path).expect_err("goes round").to_string();
+    std::fs::remove_dir_all(&folder).expect("goes");
+    assert!(error.contains("base=a.toml"), "{error}");
+}

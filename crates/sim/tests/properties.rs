@@ -1,0 +1,191 @@
+//! What theory says of every machine.
+
+use std::sync::Arc;
+
+use base::LayoutKind;
+use measure::workload::{RateProcess, Rw};
+use measure::{Limit, RunRecord, Target, Workload};
+use proptest::prelude::*;
+use sim::{Layout, Machine, SimTarget, Stop};
+
+/// One server of a mean service of 100 µs, and nothing else.
+const SERVER: &str = r#"
+name = "one server"
+drives = 1
+[host]
+cores = 1
+submission = "threads"
+path_us = 0
+[drive]
+model = "network"
+size = "1g"
+queue_depth = 1000000
+stations = 1
+service_us = 100
+read_bytes_per_s = 1e15
+write_bytes_per_s = 1e15
+"#;
+
+fn run(machine: &Machine, layout: Option<Layout>, stop: Stop, workload: &Workload) -> RunRecord {
+    let layout = layout.unwrap_or_else(|| Layout::all(machine));
+    let target = SimTarget::new(Arc::new(machine.clone()), layout, stop);
+    target.expect("can be").run(workload).expect("fits")
+}
+
+fn long() -> Stop {
+    Stop { precision: 0.0, min_interval_ns: 0, max_interval_ns: 40_000_000_000 }
+}
+
+/// Mean time in the system of a queue with Poisson arrivals, service times of `service_us` and load ρ: Pollaczek and Khinchin,
+/// with the squared coefficient of variation of the service (1 for M/M/1, 0 for M/D/1).
+fn mean_time_us(service_us: f64, load: f64, variation: f64) -> f64 {
+    service_us * (1.0 + load * (1.0 + variation) / (2.0 * (1.0 - load)))
+}
+
+#[test]
+fn a_queue_of_the_text_books_has_the_mean_time_of_its_formula() {
+    for (exponential, variation) in [(true, 1.0), (false, 0.0)] {
+        let text = format!("{SERVER}exponential = {exponential}\n");
+        let machine = Machine::parse("server", &text).expect("can be");
+        for load in [0.3, 0.6, 0.8] {
+            let workload = Workload {
+                rate_iops: Some((load * 10_000.0) as u64),
+                rate_process: RateProcess::Poisson,
+                iodepth: 32_768,
+                norandommap: true,
+                ..Workload::default()
+            };
+            let record = run(&machine, None, long(), &workload);
+            let (got, formula) = (record.latency().mean() / 1e3, mean_time_us(100.0, load, variation));
+            assert!((got / formula - 1.0).abs() < 0.03, "{exponential} {load}: {got:.1} µs, {formula:.1}");
+        }
+    }
+}
+
+#[test]
+fn equal_stations_give_the_rate_of_a_closed_network() {
+    let text = SERVER.replace("stations = 1", "stations = 6") + "exponential = true\n";
+    let machine = Machine::parse("six", &text).expect("can be");
+    for depth in [1, 3, 20] {
+        let record = run(&machine, None, long(), &Workload { iodepth: depth, ..Workload::default() });
+        let formula = 10_000.0 * f64::from(depth) / f64::from(depth + 5);
+        assert!((record.iops() / formula - 1.0).abs() < 0.02, "{depth}: {:.0}, {formula:.0}", record.iops());
+    }
+}
+
+fn dash() -> Machine {
+    Machine::brought("dash-io-node", &|_, _| {}).expect("can be")
+}
+
+fn quick() -> Stop {
+    Stop { min_interval_ns: 5_000_000, ..Stop::default() }
+}
+
+fn md(width: u32, chunk_bytes: u64) -> Layout {
+    let kind = if width == 1 { LayoutKind::Single } else { LayoutKind::MdRaid0 };
+    Layout {
+        kind,
+        devices: (0..width).collect(),
+        chunk_bytes,
+        filesystem: None,
+        scheduler: None,
+        request_bytes: None,
+    }
+}
+
+fn workloads() -> impl Strategy<Value = Workload> {
+    let directions = prop_oneof![
+        Just(Rw::Read),
+        Just(Rw::Write),
+        Just(Rw::RandRead),
+        Just(Rw::RandWrite),
+        Just(Rw::RandRw)
+    ];
+    let sizes = prop_oneof![Just(4096_u64), Just(65_536), Just(1 << 20)];
+    (directions, sizes, 1_u32..64, 1_u32..4, any::<u64>()).prop_map(|(rw, bs, iodepth, numjobs, randseed)| {
+        Workload { rw, bs, iodepth, numjobs, randseed, ..Workload::default() }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_seed_gives_the_same_record(workload in workloads(), width in 1_u32..5) {
+        let once = || run(&dash(), Some(md(width, 65_536)), quick(), &workload);
+        prop_assert_eq!(serde_json::to_string(&once()).unwrap(), serde_json::to_string(&once()).unwrap());
+    }
+
+    #[test]
+    fn bytes_that_a_job_of_a_given_size_asks_for_reach_the_drives(workload in workloads(), width in 1_u32..5) {
+        let workload = Workload { size: Some(64 << 20), ..workload };
+        let record = run(&dash(), Some(md(width, 65_536)), quick(), &workload);
+        let drives = record.drives.iter().filter(|drive| drive.below.is_empty());
+        let moved: u64 = drives.map(|drive| drive.read_bytes + drive.write_bytes).sum();
+        prop_assert_eq!(moved, record.total.read_bytes + record.total.write_bytes);
+        let share = (64 << 20) / u64::from(workload.numjobs) / workload.bs * workload.bs;
+        prop_assert_eq!(moved, share * u64::from(workload.numjobs));
+    }
+
+    #[test]
+    fn littles_law_holds_and_nothing_is_busier_than_time(workload in workloads(), width in 1_u32..5) {
+        let stop = Stop { min_interval_ns: 200_000_000, ..Stop::default() };
+        let record = run(&dash(), Some(md(width, 65_536)), stop, &workload);
+        let in_flight = record.iops() * record.latency().mean() / 1e9;
+        let asked = f64::from(workload.iodepth * workload.numjobs);
+        prop_assert!((in_flight / asked - 1.0).abs() < 0.1, "{} of {}", in_flight, asked);
+        let interval_ms = record.interval_ns / 1_000_000 + 1;
+        for drive in &record.drives {
+            prop_assert!(drive.busy_ms <= interval_ms);
+        }
+        for cpu in &record.cpus {
+            prop_assert!(cpu.system_ms + cpu.irq_ms + cpu.idle_ms <= interval_ms + 1);
+        }
+    }
+}
+
+#[test]
+fn more_depth_drives_and_link_never_give_less() {
+    let read = |machine: &Machine, width, depth| {
+        let workload = Workload { iodepth: depth, ..Workload::default() };
+        run(
+            machine,
+            Some(md(width, 65_536)),
+            Stop { min_interval_ns: 50_000_000, ..Stop::default() },
+            &workload,
+        )
+        .iops()
+    };
+    let machine = dash();
+    let by_depth: Vec<f64> = [1, 2, 8, 32, 128].iter().map(|depth| read(&machine, 4, *depth)).collect();
+    let by_width: Vec<f64> = [1, 2, 4, 8, 16].iter().map(|width| read(&machine, *width, 128)).collect();
+    let by_link: Vec<f64> = [1e8, 2e8, 4e8]
+        .map(|rate| {
+            let link = |_: &str, table: &mut toml::Table| {
+                table["drive"]["link_bytes_per_s"] = toml::Value::Float(rate);
+            };
+            read(&Machine::brought("dash-io-node", &link).expect("can be"), 4, 128)
+        })
+        .to_vec();
+    for series in [by_depth, by_width, by_link] {
+        assert!(series.windows(2).all(|pair| pair[1] >= 0.99 * pair[0]), "{series:.0?}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_planted_in_a_machine_is_named() {
+    let verdict = |machine: &Machine, workload: &Workload| {
+        let record = run(machine, None, Stop::default(), workload);
+        record.verdict.expect("each record has one").limit
+    };
+    let random = Workload { iodepth: 512, ..Workload::default() };
+    assert_eq!(verdict(&dash(), &random), Limit::OneCpu, "MSI on one CPU");
+    assert_eq!(verdict(&dash(), &Workload { iodepth: 8, ..random.clone() }), Limit::QueueDepth);
+    let sequential = Workload { rw: Rw::Read, bs: 1 << 20, iodepth: 64, ..Workload::default() };
+    let one = Machine::brought("dash-one-drive", &|_, _| {}).expect("can be");
+    assert_eq!(verdict(&one, &sequential), Limit::Link);
+    let slow = "[[exception]]\ndrives = [3]\n[exception.drive]\ncommand_us = 100\n";
+    let text = sim::machine::brought::text("dash-io-node").expect("is brought");
+    let machine = Machine::parse("slow", &format!("{text}\n{slow}")).expect("can be");
+    assert_eq!(verdict(&machine, &Workload { iodepth: 128, ..random }), Limit::UnbalancedDrives);
+}
