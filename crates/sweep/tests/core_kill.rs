@@ -41,8 +41,22 @@ fn blocks() -> Space {
     .unwrap()
 }
 
+/// Two works of 24 points, screened.
+fn screened() -> Space {
+    Space::parse(
+        "killed.toml",
+        "[sweep]\nsearch = 'screen'\nblock_spacing = '0s'\nseed = 11\n[space]\nrw = ['randread', 'randwrite']\n\
+         iodepth = [1, 4, 16, 64]\nnumjobs = [1, 2, 4]\ndirect = [false, true]",
+    )
+    .unwrap()
+}
+
 fn sweep_in(directory: &Path) -> Ended {
-    let space = if directory.ends_with("blocks") { blocks() } else { space() };
+    let space = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("blocks") => blocks(),
+        Some("screened") => screened(),
+        _ => space(),
+    };
     let mut store = begin(&directory.join("results.db"), &space, &identity()).unwrap().store;
     let mut fakes = Fakes { delay: Duration::from_millis(4), ..Fakes::new() };
     let stop = AtomicBool::new(false);
@@ -161,6 +175,33 @@ fn blocks_that_a_kill_cut_short_are_not_judged_and_others_take_their_place() {
     drop(store);
     assert_eq!(sweep_in(&directory), Ended::Complete);
     assert_eq!(check(&directory), done, "a finished sweep runs nothing");
+}
+
+#[test]
+fn a_search_that_was_killed_goes_on_by_what_is_stored_and_by_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("screened");
+    std::fs::create_dir(&directory).unwrap();
+    let mut random = SplitMix64::new(6);
+    let mut kills = 0;
+    while kills < 5 {
+        let mut child = spawn(&directory);
+        sleep(Duration::from_micros(20_000 + random.below(100_000)));
+        child.kill().unwrap();
+        if child.wait().unwrap().success() {
+            break;
+        }
+        check(&directory);
+        kills += 1;
+    }
+    assert!(kills > 1, "the sweep ended before it was killed twice");
+    assert_eq!(sweep_in(&directory), Ended::Complete);
+    let store = Store::open_read_only(&directory).unwrap();
+    fake::check_that_blocks_follow_from_what_was_stored(&store);
+    let runs = store.runs().unwrap().len();
+    drop(store);
+    assert_eq!(sweep_in(&directory), Ended::Complete);
+    assert_eq!(check(&directory), runs, "a finished search runs nothing");
 }
 
 #[test]

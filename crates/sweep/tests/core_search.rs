@@ -2,18 +2,16 @@
 
 mod fake;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fake::identity;
+use fake::{check_that_blocks_follow_from_what_was_stored, identity};
 use measure::record::TargetFacts;
 use measure::{RunRecord, Target, TargetError, Workload};
-use sweep::board::Board;
 use sweep::load::load;
 use sweep::model::Point;
-use sweep::plan::{Plan, PlannedRun};
 use sweep::report::{Report, html, markdown};
 use sweep::run::{Ended, Outcome, Quiet, Runner, TargetFactory, begin};
 use sweep::space::{Overrides, Space};
@@ -115,37 +113,6 @@ fn report(store: &Store) -> Report {
 fn recommended(store: &Store) -> Vec<Point> {
     let points = store.points().unwrap();
     report(store).recommendations.iter().map(|r| points[r.point.unwrap() as usize].clone()).collect()
-}
-
-/// Checks that each block, and each choice of a construction, follows from what was stored before it.
-fn check_that_blocks_follow_from_what_was_stored(store: &Store) {
-    let (plan, runs, cut) = (store.plan().unwrap(), store.runs().unwrap(), store.cut().unwrap());
-    let mut from = 0;
-    while from < plan.runs.len() {
-        let of = |run: &PlannedRun| {
-            (
-                plan.points[run.point as usize].construction(),
-                run.pass,
-                plan.points[run.point as usize].workload.rw,
-            )
-        };
-        let block: Vec<PlannedRun> =
-            plan.runs[from..].iter().take_while(|run| of(run) == of(&plan.runs[from])).copied().collect();
-        let before = block[0].position;
-        let earlier = Plan { runs: plan.runs[..from].to_vec(), ..plan.clone() };
-        let stored: Vec<_> = runs.iter().filter(|run| run.position < before).cloned().collect();
-        let cut_before = cut.iter().filter(|run| run.position < before).copied().collect();
-        let board = Board::new(&earlier, &[1], None, &stored, &cut_before);
-        let stage = board.stage(0, &BTreeSet::new()).expect("a block was owed");
-        let entry = board.stages[stage].entries.iter().find(|e| e.contest.members.contains(&block[0].point));
-        let mut expected: Vec<u32> =
-            entry.expect("the construction is the one that was chosen").alive().collect();
-        let mut found: Vec<u32> = block.iter().map(|run| run.point).collect();
-        expected.sort_unstable();
-        found.sort_unstable();
-        assert_eq!(found, expected, "block at {before}");
-        from += block.len();
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A target in memory: figures that follow from the workload and a seed, and faults on order.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,10 +10,11 @@ use measure::record::{
     DirectionCounts, EngineFacts, HostFacts, JobCounts, ProcessCounts, SCHEMA, TargetFacts,
 };
 use measure::{RunRecord, Target, TargetError, Warning, WarningCode, Workload};
+use sweep::board::Board;
 use sweep::model::Point;
-use sweep::plan::SplitMix64;
+use sweep::plan::{Plan, PlannedRun, SplitMix64};
 use sweep::run::{Identity, TargetFactory};
-use sweep::store::Machine;
+use sweep::store::{Machine, Store};
 
 /// What a fake does when it is asked for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,3 +195,34 @@ control_every = 3
 [space]
 iodepth = [1, 4, 16, 64]
 ";
+
+/// Checks that each block, and each choice of a construction, follows from what was stored before it.
+pub fn check_that_blocks_follow_from_what_was_stored(store: &Store) {
+    let (plan, runs, cut) = (store.plan().unwrap(), store.runs().unwrap(), store.cut().unwrap());
+    let mut from = 0;
+    while from < plan.runs.len() {
+        let of = |run: &PlannedRun| {
+            (
+                plan.points[run.point as usize].construction(),
+                run.pass,
+                plan.points[run.point as usize].workload.rw,
+            )
+        };
+        let block: Vec<PlannedRun> =
+            plan.runs[from..].iter().take_while(|run| of(run) == of(&plan.runs[from])).copied().collect();
+        let before = block[0].position;
+        let earlier = Plan { runs: plan.runs[..from].to_vec(), ..plan.clone() };
+        let stored: Vec<_> = runs.iter().filter(|run| run.position < before).cloned().collect();
+        let cut_before = cut.iter().filter(|run| run.position < before).copied().collect();
+        let board = Board::new(&earlier, &[1], None, &stored, &cut_before);
+        let stage = board.stage(0, &BTreeSet::new()).expect("a block was owed");
+        let entry = board.stages[stage].entries.iter().find(|e| e.contest.members.contains(&block[0].point));
+        let mut expected: Vec<u32> =
+            entry.expect("the construction is the one that was chosen").alive().collect();
+        let mut found: Vec<u32> = block.iter().map(|run| run.point).collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "block at {before}");
+        from += block.len();
+    }
+}
