@@ -116,6 +116,9 @@ impl Entry {
             let (sum, count) = self.sums.entry(*setting).or_default();
             (*sum, *count) = (*sum + figure.ln(), *count + 1.0);
         }
+        if let Some(screen) = &mut self.screen {
+            screen.block(&figures);
+        }
         let place = |setting: &usize| self.racing.binary_search(setting).ok();
         let racing: Vec<(usize, f64)> =
             figures.iter().filter_map(|(s, figure)| Some((place(s)?, *figure))).collect();
@@ -315,6 +318,7 @@ impl Board {
                 true => Vec::new(),
                 false => entry.racing.iter().map(|setting| entry.contest.members[*setting]).collect(),
             },
+            estimates: entry.screen.as_ref().map(Screen::estimates).unwrap_or_default(),
             effects: entry.screen.as_ref().map(Screen::effects).unwrap_or_default(),
             is_decided: entry.is_decided(),
         };

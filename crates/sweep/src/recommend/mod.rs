@@ -355,12 +355,13 @@ impl<'a> Field<'a> {
         (use_point, found)
     }
 
-    /// Of a screened sweep, whose settings do not tie by being equal: the fastest of those on the first construction that
+    /// Of a screened sweep, whose settings do not tie by being equal: the best by estimate of those on the first construction that
     /// has any. More is expected of it than of the later ones, and it was not told from them.
     fn expected(&self, search: &SearchSummary) -> &'a PointSummary {
         let tied = self.tied.iter().copied();
         let turn = |p: &&PointSummary| search.turn(p.point);
-        let best = tied.min_by(|a, b| turn(a).cmp(&turn(b)).then(mean(b).total_cmp(&mean(a))));
+        let level = |p: &PointSummary| search.estimate(p.point).unwrap_or_else(|| mean(p));
+        let best = tied.min_by(|a, b| turn(a).cmp(&turn(b)).then(level(b).total_cmp(&level(a))));
         best.unwrap_or(self.fastest)
     }
 

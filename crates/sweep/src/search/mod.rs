@@ -71,6 +71,9 @@ pub struct ScreenedContest {
     pub last_screened: u32,
     /// The points that race; empty before the screening is complete.
     pub points: Vec<u32>,
+    /// By point, its figure by that of the best of them, as estimated from all runs of the contest together; empty where
+    /// it was not screened.
+    pub estimates: Vec<f64>,
     /// What screening said of each dimension.
     pub effects: Vec<ScreenedEffect>,
     /// Whether the race is decided.
@@ -159,6 +162,16 @@ impl SearchSummary {
     pub fn turn(&self, point: u32) -> Option<usize> {
         let contest = self.contests.iter().find(|contest| contest.points.contains(&point))?;
         self.built.iter().position(|built| Some(built) == contest.construction.as_ref())
+    }
+
+    /// A point's figure by that of the best on its construction, as estimated from all runs there.
+    #[must_use]
+    pub fn estimate(&self, point: u32) -> Option<f64> {
+        let mut places = self.contests.iter().filter_map(|contest| {
+            let place = contest.points.iter().position(|id| *id == point)?;
+            contest.estimates.get(place).copied()
+        });
+        places.next()
     }
 
     /// Whether a point races, and so can be recommended.

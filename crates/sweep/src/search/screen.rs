@@ -6,6 +6,8 @@ use super::design::{self, Factors};
 
 /// The most points that race; a contest with no more points is not screened.
 pub const FINALISTS: usize = 6;
+/// Points that race, if as many may be the best; more where they differ in a dimension that matters.
+const ENOUGH: usize = 4;
 /// Runs in a block of a design: they should lie within a second or two.
 const BLOCK: usize = 8;
 /// Runs of each value of a dimension, at least.
@@ -14,6 +16,8 @@ const RUNS_OF_A_VALUE: usize = 4;
 const RUNS_OF_AN_EFFECT: usize = 2;
 /// SD of effects, ln: a value makes figures half as large again, as a rule.
 const EFFECT: f64 = 0.4;
+/// SD of what a finalist departs from the sum of its effects by, ln.
+const DEPARTURE: f64 = 0.03;
 /// SD of levels of blocks, ln.
 const LEVEL: f64 = 10.0;
 /// A point stays if it may be the best at this many SDs of its difference from the highest prediction.
@@ -24,7 +28,7 @@ const MARGIN: f64 = 2.0;
 pub struct Screen {
     factors: Factors,
     design: Vec<Vec<usize>>,
-    /// Of each block, the settings that ran with the ln of their figures.
+    /// Of each block of the design, then of the race, the settings that ran with the ln of their figures.
     blocks: Vec<Vec<(usize, f64)>>,
     finalists: Vec<usize>,
 }
@@ -50,11 +54,11 @@ impl Screen {
         self.design.get(self.blocks.len()).map(Vec::as_slice)
     }
 
-    /// Takes the figures of a block that was owed.
+    /// Takes the figures of a block that was owed, or later of one of the race.
     pub fn block(&mut self, figures: &[(usize, f64)]) {
         let ln = figures.iter().map(|(setting, figure)| (*setting, figure.ln()));
         self.blocks.push(ln.filter(|(_, y)| y.is_finite()).collect());
-        if self.owed().is_none() {
+        if self.blocks.len() == self.design.len() {
             self.finalists = self.choose();
         }
     }
@@ -74,10 +78,38 @@ impl Screen {
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let (best, top) = ranked[0];
         let may_win = |(s, y): &(usize, f64)| *s == best || top - y <= MARGIN * fitted.sd(&x(best), &x(*s));
+        let may_win: Vec<usize> = ranked.iter().filter(|ranked| may_win(ranked)).map(|(s, _)| *s).collect();
+        // Points that differ only in what has no effect to be seen do not crowd out the others.
+        let matters: Vec<bool> = self.effects_of(&fitted, &levels).iter().map(|effect| effect.2).collect();
+        let seen = |setting: usize| {
+            let row = self.factors.rows[setting].iter().zip(&matters);
+            row.filter(|(_, matters)| **matters).map(|(level, _)| *level).collect::<Vec<usize>>()
+        };
+        let is_first = |at: &usize| may_win[..*at].iter().all(|earlier| seen(*earlier) != seen(may_win[*at]));
+        let (first, others): (Vec<usize>, Vec<usize>) = (0..may_win.len()).partition(is_first);
+        let enough = first.len().clamp(ENOUGH, FINALISTS);
         let mut finalists: Vec<usize> =
-            ranked.iter().filter(|ranked| may_win(ranked)).take(FINALISTS).map(|(s, _)| *s).collect();
+            first.iter().chain(&others).take(enough).map(|at| may_win[*at]).collect();
         finalists.sort_unstable();
         finalists
+    }
+
+    /// Of each dimension its number, the figure of its best value by that of its worst, and whether these differ.
+    fn effects_of(&self, fitted: &Additive, levels: &[usize]) -> Vec<(usize, f64, bool)> {
+        let features = self.finalists.len() + self.blocks.len();
+        let of = move |f: usize| {
+            let at = |level: usize| {
+                let row: Vec<usize> = (0..levels.len()).map(|g| if g == f { level } else { 0 }).collect();
+                let mut x = indicators(&row, levels);
+                x.resize(x.len() + features, 0.0);
+                x
+            };
+            let mut values: Vec<(usize, f64)> = (0..levels[f]).map(|l| (l, fitted.predict(&at(l)))).collect();
+            values.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let (worst, best) = (values[0], values[values.len() - 1]);
+            (f, (best.1 - worst.1).exp(), best.1 - worst.1 > MARGIN * fitted.sd(&at(best.0), &at(worst.0)))
+        };
+        (0..levels.len()).map(of).collect()
     }
 
     fn fit(&self) -> (Additive, Vec<usize>) {
@@ -88,17 +120,29 @@ impl Screen {
         let y: Vec<f64> = runs().map(|(_, (_, y))| *y).collect();
         let mean = y.iter().sum::<f64>() / y.len().max(1) as f64;
         let y: Vec<f64> = y.iter().map(|y| y - mean).collect();
-        let effects = levels.iter().sum();
-        let prior: Vec<f64> =
-            std::iter::repeat_n(EFFECT, effects).chain(self.design.iter().map(|_| LEVEL)).collect();
+        let effects = std::iter::repeat_n(EFFECT, levels.iter().sum());
+        let departures = self.finalists.iter().map(|_| DEPARTURE);
+        let prior: Vec<f64> = effects.chain(departures).chain(self.blocks.iter().map(|_| LEVEL)).collect();
         (Additive::fit(&x, &y, &prior), levels)
     }
 
-    /// A setting's features: its values, and the block where it is a run.
+    /// A setting's features: its values, which finalist it is, and the block where it is a run.
     fn features(&self, setting: usize, block: Option<usize>, levels: &[usize]) -> Vec<f64> {
         let mut x = indicators(&self.factors.rows[setting], levels);
-        x.extend((0..self.design.len()).map(|b| f64::from(u8::from(Some(b) == block))));
+        x.extend(self.finalists.iter().map(|finalist| f64::from(u8::from(*finalist == setting))));
+        x.extend((0..self.blocks.len()).map(|b| f64::from(u8::from(Some(b) == block))));
         x
+    }
+
+    /// By finalist, its figure by that of the best one, as estimated from all runs of the contest together: equal values
+    /// of a dimension share what is known of them, so that this errs less than the means of single points.
+    #[must_use]
+    pub fn estimates(&self) -> Vec<f64> {
+        let (fitted, levels) = self.fit();
+        let of = |setting: &usize| fitted.predict(&self.features(*setting, None, &levels));
+        let predicted: Vec<f64> = self.finalists.iter().map(of).collect();
+        let best = predicted.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        predicted.into_iter().map(|y| (y - best).exp()).collect()
     }
 
     /// What was found of each dimension, once the design is complete.
@@ -108,28 +152,19 @@ impl Screen {
             return Vec::new();
         }
         let (fitted, levels) = self.fit();
-        let effect = |(f, name): (usize, &String)| {
-            let at = |level: usize| {
-                let row: Vec<usize> = (0..levels.len()).map(|g| if g == f { level } else { 0 }).collect();
-                let mut x = indicators(&row, &levels);
-                x.resize(x.len() + self.design.len(), 0.0);
-                x
-            };
-            let mut values: Vec<(usize, f64)> = (0..levels[f]).map(|l| (l, fitted.predict(&at(l)))).collect();
-            values.sort_by(|a, b| a.1.total_cmp(&b.1));
-            let (worst, best) = (values[0], values[values.len() - 1]);
+        let effect = |(f, ratio, matters): (usize, f64, bool)| {
             let mut kept: Vec<usize> = self.finalists.iter().map(|s| self.factors.rows[*s][f]).collect();
             kept.sort_unstable();
             kept.dedup();
             let value = |level: usize| self.factors.values[f][level].clone();
             ScreenedEffect {
-                name: name.clone(),
-                ratio: (best.1 - worst.1).exp(),
-                matters: best.1 - worst.1 > MARGIN * fitted.sd(&at(best.0), &at(worst.0)),
+                name: self.factors.names[f].clone(),
+                ratio,
+                matters,
                 kept: kept.iter().copied().map(value).collect(),
                 left_out: (0..levels[f]).filter(|level| !kept.contains(level)).map(value).collect(),
             }
         };
-        self.factors.names.iter().enumerate().map(effect).collect()
+        self.effects_of(&fitted, &levels).into_iter().map(effect).collect()
     }
 }
