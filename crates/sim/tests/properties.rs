@@ -189,3 +189,43 @@ fn a_limit_that_is_planted_in_a_machine_is_named() {
     let machine = Machine::parse("slow", &format!("{text}\n{slow}")).expect("can be");
     assert_eq!(verdict(&machine, &Workload { iodepth: 128, ..random }), Limit::UnbalancedDrives);
 }
+
+/// A host that costs nothing but what its keys say.
+fn bare_host(drive: &str, host: &str) -> Machine {
+    let text = format!("name = \"bare\"\ndrives = 1\n[host]\ncores = 4\n{host}\n[drive]\n{drive}");
+    Machine::parse("bare", &text).expect("can be")
+}
+
+#[test]
+fn a_disk_takes_seek_and_half_a_turn_for_random_and_its_zone_for_sequential_reads() {
+    let drive = "model = \"disk\"\nsize = \"1000g\"\nqueue_depth = 1\ncommand_us = 0\ntrack_seek_us = 1000\nfull_seek_us = 16000\n\
+                 rpm = 7200\nouter_bytes_per_s = 2e8\ninner_bytes_per_s = 1e8\nzones = 20\n";
+    let machine = bare_host(drive, "submission = \"threads\"\npath_us = 0");
+    let random = run(&machine, None, Stop::default(), &Workload { norandommap: true, ..Workload::default() });
+    // The mean of the square root of the distance of two places drawn at random is 8/15.
+    let expected_ms = 1.0 + 15.0 * 8.0 / 15.0 + 60e3 / 7200.0 / 2.0;
+    let got_ms = random.latency().mean() / 1e6;
+    assert!((got_ms / expected_ms - 1.0).abs() < 0.03, "{got_ms:.2} ms, {expected_ms:.2}");
+    for (offset, rate) in [(0, 2e8), (999 << 30, 1e8)] {
+        let workload =
+            Workload { rw: Rw::Read, bs: 1 << 20, size: Some(256 << 20), offset, ..Workload::default() };
+        let got = run(&machine, None, Stop::default(), &workload).bandwidth_bytes_per_s();
+        assert!((got / rate - 1.0).abs() < 0.06, "{got:.3e}, {rate:.0e}");
+    }
+}
+
+#[test]
+fn a_job_whose_thread_makes_all_requests_is_found_to_be_the_limit() {
+    let drive = "model = \"network\"\nsize = \"1g\"\nqueue_depth = 1000\nstations = 1\nread_bytes_per_s = 1e12\nwrite_bytes_per_s = 1e12\n";
+    let host = "submission = \"jobs\"\npath_us = 8\n[host.interrupts]\ndelivery = \"submitter\"\ncompletion_us = 1\ninterrupt_us = 1";
+    let machine = bare_host(drive, host);
+    let one = run(&machine, None, Stop::default(), &Workload { iodepth: 32, ..Workload::default() });
+    let several =
+        run(&machine, None, Stop::default(), &Workload { iodepth: 32, numjobs: 3, ..Workload::default() });
+    // Path and completion; of a thread that is busy, no completion has an interrupt of its own.
+    assert!((one.iops() / (1e6 / 9.0) - 1.0).abs() < 0.15, "{:.0}", one.iops());
+    assert!((several.iops() / one.iops() - 3.0).abs() < 0.1, "{:.0}", several.iops());
+    let processor_time =
+        |record: &RunRecord| record.cpus.iter().map(|cpu| cpu.system_ms + cpu.irq_ms).sum::<u64>();
+    assert!(processor_time(&several) as f64 > 2.9 * several.interval_ns as f64 / 1e6);
+}

@@ -38,9 +38,9 @@ pub const AMBIGUITIES: &[&str] = &[
     "No-op is always best (recipe) against deadline best for sequential tests (DASH-IO).",
     "16,800 runs of 10 s are 1.94 days, not four.",
     "A megabyte is 10⁶ or 2²⁰ bytes (4.9 %); read as 10⁶. 11,264 is 11 × 1024.",
-    "Half of 460 K at depth 32 without MSI, read as 230 K, comes out 13 % high; read as half of the depth-32 figure with MSI it takes a latency \
+    "Half of 460 K at depth 32 without MSI, read as 230 K, comes out 14 % high; read as half of the depth-32 figure with MSI it takes a latency \
      of 125 µs for a pin-based interrupt. Neither is claimed.",
-    "Strips of 64 and 128 KB differ by 10 to 20 % in random tests (Table 6). The model has no mechanism for it and gives one figure for both.",
+    "Strips of 64 and 128 KB differ by 10 to 20 % in random tests (Table 6). The model has no mechanism for it and gives nearly one figure for both.",
     "NCQ is said to give more than 10×; a drive of this model that takes one command at a time gives 3.4× less.",
     "42 GB/s of the RAM drive's reads (Table 8) exceed DDR InfiniBand; some of the copies must have been local.",
 ];
