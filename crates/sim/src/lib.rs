@@ -5,10 +5,12 @@
 //! workload and seed gives the same bytes on every host.
 #![forbid(unsafe_code)]
 
+pub mod alone;
 pub mod device;
 pub mod drives;
 pub mod error;
 mod event;
+pub mod flash;
 mod load;
 pub mod machine;
 mod meter;

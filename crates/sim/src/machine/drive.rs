@@ -7,6 +7,7 @@ use crate::device::DeviceModel;
 use crate::drives::disk::{Disk, DiskSpec};
 use crate::drives::network::{Network, NetworkSpec};
 use crate::drives::ssd::{Ssd, SsdSpec};
+use crate::flash::FlashSpec;
 use crate::values::Checked;
 
 /// What a drive is.
@@ -15,6 +16,8 @@ use crate::values::Checked;
 pub enum DriveSpec {
     /// Flash by its constants.
     Ssd(SsdSpec),
+    /// Flash by its chips, with a translation layer and garbage collection.
+    Ftl(FlashSpec),
     /// Stations one behind the other.
     Network(NetworkSpec),
     /// Seek, rotation and zones.
@@ -29,6 +32,7 @@ impl DriveSpec {
         let own = split_mix(&mut state);
         match self {
             Self::Ssd(spec) => Box::new(Ssd::new(spec.clone(), own)),
+            Self::Ftl(spec) => Box::new(spec.build(own)),
             Self::Network(spec) => Box::new(Network::new(spec.clone(), own)),
             Self::Disk(spec) => Box::new(Disk::new(spec.clone(), own)),
         }
@@ -39,6 +43,7 @@ impl DriveSpec {
     pub fn size_bytes(&self) -> u64 {
         match self {
             Self::Ssd(spec) => spec.size.0,
+            Self::Ftl(spec) => spec.size_bytes(),
             Self::Network(spec) => spec.size.0,
             Self::Disk(spec) => spec.size.0,
         }
@@ -55,6 +60,7 @@ impl DriveSpec {
     pub fn link_bytes_per_s(&self) -> Option<f64> {
         match self {
             Self::Ssd(spec) => Some(spec.link_bytes_per_s),
+            Self::Ftl(spec) => Some(spec.link_bytes_per_s),
             _ => None,
         }
     }
@@ -62,6 +68,7 @@ impl DriveSpec {
     pub(super) fn check(&self, table: &str) -> Checked {
         match self {
             Self::Ssd(spec) => spec.check(table),
+            Self::Ftl(spec) => spec.check(table),
             Self::Network(spec) => spec.check(table),
             Self::Disk(spec) => spec.check(table),
         }
