@@ -152,6 +152,8 @@ pub enum Document {
     SearchCheck,
     /// `sim papers --json` (flashwright.papers/1)
     Papers,
+    /// `sim fit --json` (flashwright.fit/1)
+    Fit,
     /// `tune show --json` (flashwright.tune/1)
     Tune,
     /// `layout up --json` and `tune apply --json` (flashwright.layout/1)

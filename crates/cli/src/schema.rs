@@ -48,6 +48,7 @@ fn of(document: Document) -> Value {
         Document::Statistics => schema_for!(measure::simulation::report::Statistics),
         Document::SearchCheck => schema_for!(sweep::check_search::SearchCheck),
         Document::Papers => schema_for!(crate::sim::papers::PapersDocument),
+        Document::Fit => schema_for!(crate::sim::fit::FitDocument),
         Document::Serve => schema_for!(crate::serve::Serving),
         Document::Volumes => schema_for!(volume::survey::Volumes),
         Document::Tune => schema_for!(crate::tune::document::TuneDocument),

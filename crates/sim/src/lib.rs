@@ -10,6 +10,7 @@ pub mod device;
 pub mod drives;
 pub mod error;
 mod event;
+pub mod fit;
 pub mod flash;
 mod load;
 pub mod machine;

@@ -14,6 +14,7 @@ Examples:
   flashwright sim my-node.toml workload.toml --json
   flashwright sweep examples/dash-io.toml --machine machines/dash-io-node.toml
   flashwright sim papers
+  flashwright sim fit results.db --output my-drive.toml
 
 A machine is a TOML file, or the name of one that the program brings; docs/verbs/sim.md tells all keys. Time is virtual: \
 a run ends as soon as its rate is known to 1 %, and the same seed gives the same figures everywhere.";
@@ -50,6 +51,25 @@ pub struct SimArgs {
 pub enum SimCommand {
     /// Set the papers' figures beside those of the simulated machines
     Papers(PapersArgs),
+    /// Fit a drive's constants to a measured sweep, and predict the points held out
+    Fit(FitArgs),
+}
+
+/// `flashwright sim fit`.
+#[derive(Debug, Args)]
+pub struct FitArgs {
+    /// A sweep's directory or its results.db: reads, and writes if there are any, over several bs and iodepth
+    #[arg(value_name = "DIR|results.db")]
+    pub results: PathBuf,
+    /// Hold out one point of so many, which the constants do not see
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..))]
+    pub hold_out: u32,
+    /// Write a machine file with the drive
+    #[arg(long, value_name = "MACHINE.toml", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document (flashwright.fit/1)
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
 }
 
 /// `flashwright sim papers`.

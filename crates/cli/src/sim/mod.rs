@@ -1,9 +1,10 @@
 //! `flashwright sim`: a workload on a described machine, in virtual time.
 //!
-//! [`papers`] prints the papers' figures. The result of a workload
+//! [`papers`] prints the papers' figures, [`fit`] a drive fitted to a sweep. The result of a workload
 //! is that of `bench`, in the same words and the same document.
 
 pub mod args;
+pub mod fit;
 pub mod papers;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use args::{SimArgs, SimCommand};
 pub fn sim(args: &SimArgs) -> Result<(), Failure> {
     match &args.command {
         Some(SimCommand::Papers(args)) => papers::papers(args),
+        Some(SimCommand::Fit(args)) => fit::fit(args),
         None => run(args),
     }
 }
