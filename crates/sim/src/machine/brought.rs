@@ -13,6 +13,7 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("dash-raid-128k", include_str!("../../../../machines/dash-raid-128k.toml")),
     ("dash-raid-untuned", include_str!("../../../../machines/dash-raid-untuned.toml")),
     ("dash-ram-drive", include_str!("../../../../machines/dash-ram-drive.toml")),
+    ("gordon-io-node", include_str!("../../../../machines/gordon-io-node.toml")),
     ("mqsim-default", include_str!("../../../../machines/mqsim-default.toml")),
 ];
 
