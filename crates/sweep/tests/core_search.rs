@@ -12,6 +12,7 @@ use measure::record::TargetFacts;
 use measure::{RunRecord, Target, TargetError, Workload};
 use sweep::load::load;
 use sweep::model::Point;
+use sweep::plan::Protocol;
 use sweep::report::{Report, html, markdown};
 use sweep::run::{Ended, Outcome, Quiet, Runner, TargetFactory, begin};
 use sweep::space::{Overrides, Space};
@@ -186,6 +187,11 @@ fn what_a_screened_sweep_cannot_do_is_said_with_the_flag() {
     assert!(message.contains("--passes") && message.contains('3'), "{message}");
     let message = space().share(1, 2).unwrap_err().to_string();
     assert!(message.contains("--shard") && message.contains("1/2"), "{message}");
+    // What a file says of passes gives way to the flag.
+    let papers = Space::parse("dash-io.toml", include_str!("../../../examples/dash-io.toml")).unwrap();
+    let screened =
+        papers.with(&Overrides { protocol: Some(Protocol::Screen), ..Overrides::default() }).unwrap();
+    assert_eq!((screened.passes, screened.discard_first, screened.budget), (0, false, None));
     let both = SPACE.replace("seed = 5", "protocol = 'dash'");
     assert!(Space::parse("s.toml", &both).unwrap_err().to_string().contains("search"));
     let unknown = SPACE.replace("'screen'", "'some'");

@@ -263,12 +263,14 @@ impl Space {
         let is_of_passes = self.header.discard_first == Some(true) || self.order == Order::Given;
         let implied = if builds || is_of_passes { Protocol::Dash } else { Protocol::Blocks };
         self.protocol = overrides.protocol.or(self.header.protocol).unwrap_or(implied);
-        if let (Protocol::Screen, Some(passes)) = (self.protocol, overrides.passes.or(self.header.passes)) {
+        if let (Protocol::Screen, Some(passes)) = (self.protocol, overrides.passes) {
             let reason = "a screened sweep runs blocks until a decision";
             let hint = "leave it out, or say --search=race";
             return Err(flag_error("--passes", &passes.to_string(), reason, hint));
         }
         let passes = match overrides.budget {
+            // The passes of a file belong to the protocol that a flag has overruled.
+            _ if self.protocol == Protocol::Screen => None,
             Some(_) => overrides.passes,
             None => overrides.passes.or(self.header.passes),
         };
