@@ -86,3 +86,39 @@ scheduler = ["none", "cfq"]
     let again = flashwright(folder.path(), &["sweep", "resume", "a", "--json"]);
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
 }
+
+#[test]
+fn a_drive_fitted_to_a_sweep_is_a_machine_that_runs() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let space = r#"
+[sweep]
+name = "one drive"
+protocol = "dash"
+passes = 2
+[base]
+layout = "single"
+drives = ["/dev/a"]
+[space]
+rw = ["randread", "randwrite"]
+bs = ["4k", "64k"]
+iodepth = [1, 4, 32]
+"#;
+    std::fs::write(folder.path().join("space.toml"), space).expect("is written");
+    let swept =
+        flashwright(folder.path(), &["sweep", "space.toml", "--machine=dash-one-drive", "--output=s"]);
+    assert!(swept.status.success(), "{}", String::from_utf8_lossy(&swept.stderr));
+    let fitted = json(&flashwright(folder.path(), &["sim", "fit", "s", "--output=fitted.toml", "--json"]));
+    let points = fitted["points"].as_array().expect("is a list");
+    assert_eq!(points.len(), 12);
+    assert_eq!(points.iter().filter(|point| point["held_out"] == true).count(), 4);
+    // The sweep's drive is another model, so that its points are met roughly.
+    let error = fitted["held_out_error_median"].as_f64().expect("is a number");
+    assert!(error < 0.5, "{fitted}");
+    let run = flashwright(folder.path(), &["sim", "fitted.toml", "--rw=randread", "--iodepth=32", "--json"]);
+    let measured = points.iter().find(|point| {
+        point["point"].as_str().is_some_and(|name| name.contains("bs=4k iodepth=32 rw=randread"))
+    });
+    let model = measured.expect("the point is there")["model_iops"].as_f64().expect("is a number");
+    let iops = json(&run)["iops"].as_f64().expect("is a number");
+    assert!((iops / model - 1.0).abs() < 0.15, "{iops} in a run, {model} in the fit");
+}
