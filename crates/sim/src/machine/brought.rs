@@ -13,8 +13,10 @@ pub const MACHINES: &[(&str, &str)] = &[
     ("dash-raid-128k", include_str!("../../../../machines/dash-raid-128k.toml")),
     ("dash-raid-untuned", include_str!("../../../../machines/dash-raid-untuned.toml")),
     ("dash-ram-drive", include_str!("../../../../machines/dash-ram-drive.toml")),
+    ("frontier-node", include_str!("../../../../machines/frontier-node.toml")),
     ("gordon-io-node", include_str!("../../../../machines/gordon-io-node.toml")),
     ("mqsim-default", include_str!("../../../../machines/mqsim-default.toml")),
+    ("nvme-node-2026", include_str!("../../../../machines/nvme-node-2026.toml")),
 ];
 
 /// The text of the machine of this name.
