@@ -37,7 +37,8 @@ const FINE: usize = 24;
 /// Tiers that can be searched in a moment.
 pub const MOST_TIERS: usize = 4;
 
-/// Which share of accesses misses a memory of so many bytes: a falling line of straight pieces.
+/// Which share of accesses misses a memory of so many bytes: a falling line of straight pieces, or of stack distances a
+/// stair.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Curve {
     /// Bytes and miss ratio, from 0 bytes on.
@@ -108,15 +109,17 @@ impl Curve {
         Ok(Self { points })
     }
 
-    /// The curve of a histogram of stack distances: an access hits a memory that is larger than its distance.
+    /// The curve of a histogram of stack distances: an access hits a memory that is as large as its distance, and misses
+    /// any smaller one, so the curve falls at each distance, and not between them.
     fn of_distances(mut rows: Vec<(f64, f64)>) -> Result<Self, PlanError> {
         rows.sort_by(|a, b| a.0.total_cmp(&b.0));
         let all: f64 = rows.iter().map(|(_, count)| count).sum();
         positive("count", all)?;
         let mut left = all;
-        let points = rows.into_iter().filter(|(bytes, _)| bytes.is_finite()).map(|(bytes, count)| {
+        let points = rows.into_iter().filter(|(bytes, _)| bytes.is_finite()).flat_map(|(bytes, count)| {
+            let before = left;
             left -= count;
-            (bytes.max(1.0), (left / all).max(0.0))
+            [before, left].map(|misses| (bytes.max(1.0), (misses / all).max(0.0)))
         });
         Self::of_ratios(points.collect())
     }
@@ -421,6 +424,9 @@ mod tests {
         let distances = Curve::parse("distance_bytes,count # LRU\n100,6\n1000,3\ninf,1\n").unwrap();
         assert!((distances.misses(100.0) - 0.4).abs() < 1e-12 && (distances.misses(1e9) - 0.1).abs() < 1e-12);
         assert_eq!(distances.bytes_for(0.05), None);
+        let cyclic = Curve::parse("distance_bytes,count\n1e12,1000\n").unwrap();
+        assert_eq!((cyclic.misses(0.99e12), cyclic.misses(1e12)), (1.0, 0.0), "a scan of 1 TB, under LRU");
+        assert_eq!(cyclic.bytes_for(0.5), Some(1e12));
         for (text, words) in [
             ("", "line 1: '' is no heading"),
             ("a,b", "line 1: 'a,b' is no heading"),
