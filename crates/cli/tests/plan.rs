@@ -95,6 +95,37 @@ fn simulated_failures_agree_with_the_formula_and_a_seed_repeats_them() {
 }
 
 #[test]
+fn the_answer_the_rows_and_the_charts_are_of_the_levels_that_were_described() {
+    let folder = place();
+    let of = |flags: &[&str]| {
+        let common = ["plan", "checkpoint", "--mtbf=24h", "--size=2TB", "--json"];
+        json(folder.path(), &[&common[..], flags].concat())
+    };
+    // A drain of 4000 s does not fit between checkpoints, but one in a hundred and more drains.
+    let two = of(&["--fast=100GB/s", "--slow=0.5GB/s", "--slow-failures=0.01"]);
+    fits_schema(folder.path(), "plan-checkpoint", &two);
+    let (waste, schedule) = (&two["waste"], &two["levels"]["schedule"]);
+    assert!(near(waste, 0.0517) && two["purchases"][0]["waste"] == *waste && schedule["waste"] == *waste);
+    assert_eq!(
+        (&two["period_s"], &two["purchases"][0]["period_s"]),
+        (&schedule["period_s"], &schedule["period_s"])
+    );
+    let least = two["curve"].as_array().unwrap().iter().map(|point| point["waste"].as_f64().unwrap());
+    assert!(near(waste, least.fold(1.0, f64::min)));
+    let given = of(&["--fast=10GB/s", "--slow=2GB/s", "--slow-failures=0.99", "--interval=4h"]);
+    assert!(
+        near(&given["levels"]["schedule"]["period_s"], 14_400.0) && near(&given["waste"], 0.1702),
+        "{given}"
+    );
+    // A slow tier alone has the best period of its own.
+    for (flags, waste) in [(&["--alone=1GB/s"][..], 0.218), (&["--alone=0.3GB/s", "--fast=10GB/s"], 0.392)] {
+        let alone = of(flags);
+        let row = alone["purchases"].as_array().unwrap().last().unwrap();
+        assert!(near(&row["waste"], waste), "{row}");
+    }
+}
+
+#[test]
 fn endurance_is_told_for_a_product_and_for_a_drives_own_counters() {
     let folder = place();
     let product =
@@ -203,6 +234,10 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     let folder = place();
     let product = "name = \"x\"\n[[product]]\nname = \"a\"\ndate = \"2026\"\nsource = \"s\"\n";
     write(folder.path(), "p.toml", product);
+    let sold = "price = 410\ncapacity_gb = 3840\n";
+    let disk = product.split_once("[[").unwrap().1.replace("\"a\"", "\"disk\"");
+    let sold = format!("{}{sold}[[{disk}{sold}", product.replace("\"a\"", "\"flash\""));
+    write(folder.path(), "sold.toml", &sold);
     write(folder.path(), "typo.toml", &(product.to_owned() + "prise = 3\n"));
     write(folder.path(), "text.json", "{}");
     write(folder.path(), "curve.csv", "bytes,miss_ratio\n1e9,0.5\n2e9,2\n");
@@ -210,7 +245,12 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     let amplified = [&["endurance", "--write-amplification=0.5"], &wear[..]].concat();
     let levels =
         ["checkpoint", "--mtbf=1d", "--size=2TB", "--fast=9GB/s", "--slow=2GB/s", "--slow-failures=0.1"];
-    let cases: [(&[&str], &str); 31] = [
+    let target = ["checkpoint", "--mtbf=24h", "--size=1200TB", "--target-waste=0.1"];
+    let cases: [(&[&str], &str); 32] = [
+        (
+            &[&target[..], &["--prices=sold.toml"]].concat(),
+            "error: --prices=sold.toml: flash: price_per_gb_per_s (or price and",
+        ),
         (&[&levels[..], &["--overlap=0.5"]].concat(), "error: --overlap=0.5: two levels wait for"),
         (&[&levels[..], &["--slow-failures=1"]].concat(), "error: --slow-failures is given twice\n"),
         (

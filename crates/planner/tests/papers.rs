@@ -65,7 +65,7 @@ fn discrepancies_of_dash_are_these_and_no_others() {
 fn table_iv_of_the_cray_paper_follows_from_table_iii() {
     let prices = Prices::parse(CRAY).unwrap();
     let (flash, disk) = (&prices.products[0], &prices.products[1]);
-    let demand = Demand { checkpoint_bytes: 1200e12, period_s: 3600.0, keep: 0, slow_capacity_bytes: 0.0 };
+    let demand = Demand::new(1200e12, 3600.0);
     let both = hybrid(&demand, 2.25e12, None, Some(2.25e15)).unwrap().priced(flash, disk).unwrap();
     let single = alone(&demand, 1e12).unwrap().priced(flash, disk).unwrap();
     for (computed, printed) in [

@@ -119,7 +119,7 @@ pub struct CheckpointArgs {
     /// Compare with a slow tier alone of this bandwidth
     #[arg(long, value_name = "RATE|RESULTS", requires = "size", value_parser = bandwidth)]
     pub alone: Option<Bandwidth>,
-    /// Time from one checkpoint to the next [default: that of the least waste]
+    /// Time from one checkpoint to the next [default: that of the least waste, for each tier its own]
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     pub interval: Option<Duration>,
     /// Time to read a checkpoint back [default: as long as writing it]
@@ -143,7 +143,7 @@ pub struct CheckpointArgs {
     /// Capacity of the fast tier [default: by the formula]
     #[arg(long, value_name = "SIZE", requires = "fast", value_parser = amount)]
     pub fast_capacity: Option<u64>,
-    /// Capacity that the slow tier must have [default: what comes with its bandwidth]
+    /// Capacity that the slow tier must have [default: two checkpoints, or what comes with its bandwidth]
     #[arg(long, value_name = "SIZE", value_parser = amount)]
     pub slow_capacity: Option<u64>,
     /// The price file

@@ -1,7 +1,7 @@
 //! `flashwright plan checkpoint`: rules for the interval, their waste, the tiers to buy, and failures simulated.
 
 use planner::Formula;
-use planner::checkpoint::hybrid::{Demand, Purchase, Target, alone, cheapest, decimal_bytes, hybrid};
+use planner::checkpoint::hybrid::{Demand, Purchase, Target, alone, cheapest, decimal_bytes, hybrid, price};
 use planner::checkpoint::levels::{self, Levels, Schedule};
 use planner::checkpoint::simulate::{Failures, Pattern, Simulated, simulate};
 use planner::checkpoint::{self, Machine, Rule, time};
@@ -11,6 +11,7 @@ use serde::Serialize;
 use sweep::report::{Page, PageChart, PageMark, PageTable};
 
 use super::args::CheckpointArgs;
+use super::model::{CurvePoint, Model, Sensitivity};
 use super::screen::{NONE, grouped, known, sources, table, without_empty_columns};
 use super::values::Bandwidth;
 use super::{in_prices, prices, records, show};
@@ -23,9 +24,11 @@ pub struct CheckpointDocument {
     schema: &'static str,
     /// What checkpoints and fails; null without a time between failures.
     machine: Option<Machine>,
-    /// The period that the rest is about: the one that was asked for, or that of the least waste.
+    /// The period that the rest is about: the one that was asked for, or that of the least waste; of two levels the mean.
     period_s: Option<f64>,
-    /// What each rule gives.
+    /// Its waste; of two levels to first order.
+    waste: Option<f64>,
+    /// What each rule gives for one level.
     rules: Vec<RuleResult>,
     /// Two levels, where failures lose the fast tier.
     levels: Option<LevelsResult>,
@@ -81,32 +84,11 @@ struct NamedPurchase {
     price: Option<f64>,
 }
 
-/// A point of the curve.
-#[derive(Debug, Serialize, JsonSchema)]
-struct CurvePoint {
-    period_s: f64,
-    waste: f64,
-}
-
-/// What a change of one input does.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Sensitivity {
-    /// `mtbf`, `write time` or `restart`.
-    input: &'static str,
-    /// What it is multiplied by.
-    factor: f64,
-    /// The period of the least waste.
-    period_s: f64,
-    /// Its waste.
-    waste: f64,
-}
-
 /// Plans checkpoints.
 pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
     let rates = Rates::read(args)?;
     let machine = machine(args, &rates)?;
     let interval = args.interval.map(|interval| interval.as_secs_f64());
-    let period_s = interval.or(machine.map(|m| m.exact_period()));
     if let (Some(period), Some(machine)) = (interval, machine)
         && period <= machine.write_s
     {
@@ -121,7 +103,10 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
     if levels.is_some() {
         formulas.push(levels::FORMULA);
     }
-    let (purchases, currency) = purchases(args, &rates, period_s)?;
+    let model = machine.map(|machine| Model { machine, levels: levels.as_ref().map(|two| two.levels) });
+    let point = model.map(|model| model.at(interval)).transpose()?;
+    let period_s = point.map(|point| point.period_s).or(interval);
+    let (purchases, currency) = purchases(args, &rates, period_s, levels.as_ref())?;
     if machine.is_none() && purchases.is_empty() {
         return Err(Failure::invalid("plan checkpoint needs --mtbf, or tiers to compare").hint(
             "the time between failures, such as --mtbf 24h; or --slow, --alone or --prices beside --interval",
@@ -133,10 +118,11 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
     let document = CheckpointDocument {
         schema: "flashwright.plan-checkpoint/1",
         rules: machine.map(|m| rules(args, &m, interval)).transpose()?.unwrap_or_default(),
-        curve: machine.map(|m| curve(&m)).unwrap_or_default(),
-        sensitivity: machine.map(|m| sensitivity(&m)).unwrap_or_default(),
+        curve: model.map(|m| m.curve()).transpose()?.unwrap_or_default(),
+        sensitivity: model.map(|m| m.sensitivity()).unwrap_or_default(),
         machine,
         period_s,
+        waste: point.map(|point| point.waste),
         levels,
         purchases,
         formulas,
@@ -270,7 +256,7 @@ fn two_levels(
         slow_restart_s: drain_s,
         downtime_s: machine.downtime_s,
     };
-    let schedule = levels.schedule()?;
+    let schedule = levels.schedule(args.interval.map(|interval| interval.as_secs_f64()))?;
     let simulated = simulated(args, &Pattern::of_levels(&levels, &schedule))?;
     Ok(Some(LevelsResult { levels, schedule, simulated }))
 }
@@ -280,6 +266,7 @@ fn purchases(
     args: &CheckpointArgs,
     rates: &Rates,
     period_s: Option<f64>,
+    levels: Option<&LevelsResult>,
 ) -> Result<(Vec<NamedPurchase>, String), Failure> {
     let Some(size) = args.size else { return Ok((Vec::new(), String::new())) };
     let prices = args.prices.as_deref().map(|path| Ok::<_, Failure>((path, prices(path)?))).transpose()?;
@@ -291,26 +278,32 @@ fn purchases(
     };
     let products = products(())?;
     let demand = Demand {
-        checkpoint_bytes: size as f64,
-        period_s: period_s.unwrap_or(0.0),
         keep: args.keep,
         slow_capacity_bytes: args.slow_capacity.map_or(0.0, |bytes| bytes as f64),
+        overlap: args.overlap,
+        ..Demand::new(size as f64, period_s.unwrap_or(0.0))
     };
     let mut all = Vec::new();
     if let (Some(fast), Some(_)) = (rates.fast, period_s)
         && (rates.slow.is_some() || rates.alone.is_some() || products.is_some())
     {
+        let (drain_every, drain_overlap) =
+            levels.map_or((1, 1.0), |two| (two.schedule.slow_every, args.drain_overlap));
+        let demand = Demand { drain_every, drain_overlap, ..demand };
         all.push((
             "hybrid",
             hybrid(&demand, fast, rates.slow, args.fast_capacity.map(|bytes| bytes as f64))?,
         ));
     }
-    if let (Some(bandwidth), Some(_)) = (rates.alone, period_s) {
-        all.push(("slow alone", alone(&demand, bandwidth)?));
+    if let Some(bandwidth) = rates.alone {
+        all.push((
+            "slow alone",
+            alone(&Demand { period_s: own_period(args, bandwidth)?, ..demand }, bandwidth)?,
+        ));
     }
-    if let Some((fast, slow)) = products {
+    if let (Some((fast, slow)), Some(path)) = (products, &args.prices) {
         for (_, purchase) in &mut all {
-            *purchase = purchase.priced(fast, slow)?;
+            *purchase = in_prices(path, purchase.priced(fast, slow))?;
         }
         if let Some((waste, mtbf)) = args.target_waste.zip(args.mtbf) {
             let target = Target {
@@ -320,6 +313,7 @@ fn purchases(
                 restart_s: args.restart.map(|restart| restart.as_secs_f64()),
                 overlap: args.overlap,
             };
+            in_prices(path, price(fast, 1.0, 1.0).and(price(slow, 1.0, 1.0)))?;
             let (mix, single) = cheapest(&demand, &target, fast, slow)?;
             all.extend([("cheapest hybrid", mix), ("cheapest slow alone", single)]);
         }
@@ -327,35 +321,25 @@ fn purchases(
     let named = |(name, purchase): (&'static str, Purchase)| NamedPurchase {
         name,
         io_share: purchase.io_share(),
-        waste: machine_of(args, purchase.write_s).map(|machine| machine.waste(purchase.period_s)),
+        waste: match levels.filter(|_| name == "hybrid") {
+            Some(two) => Some(two.schedule.waste),
+            None => machine_of(args, purchase.write_s).map(|machine| machine.waste(purchase.period_s)),
+        },
         price: purchase.price(),
         purchase,
     };
     Ok((all.into_iter().map(named).collect(), prices.map(|(_, prices)| prices.currency).unwrap_or_default()))
 }
 
-/// Waste over a decade below and above the best period.
-fn curve(machine: &Machine) -> Vec<CurvePoint> {
-    let best = machine.exact_period();
-    let low = (best / 10.0).max(machine.write_s * 1.001);
-    let points = 20;
-    let period = |n: u32| low * (best * 10.0 / low).powf(f64::from(n) / f64::from(points));
-    (0..=points).map(|n| CurvePoint { period_s: period(n), waste: machine.waste(period(n)) }).collect()
-}
-
-fn sensitivity(machine: &Machine) -> Vec<Sensitivity> {
-    let of = |input: &'static str, factor: f64| {
-        let mut changed = *machine;
-        match input {
-            "mtbf" => changed.mtbf_s *= factor,
-            "write time" => changed.write_s *= factor,
-            _ => changed.restart_s *= factor,
-        }
-        let period_s = changed.exact_period();
-        Sensitivity { input, factor, period_s, waste: changed.waste(period_s) }
-    };
-    let inputs = ["mtbf", "write time", "restart"];
-    inputs.into_iter().flat_map(|input| [0.5, 0.8, 1.25, 2.0].map(|factor| of(input, factor))).collect()
+/// The period of a slow tier alone: the one that was asked for, or the best one for its own checkpoints.
+fn own_period(args: &CheckpointArgs, bandwidth: f64) -> Result<f64, Failure> {
+    if let Some(interval) = args.interval {
+        return Ok(interval.as_secs_f64());
+    }
+    let write_s = args.size.unwrap_or(0) as f64 / bandwidth;
+    let Some(machine) = machine_of(args, write_s) else { return Ok(0.0) };
+    machine.check()?;
+    Ok(machine.exact_period())
 }
 
 fn screen(document: &CheckpointDocument, currency: &str) -> Page {
@@ -392,25 +376,40 @@ fn answer(document: &CheckpointDocument, currency: &str) -> String {
             time(best.purchase.period_s)
         );
     }
-    if let Some((machine, period)) = document.machine.zip(document.period_s) {
+    if let (Some(machine), Some(period), Some(waste)) = (document.machine, document.period_s, document.waste)
+    {
+        let levels = document.levels.as_ref();
+        let slow = levels
+            .map(|two| format!(", one in {} also to the slow tier", two.schedule.slow_every))
+            .unwrap_or_default();
         return format!(
-            "A checkpoint every {}, of {}: {} of the time is wasted",
+            "A checkpoint every {}, of {}{slow}: {} of the time is wasted",
             time(period),
             time(machine.write_s),
-            units::percent(machine.waste(period))
+            units::percent(waste)
         );
     }
-    let shares: Vec<String> =
-        document.purchases.iter().map(|p| format!("{} {}", p.name, units::percent(p.io_share))).collect();
-    format!("Share of the time that goes into checkpoints: {}", shares.join(", "))
+    let of = |p: &NamedPurchase| {
+        format!(
+            "{} {}, with a checkpoint every {}",
+            p.name,
+            units::percent(p.waste.unwrap_or(p.io_share)),
+            time(p.purchase.period_s)
+        )
+    };
+    let rows: Vec<String> = document.purchases.iter().map(of).collect();
+    let what = match document.purchases.iter().all(|p| p.waste.is_some()) {
+        true => "is wasted",
+        false => "goes into checkpoints",
+    };
+    format!("Share of the time that {what}: {}", rows.join(", "))
 }
 
 fn notes(document: &CheckpointDocument) -> Vec<String> {
     let mut notes = Vec::new();
     if document.rules.iter().any(|rule| !rule.is_first_order) {
         notes.push(
-            "checkpoint, recovery and half of the period are more than a tenth of the MTBF for the rules \
-             marked (!): there the first-order waste does not hold"
+            "the first-order waste of the rules marked (!) is off by more than 2 %: failures are too frequent for it"
                 .to_owned(),
         );
     }
@@ -442,7 +441,12 @@ fn first_order(waste: f64, holds: bool) -> String {
 
 fn rules_table(document: &CheckpointDocument, machine: &Machine) -> PageTable {
     let mut rows = table(
-        format!("Rules, MTBF {}, checkpoint {}", time(machine.mtbf_s), time(machine.write_s)),
+        format!(
+            "Rules{}, MTBF {}, checkpoint {}",
+            if document.levels.is_some() { " for the fast tier alone, if no failure lost it" } else { "" },
+            time(machine.mtbf_s),
+            time(machine.write_s)
+        ),
         &[
             "Rule",
             ">Compute",
@@ -476,12 +480,13 @@ fn levels_table(result: &LevelsResult) -> PageTable {
     let caption = format!("Two levels: {} of failures lose the fast tier", units::percent(levels.slow_share));
     let mut rows = table(
         caption,
-        &["Fast every", "Slow every", ">One in", ">Waste, first order", ">Simulated", ">Off by"],
+        &["Compute", "Period", "Slow every", ">One in", ">Waste, first order", ">Simulated", ">Off by"],
     );
     let [seen, off] = against(result.simulated, schedule.waste);
     rows.rows.push(vec![
         time(schedule.fast_interval_s),
-        time(schedule.slow_interval_s),
+        time(schedule.period_s),
+        time(schedule.period_s * f64::from(schedule.slow_every)),
         schedule.slow_every.to_string(),
         first_order(schedule.waste, schedule.is_first_order),
         seen,
@@ -514,14 +519,16 @@ fn purchases_table(purchases: &[NamedPurchase], currency: &str) -> PageTable {
             ">More compute",
         ],
     );
-    let least = purchases.iter().map(|p| 1.0 - p.io_share).fold(f64::INFINITY, f64::min);
+    // Useful work, where it is known what failures leave of it.
+    let useful = |p: &NamedPurchase| 1.0 - p.waste.unwrap_or(p.io_share);
+    let least = purchases.iter().map(useful).fold(f64::INFINITY, f64::min);
     for p in purchases {
         let tiers = &p.purchase;
         let positive = |value: f64, write: &dyn Fn(f64) -> String| match value {
             0.0 => NONE.to_owned(),
             value => write(value),
         };
-        let more = (1.0 - p.io_share) / least - 1.0;
+        let more = useful(p) / least - 1.0;
         rows.rows.push(vec![
             p.name.to_owned(),
             time(tiers.period_s),

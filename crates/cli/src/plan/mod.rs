@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod efficiency;
 pub mod endurance;
 pub mod hierarchy;
+mod model;
 mod records;
 mod screen;
 pub mod tier;

@@ -2,7 +2,7 @@
 //!
 //! Checkpoints are written to the fast tier at its bandwidth, which blocks the application, and drained to the slow tier
 //! behind its back. A tier costs the dearer of its bandwidth and its capacity. The drain must end before the next
-//! checkpoint begins, or the fast tier has to hold more of them; it must end within a period in any case.
+//! checkpoint begins, or the fast tier has to hold more of them; it must end before the next one that drains in any case.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::prices::Product;
 use crate::{Formula, PlanError};
 
 /// How tiers are sized and priced.
-pub const FORMULAS: [Formula; 3] = [
+pub const FORMULAS: [Formula; 4] = [
     Formula {
         gives: "price of a tier",
         formula: "max(bandwidth x price per GB/s, capacity x price per TB)",
@@ -25,8 +25,15 @@ pub const FORMULAS: [Formula; 3] = [
     },
     Formula {
         gives: "capacity of the fast tier",
-        formula: "S x (keep + 1 + ceil((S/B_drain) / T)): one is written while the one before may still drain",
+        formula: "S x (keep + 1 + min(2, ceil((S/B_drain) / T))): one is written, one may still drain, and if drains \
+                  are longer than T the last complete one is a third",
         source: "upper bound of checkpoints that are not yet drained",
+    },
+    Formula {
+        gives: "capacity of the slow tier",
+        formula: "at least 2 S: the last complete checkpoint stays while the next is written; the capacity that comes with \
+                  the bandwidth, if that is more",
+        source: "Srinivasan and Canon, CUG 2013, Table IV (capacity by bandwidth)",
     },
 ];
 
@@ -39,8 +46,36 @@ pub struct Demand {
     pub period_s: f64,
     /// Checkpoints that stay on the fast tier beside those on their way.
     pub keep: u32,
-    /// Bytes that the slow tier has to hold; 0 for what comes with its bandwidth.
+    /// Bytes that the slow tier has to hold besides; it holds two checkpoints in any case.
     pub slow_capacity_bytes: f64,
+    /// Share of its speed that the application keeps while a checkpoint is written.
+    pub overlap: f64,
+    /// One checkpoint in so many drains to the slow tier.
+    pub drain_every: u32,
+    /// Share of its speed that the application keeps while a checkpoint drains.
+    pub drain_overlap: f64,
+}
+
+impl Demand {
+    /// Checkpoints of so many bytes, a period apart, of which each stops the application while it is written and drains
+    /// behind its back.
+    #[must_use]
+    pub fn new(checkpoint_bytes: f64, period_s: f64) -> Self {
+        Self {
+            checkpoint_bytes,
+            period_s,
+            keep: 0,
+            slow_capacity_bytes: 0.0,
+            overlap: 0.0,
+            drain_every: 1,
+            drain_overlap: 1.0,
+        }
+    }
+
+    /// Bytes of the slow tier: the last complete checkpoint stays while the next is written.
+    fn slow_capacity(&self) -> f64 {
+        self.slow_capacity_bytes.max(2.0 * self.checkpoint_bytes)
+    }
 }
 
 /// One way to buy storage: the rows of Table IV. Rates are bytes per second, prices in the price file's currency.
@@ -56,9 +91,9 @@ pub struct Purchase {
     pub slow_capacity: f64,
     /// Seconds that a checkpoint takes the application.
     pub write_s: f64,
-    /// Seconds of a period that are left to compute.
+    /// Work of a period, in seconds at full speed.
     pub compute_s: f64,
-    /// Seconds of a period.
+    /// Seconds of a period, the mean with its part of the drains.
     pub period_s: f64,
     /// Price of the fast tier.
     pub fast_price: Option<f64>,
@@ -67,10 +102,10 @@ pub struct Purchase {
 }
 
 impl Purchase {
-    /// Share of the time that goes into checkpoints.
+    /// Share of the time for which checkpoints and drains keep the application from computing.
     #[must_use]
     pub fn io_share(&self) -> f64 {
-        self.write_s / self.period_s
+        1.0 - self.compute_s / self.period_s
     }
 
     /// The price of both tiers, if both are known.
@@ -80,17 +115,15 @@ impl Purchase {
     }
 }
 
-/// What a tier of a product costs: the dearer of bandwidth and capacity. A price that is not known counts as nothing, so
-/// long as the other is known.
+/// What a tier of a product costs: the dearer of bandwidth and capacity.
 ///
 /// # Errors
-/// [`PlanError::Invalid`] if the product has neither price.
+/// [`PlanError::Invalid`] if the price of one of them is not known.
 pub fn price(product: &Product, bandwidth: f64, capacity: f64) -> Result<f64, PlanError> {
-    let (by_bandwidth, by_capacity) = (product.price_per_byte_per_s(), product.price_per_byte());
-    if by_bandwidth.is_none() && by_capacity.is_none() {
-        product.needs("price_per_gb_per_s", None)?;
-    }
-    Ok((by_bandwidth.unwrap_or(0.0) * bandwidth).max(by_capacity.unwrap_or(0.0) * capacity))
+    let of_bandwidth = "price_per_gb_per_s (or price and sequential_write_mb_per_s)";
+    let of_capacity = "price_per_tb (or price and capacity_gb)";
+    let by_bandwidth = product.needs(of_bandwidth, product.price_per_byte_per_s())? * bandwidth;
+    Ok(by_bandwidth.max(product.needs(of_capacity, product.price_per_byte())? * capacity))
 }
 
 /// Checkpoints to a fast tier, drained to a slow one of this bandwidth, or of the least that will do. `fast_capacity`
@@ -107,18 +140,22 @@ pub fn hybrid(
 ) -> Result<Purchase, PlanError> {
     let size = demand.checkpoint_bytes;
     let write_s = size / fast_bandwidth;
-    let compute_s = demand.period_s - write_s;
-    if compute_s <= 0.0 {
+    let between_s = demand.period_s - write_s;
+    if between_s <= 0.0 {
         return Err(too_slow("fast", fast_bandwidth, size, demand.period_s));
     }
-    let slow_bandwidth = slow_bandwidth.unwrap_or(size / compute_s);
+    let slow_bandwidth = slow_bandwidth.unwrap_or(size / between_s);
     let drain_s = size / slow_bandwidth;
-    if drain_s > demand.period_s * (1.0 + 1e-9) {
-        return Err(too_slow("slow", slow_bandwidth, size, demand.period_s));
+    let drain_every = f64::from(demand.drain_every);
+    if drain_s > drain_every * demand.period_s * (1.0 + 1e-9) {
+        return Err(too_slow("slow", slow_bandwidth, size, drain_every * demand.period_s));
     }
-    // Between the ends of a drain and the next write nothing is on its way.
-    let least = f64::from(demand.keep + 1 + u32::from(drain_s > compute_s * (1.0 + 1e-9))) * size;
-    let formula = f64::from(demand.keep + 1 + (drain_s / demand.period_s).ceil() as u32) * size;
+    // Between the ends of a drain and the next write nothing is on its way. If not every checkpoint drains, the last
+    // complete one is on the fast tier alone, and stays while the next is written.
+    let stays = demand.drain_every > 1 || drain_s > between_s * (1.0 + 1e-9);
+    let kept = f64::from(demand.keep) + 1.0;
+    let least = (kept + f64::from(u8::from(stays))) * size;
+    let formula = (kept + (drain_s / demand.period_s * (1.0 - 1e-9)).ceil().min(2.0)) * size;
     if let Some(given) = fast_capacity.filter(|given| *given < least) {
         let hint = format!(
             "at least {}, or --keep of fewer checkpoints, or a drain that ends before the next begins",
@@ -131,9 +168,10 @@ pub fn hybrid(
         fast_bandwidth,
         fast_capacity: fast_capacity.unwrap_or(formula),
         slow_bandwidth,
-        slow_capacity: demand.slow_capacity_bytes,
+        slow_capacity: demand.slow_capacity(),
         write_s,
-        compute_s,
+        compute_s: between_s + demand.overlap * write_s
+            - (1.0 - demand.drain_overlap) * drain_s / drain_every,
         period_s: demand.period_s,
         fast_price: None,
         slow_price: None,
@@ -153,9 +191,9 @@ pub fn alone(demand: &Demand, slow_bandwidth: f64) -> Result<Purchase, PlanError
         fast_bandwidth: 0.0,
         fast_capacity: 0.0,
         slow_bandwidth,
-        slow_capacity: demand.slow_capacity_bytes,
+        slow_capacity: demand.slow_capacity(),
         write_s,
-        compute_s: demand.period_s - write_s,
+        compute_s: demand.period_s - (1.0 - demand.overlap) * write_s,
         period_s: demand.period_s,
         fast_price: Some(0.0),
         slow_price: None,
@@ -318,8 +356,9 @@ mod tests {
         Prices::parse(include_str!("../../../../examples/prices/cray-2013.toml")).unwrap()
     }
 
-    const DEMAND: Demand =
-        Demand { checkpoint_bytes: 1200e12, period_s: 0.0, keep: 0, slow_capacity_bytes: 0.0 };
+    fn demand(period_s: f64) -> Demand {
+        Demand::new(1200e12, period_s)
+    }
 
     fn target(waste: f64, mtbf_s: f64) -> Target {
         Target { waste, mtbf_s, downtime_s: 0.0, restart_s: None, overlap: 0.0 }
@@ -328,13 +367,42 @@ mod tests {
     #[test]
     fn a_target_that_is_no_share_or_below_what_down_times_waste_fails() {
         let prices = prices();
-        let of = |target: &Target| cheapest(&DEMAND, target, &prices.products[0], &prices.products[1]);
+        let of = |target: &Target| cheapest(&demand(0.0), target, &prices.products[0], &prices.products[1]);
         for waste in [0.0, 1.0, -0.1, f64::NAN] {
             assert!(matches!(of(&target(waste, 1e5)), Err(PlanError::Invalid { .. })), "{waste}");
         }
         let slow_restart = Target { restart_s: Some(5e4), ..target(0.2, 1e5) };
         let error = of(&slow_restart).unwrap_err();
         assert_eq!(error.to_string(), "target-waste=0.2: down times and restarts alone waste 39.3 %");
+    }
+
+    #[test]
+    fn a_tier_without_the_price_of_its_bandwidth_or_capacity_is_not_free() {
+        let head = "name = \"x\"\n[[product]]\nname = \"a\"\ndate = \"2026\"\nsource = \"s\"\n";
+        let of =
+            |keys: &str| price(&Prices::parse(&(head.to_owned() + keys)).unwrap().products[0], 1e9, 1e12);
+        let error = of("price = 100\ncapacity_gb = 1000").unwrap_err().to_string();
+        assert!(
+            error.starts_with("a: price_per_gb_per_s (or price and sequential_write_mb_per_s): is not in"),
+            "{error}"
+        );
+        assert!(of("price_per_gb_per_s = 5").unwrap_err().to_string().starts_with("a: price_per_tb"));
+        assert_eq!(of("price = 100\ncapacity_gb = 1000\nsequential_write_mb_per_s = 250").unwrap(), 400.0);
+    }
+
+    #[test]
+    fn the_slow_tier_holds_two_checkpoints_and_the_drain_has_the_time_until_the_next_one_that_drains() {
+        let slow = &prices().products[1];
+        let rare = Demand::new(2e12, 3.0 * 86_400.0);
+        let bought = hybrid(&rare, 1e10, None, None).unwrap().priced(&prices().products[0], slow).unwrap();
+        assert_eq!(bought.slow_capacity, 4e12);
+        assert_eq!(alone(&rare, 1e9).unwrap().slow_capacity, 4e12);
+        let often = Demand { drain_every: 10, drain_overlap: 0.5, ..Demand::new(2e12, 1000.0) };
+        let levels = hybrid(&often, 1e11, Some(0.5e9), None).unwrap();
+        assert_eq!((levels.compute_s, levels.fast_capacity), (1000.0 - 20.0 - 200.0, 6e12));
+        assert!(hybrid(&Demand { drain_every: 3, ..often }, 1e11, Some(0.5e9), None).is_err());
+        assert!(hybrid(&often, 1e11, Some(0.5e9), Some(2e12)).is_err(), "the last complete one stays");
+        assert!(hybrid(&Demand { keep: u32::MAX, ..often }, 1e11, Some(0.5e9), None).is_ok());
     }
 
     proptest! {
@@ -346,13 +414,13 @@ mod tests {
         ) {
             let (prices, target) = (prices(), target(waste, mtbf_h * 3600.0));
             let (fast, slow) = (&prices.products[0], &prices.products[1]);
-            let (best, single) = cheapest(&DEMAND, &target, fast, slow).unwrap();
+            let (best, single) = cheapest(&demand(0.0), &target, fast, slow).unwrap();
             let wasted = |bandwidth: f64, period: f64| machine(&target, 1200e12, bandwidth).waste(period);
             prop_assert!(wasted(best.fast_bandwidth, best.period_s) <= waste * (1.0 + 1e-6));
             prop_assert!(wasted(single.slow_bandwidth, single.period_s) <= waste * (1.0 + 1e-6));
             let (bandwidth, period_s) = (single.slow_bandwidth * faster, best.period_s * longer);
             if wasted(bandwidth, period_s) <= waste {
-                let other = hybrid(&Demand { period_s, ..DEMAND }, bandwidth, None, None).unwrap();
+                let other = hybrid(&demand(period_s), bandwidth, None, None).unwrap();
                 let other = other.priced(fast, slow).unwrap().price().unwrap();
                 prop_assert!(best.price().unwrap() <= other * 1.001, "{best:?} {other}");
             }

@@ -206,11 +206,14 @@ mod tests {
         assert!(holds && rare < 0.02, "{rare}");
         let (holds, frequent) = error(1800.0);
         assert!(!holds && frequent > 0.02, "{frequent}");
+        let long_restart =
+            Machine { mtbf_s: 1e5, write_s: 1.0, restart_s: 9500.0, downtime_s: 0.0, overlap: 0.0 };
+        assert!(!long_restart.is_first_order(long_restart.exact_period()), "4.7 % off");
     }
 
     #[test]
     fn two_levels_waste_what_benoits_formula_says_where_failures_are_rare() {
-        let levels = Levels {
+        let rare = Levels {
             mtbf_s: 5e6,
             slow_share: 0.1,
             fast_write_s: 10.0,
@@ -219,10 +222,21 @@ mod tests {
             slow_restart_s: 100.0,
             downtime_s: 0.0,
         };
-        let schedule = levels.schedule().unwrap();
-        let pattern = Pattern::of_levels(&levels, &schedule);
-        let seen = simulate(&pattern, Failures::Exponential, RUNS, 3).unwrap();
-        assert!((schedule.waste / seen.waste - 1.0).abs() < 0.02, "{schedule:?} {seen:?}");
+        let long_restart = Levels { fast_restart_s: 2e5, slow_restart_s: 4e5, ..rare };
+        let rare_drains = Levels { slow_share: 0.01, slow_write_s: 4000.0, ..rare };
+        let always = Levels { slow_share: 0.99, ..rare };
+        for levels in [rare, long_restart, rare_drains, always] {
+            let levels = [1.0, 0.1, 0.01].map(|rarer| Levels { mtbf_s: rarer * levels.mtbf_s, ..levels });
+            for levels in levels.into_iter().filter(|levels| levels.fast_restart_s < 0.1 * levels.mtbf_s) {
+                let schedule = levels.schedule(None).unwrap();
+                let pattern = Pattern::of_levels(&levels, &schedule);
+                let seen = simulate(&pattern, Failures::Exponential, RUNS, 3).unwrap();
+                let off = (schedule.waste / seen.waste - 1.0).abs();
+                assert!(off < 0.025 || !schedule.is_first_order, "{levels:?} {schedule:?} {seen:?}");
+            }
+        }
+        assert!(rare.schedule(None).unwrap().is_first_order);
+        assert!(!Levels { mtbf_s: 500.0, ..rare }.schedule(None).unwrap().is_first_order);
     }
 
     #[test]
