@@ -139,8 +139,19 @@ fn endurance_is_told_for_a_product_and_for_a_drives_own_counters() {
     write(folder.path(), "smart.json", smart);
     let counted = ["plan", "endurance", "--smart=smart.json", "--pe-cycles=3000"];
     let text = works(folder.path(), &counted).out;
-    assert!(text.contains("by its own count 375.0 d of power-on time are left"), "{text}");
+    let said = "A new drive lasts 416.7 d at this load, and this one, as worn as it is, 375.0 d\n";
+    assert!(text.starts_with(said) && text.contains("337.1 d to 421.3 d"), "{text}");
     assert!(text.contains("14.2 MB/s") && text.contains("5.86"), "{text}");
+    let uncycled = works(folder.path(), &counted[..3]).out;
+    let said = "By its own count 375.0 d of power-on time are left (337.1 d to 421.3 d)\n";
+    assert!(uncycled.starts_with(said), "{uncycled}");
+    // A drive that has written nothing has no rate.
+    write(
+        folder.path(),
+        "smart.json",
+        &smart.replace("\"data_units_written\":100000000", "\"data_units_written\":0"),
+    );
+    works(folder.path(), &counted);
 }
 
 #[test]

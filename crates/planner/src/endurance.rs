@@ -113,6 +113,8 @@ pub struct Worn {
     pub write_bytes_per_s: Option<f64>,
     /// Seconds until its life is used up at that rate, by its own count.
     pub left_s: Option<f64>,
+    /// The least and the most that it may be, as wear is counted in whole percents; the most is null below two percent.
+    pub left_range_s: Option<(f64, Option<f64>)>,
     /// Bytes that can be written in its whole life, by its own count.
     pub writable_bytes: Option<f64>,
     /// Write amplification, from its own count and the cycles that its cells are said to last.
@@ -126,14 +128,18 @@ impl Worn {
     pub fn of(counters: Smart, pe_cycles: Option<f64>) -> Self {
         let on = counters.power_on_s.filter(|s| *s > 0.0);
         let used = counters.percentage_used.filter(|percent| *percent > 0.0);
-        let written = counters.written_bytes;
+        let written = counters.written_bytes.filter(|bytes| *bytes > 0.0);
+        let left = |used: f64, on: f64| on * (100.0 - used).max(0.0) / used;
         let media = used.zip(pe_cycles).zip(counters.capacity_bytes);
         Self {
             write_bytes_per_s: written.zip(on).map(|(bytes, seconds)| bytes / seconds),
-            left_s: used.zip(on).map(|(used, seconds)| seconds * (100.0 - used).max(0.0) / used),
+            left_s: used.zip(on).map(|(used, on)| left(used, on)),
+            left_range_s: used
+                .zip(on)
+                .map(|(used, on)| (left(used + 1.0, on), (used > 1.0).then(|| left(used - 1.0, on)))),
             writable_bytes: used.zip(written).map(|(used, bytes)| bytes * 100.0 / used),
             write_amplification: media
-                .zip(written.filter(|bytes| *bytes > 0.0))
+                .zip(written)
                 .map(|(((used, cycles), capacity), bytes)| used / 100.0 * cycles * capacity / bytes),
             counters,
         }
@@ -197,9 +203,13 @@ mod tests {
         let worn = Worn::of(counters.clone(), Some(3000.0));
         assert_eq!(worn.write_bytes_per_s, Some(1e7));
         assert_eq!(worn.left_s, Some(9e7));
+        let (least, most) = worn.left_range_s.unwrap();
+        assert!((least - 8.09e7).abs() < 1e5 && (most.unwrap() - 1.011e8).abs() < 1e5, "9 to 11 percent");
         assert_eq!(worn.writable_bytes, Some(1e15));
         assert_eq!(worn.write_amplification, Some(3.0));
         let fresh = Worn::of(Smart { percentage_used: Some(0.0), ..counters }, Some(3000.0));
         assert_eq!((fresh.left_s, fresh.write_amplification), (None, None));
+        let unwritten = Worn::of(Smart { written_bytes: Some(0.0), ..fresh.counters }, Some(3000.0));
+        assert_eq!(unwritten.write_bytes_per_s, None, "a rate of zero is not known");
     }
 }

@@ -197,9 +197,9 @@ pub struct EnduranceArgs {
     /// Share of the time in which it does
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = number)]
     pub duty: f64,
-    /// Bytes that the drive writes for each byte of the host
-    #[arg(long, value_name = "RATIO", default_value = "1", value_parser = number)]
-    pub write_amplification: f64,
+    /// Bytes that the drive writes for each byte of the host [default: what --smart and the P/E cycles come to, or 1]
+    #[arg(long, value_name = "RATIO", value_parser = number)]
+    pub write_amplification: Option<f64>,
     /// Years over which drive writes a day are counted
     #[arg(long, value_name = "N", default_value = "5", value_parser = number)]
     pub years: f64,

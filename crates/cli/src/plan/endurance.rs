@@ -10,7 +10,7 @@ use serde::Serialize;
 use sweep::report::{Page, PageChart, PageMark, PageTable};
 
 use super::args::EnduranceArgs;
-use super::screen::{figure, known, sources, table};
+use super::screen::{NONE, figure, known, sources, table};
 use super::{in_prices, prices, read, records, show};
 use crate::failure::Failure;
 
@@ -21,8 +21,10 @@ pub struct EnduranceDocument {
     schema: &'static str,
     /// The drive and its load; null where they are not known.
     wear: Option<Wear>,
-    /// How long it lasts.
+    /// How long a new one lasts.
     life: Option<Life>,
+    /// Seconds that the drive of `smart` lasts, of which a part of the life is used.
+    left_s: Option<f64>,
     /// How long it lasts with other write amplifications.
     by_write_amplification: Vec<Amplified>,
     /// Time from one uncorrectable bit to the next.
@@ -49,13 +51,15 @@ pub fn endurance(args: &EnduranceArgs) -> Result<(), Failure> {
         Some((uber, rate)) => Some(between_bit_errors(uber, rate)?),
         None => None,
     };
+    let used = given.smart.as_ref().and_then(|smart| smart.counters.percentage_used);
     let document = EnduranceDocument {
         schema: "flashwright.plan-endurance/1",
         wear,
         life,
+        left_s: life.zip(used).map(|(life, used)| life.life_s * (1.0 - used / 100.0).max(0.0)),
         by_write_amplification: wear.map(|wear| amplified(&wear)).transpose()?.unwrap_or_default(),
         between_bit_errors_s,
-        smart: given.smart.map(|smart| Worn::of(smart, given.pe_cycles)),
+        smart: given.smart,
         formulas: &endurance::FORMULAS,
     };
     if document.life.is_none() && document.between_bit_errors_s.is_none() && document.smart.is_none() {
@@ -72,7 +76,7 @@ struct Given {
     write_rate: Option<f64>,
     uber: Option<f64>,
     read_rate: Option<f64>,
-    smart: Option<Smart>,
+    smart: Option<Worn>,
 }
 
 impl Given {
@@ -92,14 +96,16 @@ impl Given {
         });
         let smart = smart.transpose()?;
         let of_product = |key: fn(&planner::prices::Product) -> Option<f64>| product.as_ref().and_then(key);
-        let counted = smart.as_ref().and_then(|smart| Worn::of(smart.clone(), None).write_bytes_per_s);
+        let pe_cycles = args.pe_cycles.or(of_product(|p| p.pe_cycles));
+        let smart = smart.map(|smart| Worn::of(smart, pe_cycles));
+        let counted = smart.as_ref().and_then(|smart| smart.write_bytes_per_s);
         Ok(Self {
             capacity: args
                 .capacity
                 .map(|bytes| bytes as f64)
                 .or(of_product(|p| p.capacity_gb).map(|gb| gb * planner::prices::GB))
-                .or(smart.as_ref().and_then(|smart| smart.capacity_bytes)),
-            pe_cycles: args.pe_cycles.or(of_product(|p| p.pe_cycles)),
+                .or(smart.as_ref().and_then(|smart| smart.counters.capacity_bytes)),
+            pe_cycles,
             write_rate: records::rate("write-rate", args.write_rate.as_ref(), true)?.or(counted),
             uber: args.uber.or(of_product(|p| p.uber)),
             read_rate: records::rate("read-rate", args.read_rate.as_ref(), false)?,
@@ -127,10 +133,12 @@ impl Given {
         else {
             return Ok(None);
         };
+        let counted =
+            self.smart.as_ref().and_then(|smart| smart.write_amplification).filter(|ratio| *ratio >= 1.0);
         Ok(Some(Wear {
             capacity_bytes,
             pe_cycles,
-            write_amplification: args.write_amplification,
+            write_amplification: args.write_amplification.or(counted).unwrap_or(1.0),
             write_bytes_per_s,
             duty: args.duty,
             years: args.years,
@@ -180,18 +188,33 @@ fn page(document: &EnduranceDocument) -> Page {
 
 fn answer(document: &EnduranceDocument) -> String {
     let mut parts = Vec::new();
-    if let Some(life) = &document.life {
-        parts.push(format!("the flash lasts {}", time(life.life_s)));
+    match (&document.life, document.left_s) {
+        (Some(life), Some(left)) => parts.push(format!(
+            "a new drive lasts {} at this load, and this one, as worn as it is, {}",
+            time(life.life_s),
+            time(left)
+        )),
+        (Some(life), None) => parts.push(format!("the flash lasts {}", time(life.life_s))),
+        (None, _) => {}
     }
     if let Some(seconds) = document.between_bit_errors_s {
         parts.push(format!("a bit is read wrong every {}", time(seconds)));
     }
-    if let Some(left) = document.smart.as_ref().and_then(|smart| smart.left_s) {
-        parts.push(format!("by its own count {} of power-on time are left", time(left)));
+    let own = document.smart.as_ref().filter(|_| document.life.is_none());
+    if let Some((left, range)) = own.and_then(|smart| smart.left_s.zip(smart.left_range_s)) {
+        parts.push(format!("by its own count {} of power-on time are left ({})", time(left), between(range)));
     }
     let text =
         if parts.is_empty() { "the drive has counted no wear yet".to_owned() } else { parts.join("; ") };
     text[..1].to_uppercase() + &text[1..]
+}
+
+/// A range in words: its upper end may be unknown.
+fn between((least, most): (f64, Option<f64>)) -> String {
+    match most {
+        Some(most) => format!("{} to {}", time(least), time(most)),
+        None => format!("{} or more", time(least)),
+    }
 }
 
 fn life_table(wear: &Wear, life: &Life) -> PageTable {
@@ -203,7 +226,7 @@ fn life_table(wear: &Wear, life: &Life) -> PageTable {
         ("write rate", units::bandwidth(wear.write_bytes_per_s)),
         ("share of the time", units::percent(wear.duty)),
         ("bytes that can be written", decimal_bytes(life.writable_bytes)),
-        ("life", time(life.life_s)),
+        ("life of a new drive", time(life.life_s)),
         ("drive writes a day", format!("{} for {} years", figure(life.drive_writes_per_day), wear.years)),
         ("write amplification to last them", figure(life.largest_write_amplification)),
     ] {
@@ -224,6 +247,7 @@ fn smart_table(worn: &Worn) -> PageTable {
         ("spare blocks left", known(counters.available_spare, percent)),
         ("mean write rate", known(worn.write_bytes_per_s, units::bandwidth)),
         ("power-on time left at that rate", known(worn.left_s, time)),
+        ("as wear is counted in whole percents", worn.left_range_s.map_or(NONE.to_owned(), between)),
         ("bytes that can be written", known(worn.writable_bytes, decimal_bytes)),
         ("write amplification, from P/E cycles", known(worn.write_amplification, figure)),
     ] {
