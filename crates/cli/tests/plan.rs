@@ -86,12 +86,28 @@ fn simulated_failures_agree_with_the_formula_and_a_seed_repeats_them() {
         assert!((waste / seen - 1.0).abs() < 0.02, "{rule}");
     }
     let status = r#"{"schema":"flashwright.stage-status/1","jobs":[{"created":5,"durable":null,"bytes_total":9},
-        {"created":100,"durable":1100,"bytes_total":1000000000000}]}"#;
+        {"created":100,"durable":101,"bytes_total":9e12,"bytes_written":9e12,"spec":{"options":{"inward":true}}},
+        {"created":100,"durable":1100,"bytes_total":2e12,"bytes_written":1000000000000}]}"#;
     write(folder.path(), "drain.json", status);
     let levels = ["--size=2TB", "--fast=10GB/s", "--slow=drain.json", "--slow-failures=0.1", "--json"];
     let two = json(folder.path(), &[&["plan", "checkpoint", "--mtbf=30d"], &levels[..]].concat());
     assert!(two["levels"]["schedule"]["slow_every"].as_u64().unwrap() >= 2, "{two}");
     assert_eq!(two["levels"]["levels"]["slow_write_s"], 2000.0, "2 TB by the drain's 1 GB/s");
+    assert_eq!(two["measured"][0]["flag"], "slow", "{two}");
+    assert!(two["measured"][0]["from"].as_str().unwrap().starts_with("drain of 931"), "{two}");
+    fits_schema(folder.path(), "plan-checkpoint", &two);
+}
+
+#[test]
+fn a_rate_that_was_simulated_says_so() {
+    let folder = place();
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/cray-flash.toml");
+    let flags = ["--rw=write", "--bs=1m", "--iodepth=8", "--runtime=1s", "--json"];
+    let done = works(folder.path(), &[&["sim", machine], &flags[..]].concat());
+    write(folder.path(), "sim.json", &done.out);
+    let text =
+        works(folder.path(), &["plan", "checkpoint", "--mtbf=1d", "--size=2TB", "--fast=sim.json"]).out;
+    assert!(text.contains(" from simulated: write 1"), "{text}");
 }
 
 #[test]
@@ -192,6 +208,13 @@ fn a_ladder_has_prices_and_watts_by_names_and_kinds() {
     let levels = &document["levels"];
     assert!(near(&levels[0]["price"], 112.63) && near(&levels[0]["active_w"], 5.0));
     assert!(near(&levels[1]["price"], 19.43) && near(&levels[1]["gap"], 1000.0), "{levels}");
+    refused(
+        folder.path(),
+        &["plan", "checkpoint", "--mtbf=1d", "--size=1TB", "--fast=ladder.json"],
+        2,
+        "error: --fast=ladder.json: is a ladder, of which a flag cannot name a level\n\
+         hint: give the rate of one of DRAM, nvme0n1, such as 2GB/s\n",
+    );
     let text = works(folder.path(), &["plan", "hierarchy", "ladder.json"]).out;
     assert!(text.starts_with("The widest gap is from DRAM to nvme0n1, 1000× (3.0 orders"), "{text}");
 }
@@ -257,7 +280,22 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     let levels =
         ["checkpoint", "--mtbf=1d", "--size=2TB", "--fast=9GB/s", "--slow=2GB/s", "--slow-failures=0.1"];
     let target = ["checkpoint", "--mtbf=24h", "--size=1200TB", "--target-waste=0.1"];
-    let cases: [(&[&str], &str); 32] = [
+    let timed = ["checkpoint", "--mtbf=24h", "--write-time=5m"];
+    let twice = ["cost", "--prices", DASH, "fusion-io=drain.json", "fusion-io=drain.json"];
+    let cases: [(&[&str], &str); 39] = [
+        (
+            &[&target[..], &["--prices", CRAY, "--interval=1h"]].concat(),
+            "error: --target-waste and --interval exclude",
+        ),
+        (
+            &[&target[..], &["--prices", CRAY, "--alone=1GB/s"]].concat(),
+            "error: --target-waste and --alone exclude",
+        ),
+        (&[&timed[..], &["--slow=1GB/s"]].concat(), "error: --write-time and --slow exclude each other\n"),
+        (&[&timed[..], &["--keep=2"]].concat(), "error: --keep needs tiers\n"),
+        (&["endurance", "--uber=1e-15"], "error: flashwright plan endurance needs --read-rate\n"),
+        (&["endurance", "--read-rate=1GB/s"], "error: plan endurance needs --uber beside --read-rate\n"),
+        (&twice, "error: fusion-io=drain.json: results of this product are given before\n"),
         (
             &[&target[..], &["--prices=sold.toml"]].concat(),
             "error: --prices=sold.toml: flash: price_per_gb_per_s (or price and",

@@ -108,7 +108,7 @@ pub struct CheckpointArgs {
     #[arg(long, value_name = "SIZE", value_parser = amount)]
     pub size: Option<u64>,
     /// Time that a checkpoint takes, in place of --size and --fast
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "fast"], value_parser = values::positive_duration)]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "fast", "slow", "alone", "slow_failures", "drain_overlap", "prices", "fast_product", "slow_product"], value_parser = values::positive_duration)]
     pub write_time: Option<Duration>,
     /// Write bandwidth of the fast tier, as a rate or as measured
     #[arg(long, value_name = "RATE|RESULTS", value_parser = bandwidth)]
@@ -132,10 +132,10 @@ pub struct CheckpointArgs {
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = number)]
     pub overlap: f64,
     /// Share of failures that lose the fast tier's checkpoints: two levels
-    #[arg(long, value_name = "SHARE", requires = "slow", value_parser = number)]
+    #[arg(long, value_name = "SHARE", requires_all = ["slow", "fast", "mtbf"], value_parser = number)]
     pub slow_failures: Option<f64>,
     /// Share of its speed that the application keeps while a checkpoint drains
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = number)]
+    #[arg(long, value_name = "SHARE", default_value = "0", requires = "slow_failures", value_parser = number)]
     pub drain_overlap: f64,
     /// Checkpoints that stay on the fast tier
     #[arg(long, value_name = "N", default_value = "0", value_parser = values::whole::<u32>)]
@@ -150,13 +150,19 @@ pub struct CheckpointArgs {
     #[arg(long, value_name = "FILE", requires = "size")]
     pub prices: Option<PathBuf>,
     /// Product of the fast tier
-    #[arg(long, value_name = "NAME", default_value = "flash")]
+    #[arg(long, value_name = "NAME", default_value = "flash", requires = "prices")]
     pub fast_product: String,
     /// Product of the slow tier
-    #[arg(long, value_name = "NAME", default_value = "disk")]
+    #[arg(long, value_name = "NAME", default_value = "disk", requires = "prices")]
     pub slow_product: String,
     /// Find the cheapest tiers that waste at most this share of the time
-    #[arg(long, value_name = "SHARE", requires_all = ["prices", "mtbf"], value_parser = number)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        requires_all = ["prices", "mtbf"],
+        conflicts_with_all = ["interval", "slow", "alone", "slow_failures", "simulate", "fast_capacity"],
+        value_parser = number,
+    )]
     pub target_waste: Option<f64>,
     /// Check the wastes by simulated failures
     #[arg(long, requires = "mtbf")]
@@ -204,7 +210,7 @@ pub struct EnduranceArgs {
     #[arg(long, value_name = "N", default_value = "5", value_parser = number)]
     pub years: f64,
     /// Uncorrectable bit errors for each bit read [default: the product's]
-    #[arg(long, value_name = "RATE", value_parser = number)]
+    #[arg(long, value_name = "RATE", requires = "read_rate", value_parser = number)]
     pub uber: Option<f64>,
     /// What is read, as a rate or as measured
     #[arg(long, value_name = "RATE|RESULTS", value_parser = bandwidth)]

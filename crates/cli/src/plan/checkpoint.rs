@@ -8,10 +8,11 @@ use planner::checkpoint::{self, Machine, Rule, time};
 use planner::prices::Product;
 use schemars::JsonSchema;
 use serde::Serialize;
-use sweep::report::{Page, PageChart, PageMark, PageTable};
+use sweep::report::{Page, PageTable};
 
 use super::args::CheckpointArgs;
-use super::model::{CurvePoint, Model, Sensitivity};
+use super::model::{CurvePoint, Model, Sensitivity, curve_chart, sensitivity_chart};
+use super::records::Measured;
 use super::screen::{NONE, grouped, known, sources, table, without_empty_columns};
 use super::values::Bandwidth;
 use super::{in_prices, prices, records, show};
@@ -38,6 +39,8 @@ pub struct CheckpointDocument {
     curve: Vec<CurvePoint>,
     /// The best period and its waste as one input changes.
     sensitivity: Vec<Sensitivity>,
+    /// Bandwidths that come from results.
+    measured: Vec<Measured>,
     /// What was computed how.
     formulas: Vec<Formula>,
 }
@@ -112,6 +115,15 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
             "the time between failures, such as --mtbf 24h; or --slow, --alone or --prices beside --interval",
         ));
     }
+    let sizes = [
+        ("keep", args.keep > 0),
+        ("fast-capacity", args.fast_capacity.is_some()),
+        ("slow-capacity", args.slow_capacity.is_some()),
+    ];
+    if let (true, Some((flag, _))) = (purchases.is_empty(), sizes.iter().find(|(_, is_given)| *is_given)) {
+        return Err(Failure::invalid(format!("--{flag} needs tiers"))
+            .hint("--size with --slow, --alone or --prices; or leave it out"));
+    }
     if !purchases.is_empty() {
         formulas.extend(checkpoint::hybrid::FORMULAS);
     }
@@ -125,6 +137,7 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
         waste: point.map(|point| point.waste),
         levels,
         purchases,
+        measured: rates.measured,
         formulas,
     };
     show(&args.form, &document, &screen(&document, &currency))
@@ -135,15 +148,19 @@ struct Rates {
     fast: Option<f64>,
     slow: Option<f64>,
     alone: Option<f64>,
+    measured: Vec<Measured>,
 }
 
 impl Rates {
     fn read(args: &CheckpointArgs) -> Result<Self, Failure> {
-        let of = |flag, given: &Option<Bandwidth>| records::rate(flag, given.as_ref(), true);
+        let mut measured = Vec::new();
+        let mut of =
+            |flag, given: &Option<Bandwidth>| records::rate(flag, given.as_ref(), true, &mut measured);
         Ok(Self {
             fast: of("fast", &args.fast)?,
             slow: of("slow", &args.slow)?,
             alone: of("alone", &args.alone)?,
+            measured,
         })
     }
 }
@@ -353,6 +370,7 @@ fn screen(document: &CheckpointDocument, currency: &str) -> Page {
         screen.tables.push(rules_table(document, machine));
         screen.notes.extend(notes(document));
     }
+    screen.notes.extend(records::notes(&document.measured));
     if let Some(levels) = &document.levels {
         screen.tables.push(levels_table(levels));
     }
@@ -547,36 +565,4 @@ fn purchases_table(purchases: &[NamedPurchase], currency: &str) -> PageTable {
         ]);
     }
     without_empty_columns(rows)
-}
-
-fn curve_chart(curve: &[CurvePoint]) -> PageChart {
-    let mark = |p: &CurvePoint| PageMark {
-        label: time(p.period_s),
-        x: p.period_s,
-        y: p.waste,
-        words: units::percent(p.waste),
-    };
-    PageChart {
-        title: "Waste over the period".to_owned(),
-        x: Some("Period (s)"),
-        y: "Waste",
-        is_logarithmic: false,
-        marks: curve.iter().map(mark).collect(),
-    }
-}
-
-fn sensitivity_chart(all: &[Sensitivity]) -> PageChart {
-    let mark = |s: &Sensitivity| PageMark {
-        label: format!("{} × {}", s.input, s.factor),
-        x: s.factor,
-        y: s.waste,
-        words: format!("{:.2} %, every {}", s.waste * 100.0, time(s.period_s)),
-    };
-    PageChart {
-        title: "Least waste, and its period, as one input changes".to_owned(),
-        x: None,
-        y: "Waste",
-        is_logarithmic: false,
-        marks: all.iter().map(mark).collect(),
-    }
 }

@@ -129,6 +129,13 @@ fn document(
 
 /// `NAME=RESULTS` for products of the price file.
 fn measured(results: &[String], prices: &Prices) -> Result<Vec<(String, Performance)>, Failure> {
+    let name_of = |given: &String| given.split_once('=').map(|(name, _)| name.to_owned());
+    for (at, given) in results.iter().enumerate() {
+        if results[..at].iter().any(|before| name_of(before) == name_of(given)) {
+            return Err(Failure::invalid(format!("{given}: results of this product are given before"))
+                .hint("one file or directory for each product"));
+        }
+    }
     let of = |given: &String| {
         let Some((name, path)) =
             given.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty())

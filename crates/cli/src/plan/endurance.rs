@@ -10,7 +10,9 @@ use serde::Serialize;
 use sweep::report::{Page, PageChart, PageMark, PageTable};
 
 use super::args::EnduranceArgs;
+use super::records::Measured;
 use super::screen::{NONE, figure, known, sources, table};
+use super::values::Bandwidth;
 use super::{in_prices, prices, read, records, show};
 use crate::failure::Failure;
 
@@ -31,6 +33,8 @@ pub struct EnduranceDocument {
     between_bit_errors_s: Option<f64>,
     /// What the drive's own counters come to.
     smart: Option<Worn>,
+    /// Rates that come from results.
+    measured: Vec<Measured>,
     /// What was computed how.
     formulas: &'static [Formula],
 }
@@ -49,6 +53,10 @@ pub fn endurance(args: &EnduranceArgs) -> Result<(), Failure> {
     let life = wear.map(|wear| wear.life()).transpose()?;
     let between_bit_errors_s = match given.uber.zip(given.read_rate) {
         Some((uber, rate)) => Some(between_bit_errors(uber, rate)?),
+        None if given.read_rate.is_some() => {
+            return Err(Failure::invalid("plan endurance needs --uber beside --read-rate")
+                .hint("of the drive's data sheet, such as 1e-17, or --prices and --product"));
+        }
         None => None,
     };
     let used = given.smart.as_ref().and_then(|smart| smart.counters.percentage_used);
@@ -60,6 +68,7 @@ pub fn endurance(args: &EnduranceArgs) -> Result<(), Failure> {
         by_write_amplification: wear.map(|wear| amplified(&wear)).transpose()?.unwrap_or_default(),
         between_bit_errors_s,
         smart: given.smart,
+        measured: given.measured,
         formulas: &endurance::FORMULAS,
     };
     if document.life.is_none() && document.between_bit_errors_s.is_none() && document.smart.is_none() {
@@ -77,6 +86,7 @@ struct Given {
     uber: Option<f64>,
     read_rate: Option<f64>,
     smart: Option<Worn>,
+    measured: Vec<Measured>,
 }
 
 impl Given {
@@ -99,6 +109,10 @@ impl Given {
         let pe_cycles = args.pe_cycles.or(of_product(|p| p.pe_cycles));
         let smart = smart.map(|smart| Worn::of(smart, pe_cycles));
         let counted = smart.as_ref().and_then(|smart| smart.write_bytes_per_s);
+        let mut measured = Vec::new();
+        let mut rate = |flag, given: &Option<Bandwidth>, is_of_writes| {
+            records::rate(flag, given.as_ref(), is_of_writes, &mut measured)
+        };
         Ok(Self {
             capacity: args
                 .capacity
@@ -106,10 +120,11 @@ impl Given {
                 .or(of_product(|p| p.capacity_gb).map(|gb| gb * planner::prices::GB))
                 .or(smart.as_ref().and_then(|smart| smart.counters.capacity_bytes)),
             pe_cycles,
-            write_rate: records::rate("write-rate", args.write_rate.as_ref(), true)?.or(counted),
+            write_rate: rate("write-rate", &args.write_rate, true)?.or(counted),
             uber: args.uber.or(of_product(|p| p.uber)),
-            read_rate: records::rate("read-rate", args.read_rate.as_ref(), false)?,
+            read_rate: rate("read-rate", &args.read_rate, false)?,
             smart,
+            measured,
         })
     }
 
@@ -181,7 +196,7 @@ fn page(document: &EnduranceDocument) -> Page {
         answer: answer(document),
         tables,
         charts: (!chart.marks.is_empty()).then_some(chart).into_iter().collect(),
-        notes: Vec::new(),
+        notes: records::notes(&document.measured).collect(),
         formulas: sources(document.formulas),
     }
 }

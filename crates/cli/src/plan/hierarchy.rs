@@ -99,12 +99,19 @@ fn page(document: &HierarchyDocument) -> Page {
     let answer = document.widest.as_ref().map_or("There is no gap between levels".to_owned(), |gap| {
         format!("The widest gap is {}", gap.words())
     });
+    let is_priced = document.levels.iter().any(|level| level.product.is_some());
+    let unpriced =
+        "no product of the price file has the name or the kind of a level: prices and watts are not known";
+    let notes = match document.currency {
+        Some(_) if !is_priced => vec![unpriced.to_owned()],
+        _ => Vec::new(),
+    };
     Page {
         title: "plan hierarchy".to_owned(),
         answer,
         tables: vec![without_empty_columns(rows)],
         charts: (!chart.marks.is_empty()).then_some(chart).into_iter().collect(),
-        notes: Vec::new(),
+        notes,
         formulas: sources(document.formulas),
     }
 }

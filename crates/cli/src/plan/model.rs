@@ -1,10 +1,11 @@
 //! The waste of one level of checkpoints or of two, over the period and as one input changes.
 
 use planner::PlanError;
-use planner::checkpoint::Machine;
 use planner::checkpoint::levels::Levels;
+use planner::checkpoint::{Machine, time};
 use schemars::JsonSchema;
 use serde::Serialize;
+use sweep::report::{PageChart, PageMark};
 
 /// A machine; with two levels where failures lose the fast tier.
 #[derive(Debug, Clone, Copy)]
@@ -81,5 +82,39 @@ impl Model {
             _ => {}
         }
         self
+    }
+}
+
+/// The curve as a chart.
+pub fn curve_chart(curve: &[CurvePoint]) -> PageChart {
+    let mark = |p: &CurvePoint| PageMark {
+        label: time(p.period_s),
+        x: p.period_s,
+        y: p.waste,
+        words: units::percent(p.waste),
+    };
+    PageChart {
+        title: "Waste over the period".to_owned(),
+        x: Some("Period (s)"),
+        y: "Waste",
+        is_logarithmic: false,
+        marks: curve.iter().map(mark).collect(),
+    }
+}
+
+/// What changes of inputs do, as a chart.
+pub fn sensitivity_chart(all: &[Sensitivity]) -> PageChart {
+    let mark = |s: &Sensitivity| PageMark {
+        label: format!("{} × {}", s.input, s.factor),
+        x: s.factor,
+        y: s.waste,
+        words: format!("{:.2} %, every {}", s.waste * 100.0, time(s.period_s)),
+    };
+    PageChart {
+        title: "Least waste, and its period, as one input changes".to_owned(),
+        x: None,
+        y: "Waste",
+        is_logarithmic: false,
+        marks: all.iter().map(mark).collect(),
     }
 }

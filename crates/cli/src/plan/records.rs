@@ -11,6 +11,8 @@ use measure::record::RunRecord;
 use measure::stats::Estimate;
 use measure::warning::Severity;
 use planner::efficiency::{Figure, Performance};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use sweep::analysis::{Access, Class, Direction};
 use sweep::store::Store;
@@ -35,23 +37,48 @@ pub fn performance(flag: &str, path: &Path, name: &str) -> Result<Performance, F
     Ok(performance)
 }
 
-/// A bandwidth as a flag gives it, or as it was measured: of sequential writes or reads.
-pub fn rate(flag: &str, given: Option<&Bandwidth>, is_of_writes: bool) -> Result<Option<f64>, Failure> {
+/// A bandwidth that a flag takes from results.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Measured {
+    /// The flag.
+    flag: &'static str,
+    /// The bandwidth, bytes per second, and how it was taken.
+    #[serde(flatten)]
+    figure: Figure,
+}
+
+/// Notes on where bandwidths are from.
+pub fn notes(measured: &[Measured]) -> impl Iterator<Item = String> + '_ {
+    measured
+        .iter()
+        .map(|m| format!("--{}: {} from {}", m.flag, units::bandwidth(m.figure.value), m.figure.from))
+}
+
+/// A bandwidth as a flag gives it, or as it was measured, which is added to `measured`: of sequential writes or reads.
+pub fn rate(
+    flag: &'static str,
+    given: Option<&Bandwidth>,
+    is_of_writes: bool,
+    measured: &mut Vec<Measured>,
+) -> Result<Option<f64>, Failure> {
     let path = match given {
         None => return Ok(None),
         Some(Bandwidth::Rate(rate)) => return Ok(Some(*rate)),
         Some(Bandwidth::Results(path)) => path,
     };
-    let flag = format!("--{flag}={}", path.display());
-    let figures = performance(&flag, path, "")?;
+    let about = format!("--{flag}={}", path.display());
+    let figures = performance(&about, path, "")?;
     let (figure, rw) = match is_of_writes {
         true => (figures.sequential_write, "write"),
         false => (figures.sequential_read, "read"),
     };
-    figure.map(|figure| Some(figure.value)).ok_or_else(|| {
-        Failure::invalid(format!("{flag}: holds no sequential {rw}s"))
+    let figure = figure.ok_or_else(|| {
+        Failure::invalid(format!("{about}: holds no sequential {rw}s"))
             .hint(format!("measure --rw={rw}, or give a rate such as 2GB/s"))
-    })
+    })?;
+    let value = figure.value;
+    measured.push(Measured { flag, figure });
+    Ok(Some(value))
 }
 
 fn is_database(path: &Path) -> Result<bool, Failure> {
@@ -65,11 +92,13 @@ fn is_database(path: &Path) -> Result<bool, Failure> {
 }
 
 fn of_sweep(path: &Path) -> Result<Performance, Failure> {
-    let report = crate::sweep::loaded(&Store::open_read_only(path)?)?;
+    let store = Store::open_read_only(path)?;
+    let made = if crate::sweep::is_simulated(&store)? { "simulated: " } else { "" };
+    let report = crate::sweep::loaded(&store)?;
     let mut best = Performance::default();
     for point in &report.points {
         if let Some((bandwidth, iops)) = point.bandwidth.zip(point.iops) {
-            take(&mut best, point.class(), bandwidth.mean, iops.mean, &point.label);
+            take(&mut best, point.class(), bandwidth.mean, iops.mean, &format!("{made}{}", point.label));
         }
     }
     Ok(best)
@@ -103,16 +132,26 @@ fn of_records(records: impl Iterator<Item = RunRecord>) -> Performance {
             continue;
         }
         let (bandwidth, iops) = (record.bandwidth_bytes_per_s(), record.iops());
-        take(&mut best, Class::of(&record.workload), bandwidth, iops, &record.workload.summary());
+        let is_simulated = record.target.transport.as_deref() == Some("simulated");
+        let made = match record.target.kind.as_str() {
+            _ if is_simulated => "simulated: ",
+            "memory" => "memory: ",
+            _ => "",
+        };
+        let from = format!("{made}{}", record.workload.summary());
+        take(&mut best, Class::of(&record.workload), bandwidth, iops, &from);
     }
     best
 }
 
-/// The rate of the largest job of `stage` that became durable, from when it was accepted; its times are whole seconds.
+/// The rate of the job of `stage` that wrote most to the slow tier and became durable, from when it was accepted; its times
+/// are whole seconds. A job inward fills the fast tier, and is not a drain.
 fn of_drain(status: &Value) -> Performance {
     let rate = |job: &Value| {
         let seconds = job["durable"].as_f64()? - job["created"].as_f64()?;
-        Some((job["bytes_total"].as_f64()?, seconds)).filter(|(_, seconds)| *seconds > 0.0)
+        let bytes = job["bytes_written"].as_f64()?;
+        let is_drain = job["spec"]["options"]["inward"] != true && seconds > 0.0 && bytes > 0.0;
+        is_drain.then_some((bytes, seconds))
     };
     let jobs = status["jobs"].as_array().into_iter().flatten().filter_map(rate);
     let largest = jobs.max_by(|a, b| a.0.total_cmp(&b.0));
@@ -126,8 +165,14 @@ fn of_drain(status: &Value) -> Performance {
 fn of_ladder(ladder: &Ladder, name: &str) -> Result<Performance, Failure> {
     let Some(level) = ladder.levels.iter().find(|level| level.name == name) else {
         let names: Vec<&str> = ladder.levels.iter().map(|level| level.name.as_str()).collect();
-        return Err(Failure::invalid(format!("the ladder has no level {name}"))
-            .hint(format!("there are {}", names.join(", "))));
+        let names = names.join(", ");
+        return Err(match name {
+            "" => Failure::invalid("is a ladder, of which a flag cannot name a level")
+                .hint(format!("give the rate of one of {names}, such as 2GB/s")),
+            name => {
+                Failure::invalid(format!("the ladder has no level {name}")).hint(format!("there are {names}"))
+            }
+        });
     };
     let figure = |estimate: Option<Estimate>| {
         estimate.map(|estimate| Figure { value: estimate.value, from: format!("ladder, {name}") })

@@ -32,6 +32,7 @@ use args::{SweepArgs, SweepCommand};
 
 pub use outcome::{JSON, loaded};
 pub use session::shell_word;
+pub use simulated::is_simulated;
 
 /// Does what the flags say.
 pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {

@@ -81,6 +81,11 @@ pub fn of_notes<'a>(
     note.map(|(_, path)| machine::load(Path::new(path))).transpose()
 }
 
+/// Whether results are of a simulated machine, whether or not its file is still there.
+pub fn is_simulated(store: &Store) -> Result<bool, Failure> {
+    Ok(store.notes()?.contains_key(NOTE_MACHINE))
+}
+
 /// The machine of results, if they are simulated.
 pub fn of_store(store: &Store) -> Result<Option<Machine>, Failure> {
     of_notes(&store.notes()?)
