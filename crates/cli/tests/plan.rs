@@ -272,6 +272,9 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     let disk = product.split_once("[[").unwrap().1.replace("\"a\"", "\"disk\"");
     let sold = format!("{}{sold}[[{disk}{sold}", product.replace("\"a\"", "\"flash\""));
     write(folder.path(), "sold.toml", &sold);
+    write(folder.path(), "bom.csv", "\u{feff}bytes,miss_ratio\n1e9,0.5\n2e9,0\n");
+    std::fs::copy(CRAY, folder.path().join("cray.toml")).unwrap();
+    std::os::unix::fs::symlink("cray.toml", folder.path().join("link.html")).unwrap();
     write(folder.path(), "typo.toml", &(product.to_owned() + "prise = 3\n"));
     write(folder.path(), "text.json", "{}");
     write(folder.path(), "curve.csv", "bytes,miss_ratio\n1e9,0.5\n2e9,2\n");
@@ -282,7 +285,27 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
     let target = ["checkpoint", "--mtbf=24h", "--size=1200TB", "--target-waste=0.1"];
     let timed = ["checkpoint", "--mtbf=24h", "--write-time=5m"];
     let twice = ["cost", "--prices", DASH, "fusion-io=drain.json", "fusion-io=drain.json"];
-    let cases: [(&[&str], &str); 39] = [
+    let cases: [(&[&str], &str); 44] = [
+        (
+            &[&timed[..], &["--html=no/page.html"]].concat(),
+            "error: --html=no/page.html: there is no directory no\n",
+        ),
+        (
+            &["tier", "bom.csv", "--prices", TIERS, "--access-time=1ns"],
+            "error: --access-time=1 ns: dram takes",
+        ),
+        (
+            &["tier", "/dev/zero", "--prices", TIERS, "--rate=9"],
+            "error: /dev/zero: cannot be read: is not a regular",
+        ),
+        (
+            &[&target[..], &["--prices=cray.toml", "--html=link.html"]].concat(),
+            "error: --html=link.html: is what this command reads\n",
+        ),
+        (
+            &[&timed[..], &["--interval=40d", "--simulate", "--runs=99"]].concat(),
+            "error: --simulate: the machine fails so often that its runs do not end\n",
+        ),
         (
             &[&target[..], &["--prices", CRAY, "--interval=1h"]].concat(),
             "error: --target-waste and --interval exclude",

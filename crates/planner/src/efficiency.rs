@@ -153,7 +153,8 @@ pub struct Efficiency {
     pub iops_per_w: Option<f64>,
     /// Energy of a year, kilowatt-hours.
     pub kwh_per_year: Option<f64>,
-    /// Price of a year: acquisition spread over the years, and electricity where its price and the watts are known.
+    /// Price of a year: acquisition spread over the years, and electricity; None if that has a price and the watts are not
+    /// known.
     pub price_per_year: Option<f64>,
     /// The part of it that is electricity.
     pub electricity_per_year: Option<f64>,
@@ -183,7 +184,9 @@ impl Efficiency {
             (idle + operation.duty * (active - idle)) * operation.pue * HOURS_PER_YEAR / 1000.0
         });
         let electricity_per_year = kwh_per_year.zip(operation.price_per_kwh).map(|(kwh, price)| kwh * price);
-        let price_per_year = price.map(|price| price / operation.years + electricity_per_year.unwrap_or(0.0));
+        // Without watts the electricity is not known, and neither is the price of a year with it.
+        let electricity = operation.price_per_kwh.map_or(Some(0.0), |_| electricity_per_year);
+        let price_per_year = by(price, Some(operation.years)).zip(electricity).map(|(a, b)| a + b);
         Self {
             name: product.name.clone(),
             date: product.date.clone(),
@@ -308,6 +311,10 @@ mod tests {
         assert!(year.is_of_writes && year.iops_per_w == Some(250.0), "writes stand in for reads");
         let without = Operation { price_per_kwh: None, ..operation };
         assert_eq!(of(&without).price_per_year, Some(100.0));
+        let unknown = Prices::parse(&text.replace("active_w", "access_ns")).unwrap();
+        let of_unknown = |operation| Efficiency::of(&unknown.products[0], Performance::default(), operation);
+        assert_eq!(of_unknown(&operation).price_per_year, None, "electricity of unknown watts is not free");
+        assert_eq!(of_unknown(&without).price_per_year, Some(100.0));
         assert!(Operation { pue: 0.9, ..operation }.check().is_err());
         assert!(Operation { duty: 1.1, ..operation }.check().is_err());
     }

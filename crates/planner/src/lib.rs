@@ -90,6 +90,9 @@ impl PlanError {
     }
 }
 
+/// The largest number that files may have: products of a few of them stay finite.
+pub(crate) const LARGEST: f64 = 1e30;
+
 /// Fails unless `value` is finite and above zero.
 pub(crate) fn positive(name: &str, value: f64) -> Result<f64, PlanError> {
     if value.is_finite() && value > 0.0 {

@@ -118,7 +118,11 @@ impl Prices {
             p.numbers().into_iter().filter_map(|(key, value)| Some((p.name.as_str(), key, value?)))
         });
         for (owner, key, value) in energy.chain(of_products) {
-            crate::positive(&format!("{owner}: {key}"), value)?;
+            let key = format!("{owner}: {key}");
+            if crate::positive(&key, value)? > crate::LARGEST || value < 1.0 / crate::LARGEST {
+                let hint = "from 1e-30 to 1e30";
+                return Err(PlanError::invalid(format!("{key}={value}"), "is out of range", hint));
+            }
         }
         if prices.products.is_empty() {
             return Err(PlanError::invalid("product", "there is none", "a product is a table: [[product]]"));
@@ -143,6 +147,10 @@ impl Prices {
     fn check_names(&self) -> Result<(), PlanError> {
         for (at, product) in self.products.iter().enumerate() {
             let name = &product.name;
+            if name.contains(char::is_control) {
+                let hint = "a name is one line of text";
+                return Err(PlanError::invalid(format!("name={name:?}"), "has a control character", hint));
+            }
             if name.trim().is_empty() || self.products[..at].iter().any(|other| other.name == *name) {
                 let hint = "each product has a name of its own";
                 return Err(PlanError::invalid(format!("name='{name}'"), "is empty or taken", hint));
@@ -287,6 +295,15 @@ mod tests {
             let error = Prices::parse(&text).expect_err(words).to_string();
             assert!(error.starts_with(words), "{error}");
         }
+    }
+
+    #[test]
+    fn names_are_one_line_and_numbers_leave_room_for_products() {
+        let named = ONE.replace("\"a\"", "\"a\\nb\"");
+        let error = Prices::parse(&named).unwrap_err().to_string();
+        assert_eq!(error, "name=\"a\\nb\": has a control character");
+        let error = Prices::parse(&(ONE.to_owned() + "capacity_gb = 1e300")).unwrap_err().to_string();
+        assert!(error.starts_with("a: capacity_gb=1") && error.ends_with(": is out of range"), "{error}");
     }
 
     #[test]

@@ -124,10 +124,10 @@ fn unit_of(name: &str, sector: f64) -> Option<f64> {
     }
 }
 
-/// A number that is not negative, also as text, as which some versions print 128-bit counters.
+/// A number that is not negative or absurd, also as text, as which some versions print 128-bit counters.
 fn number(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
-    number.filter(|number| number.is_finite() && *number >= 0.0)
+    number.filter(|number| (0.0..=crate::LARGEST).contains(number))
 }
 
 #[cfg(test)]
@@ -164,7 +164,9 @@ mod tests {
             {"table":[{"name":"Percentage Used Endurance Indicator","value":12}]}]}}"#;
         let smart = Smart::parse(statistics).unwrap();
         assert_eq!((smart.written_bytes, smart.percentage_used), (Some(2048.0), Some(12.0)));
-        for bad in ["", "{}", "[]", "3", r#"{"data_units_written":"many"}"#] {
+        for bad in
+            ["", "{}", "[]", "3", r#"{"data_units_written":"many"}"#, r#"{"data_units_written":1e300}"#]
+        {
             assert!(Smart::parse(bad).is_err(), "{bad}");
         }
     }

@@ -73,8 +73,8 @@ impl Curve {
             let (bytes, value) = line.split_once(',').ok_or_else(|| wrong("is not two numbers"))?;
             let read = |text: &str| text.trim().parse::<f64>().ok().filter(|n| *n >= 0.0);
             let (bytes, value) = read(bytes).zip(read(value)).ok_or_else(|| wrong("is not two numbers"))?;
-            if !value.is_finite() || !bytes.is_finite() && !is_distances {
-                return Err(wrong("is not finite"));
+            if value > crate::LARGEST || bytes > crate::LARGEST && !(is_distances && bytes.is_infinite()) {
+                return Err(wrong("is not finite, or too large"));
             }
             if !is_distances && value > 1.0 {
                 return Err(wrong("has a miss ratio above 1"));

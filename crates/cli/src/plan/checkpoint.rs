@@ -1,5 +1,7 @@
 //! `flashwright plan checkpoint`: rules for the interval, their waste, the tiers to buy, and failures simulated.
 
+use std::path::Path;
+
 use planner::Formula;
 use planner::checkpoint::hybrid::{Demand, Purchase, Target, alone, cheapest, decimal_bytes, hybrid, price};
 use planner::checkpoint::levels::{self, Levels, Schedule};
@@ -14,7 +16,7 @@ use super::args::CheckpointArgs;
 use super::model::{CurvePoint, Model, Sensitivity, curve_chart, sensitivity_chart};
 use super::records::Measured;
 use super::screen::{NONE, grouped, known, sources, table, without_empty_columns};
-use super::values::Bandwidth;
+use super::values::{Bandwidth, results};
 use super::{in_prices, prices, records, show};
 use crate::failure::Failure;
 
@@ -140,7 +142,9 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
         measured: rates.measured,
         formulas,
     };
-    show(&args.form, &document, &screen(&document, &currency))
+    let inputs: Vec<&Path> =
+        results([&args.fast, &args.slow, &args.alone]).chain(args.prices.as_deref()).collect();
+    show(&args.form, &inputs, &document, &screen(&document, &currency))
 }
 
 /// The bandwidths, as given or as measured.
@@ -425,6 +429,15 @@ fn answer(document: &CheckpointDocument, currency: &str) -> String {
 
 fn notes(document: &CheckpointDocument) -> Vec<String> {
     let mut notes = Vec::new();
+    let spent = |m: &Machine| m.write_s + m.restart_s + m.downtime_s;
+    if let Some(machine) = document.machine.filter(|m| m.mtbf_s < spent(m)) {
+        notes.push(format!(
+            "the MTBF of {} is shorter than a checkpoint and its recovery ({}); half of the time is left from an MTBF of {} on",
+            time(machine.mtbf_s),
+            time(spent(&machine)),
+            time(machine.mtbf_for(0.5))
+        ));
+    }
     if document.rules.iter().any(|rule| !rule.is_first_order) {
         notes.push(
             "the first-order waste of the rules marked (!) is off by more than 2 %: failures are too frequent for it"

@@ -189,6 +189,12 @@ fn finish(
         if !measured.is_empty() {
             notes.push(format!("{}: measured: {}", p.name, measured.join("; ")));
         }
+        if document.operation.price_per_kwh.is_some() && p.kwh_per_year.is_none() {
+            notes.push(format!(
+                "{}: without active_w its electricity, and so a year, has no known price",
+                p.name
+            ));
+        }
         if p.is_of_writes {
             notes.push(format!("{}: figures of writes stand where reads are not known", p.name));
         }
@@ -201,5 +207,12 @@ fn finish(
         *title = title.replace('$', &document.currency);
     }
     let formulas = sources(document.formulas);
-    show(&args.form, document, &Page { title: title.to_owned(), answer, tables, charts, notes, formulas })
+    let results = args.results.iter().filter_map(|given| Some(Path::new(given.split_once('=')?.1)));
+    let inputs: Vec<&Path> = results.chain([args.prices.as_path()]).collect();
+    show(
+        &args.form,
+        &inputs,
+        document,
+        &Page { title: title.to_owned(), answer, tables, charts, notes, formulas },
+    )
 }

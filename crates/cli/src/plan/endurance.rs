@@ -1,5 +1,7 @@
 //! `flashwright plan endurance`.
 
+use std::path::Path;
+
 use planner::Formula;
 use planner::checkpoint::hybrid::decimal_bytes;
 use planner::checkpoint::time;
@@ -12,7 +14,7 @@ use sweep::report::{Page, PageChart, PageMark, PageTable};
 use super::args::EnduranceArgs;
 use super::records::Measured;
 use super::screen::{NONE, figure, known, sources, table};
-use super::values::Bandwidth;
+use super::values::{Bandwidth, results};
 use super::{in_prices, prices, read, records, show};
 use crate::failure::Failure;
 
@@ -75,7 +77,9 @@ pub fn endurance(args: &EnduranceArgs) -> Result<(), Failure> {
         return Err(Failure::invalid("plan endurance needs a drive and its load")
             .hint("--capacity, --pe-cycles and --write-rate; or --uber and --read-rate; or --smart FILE"));
     }
-    show(&args.form, &document, &page(&document))
+    let read = results([&args.write_rate, &args.read_rate]);
+    let inputs: Vec<&Path> = read.chain(args.smart.as_deref()).chain(args.prices.as_deref()).collect();
+    show(&args.form, &inputs, &document, &page(&document))
 }
 
 /// What is known of the drive and its load, from flags, the price file and the drive itself.

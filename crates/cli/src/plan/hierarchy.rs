@@ -1,5 +1,7 @@
 //! `flashwright plan hierarchy`.
 
+use std::path::{Path, PathBuf};
+
 use measure::ladder::{Gap, Ladder, SCHEMA, times};
 use planner::Formula;
 use planner::hierarchy::{self, PricedLevel};
@@ -46,7 +48,9 @@ pub fn hierarchy(args: &HierarchyArgs) -> Result<(), Failure> {
         widest: ladder.widest,
         formulas: &hierarchy::FORMULAS,
     };
-    show(&args.form, &document, &page(&document))
+    let inputs: Vec<&Path> =
+        [Some(&args.ladder), args.prices.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
+    show(&args.form, &inputs, &document, &page(&document))
 }
 
 fn page(document: &HierarchyDocument) -> Page {

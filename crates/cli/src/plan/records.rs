@@ -83,6 +83,10 @@ pub fn rate(
 
 fn is_database(path: &Path) -> Result<bool, Failure> {
     const MAGIC: &[u8] = b"SQLite format 3\0";
+    // What is taken from a pipe cannot be read again.
+    if std::fs::metadata(path).is_ok_and(|facts| !facts.is_file()) {
+        return Ok(false);
+    }
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
     read.map_err(|error| {

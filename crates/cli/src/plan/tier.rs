@@ -71,7 +71,7 @@ pub fn tier(args: &TierArgs) -> Result<(), Failure> {
         mixes,
         formulas: &tier::FORMULAS,
     };
-    show(&args.form, &document, &page(&document))
+    show(&args.form, &[&args.curve, &args.prices], &document, &page(&document))
 }
 
 /// The cheapest price from the access time of the fastest tier to that of the slowest.

@@ -3,7 +3,7 @@
 //! Storage is sold in powers of ten, so `TB` is one here, as it is in the rates of `stage`; `t` and `TiB` are powers of
 //! 1024 as everywhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::values::BadValue;
 
@@ -14,6 +14,14 @@ pub enum Bandwidth {
     Rate(f64),
     /// A file or directory of results.
     Results(PathBuf),
+}
+
+/// The files of these flags that are results.
+pub fn results<'a>(flags: impl IntoIterator<Item = &'a Option<Bandwidth>>) -> impl Iterator<Item = &'a Path> {
+    flags.into_iter().filter_map(|flag| match flag {
+        Some(Bandwidth::Results(path)) => Some(path.as_path()),
+        _ => None,
+    })
 }
 
 const DECIMAL: [(&str, f64); 6] =
@@ -38,10 +46,13 @@ pub fn amount(text: &str) -> Result<u64, BadValue> {
     if bytes == 0 { Err(BadValue::new("must be above zero", HINT)) } else { Ok(bytes) }
 }
 
-/// A rate above zero (`2GB/s`), or a path of results. What begins with a digit is a rate; `./2GB` is a path.
+/// A rate above zero (`2GB/s`), or a path of results. What begins with a digit, or a point or sign before one, is a rate;
+/// `./2GB` is a path.
 pub fn bandwidth(text: &str) -> Result<Bandwidth, BadValue> {
     const HINT: &str = "a rate is for instance 2.5GB/s or 2GiB/s; results are a path, ./2GB if need be";
-    if !text.starts_with(|c: char| c.is_ascii_digit()) {
+    if !text.trim_start_matches(['.', '-', '+']).starts_with(|c: char| c.is_ascii_digit())
+        || text.starts_with("..")
+    {
         return Ok(Bandwidth::Results(PathBuf::from(text)));
     }
     let rate = text.strip_suffix("/s").unwrap_or(text);
@@ -82,8 +93,10 @@ mod tests {
     fn a_bandwidth_is_a_rate_or_a_path() {
         assert_eq!(bandwidth("2.25TB/s"), Ok(Bandwidth::Rate(2.25e12)));
         assert_eq!(bandwidth("2GiB/s"), Ok(Bandwidth::Rate((2u64 << 30) as f64)));
+        assert_eq!(bandwidth(".5GB/s"), Ok(Bandwidth::Rate(5e8)));
+        assert_eq!(bandwidth("../2GB"), Ok(Bandwidth::Results("../2GB".into())));
         assert_eq!(bandwidth("results/"), Ok(Bandwidth::Results("results/".into())));
-        for bad in ["0GB/s", "2Gb/s", "2Gbit/s", "2GB/m", "7"] {
+        for bad in ["0GB/s", "-1GB/s", "2Gb/s", "2Gbit/s", "2GB/m", "7"] {
             assert_eq!(bandwidth(bad).is_ok(), bad == "7", "{bad}");
         }
     }

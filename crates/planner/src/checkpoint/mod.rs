@@ -114,7 +114,7 @@ impl Machine {
         if best <= 0.99 {
             return Ok(());
         }
-        let enough = self.with_mtbf_for(0.5);
+        let enough = self.mtbf_for(0.5);
         Err(PlanError::impossible(
             format!("mtbf={}", time(self.mtbf_s)),
             format!(
@@ -131,7 +131,8 @@ impl Machine {
     }
 
     /// The shortest time between failures at which the best period wastes at most `waste`.
-    fn with_mtbf_for(&self, waste: f64) -> f64 {
+    #[must_use]
+    pub fn mtbf_for(&self, waste: f64) -> f64 {
         let waste_at = |mtbf_s: f64| {
             let machine = Self { mtbf_s, ..*self };
             machine.waste(machine.exact_period())

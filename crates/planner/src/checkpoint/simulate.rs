@@ -98,7 +98,7 @@ pub struct Simulated {
 }
 
 /// Failures after which a simulation gives up: the machine makes no progress worth the name.
-const MOST_FAILURES: u64 = 1_000_000_000;
+const MOST_FAILURES: u64 = 200_000_000;
 /// Work of a run, in times between failures.
 const RUN_MTBF: f64 = 10.0;
 
@@ -107,6 +107,13 @@ const RUN_MTBF: f64 = 10.0;
 pub fn simulate(pattern: &Pattern, failures: Failures, runs: u32, seed: u64) -> Option<Simulated> {
     let patterns = (RUN_MTBF * pattern.mtbf_s / pattern.length_s()).ceil().max(1.0);
     let work_s = patterns * f64::from(pattern.segments) * pattern.segment_work_s;
+    // A segment of T takes e^(T/M) attempts with exponential failures, which would end no sooner than the count.
+    let attempts = (pattern.segment_s / pattern.mtbf_s).exp() - 1.0;
+    if failures == Failures::Exponential
+        && f64::from(runs) * patterns * f64::from(pattern.segments) * attempts > MOST_FAILURES as f64
+    {
+        return None;
+    }
     let mut rng = Rng::new(seed);
     let (mut count, mut sum, mut squares) = (0u64, 0.0, 0.0);
     for _ in 0..runs {
@@ -254,6 +261,7 @@ mod tests {
     fn the_same_seed_gives_the_same_waste_and_another_one_another() {
         let machine = machine(3600.0, 0.0);
         let of = |seed| simulate(&Pattern::of(&machine, 2000.0), Failures::Exponential, 100, seed);
+        assert_eq!(simulate(&Pattern::of(&machine, 36.0 * 3600.0), Failures::Exponential, 100, 1), None);
         assert_eq!(of(1), of(1));
         assert_ne!(of(1), of(2));
     }
