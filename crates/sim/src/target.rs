@@ -70,7 +70,7 @@ impl SimTarget {
     fn prepare(&self, workload: &Workload) -> Result<Node, InvalidWorkload> {
         workload.validate()?;
         check_modelled(workload)?;
-        let mut node = Node::new(&self.machine, &self.layout, workload.randseed, workload.numjobs);
+        let mut node = Node::new(&self.machine, &self.layout, workload.randseed);
         let end = node.target_bytes;
         let block = u64::from(self.facts.logical_block_bytes);
         if !workload.min_bs().is_multiple_of(block) {
@@ -153,7 +153,8 @@ impl SimTarget {
         };
         self.count(
             &mut record,
-            &at_begin.unwrap_or_else(|| zeros(&at_end)),
+            // A run that ended before its interval began counts nothing.
+            &at_begin.unwrap_or_else(|| if meter.begin == 0 { zeros(&at_end) } else { at_end.clone() }),
             &at_end,
             meter,
             node.jobs_have_cpus(),
@@ -176,8 +177,13 @@ impl SimTarget {
         record.drives = self.drive_counts(from, to);
         let ms = |ns: u64| (ns + 500_000) / 1_000_000;
         for cpu in 0..to.system_ns.len() {
-            let system = (to.system_ns[cpu] - from.system_ns[cpu]).min(interval);
-            let irq = (to.interrupt_ns[cpu] - from.interrupt_ns[cpu]).min(interval - system);
+            let busy = to.busy_ns[cpu] - from.busy_ns[cpu];
+            assert!(busy <= interval, "CPU {cpu} worked {busy} ns in {interval} ns");
+            let given = |of: fn(&Counters) -> &[u64]| of(to)[cpu] - of(from)[cpu];
+            let (system, irq) = (given(|all| &all.system_ns), given(|all| &all.interrupt_ns));
+            // The time worked, in the proportion of the work that was given in the interval.
+            let irq = (u128::from(busy) * u128::from(irq) / u128::from((system + irq).max(1))) as u64;
+            let system = busy - irq;
             let interrupts = to.interrupts[cpu] - from.interrupts[cpu];
             record.process.system_ns += system;
             record.cpus.push(CpuCounts {
@@ -319,6 +325,7 @@ impl Target for SimTarget {
 fn zeros(like: &Counters) -> Counters {
     Counters {
         members: vec![Default::default(); like.members.len()],
+        busy_ns: vec![0; like.busy_ns.len()],
         system_ns: vec![0; like.system_ns.len()],
         interrupt_ns: vec![0; like.interrupt_ns.len()],
         interrupts: vec![0; like.interrupts.len()],
@@ -352,7 +359,7 @@ fn facts(machine: &Machine, layout: &Layout) -> TargetFacts {
     let drives = layout.devices.iter().map(|device| format!("drive{device}"));
     let has_array = layout.kind.has_chunk() && layout.devices.len() > 1;
     let array = has_array.then(|| if layout.md_members() > 0 { "md0" } else { "stripe0" }.to_owned());
-    let node = Node::new(machine, layout, 0, 1);
+    let node = Node::new(machine, layout, 0);
     TargetFacts {
         spec: format!("{}({}):{}", layout.kind.word(), layout.devices.len(), machine.name),
         kind: if layout.is_separate() { "separate" } else { "simulated" }.to_owned(),

@@ -58,12 +58,12 @@ pub fn micros(key: &str, value: f64) -> Checked {
     within(key, value, 0.0, 1e7, "microseconds, for instance 10.5")
 }
 
-/// A rate in bytes a second.
+/// A rate in bytes a second, from 1 kB/s, at which the times of the largest commands stay within 64 bits, to 10^15.
 ///
 /// # Errors
 /// [`InvalidMachine`] of `key`.
 pub fn rate(key: &str, value: f64) -> Checked {
-    within(key, value, 1.0, 1e15, "bytes a second, for instance 2.8e8")
+    within(key, value, 1e3, 1e15, "bytes a second, for instance 2.8e8")
 }
 
 /// A count from 1 to `most`.

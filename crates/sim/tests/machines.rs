@@ -45,6 +45,12 @@ fn a_mistake_is_named_with_key_and_value_in_one_line() {
         ("channels = 10 ", "channels = 0 ", "drive.channels=0"),
         ("link_bytes_per_s = 2.05e8", "link_bytes_per_s = 0", "drive.link_bytes_per_s=0"),
         (
+            "link_bytes_per_s = 2.05e8",
+            "link_bytes_per_s = 1",
+            "drive.link_bytes_per_s=1: must be from 1000 to",
+        ),
+        ("size = \"64g\"", "size = 1152921504606846976", "drives=16: make 18446744073709551616 bytes"),
+        (
             "random_write_amplification = 4.59",
             "random_write_amplification = 0.5",
             "drive.random_write_amplification=0.5",
@@ -63,6 +69,42 @@ fn a_mistake_is_named_with_key_and_value_in_one_line() {
         let error = Machine::parse("x.toml", &text.replacen(good, bad, 1)).expect_err(bad).to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{bad}: {error}");
         assert!(error.starts_with("x.toml: "), "{error}");
+    }
+}
+
+#[test]
+fn a_machine_in_which_a_request_takes_no_time_or_drives_take_all_memory_is_refused() {
+    let network = "model = \"network\"\nsize = \"1g\"\nqueue_depth = 1\nstations = 1\nread_bytes_per_s = 1e15\nwrite_bytes_per_s = 1e15";
+    let dash = sim::machine::brought::text("dash-io-node").expect("is brought");
+    let ssd = dash
+        .split("[drive]")
+        .nth(1)
+        .expect("has drives")
+        .replace("buffer_pages = ", "buffer_pages = 1048576 # ");
+    let cases = [
+        (network, 1, "host.path_us=0: leaves a request less than 10 ns"),
+        (ssd.as_str(), 4096, "drives=4096: have "),
+    ];
+    for (drive, drives, expected) in cases {
+        let host = "cores = 1\nsubmission = \"threads\"\npath_us = 0";
+        let text = format!("name = \"x\"\ndrives = {drives}\n[host]\n{host}\n[drive]\n{drive}\n");
+        let error = Machine::parse("x.toml", &text).expect_err(expected).to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_log_larger_than_a_write_or_a_drive_is_refused() {
+    let text = sim::machine::brought::text("dash-io-node").expect("is brought");
+    let line = text.lines().find(|line| line.starts_with("log_bytes")).expect("has a log");
+    let small = text.replace("size = \"64g\"", "size = \"4k\"");
+    for (text, log, expected) in [
+        (text, "8g", "host.filesystems.xfs.log_bytes=8589934592: must be from 512 to 1048576"),
+        (&small, "8k", "host.filesystems.xfs.log_bytes=8192: does not fit on a drive, which has 4096 bytes"),
+    ] {
+        let text = text.replace(line, &format!("log_bytes = \"{log}\""));
+        let error = Machine::parse("x.toml", &text).expect_err(log).to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }
 

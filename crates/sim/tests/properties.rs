@@ -107,6 +107,36 @@ fn workloads() -> impl Strategy<Value = Workload> {
     })
 }
 
+/// A machine of `cores` whose requests take 10 µs of a CPU on the way down and 10 µs on the way up.
+fn twenty_micros(cores: u32, drives: u32, submission: &str, delivery: &str) -> Machine {
+    let text = SERVER
+        .replace("cores = 1", &format!("cores = {cores}"))
+        .replace("drives = 1", &format!("drives = {drives}"))
+        .replace("\"threads\"", &format!("\"{submission}\""))
+        .replace(
+            "path_us = 0",
+            &format!("path_us = 10\ninterrupts = {{ delivery = \"{delivery}\", completion_us = 10 }}"),
+        )
+        .replace("service_us = 100", "service_us = 1");
+    Machine::parse("twenty", &text).expect("can be")
+}
+
+#[test]
+fn one_cpu_does_the_work_of_one_cpu() {
+    for submission in ["threads", "jobs"] {
+        for delivery in ["any-cpu", "submitter"] {
+            let machine = twenty_micros(1, 1, submission, delivery);
+            let record =
+                run(&machine, None, Stop::default(), &Workload { iodepth: 32, ..Workload::default() });
+            assert!(
+                (record.iops() / 50_000.0 - 1.0).abs() < 0.02,
+                "{submission} {delivery}: {:.0}",
+                record.iops()
+            );
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
@@ -125,6 +155,22 @@ proptest! {
         prop_assert_eq!(moved, record.total.read_bytes + record.total.write_bytes);
         let share = (64 << 20) / u64::from(workload.numjobs) / workload.bs * workload.bs;
         prop_assert_eq!(moved, share * u64::from(workload.numjobs));
+    }
+
+    #[test]
+    fn cpus_do_no_more_work_than_they_have_time(
+        workload in workloads(),
+        cores in 2_u32..6,
+        drives in 1_u32..4,
+        submission in prop_oneof![Just("threads"), Just("jobs")],
+        delivery in prop_oneof![Just("any-cpu"), Just("submitter"), Just("one-cpu")],
+    ) {
+        let machine = twenty_micros(cores, drives, submission, delivery);
+        let layout = Layout { kind: LayoutKind::Separate, ..md(drives, 65_536) };
+        let stop = Stop { min_interval_ns: 50_000_000, ..Stop::default() };
+        let record = run(&machine, Some(layout), stop, &workload);
+        let most = f64::from(cores) / 20e-6;
+        prop_assert!(record.iops() < most * 1.02, "{} of {}", record.iops(), most);
     }
 
     #[test]
@@ -198,7 +244,7 @@ fn bare_host(drive: &str, host: &str) -> Machine {
 
 #[test]
 fn a_disk_takes_seek_and_half_a_turn_for_random_and_its_zone_for_sequential_reads() {
-    let drive = "model = \"disk\"\nsize = \"1000g\"\nqueue_depth = 1\ncommand_us = 0\ntrack_seek_us = 1000\nfull_seek_us = 16000\n\
+    let drive = "model = \"disk\"\nsize = \"1000g\"\nqueue_depth = 1\ncommand_us = 1\ntrack_seek_us = 1000\nfull_seek_us = 16000\n\
                  rpm = 7200\nouter_bytes_per_s = 2e8\ninner_bytes_per_s = 1e8\nzones = 20\n";
     let machine = bare_host(drive, "submission = \"threads\"\npath_us = 0");
     let random = run(&machine, None, Stop::default(), &Workload { norandommap: true, ..Workload::default() });
@@ -228,4 +274,41 @@ fn a_job_whose_thread_makes_all_requests_is_found_to_be_the_limit() {
     let processor_time =
         |record: &RunRecord| record.cpus.iter().map(|cpu| cpu.system_ms + cpu.irq_ms).sum::<u64>();
     assert!(processor_time(&several) as f64 > 2.9 * several.interval_ns as f64 / 1e6);
+}
+
+#[test]
+fn the_slowest_drive_that_a_file_may_describe_ends_a_run() {
+    let slow = |_: &str, table: &mut toml::Table| {
+        for (key, value) in [
+            ("link_bytes_per_s", 1e3),
+            ("read_us", 1e7),
+            ("program_us", 1e7),
+            ("random_write_amplification", 1e3),
+        ] {
+            table["drive"][key] = toml::Value::Float(value);
+        }
+        table["drive"]["queue_depth"] = toml::Value::Integer(1 << 20);
+    };
+    let machine = Machine::brought("dash-io-node", &slow).expect("can be");
+    for rw in [Rw::RandRead, Rw::RandWrite] {
+        let workload = Workload { rw, bs: 4 << 20, iodepth: 1024, ..Workload::default() };
+        let record = run(&machine, Some(md(1, 65_536)), quick(), &workload);
+        assert!(record.total.elapsed_ns < 1 << 62, "{rw:?}");
+    }
+}
+
+#[test]
+fn the_log_stays_within_a_target_that_is_smaller_than_it() {
+    let small = |_: &str, table: &mut toml::Table| {
+        table["drive"]["size"] = "20k".into();
+        table["host"]["filesystems"]["xfs"]["log_bytes"] = "12k".into();
+    };
+    let machine = Machine::brought("dash-io-node", &small).expect("can be");
+    let layout = Layout { filesystem: Some(base::Filesystem::Xfs), ..md(1, 65_536) };
+    let runtime = Some(std::time::Duration::from_millis(200));
+    let workload = Workload { rw: Rw::RandWrite, runtime, ..Workload::default() };
+    let record = run(&machine, Some(layout), quick(), &workload);
+    let written: u64 = record.drives.iter().map(|drive| drive.write_bytes).sum();
+    let by_asked = written as f64 / record.write.bytes as f64;
+    assert!((by_asked - 4.0).abs() < 0.4, "a write of 4 KiB makes one of 12: {by_asked:.2}");
 }

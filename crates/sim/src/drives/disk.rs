@@ -110,7 +110,7 @@ impl Disk {
                 self.position_ns(command.offset) + f64::from(command.bytes) / self.rate(command.offset) * 1e9;
             self.arm = command.offset + u64::from(command.bytes);
         }
-        let end = now + time as Time;
+        let end = now.saturating_add(time as Time);
         effects.complete(end, command.tag);
         effects.wake(end, 0);
     }

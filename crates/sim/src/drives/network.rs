@@ -95,7 +95,7 @@ impl Network {
     fn serve(&mut self, now: Time, station: u32, command: &Command) -> Time {
         let service = self.service(command);
         let free = &mut self.free_at[station as usize];
-        *free = (*free).max(now) + service;
+        *free = (*free).max(now).saturating_add(service);
         *free
     }
 }
@@ -117,7 +117,7 @@ impl DeviceModel for Network {
         }
         let left = self.serve(now, 0, &command);
         if self.spec.stations == 1 {
-            return effects.complete(left + self.latency_ns, command.tag);
+            return effects.complete(left.saturating_add(self.latency_ns), command.tag);
         }
         let token = self.free_tokens.pop().unwrap_or_else(|| {
             self.travellers.push((command, 1));
@@ -132,7 +132,7 @@ impl DeviceModel for Network {
         let left = self.serve(now, station, &command);
         if station + 1 == self.spec.stations {
             self.free_tokens.push(token);
-            effects.complete(left + self.latency_ns, command.tag);
+            effects.complete(left.saturating_add(self.latency_ns), command.tag);
         } else {
             self.travellers[token as usize].1 = station + 1;
             effects.wake(left, token);

@@ -174,7 +174,7 @@ impl Ssd {
         let mut ready = from;
         for n in 0..pages {
             let channel = &mut self.channels[((first + n) % channels) as usize];
-            *channel = (*channel).max(from) + self.read_ns;
+            *channel = (*channel).max(from).saturating_add(self.read_ns);
             // The pages of earlier rows are on the link while this one is read.
             let on_the_link = n / channels * channels * self.page_transfer_ns;
             ready = ready.max(channel.saturating_sub(on_the_link));
@@ -187,13 +187,13 @@ impl Ssd {
         let first = earliest(&self.programs);
         let place = &mut self.programs[first];
         let start = (*place).max(from).max(self.stalled_until);
-        let end = start + (self.program_ns as f64 * cost) as Time;
+        let end = start.saturating_add((self.program_ns as f64 * cost) as Time);
         *place = end;
         self.until_erase -= cost;
         self.programmed_pages += cost;
         if self.until_erase <= 0.0 {
             self.until_erase += f64::from(self.spec.programs_per_erase);
-            self.stalled_until = start + ns(self.spec.erase_us);
+            self.stalled_until = start.saturating_add(ns(self.spec.erase_us));
             self.counts.erases += 1;
         }
         end
@@ -212,13 +212,14 @@ impl Ssd {
     fn write(&mut self, now: Time, command: &Command, effects: &mut Effects) {
         let random = self.is_random(command);
         let cost = if random { self.spec.random_write_amplification } else { 1.0 };
-        let mut at = self.front_end.max(now) + self.command_ns;
+        let mut at = self.front_end.max(now).saturating_add(self.command_ns);
         let mut left = command.bytes;
         let mut done = at;
         while left > 0 {
             let bytes = left.min(self.page_bytes);
             let page = earliest(&self.buffer);
-            at = at.max(self.buffer[page]) + transfer_ns(bytes, self.spec.link_bytes_per_s);
+            let transfer = transfer_ns(bytes, self.spec.link_bytes_per_s);
+            at = at.max(self.buffer[page]).saturating_add(transfer);
             self.buffer[page] = self.program(at, cost);
             done = self.buffer[page].max(done);
             left -= bytes;
@@ -243,7 +244,7 @@ impl DeviceModel for Ssd {
         match command.operation {
             Operation::Write => self.write(now, &command, effects),
             Operation::Read => {
-                self.front_end = self.front_end.max(now) + self.command_ns;
+                self.front_end = self.front_end.max(now).saturating_add(self.command_ns);
                 let ready = self.fetch(self.front_end, &command);
                 let read = (command.tag, command.bytes);
                 let token = match self.free_tokens.pop() {
@@ -259,7 +260,7 @@ impl DeviceModel for Ssd {
                 effects.wake(ready, token);
             }
             Operation::Trim | Operation::Flush => {
-                self.front_end = self.front_end.max(now) + self.command_ns;
+                self.front_end = self.front_end.max(now).saturating_add(self.command_ns);
                 effects.complete(self.front_end, command.tag);
             }
         }
@@ -268,7 +269,8 @@ impl DeviceModel for Ssd {
     fn wake(&mut self, now: Time, token: u32, effects: &mut Effects) {
         let (tag, bytes) = self.reads[token as usize];
         self.free_tokens.push(token);
-        self.front_end = self.front_end.max(now) + transfer_ns(bytes, self.spec.link_bytes_per_s);
+        let transfer = transfer_ns(bytes, self.spec.link_bytes_per_s);
+        self.front_end = self.front_end.max(now).saturating_add(transfer);
         effects.complete(self.front_end, tag);
     }
 

@@ -3,12 +3,12 @@
 use measure::pattern::split_mix;
 use serde::Deserialize;
 
-use crate::device::DeviceModel;
+use crate::device::{DeviceModel, Time};
 use crate::drives::disk::{Disk, DiskSpec};
 use crate::drives::network::{Network, NetworkSpec};
 use crate::drives::ssd::{Ssd, SsdSpec};
 use crate::flash::FlashSpec;
-use crate::values::Checked;
+use crate::values::{self, Checked};
 
 /// What a drive is.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -62,6 +62,29 @@ impl DriveSpec {
             Self::Ssd(spec) => Some(spec.link_bytes_per_s),
             Self::Ftl(spec) => Some(spec.link_bytes_per_s),
             _ => None,
+        }
+    }
+
+    /// Time of a command of one sector, at least, nanoseconds.
+    pub(super) fn least_ns(&self) -> Time {
+        match self {
+            Self::Ssd(spec) => values::ns(spec.command_us),
+            Self::Ftl(spec) => spec.command_ns + spec.controller_ns,
+            Self::Network(spec) => {
+                let rate = spec.read_bytes_per_s.max(spec.write_bytes_per_s);
+                values::ns(spec.service_us) + values::ns(spec.latency_us) + values::transfer_ns(512, rate)
+            }
+            Self::Disk(spec) => values::ns(spec.command_us),
+        }
+    }
+
+    /// Items of state that a drive by its constants keeps in memory; the size of one with a translation layer has a bound of its own.
+    pub(super) fn items(&self) -> u64 {
+        match self {
+            Self::Ssd(spec) => {
+                [spec.channels, spec.programs_at_once, spec.buffer_pages].map(u64::from).iter().sum()
+            }
+            _ => 0,
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::device::Time;
 use crate::error::InvalidMachine;
 use crate::values::{self, Bytes, Checked};
 
@@ -113,7 +114,7 @@ pub struct FilesystemCosts {
     /// Time of a read under a lock of its file, so that one follows the other.
     #[serde(default)]
     pub read_lock_us: f64,
-    /// Bytes of the synchronous write to the log that follows each write to a file, one after the other.
+    /// Bytes of the synchronous write to the log that follows each write to a file, one after the other: a sector to 1 MiB.
     #[serde(default)]
     pub log_bytes: Option<Bytes>,
 }
@@ -142,6 +143,11 @@ pub enum Policy {
 }
 
 impl Host {
+    /// CPU time of each request, at least, nanoseconds.
+    pub(super) fn least_ns(&self) -> Time {
+        values::ns(self.path_us) + values::ns(self.interrupts.completion_us)
+    }
+
     pub(super) fn check(&self) -> Checked {
         values::count("host.cores", self.cores, 4096)?;
         let interrupts = &self.interrupts;
@@ -188,7 +194,15 @@ impl Host {
                 return Err(InvalidMachine::new(key, "…", "no layout has such a file system", hint));
             }
             if let Some(log) = costs.log_bytes {
-                values::multiple(&format!("host.filesystems.{name}.log_bytes"), log, 512, "a sector")?;
+                let key = format!("host.filesystems.{name}.log_bytes");
+                values::multiple(&key, log, 512, "a sector")?;
+                values::within(
+                    &key,
+                    log.0 as f64,
+                    512.0,
+                    f64::from(1 << 20),
+                    "bytes of one write, for instance \"4k\"",
+                )?;
             }
         }
         self.schedulers.iter().try_for_each(|(name, scheduler)| {

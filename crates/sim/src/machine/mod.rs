@@ -40,6 +40,9 @@ pub struct Machine {
     /// The drives that differ, each with all of its constants, by index.
     #[serde(skip)]
     different: Vec<(u32, DriveSpec)>,
+    /// All its keys, those of its bases included.
+    #[serde(skip)]
+    table: Table,
 }
 
 /// Drives that differ from the others.
@@ -54,6 +57,12 @@ pub struct Exception {
 
 /// The depth to which machine files may name one another as base.
 const MAX_BASES: usize = 8;
+
+/// The shortest request that a machine may have: without a time, virtual time would stand still.
+const LEAST_REQUEST_NS: u64 = 10;
+
+/// Channels, programs at once and buffer pages of all drives, at most: 8 bytes of memory each.
+const MAX_ITEMS: u64 = 1 << 26;
 
 impl Machine {
     /// Reads a machine file, and those it is based on; or the machine of that name that the program brings, where there is no such
@@ -104,7 +113,7 @@ impl Machine {
     pub fn from_table(file: &str, table: Table) -> Result<Self, MachineError> {
         let common = table.get("drive").and_then(Value::as_table).cloned().unwrap_or_default();
         let syntax = |error: toml::de::Error| syntax(file, &error);
-        let mut machine: Self = Value::Table(table).try_into().map_err(syntax)?;
+        let mut machine = Self { table: table.clone(), ..Value::Table(table).try_into().map_err(syntax)? };
         for exception in &machine.exception {
             let mut own = common.clone();
             lay_over(&mut own, exception.drive.clone());
@@ -113,6 +122,12 @@ impl Machine {
         }
         machine.check().map_err(|error| MachineError::Invalid { file: file.to_owned(), error })?;
         Ok(machine)
+    }
+
+    /// The machine as one file without a base, from which [`Machine::parse`] makes the same machine.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.table.to_string()
     }
 
     /// The constants of drive `index`.
@@ -149,7 +164,37 @@ impl Machine {
             }
             spec.check("exception.drive")?;
         }
-        Ok(())
+        self.check_all_drives()
+    }
+
+    /// Checks what the drives make together.
+    fn check_all_drives(&self) -> Checked {
+        let all = || (0..self.drives).map(|index| self.drive_spec(index));
+        if all().any(|drive| self.host.least_ns() + drive.least_ns() < LEAST_REQUEST_NS) {
+            let reason =
+                format!("leaves a request less than {LEAST_REQUEST_NS} ns with the drive's own times");
+            let hint = "give the time that the host or the drive takes for a command";
+            return Err(InvalidMachine::new("host.path_us", self.host.path_us, reason, hint));
+        }
+        let least = all().map(DriveSpec::size_bytes).min().unwrap_or(0);
+        let least = least.saturating_sub(u64::from(self.host.partition_offset_bytes));
+        for (name, costs) in &self.host.filesystems {
+            if let Some(log) = costs.log_bytes.filter(|log| log.0 > least) {
+                let key = format!("host.filesystems.{name}.log_bytes");
+                let reason = format!("does not fit on a drive, which has {least} bytes for it");
+                return Err(InvalidMachine::new(key, log.0, reason, "for instance \"4k\""));
+            }
+        }
+        let bytes: u128 = all().map(|drive| u128::from(drive.size_bytes())).sum();
+        let items: u64 = all().map(DriveSpec::items).sum();
+        let reason = if bytes > 1 << 62 {
+            format!("make {bytes} bytes, more than 2^62")
+        } else if items > MAX_ITEMS {
+            format!("have {items} channels, programs at once and buffer pages, more than {MAX_ITEMS}")
+        } else {
+            return Ok(());
+        };
+        Err(InvalidMachine::new("drives", self.drives, reason, "describe fewer or smaller drives"))
     }
 }
 

@@ -102,8 +102,11 @@ struct Costs {
     controller: Time,
 }
 
-/// Bytes of a file system's log, which is written round and round.
+/// Bytes of a file system's log, which is written round and round, where the target is larger.
 const LOG_BYTES: u64 = 64 << 20;
+
+/// No event is later, so that times can be added up: 146 years.
+const END_OF_TIME: Time = 1 << 62;
 
 /// A machine with a layout, in motion.
 pub(crate) struct Node {
@@ -143,6 +146,8 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters {
     pub members: Vec<Served>,
+    /// Time that each CPU has worked, nanoseconds, and the work that it was given, some of which may be still to do.
+    pub busy_ns: Vec<u64>,
     pub system_ns: Vec<u64>,
     pub interrupt_ns: Vec<u64>,
     pub interrupts: Vec<u64>,
@@ -151,9 +156,8 @@ pub(crate) struct Counters {
 }
 
 impl Node {
-    /// A machine at rest, with a layout that it can have; all that is drawn follows from `seed`. `jobs` is how many CPUs have a
-    /// job of their own.
-    pub fn new(machine: &Machine, layout: &Layout, seed: u64, jobs: u32) -> Self {
+    /// A machine at rest, with a layout that it can have; all that is drawn follows from `seed`.
+    pub fn new(machine: &Machine, layout: &Layout, seed: u64) -> Self {
         let host = &machine.host;
         let (drives_each, strip_bytes, controller_ns, queue_depth) = match &machine.controller {
             Some(Controller::Raid { drives, io_us, untuned_us, strip_bytes, queue_depth, .. }) => {
@@ -183,11 +187,7 @@ impl Node {
         let files = layout.filesystem.and_then(|fs| host.filesystems.get(fs.word()));
         let md_us = if layout.md_members() > 0 { host.md_us.unwrap_or(0.0) } else { 0.0 };
         let interrupts = &host.interrupts;
-        let reserved = match (interrupts.delivery, host.submission) {
-            (Delivery::OneCpu, _) => 1,
-            (_, Submission::Jobs) => jobs.min(host.cores - 1),
-            (_, Submission::Threads) => 0,
-        };
+        let reserved = u32::from(interrupts.delivery == Delivery::OneCpu);
         let targets = if layout.is_separate() { layout.devices.len() } else { 1 };
         Self {
             events: Events::default(),
@@ -242,7 +242,7 @@ impl Node {
             self.begin(stream);
         }
         while !meter.is_done() {
-            let Some(event) = self.events.pop() else { break };
+            let Some(event) = self.events.pop().filter(|event| event.at < END_OF_TIME) else { break };
             let now = event.at;
             match event.kind {
                 Kind::Due(stream) => self.due(now, stream),
@@ -265,6 +265,7 @@ impl Node {
     pub fn counters(&mut self, now: Time) -> Counters {
         Counters {
             members: self.members.iter_mut().map(|member| member.served(now)).collect(),
+            busy_ns: self.cpus.busy_ns(now),
             system_ns: self.cpus.system_ns.clone(),
             interrupt_ns: self.cpus.interrupt_ns.clone(),
             interrupts: self.cpus.interrupts.clone(),

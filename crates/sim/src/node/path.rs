@@ -53,7 +53,7 @@ impl Node {
         let id = self.keep(request);
         if self.costs.read_lock > 0 && wish.operation == Operation::Read {
             let file = &mut self.files[self.streams[stream as usize].target as usize];
-            file.lock_free_at = file.lock_free_at.max(now) + self.costs.read_lock;
+            file.lock_free_at = file.lock_free_at.max(now).saturating_add(self.costs.read_lock);
             let at = file.lock_free_at;
             return self.events.push(at, Kind::Locked(id));
         }
@@ -189,7 +189,7 @@ impl Node {
                 self.cut(now, id);
             } else if self.costs.controller > 0 {
                 let controller = &mut self.controllers[self.controller_of[member as usize] as usize];
-                controller.free_at = controller.free_at.max(now) + self.costs.controller;
+                controller.free_at = controller.free_at.max(now).saturating_add(self.costs.controller);
                 self.events.push(controller.free_at, Kind::Controlled(id));
             } else {
                 self.reach_drive(now, id);
@@ -214,7 +214,7 @@ impl Node {
             own.drive = whole.member * self.drives_each + (strip % drives) as u32;
             self.commands.get_mut(id).pieces += 1;
             let state = &mut self.controllers[controller];
-            state.free_at = state.free_at.max(now) + self.costs.controller;
+            state.free_at = state.free_at.max(now).saturating_add(self.costs.controller);
             self.events.push(state.free_at, Kind::Controlled(piece));
             at += length;
         }
@@ -282,7 +282,7 @@ impl Node {
             let controller = &mut self.controllers[self.controller_of[command.member as usize] as usize];
             // The data pass while the drive transfers them, so a free bus takes no time of its own.
             let since = controller.bus_free_at.max(command.dispatched);
-            controller.bus_free_at = since + transfer_ns(command.bytes, self.bus_bytes_per_s);
+            controller.bus_free_at = since.saturating_add(transfer_ns(command.bytes, self.bus_bytes_per_s));
             if controller.bus_free_at > now {
                 return self.events.push(controller.bus_free_at, Kind::Arrived(id));
             }
@@ -358,9 +358,10 @@ impl Node {
         let stream = self.requests[owner as usize].stream;
         let target = self.streams[stream as usize].target as usize;
         let bytes = self.costs.log_bytes;
+        let log_bytes = LOG_BYTES.min(self.target_bytes);
         let FileState { log_position, .. } = &mut self.files[target];
-        let at = *log_position;
-        *log_position = (at + u64::from(bytes)) % LOG_BYTES;
+        let at = if *log_position + u64::from(bytes) > log_bytes { 0 } else { *log_position };
+        *log_position = at + u64::from(bytes);
         // The log lies in the middle of the file system.
         let middle = (self.target_bytes / 2).saturating_sub(LOG_BYTES) >> 20 << 20;
         let request = Request {
