@@ -122,3 +122,75 @@ iodepth = [1, 4, 32]
     let iops = json(&run)["iops"].as_f64().expect("is a number");
     assert!((iops / model - 1.0).abs() < 0.15, "{iops} in a run, {model} in the fit");
 }
+
+/// A sweep of two drives, whose layouts are two.
+const REPEATED: &str = "[sweep]\nname = \"repeated\"\nprotocol = \"dash\"\npasses = 60\nseed = 7\n[base]\nlayout = \"md-raid0\"\n\
+                        drives = [\"/dev/a\", \"/dev/b\"]\n[space]\nchunk = [\"16k\", \"64k\"]\nrw = [\"randread\", \"randwrite\"]\n";
+
+/// A machine whose drives take `command_us` for a command, in a file based on another one.
+fn machine_of(folder: &Path, command_us: f64) {
+    let node = sim::machine::brought::text("dash-io-node").expect("is brought");
+    std::fs::write(folder.join("base.toml"), node).expect("is written");
+    let text = format!("base = \"base.toml\"\n[drive]\ncommand_us = {command_us}\n");
+    std::fs::write(folder.join("machine.toml"), text).expect("is written");
+}
+
+#[test]
+fn a_killed_sweep_goes_on_with_the_machine_and_the_clock_that_it_began_with() {
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::write(folder.path().join("space.toml"), REPEATED).expect("is written");
+    machine_of(folder.path(), 10.5);
+    let sweep = |output| ["sweep", "space.toml", "--machine=machine.toml", "--output", output, "--json"];
+    let whole = json(&flashwright(folder.path(), &sweep("whole")));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flashwright"))
+        .current_dir(folder.path())
+        .args(sweep("killed"))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("runs");
+    while json_of(&flashwright(folder.path(), &["sweep", "status", "killed", "--json"]))["done"].as_u64()
+        < Some(5)
+    {}
+    child.kill().expect("is killed");
+    child.wait().expect("ends");
+    machine_of(folder.path(), 100.0);
+    let resumed = json(&flashwright(folder.path(), &["sweep", "resume", "killed", "--json"]));
+    assert_eq!(resumed["points"], whole["points"]);
+    let runs = |output| flashwright(folder.path(), &["report", output, "--format", "csv"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&runs("killed")), String::from_utf8_lossy(&runs("whole")));
+
+    let other = flashwright(folder.path(), &sweep("other"));
+    assert!(other.status.success());
+    let diff = flashwright(folder.path(), &["sweep", "diff", "whole", "other"]);
+    let said = String::from_utf8_lossy(&diff.stdout).into_owned();
+    assert!(said.lines().any(|line| line.contains("CPU") && line.contains("simulated: ")), "{said}");
+}
+
+/// A document, or null where there is none.
+fn json_of(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+#[test]
+fn shards_of_two_machines_are_not_merged() {
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::write(folder.path().join("space.toml"), REPEATED.replace("60", "2")).expect("is written");
+    for (shard, output, command_us) in [("1/2", "a", 10.5), ("2/2", "b", 100.0)] {
+        machine_of(folder.path(), command_us);
+        let args = [
+            "sweep",
+            "space.toml",
+            "--machine=machine.toml",
+            "--shard",
+            shard,
+            "--output",
+            output,
+            "--seed=1",
+        ];
+        let output = flashwright(folder.path(), &args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let merged = flashwright(folder.path(), &["sweep", "merge", "a", "b", "--output=m"]);
+    let said = String::from_utf8_lossy(&merged.stderr).into_owned();
+    assert!(!merged.status.success() && said.contains("unlike machines: CPU: simulated: "), "{said}");
+}

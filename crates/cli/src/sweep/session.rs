@@ -46,7 +46,7 @@ pub fn start(args: &RunArgs) -> Result<(), Failure> {
         Some(machine) => request::space_simulated(args.space.as_deref(), &args.overrides, machine)?,
         None => request::space_here(args.space.as_deref(), &args.overrides)?,
     };
-    let notes = args.machine.as_deref().map(simulated::note).into_iter().collect();
+    let notes = machine.as_ref().map(simulated::note).into_iter().collect();
     let said = String::new();
     let beginning =
         Beginning { output: args.output.as_deref(), permits: &args.permits, json: args.json, notes, said };

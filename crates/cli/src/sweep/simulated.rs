@@ -4,13 +4,13 @@
 //! is refused before the first run. Time is virtual: runs follow one another from [`sim::EPOCH_UNIX_NS`] on.
 
 use std::cell::Cell;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ::sim::{EPOCH_UNIX_NS, Layout, Machine, SimTarget, Stop};
+use base::ErrorClass;
 use layout::LayoutError;
 use layout::spec::LayoutSpec;
 use measure::record::{HostFacts, RunRecord, TargetFacts};
@@ -18,13 +18,15 @@ use measure::{Target, TargetError, Workload};
 use sweep::model::{LAYOUT, Point, SCRATCH};
 use sweep::run::{TargetFactory, Timer};
 use sweep::space::Space;
-use sweep::store::{self, Store};
+use sweep::store::{self, RecordOf, Store, StoreError};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::request;
 use crate::failure::Failure;
 use crate::machine;
 
-/// Kept with the results: the machine, as a name that the program brings or a path.
+/// Kept with the results: the machine's file with those of its bases in one text, so that the sweep goes on with the machine
+/// that it began with.
 const NOTE_MACHINE: &str = "simulated machine";
 
 /// The space without what the machine lacks, and each layout tried.
@@ -68,17 +70,19 @@ fn layout_of(machine: &Machine, point: &Point) -> Result<Layout, Failure> {
 }
 
 /// What is kept with the results of a machine.
-pub fn note(machine: &Path) -> (String, String) {
-    let path = if machine.exists() { std::path::absolute(machine).ok() } else { None };
-    (NOTE_MACHINE.to_owned(), path.as_deref().unwrap_or(machine).display().to_string())
+pub fn note(machine: &Machine) -> (String, String) {
+    (NOTE_MACHINE.to_owned(), machine.text())
 }
 
-/// The machine that notes name, if the results are simulated.
+/// The machine that notes describe, if the results are simulated.
 pub fn of_notes<'a>(
     notes: impl IntoIterator<Item = (&'a String, &'a String)>,
 ) -> Result<Option<Machine>, Failure> {
     let note = notes.into_iter().find(|(key, _)| *key == NOTE_MACHINE);
-    note.map(|(_, path)| machine::load(Path::new(path))).transpose()
+    let kept = note.map(|(key, text)| Machine::parse(key, text)).transpose();
+    kept.map_err(|error| {
+        Failure::of(ErrorClass::Invalid, &error).hint("the results keep no machine; begin the sweep again")
+    })
 }
 
 /// Whether results are of a simulated machine, whether or not its file is still there.
@@ -91,11 +95,12 @@ pub fn of_store(store: &Store) -> Result<Option<Machine>, Failure> {
     of_notes(&store.notes()?)
 }
 
-/// What the results say of the machine on which they were made.
+/// What the results say of the machine on which they were made. The CPU's name ends in a digest of all keys: machines that differ
+/// in one constant are unlike.
 pub fn identity(machine: &Machine) -> store::Machine {
     let host = HostFacts {
         kernel: "virtual time".to_owned(),
-        cpu_model: format!("simulated: {}", machine.name),
+        cpu_model: format!("simulated: {} ({:032x})", machine.name, xxh3_128(machine.text().as_bytes())),
         cpus: machine.host.cores,
         ..HostFacts::default()
     };
@@ -112,8 +117,7 @@ pub struct SimulatedTargets {
 impl SimulatedTargets {
     /// Targets whose next run begins when the last one of the results has ended.
     pub fn new(machine: Machine, store: &Store) -> Result<Self, Failure> {
-        let ends = store.runs()?.into_iter().map(|run| run.started_unix_ns + run.interval_ns);
-        let clock = Rc::new(Cell::new(ends.max().unwrap_or(EPOCH_UNIX_NS)));
+        let clock = Rc::new(Cell::new(end_of_last_run(store)?));
         Ok(Self { machine: Arc::new(machine), clock })
     }
 
@@ -121,6 +125,16 @@ impl SimulatedTargets {
     pub fn timer(&self) -> VirtualTimer {
         VirtualTimer { clock: Rc::clone(&self.clock) }
     }
+}
+
+/// When the last run ended, its first and uncounted requests included.
+fn end_of_last_run(store: &Store) -> Result<u64, StoreError> {
+    let runs = store.runs()?.into_iter().map(|row| (row.started_unix_ns, RecordOf::Run(row.id)));
+    let controls = store.controls()?.into_iter().map(|row| (row.started_unix_ns, RecordOf::Control(row.id)));
+    let voided = store.voided()?.into_iter().map(|row| (row.started_unix_ns, RecordOf::Voided(row.id)));
+    let last = runs.chain(controls).chain(voided).max_by_key(|(started, _)| *started);
+    let Some((started, row)) = last else { return Ok(EPOCH_UNIX_NS) };
+    Ok(started + store.record_of(row)?.total.elapsed_ns)
 }
 
 /// Virtual time as the clock of budgets and pauses.
