@@ -137,6 +137,54 @@ fn one_cpu_does_the_work_of_one_cpu() {
     }
 }
 
+const DISK: &str = r#"
+model = "disk"
+size = "1000g"
+queue_depth = 32
+command_us = 50
+track_seek_us = 1000
+full_seek_us = 16000
+rpm = 7200
+outer_bytes_per_s = 2e8
+inner_bytes_per_s = 1e8
+zones = 20
+"#;
+
+/// Four of these drives under md.
+fn with_drives(drive: &str) -> Machine {
+    let host = "cores = 4\nsubmission = \"threads\"\npath_us = 1\nmd_us = 1";
+    let text = format!("name = \"four\"\ndrives = 4\n[host]\n{host}\n[drive]\n{drive}");
+    Machine::parse("four", &text).expect("can be")
+}
+
+#[test]
+fn a_disk_serves_each_of_its_jobs() {
+    let workload = Workload { rw: Rw::Read, numjobs: 8, ..Workload::default() };
+    let record = run(&with_drives(DISK), Some(md(1, 65_536)), Stop::default(), &workload);
+    let ios: Vec<u64> = record.jobs.iter().map(|job| job.ios).collect();
+    assert!(ios.iter().max() <= ios.iter().min().map(|least| 3 * least).as_ref(), "{ios:?}");
+}
+
+#[test]
+fn no_request_is_larger_than_the_queue_takes() {
+    let sized = |_: &str, table: &mut toml::Table| {
+        table["drive"]["size"] = "1g".into();
+    };
+    let machine = Machine::brought("dash-io-node", &sized).expect("can be");
+    for (kilobytes, bs) in [(16, 64 << 10), (64, 4 << 20), (1280, 4 << 20)] {
+        let layout = Layout { request_bytes: Some(kilobytes << 10), ..md(1, 65_536) };
+        let workload = Workload { rw: Rw::Read, bs, size: Some(64 << 20), ..Workload::default() };
+        let record = run(&machine, Some(layout), quick(), &workload);
+        let drive = &record.drives[0];
+        assert_eq!(drive.read_bytes, 64 << 20);
+        let mean = drive.read_bytes / drive.read_ios;
+        assert!(
+            mean <= u64::from(kilobytes) << 10 && mean > u64::from(kilobytes) << 9,
+            "{kilobytes}: {mean}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
@@ -174,9 +222,19 @@ proptest! {
     }
 
     #[test]
-    fn littles_law_holds_and_nothing_is_busier_than_time(workload in workloads(), width in 1_u32..5) {
-        let stop = Stop { min_interval_ns: 200_000_000, ..Stop::default() };
-        let record = run(&dash(), Some(md(width, 65_536)), stop, &workload);
+    fn littles_law_holds_and_nothing_is_busier_than_time(
+        workload in workloads(),
+        width in 1_u32..5,
+        drive in prop_oneof![Just("ssd"), Just("disk"), Just("network")],
+    ) {
+        // A disk takes milliseconds for each of up to 189 requests.
+        let (machine, min_interval_ns) = match drive {
+            "disk" => (with_drives(DISK), 60_000_000_000),
+            "network" => (with_drives(SERVER.split("[drive]").nth(1).expect("has drives")), 2_000_000_000),
+            _ => (dash(), 200_000_000),
+        };
+        let stop = Stop { min_interval_ns, max_interval_ns: 10 * min_interval_ns, ..Stop::default() };
+        let record = run(&machine, Some(md(width, 65_536)), stop, &workload);
         let in_flight = record.iops() * record.latency().mean() / 1e9;
         let asked = f64::from(workload.iodepth * workload.numjobs);
         prop_assert!((in_flight / asked - 1.0).abs() < 0.1, "{} of {}", in_flight, asked);

@@ -3,7 +3,7 @@
 //! The seek from track to track, over the whole surface, and the square root between them are the usual form (Ruemmler and
 //! Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994). Where the platter stands after a seek is drawn.
 //! A command that begins where the last one ended neither seeks nor waits for the platter. Of the commands in its queue
-//! it takes the one with the shortest seek.
+//! it takes the one with the shortest seek; those that come meanwhile wait until the queue is done, so that none waits for ever.
 
 use measure::pattern::Rng;
 use serde::Deserialize;
@@ -68,6 +68,8 @@ pub struct Disk {
     /// Where the arm stands: the byte after the last one served.
     arm: u64,
     waiting: Vec<Command>,
+    /// Commands that came since the first of `waiting` was served.
+    arrived: Vec<Command>,
     is_busy: bool,
     counts: DeviceCounts,
 }
@@ -77,7 +79,15 @@ impl Disk {
     #[must_use]
     pub fn new(spec: DiskSpec, seed: u64) -> Self {
         let rng = Rng::new(seed);
-        Self { spec, rng, arm: 0, waiting: Vec::new(), is_busy: false, counts: DeviceCounts::default() }
+        Self {
+            spec,
+            rng,
+            arm: 0,
+            waiting: Vec::new(),
+            arrived: Vec::new(),
+            is_busy: false,
+            counts: DeviceCounts::default(),
+        }
     }
 
     fn rate(&self, offset: u64) -> f64 {
@@ -99,6 +109,9 @@ impl Disk {
     }
 
     fn start(&mut self, now: Time, effects: &mut Effects) {
+        if self.waiting.is_empty() {
+            std::mem::swap(&mut self.waiting, &mut self.arrived);
+        }
         let nearest = (0..self.waiting.len()).min_by_key(|n| self.waiting[*n].offset.abs_diff(self.arm));
         let Some(nearest) = nearest else { return self.is_busy = false };
         let command = self.waiting.swap_remove(nearest);
@@ -131,7 +144,7 @@ impl DeviceModel for Disk {
             self.counts.host_write_bytes += u64::from(command.bytes);
             self.counts.media_write_bytes += u64::from(command.bytes);
         }
-        self.waiting.push(command);
+        self.arrived.push(command);
         if !self.is_busy {
             self.start(now, effects);
         }

@@ -27,7 +27,7 @@ pub struct Host {
     /// Largest bio.
     #[serde(default = "one_mebibyte")]
     pub bio_bytes: Bytes,
-    /// Largest request to a device, to which neighbours are merged (`max_sectors_kb`).
+    /// Largest request to a device, to which neighbours are merged and bios cut (`max_sectors_kb`).
     #[serde(default = "half_mebibyte")]
     pub request_bytes: Bytes,
     /// Requests that wait in a device's queue before it is unplugged, while further ones are being submitted.

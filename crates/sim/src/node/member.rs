@@ -73,6 +73,12 @@ impl Member {
         }
     }
 
+    /// The largest request that it takes, bytes.
+    #[inline]
+    pub fn max_bytes(&self) -> u32 {
+        self.max_bytes
+    }
+
     /// What it did until now.
     pub fn served(&mut self, now: Time) -> Served {
         self.account(now);

@@ -225,7 +225,7 @@ impl Node {
             } else {
                 0
             },
-            bio_bytes: host.bio_bytes.0.min(max_bytes.max(4096) * 1024),
+            bio_bytes: host.bio_bytes.0,
             plug_requests: host.plug_requests,
             shift: u64::from(host.partition_offset_bytes),
             submission: host.submission,

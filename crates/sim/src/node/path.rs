@@ -134,15 +134,30 @@ impl Node {
         ((chunk % width) as u32, chunk / width * self.chunk_bytes + at % self.chunk_bytes)
     }
 
+    /// Puts the next `length` bytes of a request into the queue of their device, cut into commands that it takes.
+    #[inline]
+    fn put(&mut self, now: Time, id: u32, length: u32, plug: Option<u32>) -> u32 {
+        let request = self.requests[id as usize];
+        let (member, offset) = self.place(&request);
+        let queue = &mut self.members[member as usize];
+        let mut done = 0;
+        while done < length {
+            let bytes = (length - done).min(queue.max_bytes());
+            let at = offset + u64::from(done);
+            let command = self.commands.make(request.operation, member, at, bytes, id);
+            queue.add(now, command, &mut self.commands, plug);
+            self.requests[id as usize].pending += 1;
+            done += bytes;
+        }
+        member
+    }
+
     /// A request of one bio goes to its device.
     #[inline]
     pub(super) fn submit_whole(&mut self, now: Time, id: u32) {
-        let request = self.requests[id as usize];
-        let (member, offset) = self.place(&request);
-        let command = self.commands.make(request.operation, member, offset, request.bytes, id);
-        let queue = &mut self.members[member as usize];
-        queue.add(now, command, &mut self.commands, None);
-        queue.unplug();
+        let member = self.put(now, id, self.requests[id as usize].bytes, None);
+        self.requests[id as usize].pending -= 1;
+        self.members[member as usize].unplug();
         self.dispatch(now, member);
     }
 
@@ -150,13 +165,9 @@ impl Node {
     pub(super) fn submit_bio(&mut self, now: Time, id: u32) {
         let request = self.requests[id as usize];
         let length = self.bio_length(&request);
-        let (member, offset) = self.place(&request);
-        let command = self.commands.make(request.operation, member, offset, length, id);
-        let plug = Some(self.plug_requests);
-        self.members[member as usize].add(now, command, &mut self.commands, plug);
+        let member = self.put(now, id, length, Some(self.plug_requests));
         self.dispatch(now, member);
         let own = &mut self.requests[id as usize];
-        own.pending += 1;
         own.submitted += length;
         let rest = *own;
         if rest.submitted < rest.bytes {
@@ -239,6 +250,7 @@ impl Node {
     fn serve(&mut self, now: Time, device: u32, id: u32) {
         let own = self.commands.get(id);
         let command = Command { tag: id, operation: own.operation, offset: own.offset, bytes: own.bytes };
+        debug_assert!(command.bytes <= self.devices[device as usize].limits().max_command_bytes);
         self.devices[device as usize].submit(now, command, &mut self.effects);
         self.take_effects(device);
     }
