@@ -29,15 +29,17 @@ impl Space {
                     hint,
                 ));
             }
-            if space.protocol == Protocol::Dash {
-                let reason = "makes passes, in which the sides do not alternate";
-                return Err(space.fault(
-                    None,
-                    "protocol",
-                    reason,
-                    "leave out protocol, discard_first and order",
-                ));
-            }
+            let reason = match space.protocol {
+                Protocol::Blocks => continue,
+                Protocol::Dash => "makes passes, in which the sides do not alternate",
+                Protocol::Screen => "leaves points out, with one side or the other",
+            };
+            return Err(space.fault(
+                None,
+                "protocol",
+                reason,
+                "leave out protocol, search, discard_first and order",
+            ));
         }
         let mut points = self.points.clone();
         for point in &mut points {
@@ -133,6 +135,10 @@ mod tests {
             (
                 "[sweep]\nprotocol = \"dash\"\n[base]\nrw = \"randread\"\n[space]\niodepth = [1, 16]\n",
                 "makes passes",
+            ),
+            (
+                "[sweep]\nsearch = \"screen\"\n[base]\nrw = \"randread\"\n[space]\niodepth = [1, 16]\n",
+                "leaves points out",
             ),
         ] {
             let error =
