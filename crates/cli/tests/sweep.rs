@@ -338,7 +338,7 @@ fn another_program_measures_a_side_and_a_resumed_sweep_asks_it_again() {
         log.display(),
         env!("CARGO_BIN_EXE_flashwright")
     );
-    std::fs::write(&other, script).expect("writes");
+    std::fs::write(&other, &script).expect("writes");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&other, mode).expect("may be run");
     let flags = ["--runtime=20ms", "--budget=1s", "--output=out", "--binary-b=other"];
@@ -354,10 +354,71 @@ fn another_program_measures_a_side_and_a_resumed_sweep_asks_it_again() {
     assert!(of_b >= 1 && of_b <= before, "each run of B is one of the other program: {of_b} of {before}");
     works(folder.path(), &["sweep", "resume", "out", "--budget=12s"]);
     assert!(benches() > before, "a resumed sweep asks the other program as well");
+    std::fs::write(&other, script.replace("exec", "exec ")).expect("writes");
+    let came = common::run(folder.path(), &["sweep", "resume", "out", "--budget=20s"]);
+    assert!(
+        came.code == 3 && came.err.contains("is another program than the one that measured side B"),
+        "{came:?}"
+    );
+    // Whatever it prints is not believed.
+    let liar = script.replace("\"$@\"\n", "\"$@\" $([ $1 = bench ] && echo --bs=64k)\n");
+    std::fs::write(&other, liar).expect("writes");
+    let came = common::run(
+        folder.path(),
+        &[
+            "sweep",
+            "ab",
+            "a.toml",
+            "a.toml",
+            "--binary-b=other",
+            "--runtime=20ms",
+            "--passes=2",
+            "--output=lies",
+        ],
+    );
+    assert!(
+        came.code == 1 && came.err.contains("measured something else: bs=64k in place of 4k"),
+        "{came:?}"
+    );
     refused(
         folder.path(),
         &["sweep", "ab", "a.toml", "a.toml", "--binary-a=/bin/true"],
         2,
         "error: --binary-a=/bin/true: is no flashwright\nhint: name the flashwright that this side is to be measured by\n",
     );
+}
+
+#[test]
+fn nobody_goes_on_with_a_sweep_while_another_program_measures_for_a_killed_one() {
+    let folder = place();
+    std::fs::write(folder.path().join("a.toml"), "[base]\nrw = \"randread\"\ntarget = \"mem:32m\"\n")
+        .expect("writes");
+    let script = format!(
+        "#!/bin/sh\n[ $1 = bench ] && {{ touch began; while [ ! -e end ]; do sleep 0.05; done; }}\nexec {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_flashwright")
+    );
+    let other = folder.path().join("other");
+    std::fs::write(&other, script).expect("writes");
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("may be run");
+    let flags = [
+        "sweep",
+        "ab",
+        "a.toml",
+        "a.toml",
+        "--runtime=20ms",
+        "--passes=2",
+        "--output=out",
+        "--binary-b=other",
+    ];
+    let mut child =
+        command(folder.path(), &flags).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    wait_until("the other program runs", || folder.path().join("began").exists());
+    child.kill().expect("kills");
+    child.wait().expect("ends");
+    let resume = || common::run(folder.path(), &["sweep", "resume", "out"]);
+    let came = resume();
+    assert!(came.code != 0 && came.err.contains("another process"), "{came:?}");
+    std::fs::write(folder.path().join("end"), "").expect("writes");
+    wait_until("the other program has ended", || resume().code == 0);
 }

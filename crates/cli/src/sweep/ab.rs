@@ -28,7 +28,7 @@ pub fn ab(args: &AbArgs) -> Result<(), Failure> {
         }
         let binary = Binary::find(flag, path)?;
         said += &format!("{} {}: {}\n", paint::dim(side), binary.version(), binary.path().display());
-        notes.push((note(side), binary.path().display().to_string()));
+        notes.push((note(side), binary.note()));
     }
     let beginning =
         Beginning { output: args.output.as_deref(), permits: &args.permits, json: args.json, notes, said };

@@ -194,10 +194,10 @@ pub struct DiffArgs {
 /// `flashwright sweep ab`.
 #[derive(Debug, Clone, Args)]
 pub struct AbArgs {
-    /// One side: a space as for `sweep`, which may also be without [space]
+    /// One side: a space as for `sweep`, which may also be without `[space]`
     #[arg(value_name = "A.toml")]
     pub a: PathBuf,
-    /// The other: the same [space], and another target or other choices in [base]
+    /// The other: the same `[space]`, and another target or other choices in `[base]`
     #[arg(value_name = "B.toml")]
     pub b: PathBuf,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use sweep::space::SIDES;
 use sweep::store::Store;
 
 use super::built::{Builder, BuiltTarget};
-use super::foreign::{self, ForeignTarget};
+use super::foreign::{self, Binary, ForeignTarget};
 use super::prepare;
 use super::request::{self, Kind};
 use super::watch;
@@ -41,7 +42,7 @@ pub struct Targets {
     stop: Arc<AtomicBool>,
     speaker: watch::Speaker,
     /// Programs that measure sides of the sweep.
-    binaries: BTreeMap<String, PathBuf>,
+    binaries: BTreeMap<String, (Binary, File)>,
     /// For people, a line for each scratch file: how large it is and why.
     pub said: String,
 }
@@ -142,11 +143,15 @@ impl Targets {
     }
 }
 
-/// The programs that measure sides, by side.
-fn binaries(store: &Store) -> Result<BTreeMap<String, PathBuf>, Failure> {
+/// The programs that measure sides, by side, each with the sweep's lock.
+fn binaries(store: &Store) -> Result<BTreeMap<String, (Binary, File)>, Failure> {
     let notes = store.notes()?;
-    let of = |side: &str| Some((side.to_owned(), PathBuf::from(notes.get(&foreign::note(side))?)));
-    Ok(SIDES.into_iter().filter_map(of).collect())
+    let mut binaries = BTreeMap::new();
+    for side in SIDES {
+        let Some(note) = notes.get(&foreign::note(side)) else { continue };
+        binaries.insert(side.to_owned(), (Binary::kept(side, note)?, store.lock()?));
+    }
+    Ok(binaries)
 }
 
 /// What is done to targets that are not built, by spec.
@@ -216,10 +221,11 @@ impl TargetFactory for Targets {
             return Ok(Box::new(BuiltTarget::open(builder, point)?));
         }
         let options = self.options.clone();
-        if let Some(binary) = point.settings.get(SIDE).and_then(|side| self.binaries.get(side)) {
+        if let Some((binary, lock)) = point.settings.get(SIDE).and_then(|side| self.binaries.get(side)) {
+            let lock = lock.try_clone().map_err(|error| TargetError::Failed(Box::new(error)))?;
             let target = BenchTarget::new(spec, options.clone());
             let facts = target.map_err(|p| TargetError::Invalid(Box::new(p)))?.facts().clone();
-            return Ok(Box::new(ForeignTarget::new(binary, facts, options)));
+            return Ok(Box::new(ForeignTarget::new(binary, facts, options, lock)));
         }
         let target = match self.scratch.get(spec) {
             Some(scratch) => BenchTarget::scratch(Arc::clone(scratch.file()), options),

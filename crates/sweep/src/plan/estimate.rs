@@ -80,7 +80,7 @@ impl Plan {
         runs.filter_map(|point| point.workload.runtime).sum()
     }
 
-    /// How long the whole plan takes, controls included, with `overhead` between two runs; under [`Protocol::Blocks`]
+    /// How long the whole plan takes, controls included, with `overhead` between two runs; under [`super::Protocol::Blocks`]
     /// how long one block of each work takes, without pauses.
     #[must_use]
     pub fn estimate(&self, overhead: Duration) -> Estimate {

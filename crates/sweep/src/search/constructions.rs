@@ -5,7 +5,7 @@
 //! expected improvement on the best so far (Mockus 1975; Jones, Schonlau and Welch 1998). Only one dimension changes at a
 //! time, so that what a construction shows belongs to it.
 //!
-//! Three things are expected beforehand, as [`EXPECTED`] and [`RAW`] say: more drives are faster, larger chunks make fewer
+//! Three things are expected beforehand, as `EXPECTED` and `RAW` say: more drives are faster, larger chunks make fewer
 //! requests, and a file system adds work. They decide what is built first and what is worth a look, and never what is
 //! recommended of constructions that measurements tell apart.
 
@@ -26,7 +26,7 @@ const RANGE: f64 = 0.4;
 const DEPARTURE: f64 = 0.1;
 /// SD of the effect of a word, ln.
 const WORD: f64 = 0.3;
-/// Above this chance of being better by [`GAIN`], a construction is worth building; the chances of all others together.
+/// Above this chance of being better by `GAIN`, a construction is worth building; the chances of all others together.
 const ALPHA: f64 = 0.05;
 /// A gain that matters, ln.
 const GAIN: f64 = 0.02;
@@ -99,7 +99,7 @@ impl Constructions {
         near.or_else(|| all().max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(b.cmp(a))))
     }
 
-    /// The chance that one that was not built is better by [`GAIN`] for a work, as far as dimensions act independently: the
+    /// The chance that one that was not built is better by `GAIN` for a work, as far as dimensions act independently: the
     /// largest of all of them and of all works.
     #[must_use]
     pub fn chance(&self, begun: &BTreeSet<usize>, levels: &Levels) -> f64 {

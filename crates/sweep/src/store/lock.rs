@@ -68,6 +68,11 @@ impl SweepLock {
         }
         Err(StoreError::Locked { path: database.to_owned(), holder: read_holder(&path) })
     }
+
+    /// The same open file, so that the lock lasts until both are closed.
+    pub(super) fn share(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
 }
 
 impl Drop for SweepLock {

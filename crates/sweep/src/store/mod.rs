@@ -154,6 +154,19 @@ impl Store {
         Ok(store)
     }
 
+    /// The lock, for a program that does part of the sweep: who holds the file keeps everybody else from the sweep,
+    /// also when this process was killed.
+    ///
+    /// # Errors
+    /// [`StoreError::Lock`] where the store was opened for reading, or no descriptor is to be had.
+    pub fn lock(&self) -> Result<std::fs::File, StoreError> {
+        let shared = match &self.lock {
+            Some(lock) => lock.share(),
+            None => Err(std::io::ErrorKind::PermissionDenied.into()),
+        };
+        shared.map_err(|source| StoreError::Lock { path: self.path.clone(), source })
+    }
+
     /// Where the file is.
     #[must_use]
     pub fn path(&self) -> &Path {
