@@ -117,12 +117,23 @@ def beside(lab, how):
     lab.check(f"{how}: nothing is left beside it", not strange and not empty, " ".join(strange + empty) or " ".join(names))
 
 
+def kill(lab):
+    """Kills the server. It ends, and its socket with it, only when the NFS requests that it waits for are answered."""
+    lab.sh("""for process in $(pidof flashwright); do
+            kill -9 $process
+            while [ -e /proc/$process ]; do
+                grep -qs '^State:.Z' /proc/$process/status && [ $(ls /proc/$process/task | wc -l) = 1 ] && break
+                sleep 0.1
+            done
+        done""", timeout=600)
+
+
 def killed(lab):
     serve(lab)
     number = begun(lab, "ckpt-1", "--latest")
     for moment in (0, 1.2, 2.4):
         time.sleep(moment)
-        lab.sh("kill -9 $(pidof flashwright); sleep 0.2")
+        kill(lab)
         names = lab.sh("ls -A /export/run; ls -A /export/run/ckpt-1 2> /dev/null || true").split()
         # An empty directory of that name is a claim.
         lab.check("killed: nothing half is visible", "field" not in names or whole(lab, "ckpt-1"), " ".join(names))
@@ -231,7 +242,7 @@ def version_3(lab):
     lab.guest.limit([SERVER], bytes_per_s=SLOW_BYTES_PER_S)
     number = stage(lab, "mv", "/fast/run/ckpt-5", "/slow3/run/")
     job = until(lab, number, lambda job: job["bytes_written"] > 0 or job["level"] == "durable")
-    lab.sh("kill -9 $(pidof flashwright); sleep 0.2")
+    kill(lab)
     answer = lab.guest.run(f"{SERVE} stop_nfs && serve_nfs", timeout=120)
     lab.require("version 3: a kill and a restart of the server in the midst of a move", answer.code == 0 and job["level"] != "durable", f"{answer}; {told(job)}")
     serve(lab)
