@@ -307,8 +307,9 @@ fn the_decision_procedure_is_checked_on_simulated_machines() {
 fn sides_alternate_and_are_judged_pair_by_pair() {
     let folder = place();
     let write = |name: &str, target: &str| {
-        let text =
-            format!("[base]\nrw = \"randread\"\ntarget = \"{target}\"\n[space]\nbs = [\"4k\", \"64k\"]\n");
+        let text = format!(
+            "[sweep]\nblock_spacing = \"1ms\"\n[base]\nrw = \"randread\"\ntarget = \"{target}\"\n[space]\nbs = [\"4k\", \"64k\"]\n"
+        );
         std::fs::write(folder.path().join(name), text).expect("writes");
     };
     write("a.toml", "mem:32m");

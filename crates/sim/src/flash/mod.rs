@@ -6,10 +6,10 @@
 //! 1. The controller takes it (`controller_ns` each, one after another). Data of a write comes over the link.
 //! 2. A write ends when the buffer has room for it; its pages go to flash at once, or wait in the buffer for the rest of
 //!    their data (`open_pages`). Without a buffer it ends when its pages are programmed.
-//! 3. Each page is looked up in the map ([`mapping`]), which costs a read if the entry is not in memory.
-//! 4. A read goes to the unit that holds its page. A write gets a page of a plane with room ([`ftl`]), and waits if there is
+//! 3. Each page is looked up in the map (`mapping`), which costs a read if the entry is not in memory.
+//! 4. A read goes to the unit that holds its page. A write gets a page of a plane with room (`ftl`), and waits if there is
 //!    none; a write of a part of a page that holds data reads that page first.
-//! 5. Units and channels execute what waits ([`units`]). A plane that runs out of free blocks collects one: its valid pages are
+//! 5. Units and channels execute what waits (`units`). A plane that runs out of free blocks collects one: its valid pages are
 //!    read and written elsewhere on the plane, on the same unit and channel as everything else, then it is erased.
 //! 6. Data of a read goes over the link.
 //!
