@@ -258,8 +258,8 @@ a histogram of LRU stack distances.
 Examples:
   flashwright plan tier examples/working-set.csv --access-time 100us \\
       --prices examples/prices/dash-tiers-2010.toml
-  flashwright plan tier examples/working-set.csv --rate 50000 --tiers flash,disk \\
-      --prices examples/prices/dash-tiers-2010.toml")]
+  flashwright plan tier examples/working-set.csv --rate 50000 \\
+      --tiers flash,disk --prices examples/prices/dash-tiers-2010.toml")]
 pub struct TierArgs {
     /// The working-set curve
     #[arg(value_name = "CURVE")]
