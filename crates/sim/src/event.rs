@@ -40,8 +40,11 @@ impl<K: Copy> Events<K> {
     /// Puts an event in.
     #[inline]
     pub fn push(&mut self, at: Time, kind: K) {
+        if self.next_order == u32::MAX {
+            self.renumber();
+        }
         let event = Event { at, order: self.next_order, kind };
-        self.next_order = self.next_order.checked_add(1).expect("a run has fewer than 2^32 events");
+        self.next_order += 1;
         let mut hole = self.heap.len();
         self.heap.push(event);
         while hole > 0 {
@@ -53,6 +56,17 @@ impl<K: Copy> Events<K> {
             hole = parent;
         }
         self.heap[hole] = event;
+    }
+
+    /// Counts the order from 0 again, so that a run may have any number of events: a sorted array is a heap.
+    #[cold]
+    fn renumber(&mut self) {
+        self.heap.sort_unstable_by_key(Event::key);
+        self.next_order = 0;
+        for event in &mut self.heap {
+            event.order = self.next_order;
+            self.next_order += 1;
+        }
     }
 
     /// Takes the next event out.
@@ -93,8 +107,9 @@ mod tests {
         #[test]
         fn events_come_by_time_and_then_in_the_order_of_their_arrival(
             times in proptest::collection::vec(0u64..20, 0..300),
+            left in 0u32..300,
         ) {
-            let mut events = Events::default();
+            let mut events = Events { heap: Vec::new(), next_order: u32::MAX - left };
             for (n, at) in times.iter().enumerate() {
                 events.push(*at, n);
             }

@@ -1,7 +1,5 @@
 //! Where requests come from: the offsets, sizes and directions of a job, and when they are due.
 
-use std::collections::VecDeque;
-
 use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf};
 use measure::workload::{RandomDistribution, RateProcess, Rw, Workload};
 
@@ -32,8 +30,8 @@ pub(crate) struct Stream {
     pub in_flight: u32,
     /// CPU time of its requests, nanoseconds.
     pub cpu_ns: u64,
-    /// Requests that are due and have no place, by the time they were due.
-    pub overdue: VecDeque<Time>,
+    /// When the first of the requests was due that are due and have no place.
+    pub overdue: Option<Time>,
     gap_ns: Option<f64>,
     process: RateProcess,
     due: f64,
@@ -108,7 +106,7 @@ impl Stream {
             depth,
             in_flight: 0,
             cpu_ns: 0,
-            overdue: VecDeque::new(),
+            overdue: None,
             gap_ns: gap_ns(workload),
             process: workload.rate_process,
             due: 0.0,

@@ -63,6 +63,19 @@ fn a_queue_of_the_text_books_has_the_mean_time_of_its_formula() {
 }
 
 #[test]
+fn an_open_loop_that_is_faster_than_the_machine_runs_at_its_rate() {
+    let machine = Machine::parse("server", &format!("{SERVER}exponential = false\n")).expect("can be");
+    for rate_process in [RateProcess::Linear, RateProcess::Poisson] {
+        let workload =
+            Workload { rate_iops: Some(4_000_000_000), rate_process, iodepth: 4, ..Workload::default() };
+        let record = run(&machine, None, Stop::default(), &workload);
+        assert!((record.iops() / 10_000.0 - 1.0).abs() < 0.01, "{:.0}", record.iops());
+        // Each waits since it was due, which was at once.
+        assert!(record.latency().max() as f64 > 0.9 * record.interval_ns as f64);
+    }
+}
+
+#[test]
 fn equal_stations_give_the_rate_of_a_closed_network() {
     let text = SERVER.replace("stations = 1", "stations = 6") + "exponential = true\n";
     let machine = Machine::parse("six", &text).expect("can be");

@@ -19,19 +19,27 @@ impl Node {
         }
     }
 
+    /// A request is due. Without a place for it, those after it are looked at when it has one.
     pub(super) fn due(&mut self, now: Time, stream: u32) {
         let own = &mut self.streams[stream as usize];
-        let next = own.next_due();
-        let has_place = own.in_flight < own.depth;
-        if !has_place {
-            own.overdue.push_back(now);
+        if own.in_flight == own.depth {
+            own.overdue = Some(now);
+            return;
         }
-        if let Some(at) = next {
+        if let Some(at) = own.next_due() {
             self.events.push(at, Kind::Due(stream));
         }
-        if has_place {
-            self.make(now, stream, now);
+        self.make(now, stream, now);
+    }
+
+    /// Makes the request that was due at `since` and has a place now.
+    fn make_overdue(&mut self, now: Time, stream: u32, since: Time) {
+        match self.streams[stream as usize].next_due() {
+            Some(at) if at <= now => self.streams[stream as usize].overdue = Some(at),
+            Some(at) => self.events.push(at, Kind::Due(stream)),
+            None => {}
         }
+        self.make(now, stream, since);
     }
 
     /// Makes a stream's next request, if it has any left.
@@ -402,8 +410,8 @@ impl Node {
         own.in_flight -= 1;
         if !own.is_open_loop() {
             self.make(now, request.stream, now);
-        } else if let Some(since) = own.overdue.pop_front() {
-            self.make(now, request.stream, since);
+        } else if let Some(since) = own.overdue.take() {
+            self.make_overdue(now, request.stream, since);
         }
     }
 }
