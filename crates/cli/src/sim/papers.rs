@@ -1,6 +1,6 @@
 //! `flashwright sim papers`: paper and simulation side by side.
 
-use ::sim::papers::figures::{Reproduced, reproduce};
+use ::sim::papers::figures::{Reproduced, Standing, reproduce};
 use ::sim::papers::sensitivity::{MOVES, Moved, STEP, sensitivity};
 use ::sim::papers::shapes::{Shape, shapes};
 use ::sim::papers::{AMBIGUITIES, SEEDS, TOLERANCE};
@@ -53,7 +53,7 @@ pub struct PapersFigure {
     pub largest: f64,
     /// The model by the paper, less one.
     pub error: f64,
-    /// `fit`, `predicted`, or `predicted, missed`.
+    /// `fit`, `follows` (from a fit, a bound, or a hypothesis chosen so that it comes out), `predicted`, or `predicted, missed`.
     pub standing: String,
     /// The machine file.
     pub machine: String,
@@ -165,12 +165,13 @@ fn text(document: &PapersDocument) -> String {
         );
     }
     let within = document.figures.iter().filter(|one| one.error.abs() <= document.tolerance).count();
-    let fitted = document.figures.iter().filter(|one| one.standing == "fit").count();
+    let count = |word: &str| document.figures.iter().filter(|one| one.standing == word).count();
+    let (fitted, follow) = (count(Standing::Fit.word()), count(Standing::Follows.word()));
     text += &format!(
-        "{within} of {} within {:.0} %; {fitted} fitted, {} predicted\n\n{}\n",
+        "{within} of {} within {:.0} %; {fitted} fitted, {follow} follow from a fit or a hypothesis, {} predicted\n\n{}\n",
         document.figures.len(),
         document.tolerance * 100.0,
-        document.figures.len() - fitted,
+        document.figures.len() - fitted - follow,
         paint::title("What the papers show")
     );
     for one in &document.shapes {
