@@ -92,9 +92,10 @@ pub(super) struct Summary {
 const MAX_SAMPLES: u64 = 1000;
 
 impl Tally {
-    /// For a run of about `expected_ns`; a step is at least 10 ms, so that looking costs nothing, and at most
-    /// 100 ms, so that a run of hours is seen to go on, and has its shape if it ends early.
-    pub fn new(clock: Clock, expected_ns: u64) -> Self {
+    /// For a thread that `started` at these ticks and runs for about `expected_ns`. A step is at least 10 ms, so that
+    /// looking costs nothing, and at most 100 ms, so that a run of hours is seen to go on, and has its shape if it ends
+    /// early.
+    pub fn new(clock: Clock, started: u64, expected_ns: u64) -> Self {
         let step_ns = (expected_ns / MAX_SAMPLES).clamp(10_000_000, 100_000_000);
         Self {
             clock,
@@ -111,7 +112,7 @@ impl Tally {
                 open: Sample::default(),
                 samples: Vec::new(),
             },
-            started: clock.now(),
+            started,
             began: None,
             ended: None,
             usage_at_start: usage::thread(),
@@ -326,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_was_done_before_the_interval_opened_has_a_sample() {
-        let mut tally = Tally::new(Clock::get(), 1_000_000);
+        let mut tally = Tally::new(Clock::get(), Clock::get().now(), 1_000_000);
         tally.current[0].bytes = 4096;
         tally.current[0].ios = 1;
         let summary = tally.close(Clock::get().now());
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_run_much_longer_than_expected_keeps_its_bytes_in_no_more_than_twice_the_samples() {
-        let mut tally = Tally::new(Clock::get(), 1);
+        let mut tally = Tally::new(Clock::get(), Clock::get().now(), 1);
         tally.begin(0);
         let (steps, length) = (40 * MAX_SAMPLES, tally.steps.length);
         for step in 1..=steps {

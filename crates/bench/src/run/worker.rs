@@ -16,6 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Sequential, Uniform};
 use measure::workload::{LatencyClock, Pages, RandomDistribution, Workload};
 use storage::clock::Clock;
@@ -26,7 +27,6 @@ use storage::usage;
 
 use super::batch::Batch;
 use super::control::{Control, Phase, Pulse};
-use super::region::Region;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::schedule::Schedule;
 use super::tally::{Summary, Tally};
@@ -224,7 +224,8 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             task,
             control,
             clock,
-            tally: Tally::new(clock, runtime.as_nanos() as u64),
+            // The ramp is counted from the moment that the record calls the start.
+            tally: Tally::new(clock, now, runtime.as_nanos() as u64),
             idle: (0..depth).rev().collect(),
             issued: Vec::new(),
             began: vec![0; depth as usize].into_boxed_slice(),
