@@ -7,12 +7,11 @@
 //!
 //! 1. `/proc/mdstat`: an array under resync, recovery, check or reshape, with its members;
 //! 2. `/sys/fs/btrfs/UUID/exclusive_operation`: balance, device replace, resize;
-//! 3. `/proc/PID/comm`: `ext4lazyinit` (a kernel thread that lives only while it has work),
-//!    `fstrim`, `btrfs … scrub`, `xfs_scrub`, `xfs_fsr`, `e4defrag`, `blkdiscard`, with the paths on
-//!    their command lines.
+//! 3. `/proc/PID/comm`: `ext4lazyinit` ([`LazyInit`]), `fstrim`, `btrfs … scrub`, `xfs_scrub`, `xfs_fsr`, `e4defrag`,
+//!    `blkdiscard`, with the paths on their command lines.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use storage::sysfs::Sysfs;
 
@@ -93,36 +92,84 @@ fn same_drive(a: &str, b: &str) -> bool {
 /// Background work by name of process. Only a handful of names are looked for, and a command line
 /// is read only behind such a name.
 fn processes(sysfs: &Sysfs, ours: &Ours) -> Vec<Finding> {
-    let proc = sysfs.at_root("/proc");
-    let Ok(entries) = std::fs::read_dir(&proc) else { return Vec::new() };
-    let pids = entries
-        .flatten()
-        .map(|entry| entry.file_name())
-        .filter(|name| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit())));
-    pids.filter_map(|pid| {
-        let dir = proc.join(pid);
-        let comm = super::read(&dir.join("comm"))?;
-        let finding = process(&comm, || command_line(&dir), ours)?;
-        (comm != LAZY_INIT || may_be_initialised(sysfs, ours)).then_some(finding)
-    })
-    .collect()
+    let of = |dir: PathBuf| process(&super::read(&dir.join("comm"))?, || command_line(&dir), ours);
+    all_processes(sysfs).filter_map(of).collect()
 }
 
-/// The kernel thread that initialises inode tables of ext4.
-const LAZY_INIT: &str = "ext4lazyinit";
+/// The directories of all processes.
+fn all_processes(sysfs: &Sysfs) -> impl Iterator<Item = PathBuf> {
+    let is_process = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
+    };
+    super::entries(&sysfs.at_root("/proc"), "").into_iter().filter(is_process)
+}
 
-/// Whether an ext4 of ours may be what the kernel initialises: none is in use elsewhere, in any mount namespace (a table of
-/// mounts has those of one), and ours has tables to be written, where that can be told.
-fn may_be_initialised(sysfs: &Sysfs, ours: &Ours) -> bool {
+/// The kernel's thread that writes inode tables of ext4, where it may be ours that it writes.
+///
+/// There is one for all of the machine's ext4; it does not say which it serves, and sleeps on for seconds after the last of
+/// them has gone. So it counts only while no ext4 is in use on other drives; where descriptors of groups can be read, as long as ours
+/// has tables to be written; and else if it ran within the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LazyInit {
+    directory: PathBuf,
+    /// How often it went to sleep so far; none where it counts whatever it does.
+    slept: Option<u64>,
+}
+
+impl LazyInit {
+    const NAME: &str = "ext4lazyinit";
+
+    /// The thread, if there is one and ours may be what it works on.
+    #[must_use]
+    pub fn look(sysfs: &Sysfs, ours: &Ours) -> Option<Self> {
+        if !ours.mounts.values().any(|kind| kind == "ext4") || ours.ext4_elsewhere {
+            return None;
+        }
+        let is_named = |dir: &PathBuf| super::read(&dir.join("comm")).is_some_and(|comm| comm == Self::NAME);
+        let directory = all_processes(sysfs).find(is_named)?;
+        let in_use = ext4_in_use(sysfs);
+        if in_use.iter().any(|name| !ours.devices.contains(name)) {
+            return None;
+        }
+        let unwritten = |name: &String| {
+            let device = sysfs.at_root("/dev").join(name.replace('!', "/"));
+            super::ext4::has_unwritten_tables(&device)
+        };
+        let unwritten: Vec<Option<bool>> = in_use.iter().map(unwritten).collect();
+        if !unwritten.is_empty() && unwritten.iter().all(|unwritten| *unwritten == Some(false)) {
+            return None;
+        }
+        let is_certain = unwritten.contains(&Some(true));
+        let slept = if is_certain { None } else { Some(slept(&directory)?) };
+        Some(Self { directory, slept })
+    }
+
+    /// What it has done to our drives since it was looked at.
+    #[must_use]
+    pub fn worked(&self, sysfs: &Sysfs, ours: &Ours) -> Option<Finding> {
+        let is_active = match self.slept {
+            None => true,
+            Some(before) => {
+                slept(&self.directory).is_some_and(|now| now != before)
+                    && ext4_in_use(sysfs).iter().all(|name| ours.devices.contains(name))
+            }
+        };
+        is_active.then(|| format!("{} is initialising inode tables", Self::NAME))
+    }
+}
+
+/// The devices on which ext4 is in use, in any mount namespace: a table of mounts has those of one.
+fn ext4_in_use(sysfs: &Sysfs) -> Vec<String> {
     let in_use = super::entries(&sysfs.at_root("/sys/fs/ext4"), "");
     let in_use = in_use.into_iter().filter(|entry| entry.join("session_write_kbytes").exists());
-    let names: Vec<String> =
-        in_use.filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned())).collect();
-    let is_done = |name: &String| {
-        let device = sysfs.at_root("/dev").join(name.replace('!', "/"));
-        super::ext4::has_unwritten_tables(&device) == Some(false)
-    };
-    names.iter().all(|name| ours.devices.contains(name)) && (names.is_empty() || !names.iter().all(is_done))
+    in_use.filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned())).collect()
+}
+
+/// How often a thread went to sleep; none if it has ended.
+fn slept(directory: &Path) -> Option<u64> {
+    let status = super::read(&directory.join("status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
 }
 
 fn command_line(dir: &Path) -> Vec<String> {
@@ -133,13 +180,7 @@ fn command_line(dir: &Path) -> Vec<String> {
 
 /// What a process called `comm` does to our drives, if anything.
 fn process(comm: &str, arguments: impl FnOnce() -> Vec<String>, ours: &Ours) -> Option<Finding> {
-    let ext4 = ours.mounts.values().any(|kind| kind == "ext4");
     match comm {
-        // The thread serves every ext4 of the machine and does not say which; it is ours for
-        // certain only where no other drive has one.
-        LAZY_INIT if ext4 && !ours.ext4_elsewhere => {
-            Some(format!("{LAZY_INIT} is initialising inode tables"))
-        }
         "fstrim" => {
             let arguments = arguments();
             (arguments.iter().any(|argument| trims_every_mount(argument)) || names_ours(&arguments, ours))
@@ -230,15 +271,6 @@ mod tests {
     }
 
     #[test]
-    fn lazy_initialisation_counts_where_it_must_be_ours() {
-        assert!(running("ext4lazyinit", &[], &ours()).is_some());
-        let elsewhere = Ours { ext4_elsewhere: true, ..ours() };
-        assert_eq!(running("ext4lazyinit", &[], &elsewhere), None);
-        let xfs = Ours { mounts: BTreeMap::from([("/x".to_owned(), "xfs".to_owned())]), ..ours() };
-        assert_eq!(running("ext4lazyinit", &[], &xfs), None);
-    }
-
-    #[test]
     fn trims_and_scrubs_count_where_they_name_our_mount_or_device() {
         assert!(running("fstrim", &["fstrim", "-v", "/scratch/"], &ours()).is_some());
         assert!(running("fstrim", &["fstrim", "--all"], &ours()).is_some());
@@ -250,28 +282,52 @@ mod tests {
     }
 
     #[test]
-    fn an_ext4_of_another_mount_namespace_may_be_what_is_initialised() {
+    fn lazy_initialisation_counts_where_it_is_ours_and_only_while_it_works() {
         let dir = tempfile::tempdir().expect("a directory");
-        let put = |path: &str, text: &str| {
+        let put = |path: &str, text: &[u8]| {
             let path = dir.path().join(path);
             std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
             std::fs::write(path, text).expect("a file");
         };
-        put("proc/41/comm", "ext4lazyinit\n");
-        put("sys/fs/ext4/features/lazy_itable_init", "supported\n");
-        put("sys/fs/ext4/nvme0n1p2/session_write_kbytes", "1\n");
+        let sleeps =
+            |n: u64| put("proc/41/status", format!("State:\tS\nvoluntary_ctxt_switches:\t{n}\n").as_bytes());
+        put("proc/41/comm", b"ext4lazyinit\n");
+        put("sys/fs/ext4/features/lazy_itable_init", b"supported\n");
+        put("sys/fs/ext4/nvme0n1p2/session_write_kbytes", b"1\n");
+        sleeps(2);
         let sysfs = Sysfs::at(dir.path());
-        assert_eq!(look(&sysfs, &ours()).len(), 1);
-        // Without checksums of its descriptors nothing of an ext4 is left to the kernel.
-        let mut done = vec![0; 2048];
-        done[1024 + 0x38..][..2].copy_from_slice(&[0x53, 0xEF]);
-        std::fs::create_dir(dir.path().join("dev")).expect("a directory");
-        std::fs::write(dir.path().join("dev/nvme0n1p2"), done).expect("a file");
-        assert!(look(&sysfs, &ours()).is_empty(), "the thread outlives what it did elsewhere");
+        // Where nobody may read the device, what counts is whether the thread works.
+        let thread = LazyInit::look(&sysfs, &ours()).expect("may be ours");
+        assert_eq!(thread.worked(&sysfs, &ours()), None, "it outlives what it did elsewhere");
+        sleeps(3);
+        assert!(thread.worked(&sysfs, &ours()).is_some());
+        std::fs::remove_file(dir.path().join("proc/41/status")).expect("goes");
+        assert_eq!(thread.worked(&sysfs, &ours()), None, "it has ended");
+        sleeps(3);
+        // Descriptors say what is left. The superblock has blocks of 1 KiB, one group, and checksums.
+        let mut device = vec![0; 8192];
+        let mut field = |at: usize, bytes: &[u8]| device[at..][..bytes.len()].copy_from_slice(bytes);
+        for (at, value) in [(0x4, 8_u32), (0x14, 1), (0x20, 8192), (0x64, 0x10)] {
+            field(1024 + at, &value.to_le_bytes());
+        }
+        field(1024 + 0x38, &[0x53, 0xEF]);
+        put("dev/nvme0n1p2", &device);
+        let thread = LazyInit::look(&sysfs, &ours()).expect("ours");
+        assert!(thread.worked(&sysfs, &ours()).is_some(), "as long as a table is to be written");
+        device[2048 + 0x12] = 4;
+        put("dev/nvme0n1p2", &device);
+        assert_eq!(LazyInit::look(&sysfs, &ours()), None, "all are written");
         std::fs::remove_file(dir.path().join("dev/nvme0n1p2")).expect("goes");
-        assert_eq!(look(&sysfs, &ours()).len(), 1);
-        put("sys/fs/ext4/loop7/session_write_kbytes", "1\n");
-        assert!(look(&sysfs, &ours()).is_empty());
+        let thread = LazyInit::look(&sysfs, &ours()).expect("may be ours");
+        sleeps(4);
+        put("sys/fs/ext4/loop7/session_write_kbytes", b"1\n");
+        assert_eq!(thread.worked(&sysfs, &ours()), None, "another came into use meanwhile");
+        assert_eq!(LazyInit::look(&sysfs, &ours()), None, "another may be what is initialised");
+        std::fs::remove_dir_all(dir.path().join("sys/fs/ext4/loop7")).expect("goes");
+        let elsewhere = Ours { ext4_elsewhere: true, ..ours() };
+        assert_eq!(LazyInit::look(&sysfs, &elsewhere), None);
+        let xfs = Ours { mounts: BTreeMap::from([("/x".to_owned(), "xfs".to_owned())]), ..ours() };
+        assert_eq!(LazyInit::look(&sysfs, &xfs), None);
     }
 
     #[test]

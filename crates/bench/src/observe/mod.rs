@@ -167,6 +167,7 @@ impl Observer {
         Surroundings {
             settings: Settings::read(&self.sysfs, names),
             work: activity::look(&self.sysfs, &self.subject.ours),
+            lazy_init: activity::LazyInit::look(&self.sysfs, &self.subject.ours),
             heat: self.subject.sensors.iter().filter_map(heat::Sensor::read).collect(),
             throttles: throttle::read(&self.sysfs, &self.subject.stack.layers),
         }
@@ -194,6 +195,7 @@ impl Observer {
 struct Surroundings {
     settings: Settings,
     work: BTreeSet<String>,
+    lazy_init: Option<activity::LazyInit>,
     heat: Vec<heat::Temperature>,
     throttles: Vec<Throttle>,
 }
@@ -213,6 +215,11 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
+    /// What the kernel has initialised on the drives since the surroundings were seen.
+    fn initialised(&self) -> Option<String> {
+        self.before.lazy_init.as_ref()?.worked(&self.observer.sysfs, &self.observer.subject.ours)
+    }
+
     /// Reads the counters; call it when the measured interval begins.
     #[must_use]
     pub fn begin(self) -> Observation<'a> {
@@ -264,6 +271,7 @@ impl<'a> Observation<'a> {
         if now >= self.next_work {
             self.next_work = now + WORK_EVERY;
             self.work.extend(activity::by_kernel(&observer.sysfs, &observer.subject.ours));
+            self.work.extend(self.prepared.initialised());
         }
         self.collect_heat();
         if now >= self.next_heat && self.reading.is_none() && !observer.subject.sensors.is_empty() {
@@ -309,9 +317,12 @@ impl Ended<'_> {
     #[must_use]
     pub fn conclude(mut self) -> Observed {
         self.observation.collect_heat();
+        let initialised = self.observation.prepared.initialised();
         let Prepared { observer, before } = self.observation.prepared;
-        let (work, heat_during) = (self.observation.work, self.observation.heat);
-        let after = observer.surroundings();
+        let (mut work, heat_during) = (self.observation.work, self.observation.heat);
+        let after = Prepared { observer, before: observer.surroundings() };
+        work.extend(initialised.or_else(|| after.initialised()));
+        let after = after.before;
         let interrupts =
             |only| self.processors.interrupts.since(&self.observation.processors.interrupts, only);
         let layers = &observer.subject.stack.layers;
