@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use measure::dealing::part_of;
 use measure::precondition::Preconditioned;
 use measure::record::{RunRecord, TargetFacts};
 use measure::{Target, TargetError, Workload};
@@ -21,7 +22,7 @@ use storage::sysfs::Sysfs;
 use crate::lies::{Known, blocks};
 use crate::observe::{Observer, Subject};
 use crate::problem::Problem;
-use crate::run::{BenchError, Job, Outcome, RunOptions, part_of, run};
+use crate::run::{BenchError, Job, Outcome, RunOptions, run};
 
 /// What the user allows.
 #[derive(Debug, Clone, Default)]

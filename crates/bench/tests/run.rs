@@ -55,7 +55,7 @@ impl Scratch {
 }
 
 fn run(target: &mut BenchTarget, workload: &Workload) -> Result<RunRecord, Problem> {
-    let Outcome { records, interrupted } = target.run_once(workload, RunOptions::default())?;
+    let Outcome { records, interrupted, .. } = target.run_once(workload, RunOptions::default())?;
     assert!(!interrupted);
     assert_eq!(records.len(), 1);
     let record = records.into_iter().next().expect("one record");

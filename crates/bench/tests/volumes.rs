@@ -25,7 +25,7 @@ fn target(spec: &str) -> BenchTarget {
 }
 
 fn run(target: &mut BenchTarget, workload: &Workload) -> Result<RunRecord, Problem> {
-    let Outcome { mut records, interrupted } = target.run_once(workload, RunOptions::default())?;
+    let Outcome { mut records, interrupted, .. } = target.run_once(workload, RunOptions::default())?;
     assert!(!interrupted && records.len() == 1);
     Ok(records.remove(0))
 }

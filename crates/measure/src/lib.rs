@@ -5,7 +5,7 @@
 //! by point. The order of the modules is the order of a measurement:
 //!
 //! 1. [`workload`]: what to run, in fio's words, and whether it makes sense.
-//!    Where its threads and buffers lie is [`placement`]'s. [`options`]: the table of all its options.
+//!    Where its threads and buffers lie is [`placement`]'s; what each job gets of it, [`dealing`]'s. [`options`]: the table of all its options.
 //! 2. [`test_type`]: the fourteen workloads of DASH-IO §3.1, numbered as the paper numbers them.
 //! 3. [`pattern`]: the offsets that a workload visits, without a bitmap.
 //! 4. [`target`]: the one trait that runs a workload.
@@ -14,12 +14,14 @@
 //! 6. [`warning`]: the stable codes of all the ways in which a figure may lie. `remedy`: what to do, given the flags in use.
 //! 7. [`limit`]: what kept the figure from being higher.
 //! 8. [`ladder`]: a machine's levels of memory and storage, and the gaps between them.
-//! 9. [`stats`]: cleaning, intervals, effects, steady state, the knee of a curve.
+//! 9. [`stats`]: cleaning, intervals, steady state, the knee of a curve; [`mod@effects`]: what each dimension does.
 //! 10. [`decide`]: which of several settings is best, after as many blocks as it takes. [`simulation`]: machines
 //!     of known truth, on which such answers are counted right or wrong.
 #![forbid(unsafe_code)]
 
+pub mod dealing;
 pub mod decide;
+pub mod effects;
 pub mod histogram;
 pub mod ladder;
 mod later;

@@ -1,5 +1,6 @@
 //! Where requests come from: the offsets, sizes and directions of a job, and when they are due.
 
+use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf};
 use measure::workload::{RandomDistribution, RateProcess, Rw, Workload};
 
@@ -13,14 +14,7 @@ pub(crate) struct Wish {
     pub bytes: u32,
 }
 
-/// The part of a target that a job uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Region {
-    pub start: u64,
-    pub length: u64,
-}
-
-/// A job on one target: of separate devices each job has a stream to each.
+/// A job on one target; of separate devices each has jobs of its own.
 pub(crate) struct Stream {
     /// The device of separate ones; 0 where there is one target.
     pub target: u32,
@@ -80,7 +74,7 @@ fn gap_ns(workload: &Workload) -> Option<f64> {
 
 impl Stream {
     /// The `number`th stream of a workload, over a region that holds at least one request.
-    pub fn new(workload: &Workload, number: u32, target: u32, depth: u32, cpu: u32, region: Region) -> Self {
+    pub fn new(workload: &Workload, number: u32, target: u32, cpu: u32, region: Region) -> Self {
         let seed = workload.randseed.wrapping_add(u64::from(number));
         let unit = workload.min_bs();
         let mut share = 0;
@@ -103,7 +97,7 @@ impl Stream {
         Self {
             target,
             cpu,
-            depth,
+            depth: workload.iodepth,
             in_flight: 0,
             cpu_ns: 0,
             overdue: None,

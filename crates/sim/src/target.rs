@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use measure::dealing;
 use measure::limit::{self, Context};
 use measure::record::{
     CpuCounts, DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, Link, RunRecord, SCHEMA,
@@ -18,7 +19,7 @@ use measure::{Target, TargetError, Workload};
 
 use crate::device::{DeviceCounts, Time};
 use crate::error::InvalidMachine;
-use crate::load::{Region, Stream};
+use crate::load::Stream;
 use crate::machine::{Machine, Submission};
 use crate::meter::{Direction, Meter, Stop};
 use crate::node::{Counters, Layout, Node};
@@ -78,45 +79,18 @@ impl SimTarget {
             let reason = "is not a multiple of the drive's block";
             return Err(InvalidWorkload { option: "bs", value, reason, hint: "--bs=4k fits every drive" });
         }
-        let asked = workload.size.unwrap_or(end.saturating_sub(workload.offset));
-        if workload.offset.saturating_add(asked) > end || asked == 0 {
-            let value = units::bytes_short(workload.size.unwrap_or(workload.offset));
-            let option = if workload.size.is_some() { "size" } else { "offset" };
-            let reason = "reaches beyond the end of the target";
-            return Err(InvalidWorkload {
-                option,
-                value,
-                reason,
-                hint: "give a smaller one, or leave it out",
-            });
-        }
-        let jobs = workload.numjobs;
-        let unit = workload.min_bs();
-        let share = match workload.offset_increment {
-            Some(_) => asked,
-            None => asked / u64::from(jobs) / unit * unit,
-        };
-        if share < workload.max_bs() {
-            let value = units::bytes_short(asked);
-            let reason = "has not a block for each job";
-            return Err(InvalidWorkload {
-                option: "size",
-                value,
-                reason,
-                hint: "raise --size or lower --numjobs",
-            });
-        }
         let targets = if self.layout.is_separate() { self.layout.devices.len() as u32 } else { 1 };
-        let depth = (workload.iodepth / targets).max(1);
         let cores = self.machine.host.cores;
         let first_cpu = u32::from(self.machine.host.interrupts.delivery == crate::machine::Delivery::OneCpu);
-        for number in 0..jobs * targets {
-            let (job, target) = (number / targets, number % targets);
-            let start = workload.offset + workload.offset_increment.unwrap_or(share) * u64::from(job);
-            let length = share.min(end.saturating_sub(start));
-            let cpu = first_cpu + number % (cores - first_cpu);
-            let region = Region { start: start / unit * unit, length };
-            node.streams.push(Stream::new(workload, number, target, depth, cpu, region));
+        for target in 0..targets {
+            let part =
+                if targets == 1 { workload.clone() } else { dealing::part_of(workload, targets, target)? };
+            let regions = dealing::regions(&part, end).map_err(|_| too_small(&part, end))?;
+            for region in regions {
+                let number = target * workload.numjobs + region.job;
+                let cpu = first_cpu + number % (cores - first_cpu);
+                node.streams.push(Stream::new(&part, number, target, cpu, region));
+            }
         }
         Ok(node)
     }
@@ -293,6 +267,29 @@ impl SimTarget {
             words.insert("scheduler".into(), scheduler.clone());
         }
         words
+    }
+}
+
+/// Of a workload whose jobs have no place on a target of `end` bytes, the option that is to blame.
+fn too_small(workload: &Workload, end: u64) -> InvalidWorkload {
+    let asked = workload.size.unwrap_or(end.saturating_sub(workload.offset));
+    let (option, value) = match workload.size {
+        Some(size) => ("size", size),
+        None => ("offset", workload.offset),
+    };
+    if workload.offset.saturating_add(asked) > end || asked == 0 {
+        return InvalidWorkload {
+            option,
+            value: units::bytes_short(value),
+            reason: "reaches beyond the end of the target",
+            hint: "give a smaller one, or leave it out",
+        };
+    }
+    InvalidWorkload {
+        option: "size",
+        value: units::bytes_short(asked),
+        reason: "has not a block for each job",
+        hint: "raise --size or lower --numjobs",
     }
 }
 

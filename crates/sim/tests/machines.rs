@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use measure::workload::Rw;
 use measure::{Target, Workload};
 use sim::machine::brought::MACHINES;
 use sim::{Layout, Machine, SimTarget, Stop};
@@ -15,6 +16,37 @@ fn every_machine_that_the_program_brings_runs() {
         let mut target = SimTarget::new(machine, layout, stop).expect(name);
         assert!(target.run(&Workload::default()).expect(name).iops() > 0.0, "{name}");
     }
+}
+
+#[test]
+fn the_load_is_dealt_out_to_separate_drives_as_on_real_ones() {
+    let machine = Arc::new(Machine::brought("dash-io-node", &|_, _| {}).expect("is brought"));
+    let mut layout = Layout::all(&machine);
+    layout.kind = base::LayoutKind::Separate;
+    layout.devices.truncate(4);
+    let stop = Stop { min_interval_ns: 400_000_000, ..Stop::default() };
+    let mut target = SimTarget::new(machine, layout, stop).expect("can be");
+    let load = Workload {
+        rw: Rw::RandRead,
+        iodepth: 10,
+        numjobs: 2,
+        rate_iops: Some(2000),
+        ramp_time: std::time::Duration::ZERO,
+        ..Workload::default()
+    };
+    let record = target.run(&load).expect("runs");
+    assert_eq!(record.jobs.len(), 8);
+    // Each of the two jobs has the rate, on all its drives together.
+    assert!((3900.0..4100.0).contains(&record.iops()), "{}", record.iops());
+    let unpaced = target.run(&Workload { rate_iops: None, ..load.clone() }).expect("runs");
+    let mean_ns = 1e9 * 20.0 / unpaced.iops();
+    let percentile = unpaced.read.latency.percentile(50.0);
+    assert!(
+        (0.8..1.25).contains(&(percentile as f64 / mean_ns)),
+        "twenty requests are in flight: {percentile} of {mean_ns}"
+    );
+    let error = target.run(&Workload { rate_iops: Some(3), ..load }).expect_err("less than one for each");
+    assert!(format!("{:?}", error).contains("less than one for each of the separate devices"), "{error:?}");
 }
 
 #[test]

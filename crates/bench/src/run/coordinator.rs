@@ -144,8 +144,8 @@ impl Coordinator<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::region::Region;
     use measure::Workload;
+    use measure::dealing::Region;
     use storage::device::{OpenOptions, open};
 
     /// Whether a thread counts as stuck that had an answer `answered_s` ago, and none since, when the coordinator wakes

@@ -12,20 +12,21 @@ mod error;
 mod opening;
 mod placement;
 mod record;
-mod region;
 mod requests;
 mod schedule;
 mod share;
 mod tally;
 mod worker;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::record::RunRecord;
 use measure::workload::Workload;
+use storage::clock::Clock;
 use storage::device::Device;
 use storage::usage;
 
@@ -36,7 +37,6 @@ use control::{Control, Phase};
 use coordinator::Coordinator;
 use placement::Placement;
 use record::{Common, records};
-pub(crate) use share::part_of;
 use share::{Share, shares};
 use worker::{Report, Task};
 
@@ -93,6 +93,8 @@ pub struct Outcome {
     pub records: Vec<RunRecord>,
     /// Whether somebody asked to stop before it was over.
     pub interrupted: bool,
+    /// When the first thread began and the last one ended, all jobs together, ramp and tail included.
+    pub span: Range<Instant>,
 }
 
 /// Runs jobs at once, from start to end.
@@ -131,7 +133,17 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     }
     let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
     let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
-    Ok(Outcome { records: records(jobs, &reports, &seen, common), interrupted })
+    let span = span(reports.iter().flatten());
+    Ok(Outcome { records: records(jobs, &reports, &seen, common), interrupted, span })
+}
+
+/// When the first of these threads began and the last one ended.
+fn span<'r>(reports: impl Iterator<Item = &'r Report> + Clone) -> Range<Instant> {
+    let (clock, now) = (Clock::get(), Instant::now());
+    let at = |ticks: u64| now - Duration::from_nanos(clock.nanoseconds(clock.now().saturating_sub(ticks)));
+    let (first, last) =
+        (reports.clone().map(|r| r.summary.started).min(), reports.map(|r| r.summary.closed).max());
+    first.map_or(now, at)..last.map_or(now, at)
 }
 
 /// A running thread; what it reports when it ends, unless it failed.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::Warning;
+use measure::dealing::part_of;
 use measure::limit::Context;
 use measure::record::{
     DirectionCounts, EngineFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
@@ -12,7 +13,6 @@ use storage::device::DeviceKind;
 use storage::usage;
 
 use super::Job;
-use super::share::part_of;
 use super::tally::{Directions, merge_samples};
 use super::worker::Report;
 use crate::lies::{Evidence, Known, Traffic, judge};

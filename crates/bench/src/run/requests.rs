@@ -3,11 +3,11 @@
 //! [`Reads`] is the narrow path: one block size, reads only, nothing to check. It keeps no state a
 //! request and compiles to an offset and a push. [`General`] does everything else.
 
+use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf};
 use measure::workload::{RandomDistribution, Rw, Workload};
 use storage::engine::{Engine, Op};
 
-use super::region::Region;
 use super::tally::Direction;
 use crate::payload::{Header, Payload, VerifyFailure};
 
