@@ -200,7 +200,16 @@ fn results_go_into_a_folder_of_their_own_unless_told() {
 fn blocks_end_with_their_budget_and_a_larger_one_goes_on() {
     let folder = place();
     let at = folder.path();
-    let start = ["sweep", "--output", "out", "--size=16m", "--runtime=20ms", "--budget=2s", "--seed=7"];
+    let start = [
+        "sweep",
+        "--output",
+        "out",
+        "--size=16m",
+        "--runtime=20ms",
+        "--budget=2s",
+        "--seed=7",
+        "--equivalence=12%",
+    ];
     let came = works(at, &start);
     assert_eq!(came.err, "");
     assert!(
@@ -218,6 +227,10 @@ fn blocks_end_with_their_budget_and_a_larger_one_goes_on() {
     let undecided = |r: &serde_json::Value| r["outcome"] == "undecided";
     let all = report["recommendations"].as_array().expect("recommendations");
     assert!(all.len() == 4 && all.iter().all(undecided), "one block decides nothing: {all:#?}");
+    assert!(
+        report["recommendations"].as_array().into_iter().flatten().all(|r| r["equivalence"] == 0.12),
+        "{report:#}"
+    );
     assert!(works(at, &["sweep", "resume", "out"]).out.contains("its time is up"));
     assert_eq!(status()["done"], first["done"]);
     works(at, &["sweep", "resume", "out", "--budget=8s"]);
@@ -229,6 +242,15 @@ fn blocks_end_with_their_budget_and_a_larger_one_goes_on() {
         "\
 error: the command line: --budget=2.0 s: --passes fixes the number of blocks
 hint: give one of the two
+",
+    );
+    refused(
+        at,
+        &["sweep", "plan", "--equivalence=60%"],
+        2,
+        "\
+error: --equivalence=60%: '60%' is no margin of equivalence
+hint: for instance 3%, within 0.01% and 50%
 ",
     );
 }

@@ -69,6 +69,35 @@ fn wide_noise_stays_undecided_and_says_how_large_a_difference_it_may_hide() {
 }
 
 #[test]
+fn the_cheapest_suffices_where_no_other_is_better_although_how_much_worse_they_are_is_open() {
+    // The third is so noisy that it is neither dropped nor certified; but it is far from being better.
+    let mut race = Race::new(3, Rules::default());
+    let mut noise = Noise(11);
+    for _ in 0..9 {
+        let mut runs = block(&race, &[1e9, 0.98e9, 0.92e9], 0.01, &mut noise);
+        let rough = (0.08 * noise.normal()).exp();
+        runs.iter_mut().filter(|run| run.0 == 2).for_each(|run| run.1 *= rough);
+        race.block(&runs);
+    }
+    let outcome = race.outcome();
+    let Answer::Sufficient { reference: 0, at_most, .. } = outcome.answer else {
+        panic!("{:?}", outcome.answer)
+    };
+    assert!((1.0..=1.05).contains(&at_most), "{at_most}");
+    assert_eq!((outcome.recommended(), race.decided()), (Some(0), None), "more blocks may tell the rest");
+    assert_eq!(outcome.settings[2].standing, Standing::Alive);
+    // As dear as the others and as good, it would not do: it might be better by more.
+    let could_be_better = run(&[1e9; 3], 0.1, Rules::default(), 8, 3).answer();
+    assert!(matches!(could_be_better, Answer::Undecided { .. }), "{could_be_better:?}");
+}
+
+#[test]
+fn nothing_is_sufficient_before_the_least_number_of_blocks() {
+    let race = run(&[1e9, 0.99e9, 0.98e9, 0.97e9], 0.0005, Rules::default(), 3, 12);
+    assert!(matches!(race.answer(), Answer::Undecided { .. }), "{:?}", race.answer());
+}
+
+#[test]
 fn of_latencies_the_lower_is_better() {
     let rules = Rules { direction: Direction::LowerIsBetter, ..Rules::default() };
     let race = run(&[1000.0, 800.0], 0.03, rules, 60, 4);

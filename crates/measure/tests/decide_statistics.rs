@@ -3,9 +3,10 @@
 
 use measure::decide::{Answer, MoreBlocks, Race, Rules, Steps};
 use measure::pattern::Rng;
+use measure::simulation::effects::tried;
 use measure::simulation::machine::{Machine, World};
 use measure::simulation::practices::{Practice, claims};
-use measure::simulation::report::{holds, statistics};
+use measure::simulation::report::{effects_hold, holds, statistics};
 use measure::simulation::trial::{Characteristics, Question, Truth, characteristics};
 
 /// What all figures follow from, so that the tests cannot fail by chance.
@@ -45,6 +46,24 @@ fn false_answers_and_coverage_keep_their_limits_in_every_world() {
         assert!(mean(|l| l.coverage) >= 0.94 - error(0.94), "{same:#?}");
         assert!(mean(|l| l.false_better) <= 0.05 + error(0.05), "{same:#?}");
         assert!(mean(|l| l.false_equivalent) <= 0.05 + error(0.05), "{same:#?}");
+    }
+}
+
+#[test]
+fn effects_keep_their_limits_with_shared_blocks_and_on_constructions() {
+    let repetitions = 100;
+    let lines = tried(repetitions, SEED);
+    for line in &lines {
+        assert!(effects_hold(line, repetitions), "{line:#?}");
+    }
+    let mean = |part: &dyn Fn(&measure::simulation::effects::EffectLine) -> f64, of_constructions: bool| {
+        let of = lines.iter().filter(|l| l.factorial.widths.is_some() == of_constructions);
+        let parts: Vec<f64> = of.map(part).collect();
+        parts.iter().sum::<f64>() / parts.len() as f64
+    };
+    for of_constructions in [false, true] {
+        assert!(mean(&|l| l.coverage, of_constructions) >= 0.94, "{lines:#?}");
+        assert!(mean(&|l| l.false_effects, of_constructions) <= 0.05, "{lines:#?}");
     }
 }
 

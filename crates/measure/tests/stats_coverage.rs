@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use measure::effects::{DimensionVerdict, EffectRules, Observation, Sample, effects};
 use measure::stats::drift::{DriftRules, DriftVerdict, drift};
-use measure::stats::effects::{DimensionVerdict, EffectRules, Observation, effects};
 use measure::stats::intervals::{median_interval, ratio_of_means, t_interval};
 use measure::stats::{CleaningRules, CompareRules, Interval, Verdict, clean, compare_family, compare_with};
 
@@ -136,7 +136,8 @@ fn factorial(draws: &mut Draws, gain_of_a: f64) -> Vec<Observation> {
             let level = 100.0 * (1.0 + f64::from(b)) * if a == 0 { gain_of_a } else { 1.0 };
             let settings: BTreeMap<_, _> =
                 [("a".to_owned(), a.to_string()), ("b".to_owned(), b.to_string())].into();
-            observations.push(Observation { settings, samples: draws.normals(5, level, 0.03 * level) });
+            let samples = Sample::passes(&draws.normals(5, level, 0.03 * level));
+            observations.push(Observation { settings, samples, ..Observation::default() });
         }
     }
     observations

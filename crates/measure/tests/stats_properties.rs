@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use measure::effects::{EffectRules, Observation, Sample, effects};
 use measure::stats::cleaning::{
     Criterion, MadVerdict, SetAside, chauvenet_can_fire, chauvenet_limit, largest_possible_deviation,
 };
 use measure::stats::compare::holm;
 use measure::stats::describe::{cv, mad, mean, median, quantile, sample_sd, z_scores};
 use measure::stats::drift::{DriftRules, DriftVerdict, drift};
-use measure::stats::effects::{EffectRules, Observation, effects};
 use measure::stats::intervals::{mean_estimate, median_interval, ratio_of_means, t_interval};
 use measure::stats::steady::{SteadyVerdict, steady, steady_over, within_run, within_run_of};
 use measure::stats::{
@@ -80,18 +80,20 @@ proptest! {
     fn no_observations_make_effects_panic(
         samples in vec((anything(0..5), 0u8..3, 0u8..3, any::<bool>()), 0..14),
         direction in prop::sample::select(vec![Direction::HigherIsBetter, Direction::LowerIsBetter]),
+        every_block in any::<bool>(),
     ) {
         let observations: Vec<_> = samples.into_iter().map(|(samples, a, b, whole)| {
             let mut settings: BTreeMap<_, _> = [("a".to_owned(), a.to_string())].into();
             if whole {
                 settings.insert("b".to_owned(), b.to_string());
             }
-            Observation { settings, samples }
+            let construction = u32::from(b);
+            Observation { settings, samples: Sample::passes(&samples), construction, ..Observation::default() }
         }).collect();
-        let rules = EffectRules { direction, ..EffectRules::default() };
+        let rules = EffectRules { direction, every_block, ..EffectRules::default() };
         let found = effects(&observations, &rules).unwrap();
         let text = serde_json::to_string(&found).unwrap();
-        let read: measure::stats::Effects = serde_json::from_str(&text).unwrap();
+        let read: measure::effects::Effects = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.dimensions.len(), found.dimensions.len());
     }
 

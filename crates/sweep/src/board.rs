@@ -11,7 +11,7 @@ use measure::decide::{Race, Rules as RaceRules};
 use crate::contest::Contest;
 use crate::model::{CONSTRUCTION, Point, RunRow};
 use crate::plan::blocks::{Stage, order, stages};
-use crate::plan::{Plan, PlannedRun, Protocol};
+use crate::plan::{Plan, PlannedRun, Protocol, Rules};
 use crate::search::constructions::{Constructions, Levels};
 use crate::search::design::Factors;
 use crate::search::screen::Screen;
@@ -72,8 +72,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn new(contest: Contest, fixed: u32, screen: Option<Screen>) -> Self {
-        let rules = RaceRules { stops: fixed == 0, ..RaceRules::default() };
+    fn new(contest: Contest, rules: &Rules, screen: Option<Screen>) -> Self {
+        let rules = RaceRules {
+            stops: rules.passes == 0,
+            equivalence: rules.equivalence.part(),
+            ..RaceRules::default()
+        };
         let racing: Vec<usize> = (0..contest.members.len()).collect();
         let race = Race::new(racing.len(), rules);
         let (sums, measured) = (BTreeMap::new(), BTreeSet::new());
@@ -417,7 +421,7 @@ impl BoardStage {
         let rules = plan.rules;
         let entry = |contest: Contest| {
             let screened = (rules.protocol == Protocol::Screen).then(|| screen(&contest, plan)).flatten();
-            Entry::new(contest, rules.passes, screened)
+            Entry::new(contest, &rules, screened)
         };
         let entries = stage.contests.into_iter().map(entry).collect();
         Self { shard: stage.shard, entries, control: stage.control }

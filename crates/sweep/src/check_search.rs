@@ -18,7 +18,7 @@ use crate::analysis::{AnalysisError, PointSummary, SweepData, SweepMeta, analyse
 use crate::board::{Board, Entry};
 use crate::model::{Point, RunRow};
 use crate::plan::blocks::order;
-use crate::plan::{Plan, Protocol, Rules};
+use crate::plan::{Margin, Plan, Protocol, Rules};
 use crate::recommend::recommend;
 use crate::search::Allowance;
 use crate::search::design::Factors;
@@ -264,6 +264,7 @@ fn rules(seed: u64) -> Rules {
         shards: 1,
         prepare: crate::plan::Prepare::default(),
         protocol: Protocol::Screen,
+        equivalence: Margin::default(),
         spacing: Duration::from_secs(5),
     }
 }

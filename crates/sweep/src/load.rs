@@ -91,6 +91,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
             seed: meta.seed,
             order: order.to_owned(),
             protocol: meta.protocol,
+            equivalence: meta.equivalence,
             budget_s: meta.budget.map(|budget| budget.as_secs_f64()),
             passes: meta.passes,
             discard_first: meta.discard_first,

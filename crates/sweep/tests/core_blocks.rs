@@ -184,6 +184,18 @@ fn equal_settings_end_as_equivalent() {
 }
 
 #[test]
+fn blocks_end_by_the_margin_of_the_space() {
+    let blocks = |margin: &str| {
+        let text = SPACE.replacen("[sweep]", &format!("[sweep]\nequivalence = \"{margin}\""), 1);
+        let (_dir, store, world, _) = sweep(&text, World::new(0.05, &[]));
+        (decision(&store), world.runs.borrow().len())
+    };
+    let ((wide, few), (narrow, many)) = (blocks("30%"), blocks("2%"));
+    assert_eq!(wide, Some(Decision::Equivalent));
+    assert!(few < many, "{few} runs, {many} with {narrow:?}");
+}
+
+#[test]
 fn blocks_of_one_work_start_five_seconds_apart_and_run_back_to_back() {
     let (_dir, store, world, _) = sweep(SPACE, World::new(0.03, &[("iodepth=16", 1.2)]));
     let (runs, times) = (store.runs().unwrap(), world.runs.borrow());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sweep::model::{LAYOUT, Point};
-use sweep::plan::{Order, Plan, Prepare, Protocol, Rules, Step, StepKind};
+use sweep::plan::{Margin, Order, Plan, Prepare, Protocol, Rules, Step, StepKind};
 use sweep::space::{Overrides, Space};
 
 const TABLE_1: &str = include_str!("../../../examples/dash-io.toml");
@@ -206,6 +206,7 @@ fn rules(passes: u32, seed: u64, control: Option<u32>, shards: u32) -> Rules {
         shards,
         prepare: Prepare::default(),
         protocol: Protocol::Dash,
+        equivalence: Margin::default(),
         spacing: std::time::Duration::ZERO,
     }
 }

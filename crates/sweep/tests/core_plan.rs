@@ -7,7 +7,7 @@ use measure::precondition::Precondition;
 use measure::workload::Rw;
 use proptest::prelude::*;
 use sweep::model::Point;
-use sweep::plan::{Order, Plan, Prepare, Protocol, Rules, StepKind};
+use sweep::plan::{Margin, Order, Plan, Prepare, Protocol, Rules, StepKind};
 
 fn points(count: u32) -> Vec<Point> {
     let point = |id: u32| Point {
@@ -31,6 +31,7 @@ fn rules(passes: u32, seed: u64, control_every: u32) -> Rules {
         shards: 1,
         prepare: Prepare::default(),
         protocol: Protocol::Dash,
+        equivalence: Margin::default(),
         spacing: std::time::Duration::ZERO,
     }
 }

@@ -335,6 +335,15 @@ fn the_terminal_table_keeps_to_the_width_and_says_the_essential_at_any() {
     }
 }
 
+/// `INSTA_UPDATE=always cargo test -p flashwright-sweep --test report_forms` takes what is said now.
+#[test]
+fn the_report_of_a_small_sweep_is_as_it_was_agreed() {
+    let report = Report::new(&fourteen(6)).unwrap();
+    let lines: Vec<String> = table(&report, 100).iter().map(|line| line.plain()).collect();
+    insta::assert_snapshot!("terminal", lines.join("\n"));
+    insta::assert_snapshot!("markdown", markdown(&report));
+}
+
 #[test]
 fn an_empty_sweep_has_a_report_in_every_form() {
     let report = Report::new(&SweepData::default()).unwrap();

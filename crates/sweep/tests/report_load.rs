@@ -10,7 +10,7 @@ use measure::{Histogram, Warning, WarningCode};
 use report_data::{Random, host, point, target};
 use sweep::load::load;
 use sweep::model::Point;
-use sweep::plan::{Order, Plan, Prepare, Protocol, Rules, StepKind};
+use sweep::plan::{Margin, Order, Plan, Prepare, Protocol, Rules, StepKind};
 use sweep::report::Report;
 use sweep::store::{Machine, Measured, Meta, Store};
 
@@ -52,6 +52,7 @@ fn a_results_file_becomes_a_report_with_latency_curves_and_what_the_records_say(
         shards: 1,
         prepare: Prepare::default(),
         protocol: Protocol::Dash,
+        equivalence: Margin::default(),
         spacing: std::time::Duration::ZERO,
     };
     let plan = Plan::new(vec![point(0, 9), point(1, 11), point(2, 13)], rules);
@@ -74,6 +75,7 @@ fn a_results_file_becomes_a_report_with_latency_curves_and_what_the_records_say(
         prepare: Prepare::default(),
         protocol: Protocol::Dash,
         budget: None,
+        equivalence: Margin::default(),
         spacing: std::time::Duration::ZERO,
         machine: machine.clone(),
     };

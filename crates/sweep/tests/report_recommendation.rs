@@ -107,6 +107,42 @@ fn a_setting_that_beats_all_others_is_recommended_with_both_gains() {
 }
 
 #[test]
+fn a_wider_margin_makes_settings_equivalent_and_is_named() {
+    let mut data = random_reads([
+        &[100.0, 104.0, 97.0, 102.0, 99.0, 103.0, 98.0, 101.0, 100.0],
+        &[100.0, 98.0, 103.0, 97.0, 102.0, 99.0, 104.0, 98.0, 101.0],
+        &[100.0, 101.0, 99.0, 103.0, 97.0, 101.0, 100.0, 104.0, 98.0],
+    ]);
+    assert_ne!(only(&data).1.outcome, Outcome::Equivalent);
+    data.meta.equivalence = sweep::plan::Margin::parse("25%").unwrap();
+    let r = only(&data).1;
+    assert_eq!(
+        (r.outcome, r.equivalence.to_string()),
+        (Outcome::Equivalent, "25 %".to_owned()),
+        "{}",
+        r.sentence
+    );
+}
+
+#[test]
+fn the_simplest_is_recommended_where_none_is_faster_although_one_may_be_slower() {
+    let (report, r) = only(&random_reads([
+        &[100.0, 100.0, 101.0, 99.0, 100.0, 100.5, 100.0, 99.5, 100.5],
+        &[98.0, 98.1, 98.9, 97.0, 98.1, 98.4, 98.0, 97.6, 98.4],
+        &[90.0, 97.0, 85.0, 94.0, 99.0, 84.0, 96.0, 88.0, 98.0],
+    ]));
+    assert_eq!((r.outcome, r.point, r.tied.len()), (Outcome::Sufficient, Some(0), 3), "{}", r.sentence);
+    let most = r.undecided.and_then(|far| far.could_be).expect("a bound");
+    assert!((1.0..=1.05).contains(&most), "{most}");
+    let said = format!(
+        "use depth 32, the simplest of 3 settings, none of which is more than {} faster: ",
+        units::percent(most - 1.0)
+    );
+    assert!(r.sentence.contains(&said), "{}", r.sentence);
+    assert_eq!(report.headline, "For random reads, use depth 32.");
+}
+
+#[test]
 fn noise_wider_than_the_differences_is_undecided_and_never_called_no_difference() {
     let (report, r) = only(&random_reads([
         &[100.0, 80.0, 120.0, 100.0, 95.0, 125.0, 85.0, 98.0, 104.0, 84.0],

@@ -30,9 +30,7 @@ pub fn ab(args: &AbArgs) -> Result<(), Failure> {
         said += &format!("{} {}: {}\n", paint::dim(side), binary.version(), binary.path().display());
         notes.push((note(side), binary.note()));
     }
-    let beginning =
-        Beginning { output: args.output.as_deref(), permits: &args.permits, json: args.json, notes, said };
-    session::begin_here(&space, beginning)
+    session::begin_here(&space, &Beginning { flags: &args.beginning, notes, said })
 }
 
 fn is_of(point: &Point, side: &str) -> bool {

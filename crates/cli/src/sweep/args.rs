@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use measure::simulation::machine::World;
-use sweep::plan::Protocol;
+use sweep::plan::{Margin, Protocol};
 
 use crate::values;
 
@@ -79,6 +79,9 @@ pub struct OverrideArgs {
     /// The longest that blocks are run; what is not decided by then is said [default: 2m, more for large spaces]
     #[arg(long, value_parser = values::positive_duration, value_name = "TIME")]
     pub budget: Option<Duration>,
+    /// How far apart settings may lie that count as equally good: 3%, 0.05 [default: 5%]
+    #[arg(long, value_parser = values::margin, value_name = "PERCENT")]
+    pub equivalence: Option<Margin>,
     /// A fixed number of blocks, or of passes
     #[arg(long, value_parser = values::whole::<u32>, value_name = "N")]
     pub passes: Option<u32>,
@@ -108,6 +111,19 @@ pub struct PermitArgs {
     pub allow_unwritten: bool,
 }
 
+/// What every sweep begins with.
+#[derive(Debug, Clone, Args)]
+pub struct BeginningArgs {
+    #[command(flatten)]
+    pub permits: PermitArgs,
+    /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print the report as one JSON document (flashwright.report/2)
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `flashwright sweep` itself.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -121,13 +137,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "MACHINE.toml", conflicts_with_all = ["target", "drives"])]
     pub machine: Option<PathBuf>,
     #[command(flatten)]
-    pub permits: PermitArgs,
-    /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Print the report as one JSON document (flashwright.report/2)
-    #[arg(long)]
-    pub json: bool,
+    pub beginning: BeginningArgs,
 }
 
 /// `flashwright sweep plan`.
@@ -209,13 +219,7 @@ pub struct AbArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub binary_b: Option<PathBuf>,
     #[command(flatten)]
-    pub permits: PermitArgs,
-    /// Where results.db, results.json and report.html go [default: flashwright-results-DATE-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Print the report as one JSON document (flashwright.report/2)
-    #[arg(long)]
-    pub json: bool,
+    pub beginning: BeginningArgs,
 }
 
 /// `flashwright sweep merge`.

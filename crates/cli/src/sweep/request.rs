@@ -98,6 +98,7 @@ fn flags(overrides: &OverrideArgs) -> Result<Overrides, Failure> {
         targets,
         protocol: overrides.search.or(overrides.protocol),
         budget: overrides.budget,
+        equivalence: overrides.equivalence,
         passes: overrides.passes,
         runtime: overrides.runtime,
         ramp_time: overrides.ramp_time,

@@ -16,7 +16,7 @@ use sweep::run::{Ended, Identity, Outcome, RunError, Runner, begin};
 use sweep::space::Space;
 use sweep::store::{self, NOTE_DRIVES, Store, StoreError, locate};
 
-use super::args::{PermitArgs, ResumeArgs, RunArgs};
+use super::args::{BeginningArgs, PermitArgs, ResumeArgs, RunArgs};
 use super::simulated::SimulatedTargets;
 use super::targets::{SessionContext, Targets, current_directory};
 use super::watch::Watch;
@@ -47,20 +47,13 @@ pub fn start(args: &RunArgs) -> Result<(), Failure> {
         None => request::space_here(args.space.as_deref(), &args.overrides)?,
     };
     let notes = machine.as_ref().map(simulated::note).into_iter().collect();
-    let said = String::new();
-    let beginning =
-        Beginning { output: args.output.as_deref(), permits: &args.permits, json: args.json, notes, said };
-    begin_here(&space, beginning)
+    begin_here(&space, &Beginning { flags: &args.beginning, notes, said: String::new() })
 }
 
 /// What a sweep begins with, besides its space.
 pub struct Beginning<'a> {
-    /// Where results go; none for a directory of the sweep's own.
-    pub output: Option<&'a Path>,
-    /// What the user allows.
-    pub permits: &'a PermitArgs,
-    /// Whether the report goes to standard output as JSON.
-    pub json: bool,
+    /// What the user said.
+    pub flags: &'a BeginningArgs,
     /// Kept with the results.
     pub notes: Vec<(String, String)>,
     /// Lines for people that follow the sweep's name.
@@ -68,16 +61,17 @@ pub struct Beginning<'a> {
 }
 
 /// Starts a sweep of a space.
-pub fn begin_here(space: &Space, beginning: Beginning<'_>) -> Result<(), Failure> {
+pub fn begin_here(space: &Space, beginning: &Beginning<'_>) -> Result<(), Failure> {
     let here = current_directory()?;
     for spec in request::targets(&space.points) {
         request::kind(spec, &here)?;
     }
     let stop = signals::stop_flag()?;
-    let folder = beginning.output.map_or_else(default_folder, Path::to_owned);
+    let flags = beginning.flags;
+    let folder = flags.output.clone().unwrap_or_else(default_folder);
     let made = make_folder(&folder)?;
-    let session = Session { folder, permits: beginning.permits, json: beginning.json };
-    let result = session.first(space, &beginning, &here, &stop);
+    let session = Session { folder, permits: &flags.permits, json: flags.json };
+    let result = session.first(space, beginning, &here, &stop);
     if let Err(Early::BeforeAnything(_)) = &result {
         session.remove_debris(made);
     }

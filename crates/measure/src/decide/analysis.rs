@@ -27,7 +27,7 @@ pub(super) struct Run {
 
 /// What is known of the difference of two settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     /// First minus second, ln.
     pub difference: f64,
     /// Its variance.
@@ -291,7 +291,7 @@ fn pair(first: &[f64], second: &[f64], weights: &[f64]) -> Option<Pair> {
 
 /// Draws the variances of all pairs of `columns` settings towards their mean. A pair with missing figures is
 /// compared by its variance per block.
-fn pool(pairs: &mut [Option<Pair>], columns: usize) {
+pub(crate) fn pool(pairs: &mut [Option<Pair>], columns: usize) {
     let lent = POOLED_FREEDOM_MAX.min(2.0 * (columns as f64 - 2.0));
     let per_block = |pair: &Pair| pair.variance * pair.blocks as f64;
     let known = pairs.iter().flatten().count();

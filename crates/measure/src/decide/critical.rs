@@ -8,7 +8,7 @@ use crate::stats::special::t_multiplier;
 /// With A = 1 + 0.7 n and B = (√A/α)^(2/(f+1)) it is √(f (B − 1)/(1 − B/A)): the likelihood ratio of a t
 /// statistic with `freedom` degrees, mixed over effects with 0.7 times the variance of one block, reaches 1/α
 /// there (Lai 1976; Wang and Ramdas 2024).
-pub(super) fn at_every_block(alpha: f64, freedom: f64, blocks: usize) -> f64 {
+pub(crate) fn at_every_block(alpha: f64, freedom: f64, blocks: usize) -> f64 {
     let spread = 1.0 + 0.7 * blocks as f64;
     let bound = (spread.sqrt() / alpha).powf(2.0 / (freedom + 1.0));
     if bound < spread { (freedom * (bound - 1.0) / (1.0 - bound / spread)).sqrt() } else { f64::INFINITY }

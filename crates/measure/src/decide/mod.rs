@@ -1,10 +1,11 @@
 //! Which of several settings is best, decided block by block under noise.
 //!
 //! A *block* runs each living setting once, back to back, in random order. [`Race::block`] takes its figures;
-//! after each block the race drops settings that cannot win, and ends in one of three answers ([`Answer`]):
+//! after each block the race drops settings that cannot win, and ends in one of four answers ([`Answer`]):
 //! *better* (one setting is left), *equivalent* (all that are left lie within [`Rules::equivalence`] of the
-//! cheapest) or, where the caller stops first, *undecided*. The answer is valid whenever the caller stops, and
-//! more blocks may follow later.
+//! cheapest) or, where the caller stops first, *sufficient* (none that is left is better than the cheapest by more than
+//! that, which is all that a recommendation needs) or *undecided*. The answer is valid whenever the caller stops, and more
+//! blocks may follow later.
 //!
 //! With k settings at the start, a of them alive, n blocks and y = ln figure (negated where lower is better):
 //!
@@ -18,7 +19,8 @@
 //!    what permits an analysis after every block.
 //! 7. *Verdicts.* From four blocks on, setting j is dropped if some living i is better by more than
 //!    c(α/(k − 1)) standard errors. The cheapest living setting is the *reference*; setting i gets a certificate
-//!    of equivalence when |difference| + c(2α) standard errors ≤ ln(1 + equivalence).
+//!    of equivalence when |difference| + c(2α) standard errors ≤ ln(1 + equivalence). The reference is sufficient when difference +
+//!    c(2α) standard errors is at most that for every other living setting.
 //!
 //! Intervals belong to the verdicts: against the best by Edwards and Hsu (1983), where a dropped setting keeps
 //! the interval that it was dropped with; equivalence by Berger and Hsu (1996), as it was when the
@@ -32,8 +34,8 @@
 //! pair, and seven rounds each of neighbours and of fits with some seven for each figure): 1.6 million for 40 settings and
 //! 120 blocks, if none of them was dropped.
 
-mod analysis;
-mod critical;
+pub(crate) mod analysis;
+pub(crate) mod critical;
 mod outcome;
 mod race;
 pub mod sessions;

@@ -76,7 +76,17 @@ pub enum Answer {
         /// setting with the highest estimate.
         within: Option<Bounds>,
     },
-    /// The blocks do not suffice for either.
+    /// No other living setting is better than the cheapest of them by more than the margin. Whether they are equivalent to
+    /// it, or worse, is open.
+    Sufficient {
+        /// The cheapest living setting, which is recommended.
+        reference: usize,
+        /// No other living setting is more than this many times better; at least 1.
+        at_most: f64,
+        /// How many more blocks would tell the rest; none where no number is in sight.
+        more_blocks: Option<MoreBlocks>,
+    },
+    /// The blocks do not suffice for any of these.
     Undecided {
         /// The cheapest living setting.
         reference: usize,
@@ -168,9 +178,33 @@ impl Outcome {
     pub fn recommended(&self) -> Option<usize> {
         match self.answer {
             Answer::Better { winner, .. } => Some(winner),
-            Answer::Equivalent { reference, .. } | Answer::Undecided { reference, .. } => Some(reference),
+            Answer::Equivalent { reference, .. }
+            | Answer::Sufficient { reference, .. }
+            | Answer::Undecided { reference, .. } => Some(reference),
             Answer::Single { setting } => Some(setting),
             Answer::Nothing => None,
+        }
+    }
+
+    /// Of a race between two settings, the figure of `b` by that of `a`, with an interval that agrees with the answer. None before there
+    /// is one.
+    #[must_use]
+    pub fn b_by_a(&self, a: usize, b: usize) -> Option<Bounds> {
+        let turned = |of: Bounds, setting: usize| match setting == b {
+            true => of,
+            false => Bounds { ratio: of.ratio.recip(), low: of.high.recip(), high: of.low.recip() },
+        };
+        match self.answer {
+            Answer::Better { winner, gain } => Some(turned(gain?.bounds, winner)),
+            Answer::Equivalent { reference, .. } => {
+                let other = if reference == a { b } else { a };
+                Some(turned(self.settings[other].equivalence?, other))
+            }
+            Answer::Sufficient { .. } | Answer::Undecided { .. } => {
+                let (a, b) = (self.settings[a].of_best?, self.settings[b].of_best?);
+                Some(Bounds { ratio: b.ratio / a.ratio, low: b.low, high: a.low.recip() })
+            }
+            Answer::Single { .. } | Answer::Nothing => None,
         }
     }
 }
@@ -183,11 +217,14 @@ fn answer(race: &Race) -> Answer {
         Some(Decision::Single) => Answer::Single { setting: reference },
         Some(Decision::Nothing) => Answer::Nothing,
         None if race.alive.len() == 1 => Answer::Single { setting: reference },
-        None => Answer::Undecided {
-            reference,
-            leader: leader(race).unwrap_or(reference),
-            could_be: could_be(race, reference),
-            more_blocks: more_blocks(race),
+        None => match at_most(race, reference) {
+            Some(at_most) => Answer::Sufficient { reference, at_most, more_blocks: more_blocks(race) },
+            None => Answer::Undecided {
+                reference,
+                leader: leader(race).unwrap_or(reference),
+                could_be: could_be(race, reference),
+                more_blocks: more_blocks(race),
+            },
         },
     }
 }
@@ -262,6 +299,19 @@ fn of_best(race: &Race, setting: usize, best: Option<usize>) -> Option<Bounds> {
     let estimate = best.filter(|best| *best != setting).and_then(|best| race.known(setting, best));
     let estimate = estimate.map_or(0.0, |known| known.difference).min(0.0);
     Bounds::of_ln(estimate, lowest.min(0.0), highest.min(0.0))
+}
+
+/// How many times better than the reference any other living setting is at most, if that is within the margin. That one is
+/// better by more is refuted for each of them by itself, and the answer is false only if all refutations are that should not be: no
+/// correction for their number is due (Berger 1982), as with certificates of equivalence.
+fn at_most(race: &Race, reference: usize) -> Option<f64> {
+    let others = race.alive.iter().filter(|i| **i != reference);
+    let highest = |i: &usize| {
+        let known = race.certificates[*i].or_else(|| race.known(*i, reference))?;
+        (known.blocks >= race.rules.min_blocks).then_some(known.difference + known.half_of_equivalence)
+    };
+    let highest = others.map(highest).try_fold(0.0, |most, next| Some(f64::max(most, next?)))?;
+    (highest <= race.rules.equivalence.ln_1p()).then(|| highest.exp())
 }
 
 /// How many times better than the reference another living setting could be.

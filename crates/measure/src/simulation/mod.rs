@@ -1,9 +1,10 @@
 //! Simulated machines with known truth, and how often methods of comparing settings err on them.
 //!
 //! [`machine`] makes figures with the noise of real machines; [`trial`] runs races of [`crate::decide`] on them and
-//! counts right and wrong answers; [`practices`] does the same for common ways of comparing settings; [`report`] prints
-//! both. The figures of a repetition follow from its seed alone.
+//! counts right and wrong answers; [`effects`] does so for the effects of dimensions, and [`practices`] for common ways of comparing settings; [`report`] prints
+//! all. The figures of a repetition follow from its seed alone.
 
+pub mod effects;
 pub mod machine;
 pub mod practices;
 pub mod report;

@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::effects::{self, EffectLine};
 use super::machine::World;
 use super::practices::{self, Claims};
 use super::trial::{self, Characteristics, Question, Truth};
@@ -13,7 +14,7 @@ use super::trial::{self, Characteristics, Question, Truth};
 pub const SCHEMA: &str = "flashwright.statistics/1";
 /// The least part of races whose intervals must all contain the truth.
 pub const COVERAGE_FLOOR: f64 = 0.94;
-/// The largest part of races that may end in a false *better*, and that may end in a false *equivalent*.
+/// The largest part of races that may end in a false *better*, in a false *equivalent*, and in a false *sufficient*.
 pub const FALSE_CEILING: f64 = 0.05;
 /// Standard errors of a part that the limits are widened by. The largest of 400 normal deviates exceeds them once
 /// in ten checks.
@@ -36,6 +37,8 @@ pub struct Statistics {
     pub holds: bool,
     /// Races by world, number of settings and truth.
     pub races: Vec<Characteristics>,
+    /// Effects of dimensions.
+    pub effects: Vec<EffectLine>,
     /// What practices claim on the machine of [`World::Vm`].
     pub practices: Vec<Claims>,
 }
@@ -51,13 +54,15 @@ pub fn statistics(settings: &[usize], repetitions: usize, seed: u64) -> Statisti
         }
     }
     let races = trial::characteristics(&questions, repetitions, seed);
+    let effects = effects::tried(repetitions, seed);
     let (of_practices, seconds) = PRACTICES;
     Statistics {
         schema: SCHEMA.into(),
         seed,
         repetitions,
-        holds: races.iter().all(holds),
+        holds: races.iter().all(holds) && effects.iter().all(|line| effects_hold(line, repetitions)),
         races,
+        effects,
         practices: practices::claims(World::Vm, of_practices, seconds, repetitions, seed),
     }
 }
@@ -65,11 +70,24 @@ pub fn statistics(settings: &[usize], repetitions: usize, seed: u64) -> Statisti
 /// Whether a line keeps the limits, within the error of its repetitions.
 #[must_use]
 pub fn holds(line: &Characteristics) -> bool {
-    let allowance = |part: f64| ALLOWANCE * (part * (1.0 - part) / line.repetitions as f64).sqrt();
-    let ceiling = FALSE_CEILING + allowance(FALSE_CEILING);
-    line.coverage >= COVERAGE_FLOOR - allowance(COVERAGE_FLOOR)
+    let (floor, ceiling) = limits(line.repetitions);
+    line.coverage >= floor
         && line.false_better <= ceiling
         && line.false_equivalent <= ceiling
+        && line.false_sufficient <= ceiling
+}
+
+/// The same of effects.
+#[must_use]
+pub fn effects_hold(line: &EffectLine, repetitions: usize) -> bool {
+    let (floor, ceiling) = limits(repetitions);
+    line.coverage >= floor && line.false_effects <= ceiling && line.false_interactions <= ceiling
+}
+
+/// The least coverage and the largest part of false answers, widened by the error of the repetitions.
+fn limits(repetitions: usize) -> (f64, f64) {
+    let allowance = |part: f64| ALLOWANCE * (part * (1.0 - part) / repetitions as f64).sqrt();
+    (COVERAGE_FLOOR - allowance(COVERAGE_FLOOR), FALSE_CEILING + allowance(FALSE_CEILING))
 }
 
 impl fmt::Display for Statistics {
@@ -81,8 +99,8 @@ impl fmt::Display for Statistics {
             self.repetitions,
             self.seed
         )?;
-        writeln!(f, "| settings | coverage | false better | false equivalent |")?;
-        writeln!(f, "|---|---|---|---|")?;
+        writeln!(f, "| settings | coverage | false better | false equivalent | false sufficient |")?;
+        writeln!(f, "|---|---|---|---|---|")?;
         let mut numbers: Vec<usize> = self.races.iter().map(|line| line.question.settings).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -91,11 +109,13 @@ impl fmt::Display for Statistics {
             let worst = |part: fn(&Characteristics) -> f64| lines().map(part).fold(0.0, f64::max);
             let coverage = lines().map(|line| line.coverage).fold(1.0, f64::min);
             let (better, equivalent) = (worst(|line| line.false_better), worst(|line| line.false_equivalent));
-            writeln!(f, "| {settings} | {coverage:.3} | {better:.3} | {equivalent:.3} |")?;
+            let sufficient = worst(|line| line.false_sufficient);
+            writeln!(f, "| {settings} | {coverage:.3} | {better:.3} | {equivalent:.3} | {sufficient:.3} |")?;
         }
         for world in World::ALL {
             self.write_world(f, world)?;
         }
+        self.write_effects(f)?;
         self.write_practices(f)?;
         let verdict = if self.holds { "All lines keep" } else { "NOT all lines keep" };
         writeln!(
@@ -109,28 +129,55 @@ impl Statistics {
     fn write_world(&self, f: &mut fmt::Formatter<'_>, world: World) -> fmt::Result {
         writeln!(
             f,
-            "\n{world}: blocks (share decided by 20/30/60); right better/equivalent; false ones; coverage; runs\n"
+            "\n{world}: blocks (share decided by 20/30/60); decided or sufficient by 20/30; right better/equivalent; false better/equivalent/sufficient; coverage; runs\n"
         )?;
-        writeln!(f, "| settings | true ratio | blocks | right | false | coverage | runs |")?;
-        writeln!(f, "|---|---|---|---|---|---|---|")?;
+        writeln!(f, "| settings | true ratio | blocks | sufficient | right | false | coverage | runs |")?;
+        writeln!(f, "|---|---|---|---|---|---|---|---|")?;
         for line in self.races.iter().filter(|line| line.question.world == world) {
             let max_blocks = line.question.max_blocks as f64;
             let reached = if line.blocks_median >= max_blocks { "+" } else { "" };
             writeln!(
                 f,
-                "| {} | {} | {:.0}{reached} ({:.2}/{:.2}/{:.2}) | {:.2}/{:.2} | {:.3}/{:.3} | {:.3} | {:.0} |",
+                "| {} | {} | {:.0}{reached} ({:.2}/{:.2}/{:.2}) | {:.2}/{:.2} | {:.2}/{:.2} | {:.3}/{:.3}/{:.3} | {:.3} | {:.0} |",
                 line.question.settings,
                 line.question.truth,
                 line.blocks_median,
                 line.decided_by_20,
                 line.decided_by_30,
                 line.decided_by_60,
+                line.sufficient_by_20,
+                line.sufficient_by_30,
                 line.right_better,
                 line.right_equivalent,
                 line.false_better,
                 line.false_equivalent,
+                line.false_sufficient,
                 line.coverage,
                 line.runs_mean
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_effects(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nEffects of dimensions\n")?;
+        writeln!(f, "| points | world | true ratio | coverage | false effect | false dependence | found |")?;
+        writeln!(f, "|---|---|---|---|---|---|---|")?;
+        for line in &self.effects {
+            let points = line
+                .factorial
+                .widths
+                .map_or("share blocks".to_owned(), |widths| format!("constructions, {widths} a value"));
+            let found =
+                if line.factorial.ratio > 1.0 { format!("{:.2}", line.found) } else { "-".to_owned() };
+            writeln!(
+                f,
+                "| {points} | {} | {} | {:.3} | {:.3} | {:.3} | {found} |",
+                line.factorial.world,
+                line.factorial.ratio,
+                line.coverage,
+                line.false_effects,
+                line.false_interactions
             )?;
         }
         Ok(())

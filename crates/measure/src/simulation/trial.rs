@@ -15,6 +15,8 @@ use crate::stats::describe::quantile;
 pub const RUN_S: f64 = 0.25;
 /// Least time from the start of a block to that of the next, seconds.
 pub const SPACING_S: f64 = 5.0;
+/// Blocks after which a caller with a budget looks what a race says.
+pub const LOOKS: [usize; 2] = [20, 30];
 /// Differences of levels below this are rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -86,7 +88,7 @@ pub struct Trial {
     pub blocks: usize,
     /// Runs it took.
     pub runs: usize,
-    /// Whether it was decided.
+    /// Whether it ended by itself, *better* or *equivalent*.
     pub is_decided: bool,
     /// *Better*, and the winner is truly better than every other setting.
     pub is_right_better: bool,
@@ -94,6 +96,10 @@ pub struct Trial {
     pub is_false_better: bool,
     /// *Equivalent*, although a living setting lies outside of the margin around the reference.
     pub is_false_equivalent: bool,
+    /// By which of [`LOOKS`] it is decided or *sufficient*.
+    pub is_sufficient_by: [bool; LOOKS.len()],
+    /// *Sufficient* at a look or at the end, although a setting is better than the reference by more than the margin.
+    pub is_false_sufficient: bool,
     /// Whether every interval against the best contains the truth.
     pub is_covered: bool,
 }
@@ -111,6 +117,8 @@ pub struct Characteristics {
     pub false_better: f64,
     /// Part that ends *equivalent* although settings differ by more than the margin.
     pub false_equivalent: f64,
+    /// Part that ends *sufficient* although a setting is better than the recommended one by more than the margin.
+    pub false_sufficient: f64,
     /// Part that ends *better* and names the best.
     pub right_better: f64,
     /// Part that ends *equivalent* and is right.
@@ -123,6 +131,10 @@ pub struct Characteristics {
     pub decided_by_30: f64,
     /// Part decided within 60 blocks.
     pub decided_by_60: f64,
+    /// Part that is decided or *sufficient* after 20 blocks.
+    pub sufficient_by_20: f64,
+    /// Part that is decided or *sufficient* after 30 blocks.
+    pub sufficient_by_30: f64,
     /// Mean number of runs.
     pub runs_mean: f64,
 }
@@ -136,6 +148,7 @@ pub fn trial(question: &Question, seed: u64) -> Trial {
     let mut machine = Machine::new(question.world, &levels, split_mix(&mut seed));
     let mut race = Race::new(question.settings, question.rules);
     let mut runs = 0;
+    let (mut is_sufficient_by, mut is_false_sufficient) = ([true; LOOKS.len()], false);
     while race.decided().is_none() && race.blocks() < question.max_blocks {
         let start = machine.now();
         let order = machine.shuffled(race.alive());
@@ -143,8 +156,25 @@ pub fn trial(question: &Question, seed: u64) -> Trial {
         let figures: Vec<(usize, f64)> = order.into_iter().map(|i| (i, machine.run(i, RUN_S))).collect();
         race.block(&figures);
         machine.wait_until(start + question.spacing_s);
+        if let Some(look) = LOOKS.iter().position(|blocks| *blocks == race.blocks()) {
+            let is_right = is_right_sufficient(&race, &levels);
+            is_sufficient_by[look] = is_right.is_some() || race.decided().is_some();
+            is_false_sufficient |= is_right == Some(false);
+        }
     }
-    judge(&race, &levels, runs)
+    is_false_sufficient |= is_right_sufficient(&race, &levels) == Some(false);
+    Trial { is_sufficient_by, is_false_sufficient, ..judge(&race, &levels, runs) }
+}
+
+/// Of a race that is *sufficient*, whether no setting is better than the recommended one by more than the margin.
+fn is_right_sufficient(race: &Race, levels: &[f64]) -> Option<bool> {
+    let Answer::Sufficient { reference, .. } = race.answer() else { return None };
+    Some(levels.iter().all(|level| level - levels[reference] <= margin(race)))
+}
+
+/// The largest difference of equivalent levels, ln.
+fn margin(race: &Race) -> f64 {
+    race.rules().equivalence.ln_1p() + ROUNDING
 }
 
 fn judge(race: &Race, levels: &[f64], runs: usize) -> Trial {
@@ -155,6 +185,7 @@ fn judge(race: &Race, levels: &[f64], runs: usize) -> Trial {
         contrast.of_best.is_none_or(|b| b.low - ROUNDING <= truth && truth <= b.high + ROUNDING)
     });
     let (mut is_right_better, mut is_false_better, mut is_false_equivalent) = (false, false, false);
+
     match outcome.answer {
         Answer::Better { winner, gain } => {
             let others = levels.iter().enumerate().filter(|(i, _)| *i != winner).map(|(_, level)| *level);
@@ -165,10 +196,9 @@ fn judge(race: &Race, levels: &[f64], runs: usize) -> Trial {
             is_covered &= gain.is_none_or(|gain| gain.bounds.low <= truth && truth <= gain.bounds.high);
         }
         Answer::Equivalent { reference, .. } => {
-            let margin = outcome.rules.equivalence.ln_1p() + ROUNDING;
             let living = outcome.settings.iter().filter(|c| c.standing == Standing::Alive);
             let mut distances = living.map(|c| (levels[c.setting] - levels[reference]).abs());
-            is_false_equivalent = distances.any(|distance| distance > margin);
+            is_false_equivalent = distances.any(|distance| distance > margin(race));
         }
         _ => {}
     }
@@ -179,6 +209,8 @@ fn judge(race: &Race, levels: &[f64], runs: usize) -> Trial {
         is_right_better,
         is_false_better,
         is_false_equivalent,
+        is_sufficient_by: [false; LOOKS.len()],
+        is_false_sufficient: false,
         is_covered,
     }
 }
@@ -243,6 +275,7 @@ fn summarise(question: &Question, trials: &[Trial]) -> Characteristics {
         coverage: part(&|t| t.is_covered),
         false_better,
         false_equivalent,
+        false_sufficient: part(&|t| t.is_false_sufficient),
         right_better,
         right_equivalent: part(&|t| {
             t.is_decided && !t.is_right_better && !t.is_false_better && !t.is_false_equivalent
@@ -251,6 +284,8 @@ fn summarise(question: &Question, trials: &[Trial]) -> Characteristics {
         decided_by_20: decided_by(20),
         decided_by_30: decided_by(30),
         decided_by_60: decided_by(60),
+        sufficient_by_20: part(&|t| t.is_sufficient_by[0]),
+        sufficient_by_30: part(&|t| t.is_sufficient_by[1]),
         runs_mean: trials.iter().map(|t| t.runs as f64).sum::<f64>() / trials.len() as f64,
     }
 }

@@ -19,7 +19,6 @@
 //! | where do the samples lie? | [`mod@describe`] |
 //! | how well is a figure known? | [`mod@intervals`] |
 //! | is this one better than that one? | [`mod@compare`] |
-//! | what does each dimension of a sweep do, and which depend on each other? | [`mod@effects`] |
 //! | had the drive settled? | [`mod@steady`] |
 //! | where did a drive's write rate fall for good? | [`mod@knee`] |
 //! | did the machine change while it was measured? | [`mod@drift`] |
@@ -31,7 +30,6 @@ pub mod cleaning;
 pub mod compare;
 pub mod describe;
 pub mod drift;
-pub mod effects;
 pub mod fit;
 pub mod intervals;
 pub mod knee;
@@ -42,7 +40,6 @@ pub use cleaning::{Cleaned, CleaningRules, clean};
 pub use compare::{CompareRules, Comparison, Direction, Verdict, compare, compare_family, compare_with};
 pub use describe::{Description, describe};
 pub use drift::{Drift, DriftRules, drift};
-pub use effects::{EffectRules, Effects, Observation, effects};
 pub use intervals::{mean_estimate, median_estimate};
 pub use knee::{Curve, Knee, curve};
 pub use special::normal_cdf;
@@ -61,6 +58,10 @@ pub enum Method {
     Welch,
     /// Fieller's interval for the ratio of two means, with Welch–Satterthwaite degrees of freedom.
     Fieller,
+    /// Over blocks, by the critical value that a race is decided with ([`crate::decide`]) or Student's t.
+    Blocks,
+    /// Student's t over sets of constructions.
+    Constructions,
     /// Between two of the sorted samples; exact for the median of any continuous distribution.
     OrderStatistics,
 }
@@ -115,6 +116,6 @@ pub struct Estimate {
 }
 
 /// Whether `level` can be the level of an interval: strictly between 0 and 1.
-fn is_level(level: f64) -> bool {
+pub(crate) fn is_level(level: f64) -> bool {
     level > 0.0 && level < 1.0
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use measure::WarningCode;
 use measure::decide::{Answer, Outcome, Race, Rules, SETTINGS_MAX, Standing};
+use measure::effects::Observation;
 use measure::stats::Direction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,11 @@ impl ContestSummary {
         alive.map(|s| self.points[s.setting])
     }
 
+    fn contest(&self) -> Contest {
+        let Self { construction, work, points, .. } = self.clone();
+        Contest { construction, work, members: points }
+    }
+
     /// The number of a point.
     #[must_use]
     pub fn setting(&self, point: u32) -> Option<usize> {
@@ -131,8 +137,8 @@ pub fn summarise(data: &SweepData) -> Vec<ContestSummary> {
 }
 
 fn one(data: &SweepData, contest: Contest) -> ContestSummary {
-    let stops = !data.meta.protocol.is_dash() && data.meta.passes == 0;
-    let rules = Rules { stops, ..Rules::default() };
+    let rules =
+        Rules { stops: data.meta.stops(), equivalence: data.meta.equivalence.part(), ..Rules::default() };
     let blocks = blocks(data, &contest);
     let figures = |figure: &dyn Fn(&RunRow) -> f64, of: &dyn Fn(usize) -> Option<usize>| {
         let figures = |(_, block): &Block<'_>| {
@@ -164,18 +170,30 @@ fn one(data: &SweepData, contest: Contest) -> ContestSummary {
 /// ln bandwidth, setting + block, is fitted; what is left is widened by what the fit has used up.
 pub(super) fn take_out_blocks(data: &SweepData, contests: &[ContestSummary], points: &mut [PointSummary]) {
     for summary in contests {
-        let contest = Contest {
-            construction: summary.construction.clone(),
-            work: summary.work.clone(),
-            members: summary.points.clone(),
-        };
-        let blocks = blocks(data, &contest);
-        for (setting, figures) in adjusted(&blocks, contest.members.len()) {
-            if let Some(point) = points.iter_mut().find(|p| p.point == contest.members[setting]) {
+        let blocks = blocks(data, &summary.contest());
+        for (setting, figures) in adjusted(&blocks, summary.points.len()) {
+            if let Some(point) = points.iter_mut().find(|p| p.point == summary.points[setting]) {
                 point.in_blocks = figures;
             }
         }
     }
+}
+
+/// The figures of each point of a contest without the effects of its blocks, with the weights of the race.
+pub(super) fn observations(data: &SweepData, summary: &ContestSummary) -> Vec<(u32, Observation)> {
+    let blocks = blocks(data, &summary.contest());
+    let mut effects = vec![0.0; blocks.len()];
+    if let Some(fit) = Fit::of(&blocks, summary.points.len()) {
+        fit.blocks.iter().zip(&fit.effects).for_each(|(at, effect)| effects[*at] = *effect);
+    }
+    let figures = |setting: usize| {
+        let of = |(at, block): (usize, &Block<'_>)| {
+            let y = logarithms(block).into_iter().find(|(own, _)| *own == setting)?.1;
+            Some((at as u32, (y - effects[at]).exp()))
+        };
+        Observation::of_race(&summary.bandwidth, setting, blocks.iter().enumerate().filter_map(of))
+    };
+    summary.points.iter().enumerate().map(|(setting, point)| (*point, figures(setting))).collect()
 }
 
 /// The blocks that were slow for all settings.

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use measure::effects::{
+    self, AgainstBest, DimensionEffect, DimensionVerdict, EffectRules, InteractionCell, Observation,
+};
 use measure::stats::drift::DriftVerdict;
-use measure::stats::effects::{self, AgainstBest, DimensionEffect, DimensionVerdict};
-use measure::stats::{DriftRules, EffectRules, Observation, Verdict};
+use measure::stats::{DriftRules, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +15,7 @@ use crate::model::RunRow;
 
 use super::choices::choices;
 use super::statistics::interval;
-use super::{Interval, PointSummary, Work};
+use super::{ContestSummary, Interval, PointSummary, SweepData, Work, contests};
 
 /// What one dimension does to the bandwidth of one kind of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +32,20 @@ pub struct Effect {
     pub values: Vec<EffectOfValue>,
 }
 
+impl EffectOfValue {
+    /// The verdict: `differs`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.interval {
+            _ if self.beyond_noise => "differs",
+            Some(i) if i.low > 1.0 || i.high < 1.0 => "differs within the margin of equivalence",
+            Some(_) => "not told apart",
+            None if self.constructions == 1 => "one construction each: cannot be told",
+            None => "too few runs to tell",
+        }
+    }
+}
+
 /// What one value does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EffectOfValue {
@@ -38,13 +54,18 @@ pub struct EffectOfValue {
     /// Bandwidth with this value divided by bandwidth with the best: a geometric mean over pairs of points that
     /// differ in nothing else.
     pub ratio: f64,
-    /// Its interval from the scatter of the passes.
+    /// Its interval from the scatter over blocks, or between constructions where the values lie on different ones; those of all
+    /// dimensions of a work hold together. None where blocks or constructions are too few.
     pub interval: Option<Interval>,
+    /// Sets of constructions that the interval rests on; 0 where the values share constructions.
+    #[serde(default)]
+    pub constructions: u64,
     /// Its interval over the pairs: whether it would hold at other settings. None with a single pair.
     pub across_pairs: Option<Interval>,
     /// Pairs.
     pub pairs: u64,
-    /// Whether the difference exceeds noise, corrected for all pairs of values.
+    /// Whether the interval leaves 1 out and the difference is at least the margin of equivalence; never where the blocks showed
+    /// all of its points to be equivalent.
     pub beyond_noise: bool,
 }
 
@@ -61,7 +82,7 @@ pub struct Interaction {
     pub cells: Vec<InteractionCell>,
     /// The combination that departs most from the product of its two effects.
     pub largest: InteractionCell,
-    /// The interval of that departure, from the scatter of the passes.
+    /// The interval of that departure; those of all pairs of dimensions of a work hold together.
     pub interval: Option<Interval>,
     /// Sets of configurations, equal in all else, that have every combination.
     pub blocks: u64,
@@ -71,19 +92,6 @@ pub struct Interaction {
     pub changes_the_best: bool,
     /// The best value of `first` at each value of `second`.
     pub best_first: BTreeMap<String, String>,
-}
-
-/// Two values together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct InteractionCell {
-    /// Value of the first dimension.
-    pub first: String,
-    /// Value of the second.
-    pub second: String,
-    /// Bandwidth by what the two effects together would give; 1 where they act independently.
-    pub ratio: f64,
-    /// Bandwidth by the geometric mean over all combinations.
-    pub level: f64,
 }
 
 /// The control point over the sweep.
@@ -161,20 +169,38 @@ pub fn drift(controls: &[RunRow]) -> Option<Drift> {
 }
 
 /// The effect of each dimension that varies, for each kind of work, and which of them depend on each other, strongest
-/// first. Points that no other point matches take no part.
+/// first. Points that did not race and points that no other point matches take no part.
 #[must_use]
-pub fn effects(summaries: &[PointSummary]) -> (Vec<Effect>, Vec<Interaction>) {
+pub fn effects(
+    data: &SweepData,
+    contests: &[ContestSummary],
+    summaries: &[PointSummary],
+) -> (Vec<Effect>, Vec<Interaction>) {
+    let mut raced: BTreeMap<u32, Observation> =
+        contests.iter().flat_map(|contest| contests::observations(data, contest)).collect();
+    let points = super::by_id(&data.points);
+    let mut constructions: BTreeMap<Option<String>, u32> = BTreeMap::new();
     let mut works: BTreeMap<&Work, Vec<Observation>> = BTreeMap::new();
     for point in summaries.iter().filter(|p| !p.kept.is_empty()) {
+        let next = constructions.len() as u32;
+        let construction = points.get(&point.point).and_then(|p| p.construction());
+        // What was only screened shares no block with what raced.
+        let Some(observation) = raced.remove(&point.point) else { continue };
         works.entry(&point.work).or_default().push(Observation {
             settings: choices(point).into_iter().collect(),
-            samples: point.in_blocks.clone(),
+            construction: *constructions.entry(construction).or_insert(next),
+            ..observation
         });
     }
     let (mut all, mut together) = (Vec::new(), Vec::new());
+    let rules = EffectRules {
+        min_effect: data.meta.equivalence.part(),
+        every_block: data.meta.stops(),
+        ..EffectRules::default()
+    };
     for (work, observations) in works {
-        // Fails only for a level or baseline that these rules do not name.
-        let Ok(found) = measure::stats::effects(&observations, &EffectRules::default()) else { continue };
+        // Fails only for a level that these rules do not have.
+        let Ok(found) = effects::effects(&observations, &rules) else { continue };
         all.extend(of_work(work, found.dimensions));
         together.extend(found.interactions.iter().map(|i| interaction(work, i)));
     }
@@ -207,18 +233,12 @@ fn verdict(verdict: DimensionVerdict) -> Option<bool> {
 }
 
 fn interaction(work: &Work, of: &effects::Interaction) -> Interaction {
-    let cell = |cell: &effects::InteractionCell| InteractionCell {
-        first: cell.first.clone(),
-        second: cell.second.clone(),
-        ratio: cell.ratio,
-        level: cell.level,
-    };
     Interaction {
         work: work.clone(),
         first: of.first.clone(),
         second: of.second.clone(),
-        cells: of.cells.iter().map(cell).collect(),
-        largest: cell(&of.largest),
+        cells: of.cells.clone(),
+        largest: of.largest.clone(),
         interval: of.effect.noise.map(interval),
         blocks: of.complete_blocks as u64,
         matters: verdict(of.verdict),
@@ -233,6 +253,7 @@ fn of_value(against: &AgainstBest) -> Option<EffectOfValue> {
         value: against.value.clone(),
         ratio: effect.ratio,
         interval: effect.noise.map(interval),
+        constructions: effect.constructions as u64,
         across_pairs: effect.across_blocks.map(interval),
         pairs: effect.blocks as u64,
         beyond_noise: matches!(against.verdict, Verdict::Worse | Verdict::Better),

@@ -42,7 +42,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Point, RunRow};
-use crate::plan::Protocol;
+use crate::plan::{Margin, Protocol};
 use crate::search::SearchSummary;
 
 pub use by_setting::{BySetting, SettingBar};
@@ -50,8 +50,9 @@ pub(crate) use choices::further;
 pub use completeness::{Completeness, MissingRuns};
 pub use contests::{ContestSummary, SlowBlock};
 pub use depth::{DepthCurve, DepthStep};
-pub use effects::{Drift, Effect, EffectOfValue, Interaction, InteractionCell};
+pub use effects::{Drift, Effect, EffectOfValue, Interaction};
 pub use limits::LimitSummary;
+pub use measure::effects::InteractionCell;
 pub use passes::{PassMean, PassTrend};
 pub use points::{CleaningSummary, Fate, JudgedRun, PointSummary, RunCounts, Spread};
 pub use scaling::{Metric, Scaling, ScalingCurve, ScalingStep};
@@ -109,6 +110,9 @@ pub struct SweepMeta {
     /// The longest that blocks are run, seconds; none where `passes` says how often.
     #[serde(default)]
     pub budget_s: Option<f64>,
+    /// How far apart settings may lie that count as equally good, as a part of one.
+    #[serde(default)]
+    pub equivalence: Margin,
     /// Passes, or blocks, planned for each point; 0 for as many as a decision takes.
     pub passes: u32,
     /// Whether the first pass is set aside, as in the papers.
@@ -122,6 +126,13 @@ pub struct SweepMeta {
     /// What the space calls the baseline (`[sweep] baseline`), by setting.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub baseline: BTreeMap<String, String>,
+}
+
+impl SweepMeta {
+    /// Whether blocks are run until it is decided.
+    pub(crate) fn stops(&self) -> bool {
+        !self.protocol.is_dash() && self.passes == 0
+    }
 }
 
 /// An attempt that ended without a record.
@@ -258,7 +269,7 @@ pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
         contests::take_out_blocks(data, &contests, &mut points);
     }
     let limits = limits::judge(data, &mut points);
-    let (effects, interactions) = effects::effects(&points);
+    let (effects, interactions) = effects::effects(data, &contests, &points);
     Ok(Analysis {
         limits,
         contests,

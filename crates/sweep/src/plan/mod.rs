@@ -45,6 +45,7 @@
 pub mod blocks;
 mod estimate;
 mod groups;
+mod margin;
 mod prepare;
 mod shuffle;
 
@@ -59,6 +60,7 @@ use crate::model::Point;
 
 pub use estimate::{Changes, Estimate, OVERHEAD_PER_RUN};
 pub use groups::default_control;
+pub use margin::Margin;
 pub use prepare::{Preparation, Prepare, bytes_used, units};
 pub use shuffle::{SplitMix64, fresh_seed, permutation, run_seed};
 
@@ -206,6 +208,10 @@ pub struct Rules {
     /// Time between the starts of two blocks of one work, at least.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spacing: Duration,
+    /// How far apart settings may lie that count as equally good.
+    // Left out where it is the default, for the same reason.
+    #[serde(default, skip_serializing_if = "Margin::is_default")]
+    pub equivalence: Margin,
 }
 
 fn one() -> u32 {

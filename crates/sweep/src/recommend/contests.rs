@@ -3,6 +3,7 @@
 use measure::decide::{Answer, Bounds, Gain as RaceGain, Outcome as RaceOutcome, Standing};
 
 use crate::analysis::{Analysis, ContestSummary, Interval, PointSummary};
+use crate::plan::Margin;
 
 use super::choice::Varying;
 use super::{Gain, Outcome, Recommendation, Tail, Undecided, is_beyond_noise};
@@ -30,6 +31,9 @@ pub(super) fn judged<'p>(
     let (outcome, undecided, within) = match contest.bandwidth.answer {
         Answer::Better { .. } => (Outcome::Better, None, None),
         Answer::Equivalent { within, .. } => (Outcome::Equivalent, None, within),
+        Answer::Sufficient { at_most, more_blocks, .. } => {
+            (Outcome::Sufficient, Some(Undecided { could_be: Some(at_most), more_blocks }), None)
+        }
         Answer::Undecided { could_be, more_blocks, .. } => {
             // A few wide blocks bound nothing, and millions of times would be said of them.
             let could_be = could_be.filter(|ratio| *ratio <= MOST_TELLING);
@@ -48,6 +52,7 @@ pub(super) fn judged<'p>(
         fastest: Some(fastest.point),
         tied: contest.alive().collect(),
         within: within.map(interval),
+        equivalence: Margin::of_part(contest.bandwidth.rules.equivalence).unwrap_or_default(),
         undecided,
         tail,
         blocks: Some(contest.bandwidth.blocks as u64),
@@ -77,6 +82,7 @@ fn recommended<'p>(
         }
         // What the percentile has dropped is not recommended, even if it is the cheapest.
         Answer::Equivalent { reference, .. } => (reference, tail(Outcome::Equivalent, None)),
+        Answer::Sufficient { reference, .. } => (reference, tail(Outcome::Sufficient, None)),
         Answer::Undecided { reference, .. } => (reference, tail(Outcome::Undecided, None)),
         Answer::Single { .. } | Answer::Nothing => (by_bandwidth, tail(Outcome::Undecided, None)),
     })

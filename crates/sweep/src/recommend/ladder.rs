@@ -6,7 +6,7 @@
 //!    one, the first point: every dimension at the value that is written first.
 //! 2. **A rung**: of all points that differ from where one stands in *one* setting, those that are faster beyond noise
 //!    (Holm, over all of them) and by 2 % are looked at, and the fastest is taken. What cannot be told from it is named
-//!    beside it. A change of `layout` may bring `chunk` and `width` with it, and one of `filesystem` its
+//!    beside it. Points that the blocks showed to be equivalent are no rungs above each other. A change of `layout` may bring `chunk` and `width` with it, and one of `filesystem` its
 //!    `mount_options`, as few as the sweep allows: those words mean nothing without it. One of `iodepth` may bring `rw`
 //!    in the same way, because the papers' test types seek in sequence at depth 1 only.
 //! 3. Repeated until no single change is faster.
@@ -18,14 +18,15 @@
 //! The best of several is picked by looking at the data, so a gain close to the limit is somewhat flattered; the
 //! correction for the number of comparisons keeps it from being noise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use measure::decide::Answer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::choices::choices;
 use crate::analysis::statistics::{Comparison, Verdict, compare, compare_pairs, interval};
-use crate::analysis::{Analysis, Estimate, Interval, Metric, PointSummary, Work};
+use crate::analysis::{Analysis, ContestSummary, Estimate, Interval, Metric, PointSummary, Work};
 
 use super::words;
 
@@ -124,8 +125,11 @@ fn ladder(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Option<
     if points.len() < 2 || points.iter().any(|p| analysis.completeness.lacks(p.point)) {
         return None;
     }
-    let (candidates, _) = super::candidates(points, super::contests::of(analysis, points));
-    let climb = Climb::new(Metric::of(work), candidates);
+    let contest = super::contests::of(analysis, points);
+    let (candidates, _) = super::candidates(points, contest);
+    let is_equivalent = |c: &&ContestSummary| matches!(c.bandwidth.answer, Answer::Equivalent { .. });
+    let equivalent = contest.filter(is_equivalent).map(|c| c.alive().collect()).unwrap_or_default();
+    let climb = Climb::new(Metric::of(work), candidates, equivalent);
     let start = climb.start(&analysis.baseline)?;
     let figure = climb.metric.figure(start)?;
     let rungs = climb.rungs(start);
@@ -152,13 +156,21 @@ struct Climb<'a> {
     metric: Metric,
     points: Vec<&'a PointSummary>,
     settings: BTreeMap<u32, Settings>,
+    /// Those that the blocks showed to be equivalent: none of them is a rung above another.
+    equivalent: BTreeSet<u32>,
 }
 
 impl<'a> Climb<'a> {
-    fn new(metric: Metric, mut points: Vec<&'a PointSummary>) -> Self {
+    fn new(metric: Metric, mut points: Vec<&'a PointSummary>, equivalent: BTreeSet<u32>) -> Self {
         points.sort_by_key(|p| p.point);
         let settings = points.iter().map(|p| (p.point, choices(p).into_iter().collect())).collect();
-        Self { metric, points, settings }
+        Self { metric, points, settings, equivalent }
+    }
+
+    /// Whether `other` may be a rung above `at`.
+    fn may_rise(&self, at: &PointSummary, other: &PointSummary) -> bool {
+        let both = [at, other].iter().all(|p| self.equivalent.contains(&p.point));
+        at.point != other.point && !both
     }
 
     fn start(&self, baseline: &Settings) -> Option<&'a PointSummary> {
@@ -205,7 +217,7 @@ impl<'a> Climb<'a> {
     /// The fastest of all, where single changes do not lead to it.
     fn last(&self, start: &PointSummary, at: &PointSummary) -> Option<Rung> {
         let others: Vec<&PointSummary> =
-            self.points.iter().copied().filter(|p| p.point != at.point).collect();
+            self.points.iter().copied().filter(|p| self.may_rise(at, p)).collect();
         let pairs: Vec<(&[f64], &[f64])> =
             others.iter().map(|p| (at.in_blocks.as_slice(), p.in_blocks.as_slice())).collect();
         let compared = compare_pairs(&pairs);
@@ -251,7 +263,7 @@ impl<'a> Climb<'a> {
 
     /// The points that one change leads to, each with that change first.
     fn near(&self, at: &PointSummary) -> Vec<(&'a PointSummary, Vec<Change>)> {
-        let differing = |p: &&PointSummary| p.point != at.point;
+        let differing = |p: &&PointSummary| self.may_rise(at, p);
         let all = self.points.iter().copied().filter(differing).map(|p| (p, self.changes(at, p)));
         let all: Vec<(&PointSummary, Vec<Change>)> = all.filter(|(_, changes)| changes.len() <= 3).collect();
         // Of changes that bring others with them, those that bring the fewest.

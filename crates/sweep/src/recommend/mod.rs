@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::statistics::{Comparison, Verdict, compare, compare_family, interval};
 use crate::analysis::{Analysis, ContestSummary, Estimate, Interval, PointSummary, Work};
+use crate::plan::Margin;
 use crate::search::SearchSummary;
 
 pub use knee::{DepthPoint, Knee, NEAR_BEST};
@@ -55,7 +56,9 @@ pub enum Outcome {
     /// Several settings are equivalent: within 5 % of the cheapest of them. The one with the lowest 99th percentile of
     /// latency is recommended where that is decided, else the cheapest.
     Equivalent,
-    /// The runs do not suffice for either; the cheapest setting that may be the best is recommended.
+    /// No setting is better than the recommended one by more than 5 %. Whether others equal it is open.
+    Sufficient,
+    /// The runs do not suffice for any of these; the cheapest setting that may be the best is recommended.
     #[serde(alias = "tied", alias = "not-enough-runs")]
     Undecided,
     /// There was only one setting to choose from.
@@ -85,7 +88,7 @@ pub struct Gain {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Undecided {
     /// Another setting could be up to this many times as fast; none before an interval exists
-    /// that ends below 100.
+    /// that ends below 100. At most the margin of equivalence where the outcome is *sufficient*.
     pub could_be: Option<f64>,
     /// How many more blocks would tell; none below six blocks, or where no number is in sight.
     pub more_blocks: Option<MoreBlocks>,
@@ -127,10 +130,13 @@ pub struct Recommendation {
     pub fastest: Option<u32>,
     /// All points that are equivalent, or may still be the best, cheapest first; the winner alone where there is one.
     pub tied: Vec<u32>,
+    /// How far apart settings may lie that count as equally good, as a part of one.
+    #[serde(default)]
+    pub equivalence: Margin,
     /// The interval within which all that are equivalent lie, relative to the cheapest of them.
     #[serde(default)]
     pub within: Option<Interval>,
-    /// How far the decision is; none where there is one.
+    /// How far the decision is; none where there is one. Of a sufficient setting, how far it is to *better* or *equivalent*.
     #[serde(default)]
     pub undecided: Option<Undecided>,
     /// What the 99th percentile of latency says where bandwidths are equivalent.
@@ -184,6 +190,7 @@ impl Recommendation {
             fastest: None,
             tied: Vec::new(),
             within: None,
+            equivalence: Margin::default(),
             undecided: None,
             tail: None,
             blocks: None,

@@ -114,6 +114,9 @@ pub(super) fn sentence(r: &Recommendation) -> String {
         Outcome::Undecided => {
             format!("{work}: undecided{}; until then use {setting}: {figure}", undecided(r))
         }
+        Outcome::Sufficient => {
+            format!("{work}: use {setting}{}: {figure}", sufficient(r))
+        }
         Outcome::OnlyOne => format!("{work}: {setting} is the only setting measured: {figure}"),
         _ => format!("{work}: use {setting}: {figure}"),
     };
@@ -162,6 +165,10 @@ fn equivalent(r: &Recommendation) -> String {
         Some(Tail { outcome: Outcome::Equivalent, .. }) => {
             format!(", the simplest of {among} and equivalent p99 latency")
         }
+        Some(Tail { outcome: Outcome::Sufficient, .. }) => {
+            let margin = r.equivalence;
+            format!(", the simplest of {among}; no other p99 latency is more than {margin} better")
+        }
         Some(_) => format!(", the simplest of {among}; their p99 latencies are undecided"),
         None => format!(", the simplest of {among}"),
     }
@@ -171,6 +178,17 @@ fn equivalent(r: &Recommendation) -> String {
 fn signed_percent(ratio: f64) -> String {
     let sign = if ratio < 1.0 { "−" } else { "+" };
     format!("{sign}{}", units::percent((ratio - 1.0).abs()))
+}
+
+/// `, the simplest of 3 settings, none of which is more than 3.9 % faster`.
+fn sufficient(r: &Recommendation) -> String {
+    format!(", the simplest of {} settings, none of which is more than {} faster", r.tied.len(), margin(r))
+}
+
+/// By how much another setting is faster at most, where one is sufficient.
+pub(crate) fn margin(r: &Recommendation) -> String {
+    let most = r.undecided.and_then(|far| far.could_be).unwrap_or(1.0);
+    units::percent(most - 1.0)
 }
 
 /// ` between 3 settings after 7 blocks: another one could be up to 1.50× as fast; about 14 more blocks (5 to 46) would tell`.
@@ -208,7 +226,9 @@ pub fn headline(
     if completeness.done == 0 {
         return "No run has finished, so there is nothing to say yet.".to_owned();
     }
-    let is_settled = |r: &&Recommendation| matches!(r.outcome, Outcome::Better | Outcome::Equivalent);
+    let is_settled = |r: &&Recommendation| {
+        matches!(r.outcome, Outcome::Better | Outcome::Equivalent | Outcome::Sufficient)
+    };
     let settled: Vec<&Recommendation> = recommendations.iter().filter(is_settled).collect();
     let open: Vec<&Recommendation> =
         recommendations.iter().filter(|r| r.outcome == Outcome::Undecided).collect();

@@ -49,9 +49,12 @@ pub(super) fn verdict(r: &Recommendation) -> String {
         Outcome::Equivalent => {
             let by_latency = r.tail.as_ref().is_some_and(|tail| tail.outcome == Outcome::Better);
             let by = if by_latency { "; this has the lowest p99 latency" } else { "" };
-            format!("equivalent: {} within ± 5 %{by}", r.tied.len())
+            format!("equivalent: {} within ± {}{by}", r.tied.len(), r.equivalence)
         }
         Outcome::Undecided => undecided(r),
+        Outcome::Sufficient => {
+            format!("sufficient: none is more than {} faster", words::margin(r))
+        }
         Outcome::OnlyOne => "the only setting measured".to_owned(),
         Outcome::Incomplete => "runs are missing".to_owned(),
         Outcome::NoFigure => "no usable run".to_owned(),
@@ -427,7 +430,7 @@ pub(super) fn effects(report: &Report) -> Sheet {
                 format!("{:.3}", value.ratio),
                 value.interval.map_or_else(dash, |i| format!("{:.3} to {:.3}", i.low, i.high)),
                 value.pairs.to_string(),
-                if value.beyond_noise { "differs" } else { "not told apart" }.to_owned(),
+                value.word().to_owned(),
             ]);
         }
     }

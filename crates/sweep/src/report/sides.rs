@@ -18,7 +18,7 @@ pub(super) fn sides(report: &Report) -> Sheet {
     );
     for contest in &report.contests {
         let Some([a, b]) = pair(report, contest) else { continue };
-        let bounds = b_by_a(contest, a, b);
+        let bounds = contest.bandwidth.b_by_a(a, b);
         let figure =
             |b: Bounds| match (1.0 / MOST_TELLING..MOST_TELLING).contains(&b.low) && b.high <= MOST_TELLING {
                 true => format!("{:.3}× ({:.3}–{:.3})", b.ratio, b.low, b.high),
@@ -45,26 +45,6 @@ fn pair(report: &Report, contest: &ContestSummary) -> Option<[usize; 2]> {
     Some([of(a)?, of(b)?])
 }
 
-fn b_by_a(contest: &ContestSummary, a: usize, b: usize) -> Option<Bounds> {
-    let turned = |of: Bounds, setting: usize| match setting == b {
-        true => of,
-        false => Bounds { ratio: of.ratio.recip(), low: of.high.recip(), high: of.low.recip() },
-    };
-    let settings = &contest.bandwidth.settings;
-    match contest.bandwidth.answer {
-        Answer::Better { winner, gain } => Some(turned(gain?.bounds, winner)),
-        Answer::Equivalent { reference, .. } => {
-            let other = if reference == a { b } else { a };
-            Some(turned(settings[other].equivalence?, other))
-        }
-        Answer::Undecided { .. } => {
-            let (a, b) = (settings[a].of_best?, settings[b].of_best?);
-            Some(Bounds { ratio: b.ratio / a.ratio, low: b.low, high: a.low.recip() })
-        }
-        Answer::Single { .. } | Answer::Nothing => None,
-    }
-}
-
 fn verdict(contest: &ContestSummary, b: usize) -> String {
     match contest.bandwidth.answer {
         Answer::Better { winner, .. } => {
@@ -73,10 +53,11 @@ fn verdict(contest: &ContestSummary, b: usize) -> String {
         Answer::Equivalent { .. } => {
             format!("equivalent, within ± {}", units::percent(contest.bandwidth.rules.equivalence))
         }
-        Answer::Undecided { more_blocks: Some(more), .. } => {
+        Answer::Sufficient { more_blocks: Some(more), .. }
+        | Answer::Undecided { more_blocks: Some(more), .. } => {
             format!("undecided, about {} more blocks ({} to {})", more.likely, more.low, more.high)
         }
-        Answer::Undecided { .. } => "undecided".to_owned(),
+        Answer::Sufficient { .. } | Answer::Undecided { .. } => "undecided".to_owned(),
         Answer::Single { .. } | Answer::Nothing => "one side has no usable run".to_owned(),
     }
 }

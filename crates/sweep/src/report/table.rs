@@ -103,7 +103,7 @@ pub fn table(report: &Report, width: usize) -> Vec<Line> {
     }
     for r in &report.recommendations {
         let style = match r.outcome {
-            Outcome::Better | Outcome::Equivalent => Style::Good,
+            Outcome::Better | Outcome::Equivalent | Outcome::Sufficient => Style::Good,
             Outcome::OnlyOne | Outcome::Undecided => Style::Plain,
             Outcome::Incomplete | Outcome::NoFigure => Style::Warn,
         };

@@ -47,6 +47,7 @@ pub fn begin(path: &Path, space: &Space, identity: &Identity) -> Result<Begun, S
         protocol: space.protocol,
         budget: space.budget,
         spacing: space.rules(seed).spacing,
+        equivalence: space.equivalence,
         machine: identity.machine.clone(),
     };
     match Store::create(path, &meta, &space.plan_here(seed)) {

@@ -7,14 +7,15 @@ use measure::precondition::Precondition;
 use super::SpaceError;
 use super::document::{Entry, Node, Source, Value};
 use super::settings;
-use crate::plan::{Order, Prepare, Protocol};
+use crate::plan::{Margin, Order, Prepare, Protocol};
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "name",
     "protocol",
     "search",
     "budget",
     "block_spacing",
+    "equivalence",
     "passes",
     "discard_first",
     "runtime",
@@ -68,6 +69,7 @@ pub(super) struct Header {
     /// The longest that blocks are run.
     pub budget: Option<Duration>,
     pub spacing: Duration,
+    pub equivalence: Margin,
     pub passes: Option<u32>,
     pub discard_first: Option<bool>,
     pub runtime: Option<Node>,
@@ -89,6 +91,7 @@ impl Default for Header {
             protocol: None,
             budget: None,
             spacing: BLOCK_SPACING,
+            equivalence: Margin::default(),
             passes: None,
             discard_first: None,
             runtime: None,
@@ -116,6 +119,7 @@ impl Header {
                 "search" => header.protocol = Some(search(source, key, node)?),
                 "budget" => header.budget = Some(budget(source, key, node)?),
                 "block_spacing" => header.spacing = time(source, key, node, "for instance \"5s\"")?,
+                "equivalence" => header.equivalence = equivalence(source, key, node)?,
                 "passes" => header.passes = Some(whole(source, key, node, 1, 10_000)? as u32),
                 "discard_first" => header.discard_first = Some(truth(source, key, node)?),
                 "runtime" => header.runtime = Some(node.clone()),
@@ -216,6 +220,15 @@ fn budget(source: Source<'_>, key: &str, node: &Node) -> Result<Duration, SpaceE
         Duration::ZERO => Err(source.bad_value(key, node, "leaves no time to measure", hint)),
         budget => Ok(budget),
     }
+}
+
+fn equivalence(source: Source<'_>, key: &str, node: &Node) -> Result<Margin, SpaceError> {
+    let margin = match &node.value {
+        Value::Text(text) => Margin::parse(text),
+        _ => None,
+    };
+    let hint = "for instance \"3%\", within 0.01 % and 50 %";
+    margin.ok_or_else(|| source.bad_value(key, node, "is no margin of equivalence", hint))
 }
 
 /// A whole number within bounds.

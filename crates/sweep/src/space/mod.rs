@@ -65,7 +65,7 @@ use measure::decide::SETTINGS_MAX;
 
 use crate::contest::Contest;
 use crate::model::Point;
-use crate::plan::{OVERHEAD_PER_RUN, Order, Plan, Prepare, Protocol, Rules};
+use crate::plan::{Margin, OVERHEAD_PER_RUN, Order, Plan, Prepare, Protocol, Rules};
 use document::{Entry, Node, Source, Value};
 use expand::Base;
 use filter::{Filter, Filters};
@@ -107,6 +107,8 @@ pub struct Overrides {
     pub protocol: Option<Protocol>,
     /// The longest that blocks are run.
     pub budget: Option<Duration>,
+    /// How far apart settings may lie that count as equally good.
+    pub equivalence: Option<Margin>,
     /// Passes, or blocks.
     pub passes: Option<u32>,
     /// Length of each run.
@@ -134,6 +136,8 @@ pub struct Space {
     pub protocol: Protocol,
     /// The longest that blocks are run until each work is decided; none where `passes` says how often.
     pub budget: Option<Duration>,
+    /// How far apart settings may lie that count as equally good.
+    pub equivalence: Margin,
     /// Passes, or a fixed number of blocks; 0 for blocks until a decision.
     pub passes: u32,
     /// Whether analysis sets the first pass aside.
@@ -230,6 +234,7 @@ impl Space {
             name: header.name.clone().unwrap_or_else(|| stem(origin)),
             protocol: Protocol::default(),
             budget: None,
+            equivalence: header.equivalence,
             passes: 0,
             discard_first: false,
             seed: header.seed,
@@ -359,6 +364,7 @@ impl Space {
             return Err(self.fault(None, "budget", reason, hint));
         }
         self.seed = overrides.seed.or(self.seed);
+        self.equivalence = overrides.equivalence.unwrap_or(self.equivalence);
         self.override_time("runtime", "--runtime", overrides.runtime)?;
         self.override_time("ramp_time", "--ramp_time", overrides.ramp_time)?;
         if let Some(size) = overrides.size {
@@ -427,6 +433,7 @@ impl Space {
             shards: self.shards,
             prepare: self.prepare,
             protocol: self.protocol,
+            equivalence: self.equivalence,
             spacing: if self.protocol.is_dash() { Duration::ZERO } else { self.header.spacing },
         }
     }

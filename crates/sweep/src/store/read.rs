@@ -15,7 +15,7 @@ use super::{
 };
 use crate::board::Board;
 use crate::model::{Point, RunRow};
-use crate::plan::{Order, Plan, PlannedRun, Prepare, Protocol, Rules, Step, StepKind, blocks};
+use crate::plan::{Margin, Order, Plan, PlannedRun, Prepare, Protocol, Rules, Step, StepKind, blocks};
 
 /// The largest record that is read back, bytes of JSON. A million is usual on a machine of many
 /// CPUs; a file that claims more is damaged or hostile.
@@ -83,6 +83,10 @@ impl Store {
                 Some(_) => Duration::from_nanos(number("spacing_ns")?),
                 None => Duration::ZERO,
             },
+            equivalence: match all.get("equivalence") {
+                Some(stored) => self.json("meta 'equivalence'", stored)?,
+                None => Margin::default(),
+            },
             machine: self.json("meta 'machine'", &text("machine")?)?,
         })
     }
@@ -135,6 +139,7 @@ impl Store {
             seed: meta.seed,
             shards: meta.shards,
             prepare: meta.prepare,
+            equivalence: meta.equivalence,
             protocol: meta.protocol,
             spacing: meta.spacing,
         };

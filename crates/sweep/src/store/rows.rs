@@ -5,7 +5,7 @@ use std::time::Duration;
 use measure::record::HostFacts;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Order, PlannedRun, Prepare, Protocol, StepKind};
+use crate::plan::{Margin, Order, PlannedRun, Prepare, Protocol, StepKind};
 
 /// What a sweep is, as it was when it began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,8 @@ pub struct Meta {
     pub budget: Option<Duration>,
     /// Time between the starts of two blocks of one work, at least.
     pub spacing: Duration,
+    /// How far apart settings may lie that count as equally good.
+    pub equivalence: Margin,
     /// Where it began.
     pub machine: Machine,
 }

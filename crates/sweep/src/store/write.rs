@@ -271,6 +271,9 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
         all.push(("spacing_ns", meta.spacing.as_nanos().to_string()));
         all.extend(meta.budget.map(|budget| ("budget_ns", budget.as_nanos().to_string())));
     }
+    if !meta.equivalence.is_default() {
+        all.push(("equivalence", json(&meta.equivalence)));
+    }
     if !meta.prepare.is_nothing() {
         all.push(("prepare", json(&meta.prepare)));
     }

@@ -86,6 +86,7 @@ pub fn meta(passes: u32, runs: usize) -> SweepMeta {
         seed: 20_100_802,
         order: "random within each pass".to_owned(),
         protocol: Protocol::Dash,
+        equivalence: Default::default(),
         budget_s: None,
         passes,
         discard_first: true,

@@ -253,8 +253,8 @@ fn effects_caption(report: &Report, rows: usize) -> String {
     let which = if rows < all { format!(" Shown are the {rows} strongest of {all}.") } else { String::new() };
     let mattering = report.effects.iter().filter(|e| e.matters == Some(true)).count();
     format!(
-        "Each value against the best of its dimension, comparing only configurations that differ in nothing else; whiskers: 95 % \
-         intervals from the scatter within blocks. {mattering} of {} dimensions were shown to matter.{which}",
+        "Each value against the best of its dimension, comparing only configurations that differ in nothing else; whiskers: \
+         intervals from the scatter over blocks, or between constructions, which hold together in 95 % of sweeps. {mattering} of {} dimensions were shown to matter.{which}",
         report.effects.len()
     )
 }

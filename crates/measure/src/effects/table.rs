@@ -1,18 +1,26 @@
-//! The observations as a table: settings as small numbers, passes as a log mean with its variance.
+//! The observations as a table: settings as small numbers, figures as logarithms by block.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Excluded, ExcludedWhy, Observation};
-use crate::stats::describe::{centred_moments, mean};
+use super::{Excluded, ExcludedWhy, Observation, Sample};
 
 /// Stands where an observation lacks a dimension.
 const ABSENT: u32 = u32::MAX;
 
-/// One configuration: the mean logarithm of its passes and how well it is known.
+/// One configuration.
 pub(super) struct Cell {
     pub(super) log_mean: f64,
-    /// Variance of `log_mean` and its degrees of freedom; none for a single pass.
-    pub(super) noise: Option<(f64, f64)>,
+    pub(super) construction: u32,
+    pub(super) memory: f64,
+    pub(super) is_equivalent: bool,
+    pub(super) runs: BTreeMap<u32, Run>,
+}
+
+/// A configuration's figure in a block.
+pub(super) struct Run {
+    /// ln figure.
+    pub(super) y: f64,
+    pub(super) weight: f64,
 }
 
 /// A dimension and its values in the order in which they first appear.
@@ -33,39 +41,33 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Observations with the same settings are pooled into one row.
+    /// Of observations with the same settings the figures are pooled; of two in one block the first counts.
     pub(super) fn of(observations: &[Observation]) -> Self {
         let mut excluded = Vec::new();
         let mut usable = Vec::new();
         for (index, observation) in observations.iter().enumerate() {
-            match logarithms(&observation.samples) {
-                Ok(logs) => usable.push((&observation.settings, logs)),
+            match check(&observation.samples) {
+                Ok(()) => usable.push(observation),
                 Err(why) => excluded.push(Excluded { index, settings: observation.settings.clone(), why }),
             }
         }
         let mut numbering = Numbering::default();
-        usable.iter().for_each(|(settings, _)| numbering.learn(settings));
+        usable.iter().for_each(|observation| numbering.learn(&observation.settings));
         let mut found: HashMap<Vec<u32>, usize> = HashMap::new();
-        let mut pooled: Vec<(Vec<u32>, Vec<f64>)> = Vec::new();
-        for (settings, logs) in usable {
-            let key = numbering.key(settings);
-            let row = *found.entry(key.clone()).or_insert(pooled.len());
-            match pooled.get_mut(row) {
-                Some((_, samples)) => samples.extend(logs),
-                None => pooled.push((key, logs)),
+        let mut rows: Vec<(Vec<u32>, Cell)> = Vec::new();
+        for observation in usable {
+            let key = numbering.key(&observation.settings);
+            let row = *found.entry(key.clone()).or_insert(rows.len());
+            if row == rows.len() {
+                rows.push((key, Cell::of(observation)));
             }
+            rows[row].1.add(&observation.samples);
         }
-        let rows = pooled.into_iter().filter_map(|(key, logs)| Some((key, Cell::of(&logs)?))).collect();
         Self { dimensions: numbering.dimensions, rows, excluded }
     }
 
     pub(super) fn configurations(&self) -> usize {
         self.rows.len()
-    }
-
-    /// How many configurations have this value of a dimension.
-    pub(super) fn count(&self, dimension: usize, value: usize) -> usize {
-        self.rows.iter().filter(|(key, _)| key[dimension] as usize == value).count()
     }
 
     /// The blocks of one dimension.
@@ -101,10 +103,17 @@ impl Table {
 }
 
 impl Cell {
-    fn of(logs: &[f64]) -> Option<Self> {
-        let n = logs.len() as f64;
-        let noise = centred_moments(logs).map(|(_, sd)| (sd * sd / n, n - 1.0));
-        Some(Self { log_mean: mean(logs)?, noise })
+    fn of(observation: &Observation) -> Self {
+        let Observation { construction, memory, is_equivalent, .. } = *observation;
+        Self { log_mean: 0.0, construction, memory, is_equivalent, runs: BTreeMap::new() }
+    }
+
+    fn add(&mut self, samples: &[Sample]) {
+        for sample in samples {
+            self.runs.entry(sample.block).or_insert(Run { y: sample.figure.ln(), weight: sample.weight });
+        }
+        let weights: f64 = self.runs.values().map(|run| run.weight).sum();
+        self.log_mean = self.runs.values().map(|run| run.weight * run.y).sum::<f64>() / weights;
     }
 }
 
@@ -144,15 +153,15 @@ impl Numbering {
     }
 }
 
-fn logarithms(samples: &[f64]) -> Result<Vec<f64>, ExcludedWhy> {
-    if samples.is_empty() {
+fn check(samples: &[Sample]) -> Result<(), ExcludedWhy> {
+    if samples.iter().all(|sample| sample.weight.is_nan() || sample.weight <= 0.0) {
         return Err(ExcludedWhy::NoSamples);
     }
-    if samples.iter().any(|x| !x.is_finite()) {
+    if samples.iter().any(|sample| !sample.figure.is_finite()) {
         return Err(ExcludedWhy::NotFinite);
     }
-    if samples.iter().any(|x| *x <= 0.0) {
+    if samples.iter().any(|sample| sample.figure <= 0.0) {
         return Err(ExcludedWhy::NotPositive);
     }
-    Ok(samples.iter().map(|x| x.ln()).collect())
+    Ok(())
 }

@@ -3,19 +3,18 @@
 //! If two dimensions act independently, every combination's figure is the product of its two
 //! effects. The departure from that product, averaged over the blocks that have all combinations,
 //! is the interaction: r_ab = l_ab − l_a· − l_·b + l_··, l being log means. The largest one names
-//! the combination that behaves unlike the rest, and is tested against the noise of the passes,
-//! corrected for having been chosen as the largest (Bonferroni over the combinations) and for the
-//! number of pairs of dimensions (Holm).
+//! the combination that behaves unlike the rest, and is tested against noise,
+//! corrected for having been chosen as the largest and for the number of pairs of dimensions (Bonferroni over all combinations of all
+//! pairs).
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ratio::{LogRatio, RatioEstimate};
+use super::ratio::{Family, LogRatio, RatioEstimate, estimates};
 use super::table::{Block, Table};
 use super::{DimensionVerdict, EffectRules, best_of};
-use crate::stats::compare::holm;
 
 /// How two dimensions act together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,10 +29,8 @@ pub struct Interaction {
     pub cells: Vec<InteractionCell>,
     /// The combination that departs most from the product of its two effects.
     pub largest: InteractionCell,
-    /// By how much, with intervals and the p-value of that combination taken alone.
+    /// By how much.
     pub effect: RatioEstimate,
-    /// The p-value corrected for all combinations and all pairs of dimensions.
-    pub p_adjusted: Option<f64>,
     /// Whether the departure is beyond noise and large enough to matter.
     pub verdict: DimensionVerdict,
     /// The best value of `first` at each value of `second`.
@@ -69,37 +66,45 @@ pub struct InteractionCell {
 
 /// Every pair of the `varied` dimensions that was run in full combination, the strongest first.
 pub(super) fn all(table: &Table, varied: &[usize], rules: &EffectRules) -> Vec<Interaction> {
-    let mut found: Vec<Interaction> = varied
+    let pairs = varied
         .iter()
         .enumerate()
-        .flat_map(|(i, first)| varied[i + 1..].iter().map(move |second| (*first, *second)))
-        .filter_map(|(first, second)| one(table, first, second, rules))
-        .collect();
-    let p_values: Vec<_> = found.iter().map(|i| i.p_adjusted).collect();
-    let judge = rules.compare_rules();
-    for (interaction, adjusted) in found.iter_mut().zip(holm(&p_values)) {
-        interaction.p_adjusted = adjusted;
-        interaction.verdict = match adjusted {
-            Some(p) if judge.claims(interaction.effect.ratio, p) => DimensionVerdict::Matters,
-            Some(_) => DimensionVerdict::NoDifference,
-            None => DimensionVerdict::NotEnoughData,
-        };
-    }
+        .flat_map(|(i, first)| varied[i + 1..].iter().map(move |second| (*first, *second)));
+    let complete: Vec<_> = pairs.filter_map(|pair| Some((pair, complete_blocks(table, pair)?))).collect();
+    let combinations = |(first, second): &(usize, usize)| {
+        (table.dimensions[*first].values.len() * table.dimensions[*second].values.len()) as f64
+    };
+    let tests = complete.iter().map(|(pair, _)| combinations(pair)).sum();
+    let family = Family { with_best: tests, pairs: tests, ..rules.family(0.0, 0.0) };
+    let found = complete.iter().filter_map(|(pair, blocks)| one(table, *pair, blocks, rules, &family));
+    let mut found: Vec<Interaction> = found.collect();
     let strength = |i: &Interaction| i.effect.ratio.ln().abs();
     found.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
     found
 }
 
-/// `None` where no block has every combination.
-fn one(table: &Table, first: usize, second: usize, rules: &EffectRules) -> Option<Interaction> {
-    let (a, b) = (&table.dimensions[first], &table.dimensions[second]);
-    let combinations = a.values.len().checked_mul(b.values.len())?;
+/// The blocks that have every combination of two dimensions; `None` without any.
+fn complete_blocks(table: &Table, (first, second): (usize, usize)) -> Option<Vec<Block<'_>>> {
+    let values = |dimension: usize| table.dimensions[dimension].values.len();
+    let combinations = values(first).checked_mul(values(second))?;
     if combinations > table.configurations() {
         return None;
     }
     let mut blocks = table.blocks_of_two(first, second);
     blocks.retain(|block| block.len() == combinations);
-    let logs = mean_logs(&blocks, combinations)?;
+    (!blocks.is_empty()).then_some(blocks)
+}
+
+fn one(
+    table: &Table,
+    (first, second): (usize, usize),
+    blocks: &[Block<'_>],
+    rules: &EffectRules,
+    family: &Family,
+) -> Option<Interaction> {
+    let (a, b) = (&table.dimensions[first], &table.dimensions[second]);
+    let combinations = a.values.len() * b.values.len();
+    let logs = mean_logs(blocks, combinations);
     let grid = Grid::new(logs, b.values.len());
     let cell = |number: usize| InteractionCell {
         first: a.values[number / grid.width].clone(),
@@ -110,10 +115,10 @@ fn one(table: &Table, first: usize, second: usize, rules: &EffectRules) -> Optio
     let largest =
         (0..combinations).max_by(|x, y| grid.departure(*x).abs().total_cmp(&grid.departure(*y).abs()))?;
     let mut ratio = LogRatio::default();
-    for block in &blocks {
+    for block in blocks {
         ratio.add(block.iter().map(|(number, cell)| (grid.weight(largest, *number), *cell)));
     }
-    let effect = ratio.estimate(rules.level)?;
+    let effect = estimates(&[&ratio], 2, family).remove(0)?;
     let best_first = (0..b.values.len()).filter_map(|column| {
         let best = best_of(&grid.column(column), rules)?;
         Some((b.values[column].clone(), a.values[best].clone()))
@@ -128,23 +133,28 @@ fn one(table: &Table, first: usize, second: usize, rules: &EffectRules) -> Optio
         complete_blocks: blocks.len(),
         cells: (0..combinations).map(cell).collect(),
         largest: cell(largest),
-        p_adjusted: effect.p_value.map(|p| (p * combinations as f64).min(1.0)),
+        verdict: match effect.differs() {
+            Some(true) if rules.is_enough(effect.ratio) && !ratio.is_equivalent() => {
+                DimensionVerdict::Matters
+            }
+            Some(_) => DimensionVerdict::NoDifference,
+            None => DimensionVerdict::NotEnoughData,
+        },
         effect,
-        verdict: DimensionVerdict::NotEnoughData,
         best_first: best_first.collect(),
         best_second: best_second.collect(),
     })
 }
 
 /// By combination, the log mean averaged over the complete blocks.
-fn mean_logs(blocks: &[Block<'_>], combinations: usize) -> Option<Vec<f64>> {
+fn mean_logs(blocks: &[Block<'_>], combinations: usize) -> Vec<f64> {
     let mut logs = vec![0.0; combinations];
     for block in blocks {
         for (number, cell) in block {
             logs[*number] += cell.log_mean / blocks.len() as f64;
         }
     }
-    (!blocks.is_empty()).then_some(logs)
+    logs
 }
 
 /// The log means of all combinations, row by row.

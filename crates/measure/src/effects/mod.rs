@@ -6,19 +6,16 @@
 //! over the blocks; configurations without a match do not bend the figure, and are counted. Ratios
 //! are of geometric means, so that a class of 4 KB requests weighs as much as one of 4 MB.
 //!
-//! For each dimension, in this order:
-//!
-//! 1. **Each value against the reference**: the geometric mean of the dimension's values in each
-//!    block that has all of them, or a named baseline value.
-//! 2. **Every pair of values**, over the blocks that have both, tested against the noise of the passes
-//!    (Welch–Satterthwaite over the cells), Holm-corrected over *all* pairs. The best value is chosen
-//!    by looking at the data; correcting for all the pairs that might have been chosen is what keeps
-//!    that honest.
-//! 3. **The best against the rest**, taken from 2. Those that are not beyond noise *and*
-//!    [`EffectRules::min_effect`] behind it are listed as tied with it.
+//! For each dimension values are compared over the blocks that have both, and the best value is set against the
+//! rest. Those that are not beyond noise *and* [`EffectRules::min_effect`] behind it are listed as tied with it, and so are those
+//! whose configurations were all shown to be equivalent in their race ([`Observation::is_equivalent`]).
 //!
 //! **Two intervals, for two questions.** [`RatioEstimate::noise`] asks whether the difference seen
-//! at these very settings is more than scatter; verdicts rest on it.
+//! at these very settings is more than scatter; verdicts rest on it. It is that of [`crate::decide`]: the configurations of one block share
+//! its noise, weights and memory, and where blocks were run until it was decided the critical value holds at all numbers
+//! of blocks together, corrected for all other values of all dimensions, as the race is for all other settings. With a
+//! fixed number of blocks it is Student's t, corrected for all pairs of values of all dimensions. Where values lie on different constructions, these are the
+//! observations, and their number gives the degrees of freedom.
 //! [`RatioEstimate::across_blocks`] asks whether it would be the same at other settings; it is wide
 //! where a dimension helps here and hurts there, which is what [`Interaction`] then shows.
 
@@ -27,16 +24,17 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{CompareRules, Direction, Verdict, holm};
-use super::{DEFAULT_LEVEL, is_level};
+use crate::decide::{Answer, Outcome, Standing};
+use crate::stats::compare::{CompareRules, Direction, Verdict};
+use crate::stats::{DEFAULT_LEVEL, is_level};
 
 mod interactions;
 mod ratio;
 mod table;
 
 pub use interactions::{Interaction, InteractionCell};
-use ratio::LogRatio;
 pub use ratio::RatioEstimate;
+use ratio::{Family, LogRatio, estimates};
 use table::{Block, Table};
 
 /// One configuration and its figures.
@@ -44,22 +42,64 @@ use table::{Block, Table};
 pub struct Observation {
     /// The value of each dimension, by name.
     pub settings: BTreeMap<String, String>,
-    /// The passes that count, all above 0.
-    pub samples: Vec<f64>,
+    /// The figures that count.
+    pub samples: Vec<Sample>,
+    /// What it was measured on: configurations of one construction share its level and its blocks.
+    pub construction: u32,
+    /// The correlation of successive blocks of that construction, 0 to 0.7.
+    pub memory: f64,
+    /// Whether its race showed it to be equivalent to the cheapest.
+    pub is_equivalent: bool,
+}
+
+/// A figure and the block that it was measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sample {
+    /// The figure, above 0.
+    pub figure: f64,
+    /// The number of the block, or the pass.
+    pub block: u32,
+    /// The block's weight, at most 1. A sample with 0 or less counts for nothing.
+    pub weight: f64,
+}
+
+impl Sample {
+    /// The passes of a configuration, in order, all of weight 1.
+    pub fn passes(figures: &[f64]) -> Vec<Self> {
+        (0..).zip(figures).map(|(block, figure)| Self { figure: *figure, block, weight: 1.0 }).collect()
+    }
+}
+
+impl Observation {
+    /// A setting's figures in a race, each with the number of its block from 0; without settings.
+    #[must_use]
+    pub fn of_race(race: &Outcome, setting: usize, figures: impl Iterator<Item = (u32, f64)>) -> Self {
+        // Without an analysis no block has a weight, and a block after the decision has none either.
+        let is_weighed = race.block_weights.iter().any(|weight| *weight > 0.0);
+        let weight_of = |block: u32| race.block_weights.get(block as usize).copied().unwrap_or(0.0);
+        let weight = |block: u32| if is_weighed { weight_of(block) } else { 1.0 };
+        let sample = |(block, figure)| Sample { figure, block, weight: weight(block) };
+        let is_alive = race.settings[setting].standing == Standing::Alive;
+        Self {
+            samples: figures.map(sample).filter(|sample| sample.weight > 0.0).collect(),
+            memory: race.memory,
+            is_equivalent: is_alive && matches!(race.answer, Answer::Equivalent { .. }),
+            ..Self::default()
+        }
+    }
 }
 
 /// How to judge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EffectRules {
-    /// Level of intervals and, as 1 − level, of tests; strictly between 0 and 1.
+    /// Level of all intervals of dimensions together, and of those of interactions; strictly between 0 and 1.
     pub level: f64,
     /// The smallest difference that matters: 0.02 is 2 %.
     pub min_effect: f64,
     /// Which way is good.
     pub direction: Direction,
-    /// By dimension, the value that the others are set against; the dimension's geometric mean
-    /// where none is named.
-    pub baselines: BTreeMap<String, String>,
+    /// Whether blocks were run until it was decided, so that intervals must hold at all numbers of blocks together.
+    pub every_block: bool,
     /// Whether to look at pairs of dimensions too.
     pub interactions: bool,
 }
@@ -67,27 +107,14 @@ pub struct EffectRules {
 impl Default for EffectRules {
     fn default() -> Self {
         let CompareRules { level, min_effect, direction, .. } = CompareRules::default();
-        Self { level, min_effect, direction, baselines: BTreeMap::new(), interactions: true }
+        Self { level, min_effect, direction, every_block: false, interactions: true }
     }
 }
 
-/// Why nothing could be analysed.
+/// A level that is none.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum EffectsError {
-    /// A level that is none.
-    #[error("level={0}: an interval's level lies between 0 and 1, such as {DEFAULT_LEVEL}")]
-    BadLevel(f64),
-    /// A baseline that no observation has.
-    #[error("baseline {dimension}={value}: no run has that value (there are: {known})")]
-    NoSuchBaseline {
-        /// The dimension.
-        dimension: String,
-        /// The value asked for.
-        value: String,
-        /// The values that there are.
-        known: String,
-    },
-}
+#[error("level={0}: an interval's level lies between 0 and 1, such as {DEFAULT_LEVEL}")]
+pub struct BadLevel(f64);
 
 /// Why an observation was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -129,9 +156,9 @@ pub struct Effects {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DimensionVerdict {
-    /// At least two of its values differ beyond noise and by enough to matter.
+    /// A value differs from the best one beyond noise and by enough to matter.
     Matters,
-    /// No two do.
+    /// None was shown to.
     NoDifference,
     /// No two values could be tested: no matched configurations, or one pass each in a single block.
     NotEnoughData,
@@ -144,14 +171,10 @@ pub struct DimensionEffect {
     pub dimension: String,
     /// Whether it matters.
     pub verdict: DimensionVerdict,
-    /// The value that ratios are against; none for the geometric mean of all values.
-    pub baseline: Option<String>,
     /// Blocks: sets of configurations that differ in this dimension only.
     pub blocks: usize,
     /// Of these, blocks that have every value.
     pub complete_blocks: usize,
-    /// Each value, in the order of the observations.
-    pub values: Vec<ValueEffect>,
     /// The best value by the mean log ratio against all others it can be matched with; none where
     /// nothing can.
     pub best: Option<String>,
@@ -163,17 +186,6 @@ pub struct DimensionEffect {
     pub tied_with_best: Vec<String>,
 }
 
-/// One value of a dimension.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ValueEffect {
-    /// The value.
-    pub value: String,
-    /// Configurations that have it.
-    pub configurations: usize,
-    /// Against the reference; none where no block allows it.
-    pub effect: Option<RatioEstimate>,
-}
-
 /// A value against the best one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainstBest {
@@ -183,9 +195,7 @@ pub struct AgainstBest {
     pub effect: Option<RatioEstimate>,
     /// Blocks in which it is behind the best.
     pub blocks_behind: usize,
-    /// The p-value corrected (Holm) for all pairs of this dimension's values.
-    pub p_adjusted: Option<f64>,
-    /// What that says of the value.
+    /// What its interval says of the value.
     pub verdict: Verdict,
 }
 
@@ -193,16 +203,18 @@ pub struct AgainstBest {
 /// matched only with others without it.
 ///
 /// # Errors
-/// [`EffectsError`] for a level outside (0, 1) or a baseline that no observation has.
-pub fn effects(observations: &[Observation], rules: &EffectRules) -> Result<Effects, EffectsError> {
+/// [`BadLevel`] for a level outside (0, 1).
+pub fn effects(observations: &[Observation], rules: &EffectRules) -> Result<Effects, BadLevel> {
     if !is_level(rules.level) {
-        return Err(EffectsError::BadLevel(rules.level));
+        return Err(BadLevel(rules.level));
     }
     let table = Table::of(observations);
-    check_baselines(&table, rules)?;
     let varied: Vec<usize> =
         (0..table.dimensions.len()).filter(|d| table.dimensions[*d].values.len() >= 2).collect();
-    let mut dimensions: Vec<_> = varied.iter().map(|d| one_dimension(&table, *d, rules)).collect();
+    let values = || varied.iter().map(|d| table.dimensions[*d].values.len() as f64);
+    let family =
+        rules.family(values().map(|v| v - 1.0).sum(), values().map(|v| v * (v - 1.0) / 2.0).sum::<f64>());
+    let mut dimensions: Vec<_> = varied.iter().map(|d| one_dimension(&table, *d, rules, &family)).collect();
     let spread = |d: &DimensionEffect| d.spread_ratio.unwrap_or(0.0);
     dimensions.sort_by(|a, b| spread(b).total_cmp(&spread(a)));
     Ok(Effects {
@@ -214,9 +226,13 @@ pub fn effects(observations: &[Observation], rules: &EffectRules) -> Result<Effe
 }
 
 impl EffectRules {
-    fn compare_rules(&self) -> CompareRules {
-        let Self { level, min_effect, direction, .. } = *self;
-        CompareRules { level, min_effect, direction, ..CompareRules::default() }
+    fn family(&self, with_best: f64, pairs: f64) -> Family {
+        Family { alpha: 1.0 - self.level, every_block: self.every_block, with_best, pairs }
+    }
+
+    /// Whether a ratio is far enough from 1 to matter.
+    fn is_enough(&self, ratio: f64) -> bool {
+        ratio.max(1.0 / ratio) >= 1.0 + self.min_effect.max(0.0)
     }
 
     /// A log ratio such that more is better.
@@ -228,36 +244,14 @@ impl EffectRules {
     }
 }
 
-fn check_baselines(table: &Table, rules: &EffectRules) -> Result<(), EffectsError> {
-    for (name, value) in &rules.baselines {
-        let known = table.dimensions.iter().find(|d| d.name == *name).map_or(&[][..], |d| &d.values);
-        if !known.contains(value) {
-            return Err(EffectsError::NoSuchBaseline {
-                dimension: name.clone(),
-                value: value.clone(),
-                known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
-            });
-        }
-    }
-    Ok(())
-}
-
-fn one_dimension(table: &Table, dimension: usize, rules: &EffectRules) -> DimensionEffect {
+fn one_dimension(table: &Table, dimension: usize, rules: &EffectRules, family: &Family) -> DimensionEffect {
     let named = &table.dimensions[dimension];
     let blocks = table.blocks(dimension);
-    let baseline = rules.baselines.get(&named.name);
-    let baseline_number = baseline.and_then(|b| named.values.iter().position(|v| v == b));
-    let values = named.values.iter().enumerate().map(|(number, value)| ValueEffect {
-        value: value.clone(),
-        configurations: table.count(dimension, number),
-        effect: against_reference(&blocks, number, baseline_number, named.values.len()).estimate(rules.level),
-    });
-    let values = values.collect();
     let values_count = named.values.len();
     let pairs = if values_count <= ALL_PAIRS {
-        Pairs::of(&blocks, rules)
+        Pairs::of(&blocks, values_count, family)
     } else {
-        Pairs::of_best(&blocks, values_count, rules)
+        Pairs::of_best(&blocks, values_count, rules, family)
     };
     let scores = pairs.scores(values_count);
     let best = best_of(&scores, rules);
@@ -268,11 +262,9 @@ fn one_dimension(table: &Table, dimension: usize, rules: &EffectRules) -> Dimens
     let tied = |a: &&AgainstBest| matches!(a.verdict, Verdict::NoDifference | Verdict::Better);
     DimensionEffect {
         dimension: named.name.clone(),
-        verdict: pairs.verdict(rules),
-        baseline: baseline.cloned(),
+        verdict: dimension_verdict(&against_best),
         complete_blocks: blocks.iter().filter(|b| b.len() == named.values.len()).count(),
         blocks: blocks.len(),
-        values,
         best: best.map(|number| named.values[number].clone()),
         spread_ratio: against_best
             .iter()
@@ -283,28 +275,16 @@ fn one_dimension(table: &Table, dimension: usize, rules: &EffectRules) -> Dimens
     }
 }
 
-/// A value against the baseline over the blocks that have both, or against all values over the
-/// complete blocks.
-fn against_reference(blocks: &[Block<'_>], value: usize, baseline: Option<usize>, values: usize) -> LogRatio {
-    let mut ratio = LogRatio::default();
-    for block in blocks {
-        let Some(cell) = block.get(&value) else { continue };
-        match baseline {
-            Some(baseline) if baseline == value => {}
-            Some(baseline) => {
-                if let Some(other) = block.get(&baseline) {
-                    ratio.add([(1.0, *cell), (-1.0, *other)]);
-                }
-            }
-            None if block.len() == values => {
-                let share = 1.0 / values as f64;
-                let weight = |v: usize| if v == value { 1.0 - share } else { -share };
-                ratio.add(block.iter().map(|(v, cell)| (weight(*v), *cell)));
-            }
-            None => {}
-        }
+/// A dimension matters if a value is not the best: for as many comparisons its intervals are corrected.
+fn dimension_verdict(against_best: &[AgainstBest]) -> DimensionVerdict {
+    let has = |wanted: &dyn Fn(Verdict) -> bool| against_best.iter().any(|a| wanted(a.verdict));
+    if has(&|v| matches!(v, Verdict::Better | Verdict::Worse)) {
+        DimensionVerdict::Matters
+    } else if has(&|v| v == Verdict::NoDifference) {
+        DimensionVerdict::NoDifference
+    } else {
+        DimensionVerdict::NotEnoughData
     }
-    ratio
 }
 
 /// Of the values that have a score, the one with the best.
@@ -341,11 +321,23 @@ struct Pairs {
 struct Pair {
     ratio: LogRatio,
     estimate: Option<RatioEstimate>,
-    p_adjusted: Option<f64>,
+}
+
+impl Pair {
+    fn verdict(&self, rules: &EffectRules) -> Verdict {
+        let Some((ratio, differs)) = self.estimate.and_then(|e| Some((e.ratio, e.differs()?))) else {
+            return Verdict::NotEnoughData;
+        };
+        match (ratio > 1.0) == (rules.direction == Direction::HigherIsBetter) {
+            _ if !differs || !rules.is_enough(ratio) || self.ratio.is_equivalent() => Verdict::NoDifference,
+            true => Verdict::Better,
+            false => Verdict::Worse,
+        }
+    }
 }
 
 impl Pairs {
-    fn of(blocks: &[Block<'_>], rules: &EffectRules) -> Self {
+    fn of(blocks: &[Block<'_>], values: usize, family: &Family) -> Self {
         let mut collected: BTreeMap<(usize, usize), LogRatio> = BTreeMap::new();
         for block in blocks {
             for (first, a) in block {
@@ -354,35 +346,24 @@ impl Pairs {
                 }
             }
         }
-        Self::tested(collected, rules)
+        Self::tested(collected, values, family)
     }
 
-    /// Estimates and Holm's correction for what was collected.
-    fn tested(collected: BTreeMap<(usize, usize), LogRatio>, rules: &EffectRules) -> Self {
-        let mut ratios: BTreeMap<_, _> = collected
-            .into_iter()
-            .map(|(key, ratio)| {
-                let estimate = ratio.estimate(rules.level);
-                (key, Pair { ratio, estimate, p_adjusted: None })
-            })
-            .collect();
-        let p_values: Vec<_> = ratios.values().map(|p| p.estimate.and_then(|e| e.p_value)).collect();
-        for (pair, adjusted) in ratios.values_mut().zip(holm(&p_values)) {
-            pair.p_adjusted = adjusted;
-        }
+    fn tested(collected: BTreeMap<(usize, usize), LogRatio>, values: usize, family: &Family) -> Self {
+        let estimates = estimates(&collected.values().collect::<Vec<_>>(), values, family);
+        let pairs = collected.into_iter().zip(estimates);
+        let ratios = pairs.map(|((key, ratio), estimate)| (key, Pair { ratio, estimate })).collect();
         Self { ratios, scores: None }
     }
 
-    /// The pairs of the best value with each other one, corrected for all the pairs that might have been chosen: with n
-    /// values these are n/2 times as many.
-    fn of_best(blocks: &[Block<'_>], values: usize, rules: &EffectRules) -> Self {
+    /// The pairs of the best value with each other one.
+    fn of_best(blocks: &[Block<'_>], values: usize, rules: &EffectRules, family: &Family) -> Self {
         let scores = block_scores(blocks, values);
         let Some(best) = best_of(&scores, rules) else {
             return Self { ratios: BTreeMap::new(), scores: Some(scores) };
         };
-        let with_best: Vec<Block<'_>> = blocks.iter().filter(|b| b.contains_key(&best)).cloned().collect();
         let mut collected: BTreeMap<(usize, usize), LogRatio> = BTreeMap::new();
-        for block in &with_best {
+        for block in blocks.iter().filter(|b| b.contains_key(&best)) {
             for (other, cell) in block.iter().filter(|(value, _)| **value != best) {
                 let (first, second) =
                     if best < *other { (block[&best], *cell) } else { (*cell, block[&best]) };
@@ -390,11 +371,7 @@ impl Pairs {
                 collected.entry(key).or_default().add([(1.0, first), (-1.0, second)]);
             }
         }
-        let mut pairs = Self::tested(collected, rules);
-        for pair in pairs.ratios.values_mut() {
-            pair.p_adjusted = pair.p_adjusted.map(|p| (p * values as f64 / 2.0).min(1.0));
-        }
-        Self { scores: Some(scores), ..pairs }
+        Self { scores: Some(scores), ..Self::tested(collected, values, family) }
     }
 
     /// By value, the mean log ratio against all others that it can be matched with.
@@ -412,36 +389,21 @@ impl Pairs {
         sums.into_iter().map(|(sum, n)| (n > 0).then(|| sum / f64::from(n))).collect()
     }
 
-    fn verdict(&self, rules: &EffectRules) -> DimensionVerdict {
-        let judge = rules.compare_rules();
-        let verdicts = self
-            .ratios
-            .values()
-            .filter_map(|pair| Some(judge.verdict(pair.estimate?.ratio, pair.p_adjusted?)));
-        verdicts.fold(DimensionVerdict::NotEnoughData, |so_far, verdict| match (so_far, verdict) {
-            (DimensionVerdict::Matters, _) | (_, Verdict::Better | Verdict::Worse) => {
-                DimensionVerdict::Matters
-            }
-            _ => DimensionVerdict::NoDifference,
-        })
-    }
-
     /// `value` by `best`, turned round where the pair is stored the other way.
     fn against(&self, value: usize, best: usize, name: &str, rules: &EffectRules) -> AgainstBest {
         let pair = self.ratios.get(&(value.min(best), value.max(best)));
         let turned = value > best;
-        let effect = pair.and_then(|p| p.estimate).map(|e| if turned { e.reciprocal() } else { e });
-        let p_adjusted = pair.and_then(|p| p.p_adjusted);
+        let verdict = pair.map_or(Verdict::NotEnoughData, |pair| pair.verdict(rules));
         let behind = |log: &&f64| rules.gain(if turned { -**log } else { **log }) < 0.0;
         AgainstBest {
             value: name.to_owned(),
             blocks_behind: pair.map_or(0, |p| p.ratio.logs.iter().filter(behind).count()),
-            verdict: match (effect, p_adjusted) {
-                (Some(effect), Some(p)) => rules.compare_rules().verdict(effect.ratio, p),
-                _ => Verdict::NotEnoughData,
+            verdict: match verdict {
+                Verdict::Better if turned => Verdict::Worse,
+                Verdict::Worse if turned => Verdict::Better,
+                verdict => verdict,
             },
-            effect,
-            p_adjusted,
+            effect: pair.and_then(|p| p.estimate).map(|e| if turned { e.reciprocal() } else { e }),
         }
     }
 }
