@@ -24,7 +24,7 @@ use super::source::Found;
 use super::{LANES, Manifest, ObjectSet, StoreError, digest_of, keys, short};
 use stage::digest::{CHUNK_BYTES, Digest};
 use stage::error::StageError;
-use stage::manifest::Writer;
+use stage::manifest::{Header, Writer};
 use stage::pace::Stop;
 
 /// An ETag without what only some stores put around it.
@@ -266,7 +266,9 @@ impl Drain<'_> {
             source,
         };
         let name = Path::new(self.set.prefix.filename().unwrap_or(""));
-        let mut writer = Writer::new(Vec::new(), self.algorithm(), name, created).map_err(failed)?;
+        let mut header = Header::new(self.algorithm(), name, created);
+        header.part.clone_from(&self.run.spec.options.part);
+        let mut writer = Writer::new(Vec::new(), &header).map_err(failed)?;
         for found in self.found {
             writer.entry(&self.entry(found)?).map_err(failed)?;
         }

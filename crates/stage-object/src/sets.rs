@@ -16,6 +16,7 @@ use stage::digest::Digest;
 use stage::error::StageError;
 use stage::manifest::{Entry, Header, Kind, Reader};
 use stage::pace::{Pace, Progress, Stop};
+use stage::parts::PartId;
 
 /// The largest manifest that is read: some millions of files.
 const MANIFEST_BYTES_MAX: u64 = 4 << 30;
@@ -286,14 +287,20 @@ impl ObjectSet {
         Ok(count)
     }
 
-    /// What lies beneath a prefix without being part of a set further down.
+    /// What lies beneath a prefix without being part of a set further down; the parts of a set that many nodes wrote are the
+    /// set's own.
     fn leftovers(&self, halt: &Halt<'_>) -> Result<Vec<Key>, StageError> {
         let listing = self.store.list(self.prefix.clone()).map_ok(|object| object.location).try_collect();
         let all: Vec<Key> = self.ask(&self.prefix, "list", halt, listing)?;
         let manifest = format!("/{}", keys::MANIFEST);
+        let own = if self.prefix.is_root() { String::new() } else { format!("{}/", self.prefix) };
+        let is_part =
+            |set: &str| set.strip_prefix(&own).is_some_and(|name| PartId::of_name(name.as_ref()).is_some());
         let sets: Vec<String> = all
             .iter()
-            .filter_map(|key| Some(format!("{}/", key.as_ref().strip_suffix(&manifest)?)))
+            .filter_map(|key| key.as_ref().strip_suffix(&manifest))
+            .filter(|set| !is_part(set))
+            .map(|set| format!("{set}/"))
             .collect();
         Ok(all
             .into_iter()

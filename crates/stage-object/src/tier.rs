@@ -144,6 +144,31 @@ impl ObjectTier {
         Ok(sets.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
     }
 
+    /// Gives a set of parts its manifest, put where there is none, and reads it back. False if it has the same already.
+    fn put_manifest(&self, name: &str, text: &[u8]) -> Result<bool, StageError> {
+        let (set, halt) = (self.set(name)?, Halt::new(&self.stop));
+        let key = set.manifest_key();
+        let body = PutPayload::from(text.to_vec());
+        let put = set.wait(&halt, set.store.put(key.clone(), body.clone(), true))?;
+        let mut made = put.is_ok();
+        // What is there tells what an error leaves open: another process was first, or the answer was lost.
+        let mut there = set.manifest_text(&halt)?;
+        if there.is_none() && matches!(put, Err(Error::NotImplemented { .. } | Error::NotSupported { .. })) {
+            // Of two processes either may be last: they put the same.
+            set.ask(&key, "put the manifest", &halt, set.store.put(key.clone(), body, false))?;
+            made = true;
+            there = set.manifest_text(&halt)?;
+        }
+        match (there, put) {
+            (Some(there), _) if there == text => Ok(made),
+            (None, Err(error)) => Err(set.failed(&key, "put the manifest", &error)),
+            _ => Err(StageError::refused(
+                format!("{}: is not the record of the parts beside it", set.shown(&key)),
+                "a part was replaced after the set was complete; `stage verify` names it",
+            )),
+        }
+    }
+
     /// Is a set of this name there?
     pub fn has(&self, name: &str) -> Result<bool, StageError> {
         let Ok(set) = self.set(name) else { return Ok(false) };
@@ -294,6 +319,32 @@ impl Tier for ObjectTier {
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {
         let names = self.names(&|name| wanted(OsStr::new(name)))?;
         Ok(names.into_iter().map(OsString::from).collect())
+    }
+
+    fn children(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {
+        let root = &self.root;
+        let listing = root.store.children(root.prefix.clone());
+        let found = root.ask(&root.prefix, "list", &Halt::new(&self.stop), listing)?;
+        let names = found.iter().filter_map(|child| child.filename()).map(OsString::from);
+        let mut names: Vec<OsString> = names.filter(|name| wanted(name)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn within(&self, name: &OsStr) -> Result<Option<Box<dyn Tier>>, StageError> {
+        let Some(Ok(set)) = name.to_str().map(|name| self.set(name)) else { return Ok(None) };
+        Ok(Some(Box::new(Self::of(set).until(&self.stop))))
+    }
+
+    fn put_record(
+        &self,
+        name: &OsStr,
+        text: &[u8],
+        _: &dyn stage::owned::Record,
+    ) -> Result<bool, StageError> {
+        let made = self.put_manifest(&name.to_string_lossy(), text)?;
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(made)
     }
 
     fn has(&self, name: &OsStr) -> Result<bool, StageError> {

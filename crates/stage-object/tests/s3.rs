@@ -147,7 +147,19 @@ fn copy(state: &Path, from: &str, to: &str, pace: &dyn Pace) -> Result<Notes, St
         Accepted::Judge(row) => row.id,
     };
     let (tiers, stop, progress) = (&tiers_with(environment), &Stop::new(), &Progress::default());
-    Run { journal: &journal, id, compares: false, spec: &spec, tiers, pace, stop, progress, threads: 2 }.run()
+    Run {
+        journal: &journal,
+        id,
+        compares: false,
+        spec: &spec,
+        tiers,
+        pace,
+        stop,
+        progress,
+        threads: 2,
+        crew: None,
+    }
+    .run()
 }
 
 /// [`copy`] with a journal of its own.

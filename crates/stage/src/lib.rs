@@ -16,6 +16,8 @@
 
 pub mod address;
 pub mod calls;
+pub mod complete;
+pub mod crew;
 pub mod digest;
 pub mod distinct;
 pub mod error;
@@ -34,6 +36,7 @@ pub mod mounts;
 pub mod names;
 pub mod owned;
 pub mod pace;
+pub mod parts;
 mod pipeline;
 pub mod reads;
 pub mod retention;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
 use crate::error::StageError;
 use crate::names::PathText;
+use crate::parts::{PartRecord, SetRecord};
 
 /// The name that a manifest has in its set.
 pub const NAME: &str = ".flashwright-manifest";
@@ -62,6 +63,22 @@ pub struct Header {
     pub name: PathText,
     /// When, seconds since 1970.
     pub created: u64,
+    /// Of a part of a set that many nodes write: which it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartRecord>,
+    /// Of a set of parts, complete: which it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetRecord>,
+}
+
+impl Header {
+    /// The first line of a manifest of a set, which is no part.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, name: &Path, created: u64) -> Self {
+        let name = PathText(name.to_owned());
+        let format = FORMAT.to_owned();
+        Self { format, algorithm, chunk_bytes: CHUNK_BYTES, name, created, part: None, set: None }
+    }
 }
 
 /// One file, directory or symbolic link. The set's own directory is the entry with the empty path.
@@ -119,17 +136,10 @@ pub struct Writer<W: Write> {
 
 impl<W: Write> Writer<W> {
     /// Begins with the header.
-    pub fn new(out: W, algorithm: Algorithm, name: &Path, created: u64) -> std::io::Result<Self> {
+    pub fn new(out: W, header: &Header) -> std::io::Result<Self> {
         let mut writer =
             Self { out, hasher: Hasher::new(Algorithm::Xxh3), entries: 0, bytes: 0, line: Vec::new() };
-        let name = PathText(name.to_owned());
-        writer.line(&Header {
-            format: FORMAT.to_owned(),
-            algorithm,
-            chunk_bytes: CHUNK_BYTES,
-            name,
-            created,
-        })?;
+        writer.line(header)?;
         Ok(writer)
     }
 
@@ -376,7 +386,7 @@ mod tests {
     }
 
     fn written(entries: &[Entry]) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new(), Algorithm::Xxh3, Path::new("set"), 7).unwrap();
+        let mut writer = Writer::new(Vec::new(), &Header::new(Algorithm::Xxh3, Path::new("set"), 7)).unwrap();
         for entry in entries {
             writer.entry(entry).unwrap();
         }
@@ -424,13 +434,7 @@ mod tests {
     #[test]
     fn what_a_manifest_makes_its_reader_keep_in_memory_is_bounded() {
         let header = |chunk_bytes: u64| {
-            let header = Header {
-                format: FORMAT.to_owned(),
-                algorithm: Algorithm::Xxh3,
-                chunk_bytes,
-                name: PathText("set".into()),
-                created: 7,
-            };
+            let header = Header { chunk_bytes, ..Header::new(Algorithm::Xxh3, Path::new("set"), 7) };
             [serde_json::to_vec(&header).unwrap(), b"\n".to_vec()].concat()
         };
         for (chunk_bytes, is_read) in
@@ -497,7 +501,8 @@ mod tests {
             target: None,
             link_to: None,
         };
-        let mut writer = Writer::new(Vec::new(), Algorithm::Xxh3, Path::new("deep"), 0).unwrap();
+        let mut writer =
+            Writer::new(Vec::new(), &Header::new(Algorithm::Xxh3, Path::new("deep"), 0)).unwrap();
         let mut path = std::path::PathBuf::new();
         for _ in 0..LEVELS {
             writer.entry(&entry(&path)).unwrap();

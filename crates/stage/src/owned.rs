@@ -50,7 +50,7 @@ impl FileId {
     }
 
     /// Of what statx(2) said. The root of another mount has number 0 here, which nothing has that was made.
-    fn in_stat(stat: &Statx) -> Self {
+    pub(crate) fn in_stat(stat: &Statx) -> Self {
         let born = (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| {
             let time = &stat.stx_btime;
             time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))

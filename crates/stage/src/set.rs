@@ -17,6 +17,7 @@ use crate::digest::{Algorithm, Digest};
 use crate::error::{StageError, shown};
 use crate::manifest::{Entry, Header, Kind, NAME, Reader};
 use crate::pace::Stop;
+use crate::parts::{PartRecord, SetRecord};
 use crate::tree::{Directory, Visitor, Walk};
 use crate::verify;
 
@@ -114,6 +115,34 @@ impl Manifest {
         self.header.algorithm
     }
 
+    /// When it was made, seconds since 1970.
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        self.header.created
+    }
+
+    /// Which part of a set it is of, if it is of one.
+    #[must_use]
+    pub fn part(&self) -> Option<&PartRecord> {
+        self.header.part.as_ref()
+    }
+
+    /// Which set of parts it is the record of, if it is of one.
+    #[must_use]
+    pub fn set(&self) -> Option<&SetRecord> {
+        self.header.set.as_ref()
+    }
+
+    /// As it is spelt.
+    pub fn text(&self) -> Result<Vec<u8>, StageError> {
+        let failed = |error| StageError::io("read", &self.path, error);
+        let bytes = calls::stat(self.file.as_fd()).map_err(failed)?.stx_size;
+        let mut text = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let read = calls::read_at(self.file.as_fd(), &mut text, 0).map_err(failed)?;
+        text.truncate(read);
+        Ok(text)
+    }
+
     /// Are its digests made so?
     pub(crate) fn is_digested_by(&self, algorithm: Algorithm, chunk_bytes: u64) -> bool {
         (self.header.algorithm, self.header.chunk_bytes) == (algorithm, chunk_bytes)
@@ -180,6 +209,10 @@ impl Manifest {
         })?;
         if difference.is_some() {
             return Ok(difference);
+        }
+        // Beside the parts of a set there may be copies of parts that were never finished.
+        if self.header.set.is_some() {
+            return Ok(None);
         }
         let names = count(set, set_path)?;
         Ok((names != listed).then(|| format!("it holds {names} names where the manifest has {listed}")))

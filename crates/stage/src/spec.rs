@@ -1,6 +1,6 @@
 //! What is to be moved: a request as the command line, the socket, Python and C all say it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,6 +11,7 @@ use crate::address::{Address, Scheme, without_secrets};
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::StageError;
 use crate::names::PathText;
+use crate::parts::PartRecord;
 use crate::semaphore::Semaphore;
 
 /// Does the source stay?
@@ -108,10 +109,22 @@ impl Place {
 
     /// The last name of a path, or of what a URL names; a bucket has none.
     #[must_use]
-    pub fn name(&self) -> Option<std::ffi::OsString> {
+    pub fn name(&self) -> Option<OsString> {
         match self {
             Self::Path(path) => path.0.file_name().map(std::ffi::OsStr::to_owned),
             Self::Object(url) => url.split().map(|(_, name)| name.into()),
+        }
+    }
+
+    /// What it is in, a directory or a prefix, and its name there. None for what has no name.
+    #[must_use]
+    pub fn split(&self) -> Option<(Self, OsString)> {
+        match self {
+            Self::Path(path) => match (path.0.parent(), path.0.file_name()) {
+                (Some(above), Some(name)) => Some((Self::Path(above.into()), name.to_owned())),
+                _ => None,
+            },
+            Self::Object(url) => url.split().map(|(above, name)| (Self::Object(above), name.into())),
         }
     }
 
@@ -259,6 +272,10 @@ pub struct Options {
     /// then the destination's and not the source's. What comes out of an object store is so in any case.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inward: bool,
+    /// The source is a part of a set that many nodes write, and this one. Its place is `SLOW/SET/PART` ([`crate::parts`]); once
+    /// it is durable the set is completed if no other part lacks, and what is kept on the slow tier is whole sets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartRecord>,
     /// Make directories above the destination that are not there. Without it they have to be: a tier that is not mounted
     /// lacks them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -296,12 +313,45 @@ impl JobSpec {
     /// [`crate::StageError::Invalid`].
     pub fn check_parents(&self) -> Result<(), crate::StageError> {
         let parent = self.destination.path().filter(|_| !self.options.parents).and_then(Path::parent);
+        // The directory of a set of parts is made by the first of them.
+        let parent = if self.options.part.is_some() { parent.and_then(Path::parent) } else { parent };
         match parent.map(|parent| (parent, parent.metadata())) {
             Some((parent, Err(error))) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(no_parent(parent))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The tier of sets that a place of a part is in, and the set's name: of `SLOW/SET/PART`.
+    #[must_use]
+    pub fn set_of_part(&self) -> Option<(Place, OsString)> {
+        let (set, _) = self.destination.split()?;
+        set.split()
+    }
+
+    /// Refuses a destination that is not the place of the part that the source is said to be.
+    ///
+    /// # Errors
+    /// [`StageError::Invalid`].
+    pub fn check_part(&self) -> Result<(), StageError> {
+        let Some(record) = &self.options.part else { return Ok(()) };
+        let (set, part) = (record.set().to_string(), record.part()?.to_string());
+        let is_there = self.destination.name().is_some_and(|name| name == part.as_str())
+            && self.set_of_part().is_some_and(|(_, name)| name == set.as_str());
+        if !is_there {
+            return Err(StageError::invalid(
+                format!("{}: not the place of rank {} of {set}", self.destination.shown(), record.rank),
+                format!("a part is stored as {set}/{part} in the directory of sets"),
+            ));
+        }
+        if self.options.no_manifest {
+            return Err(StageError::invalid(
+                "a part of a set without a manifest: nothing would say which part it is",
+                "leave the manifest in",
+            ));
+        }
+        Ok(())
     }
 
     /// Is there something to move? What may not be looked at is left to the job, which runs with other rights perhaps.
@@ -339,8 +389,8 @@ impl JobSpec {
     /// As a job's status has it: the digest stands for what must be there.
     #[must_use]
     pub fn without_expected(&self) -> Self {
-        let semaphore = self.options.semaphore.clone();
-        let options = Options { expected: Vec::new(), semaphore, ..self.options };
+        let (semaphore, part) = (self.options.semaphore.clone(), self.options.part.clone());
+        let options = Options { expected: Vec::new(), semaphore, part, ..self.options };
         let Self { verb, source, destination, .. } = self;
         Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
     }

@@ -15,7 +15,7 @@ use stage::digest::{Algorithm, Digest};
 use stage::fingerprint::Identity;
 use stage::job::State;
 use stage::journal::{Accepted, Done, Entries, Journal, Purpose};
-use stage::manifest::{Entry, Kind, Reader, Writer};
+use stage::manifest::{Entry, Header, Kind, Reader, Writer};
 use stage::names::PathText;
 use stage::{JobSpec, Level, Options, Place, Verb};
 
@@ -50,8 +50,8 @@ fn entries() -> [Entry; 4] {
 #[test]
 fn a_manifest_of_format_1_is_read() {
     let text = fixture("manifest-1.jsonl", || {
-        let mut writer =
-            Writer::new(Vec::new(), Algorithm::Xxh3, Path::new("step-7"), 1_750_000_001).unwrap();
+        let header = Header::new(Algorithm::Xxh3, Path::new("step-7"), 1_750_000_001);
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
         entries().iter().for_each(|entry| writer.entry(entry).unwrap());
         writer.finish().unwrap().0
     });

@@ -154,7 +154,8 @@ fn fill(directory: &Path, number: u32, with_manifest: bool) {
     if !with_manifest {
         return;
     }
-    let mut writer = Writer::new(Vec::new(), Algorithm::Xxh3, Path::new(&name(number)), 0).unwrap();
+    let header = stage::manifest::Header::new(Algorithm::Xxh3, Path::new(&name(number)), 0);
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
     for path in ["", "a", "below", "below/b"] {
         let stat = fs::metadata(directory.join(path)).unwrap();
         let is_file = stat.is_file();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
+use stage::parts::{PartId, RunId};
 use stage::{Algorithm, Level, Preserve};
 
 use crate::stage::serve::ServeArgs;
@@ -54,6 +55,8 @@ pub enum StageCommand {
     Evict(EvictArgs),
     /// Show pools of a fast tier, reserve room in them, give it back
     Pools(PoolsArgs),
+    /// Show checkpoints that many nodes write: what is complete, and what the others lack
+    Sets(SetsArgs),
     /// Explain what is stuck and why
     Doctor(DoctorArgs),
     /// Take jobs over a socket and carry them out, until a signal comes
@@ -147,14 +150,29 @@ A relative name with a colon before its first slash is ./NAME.
 Examples:
   flashwright stage mv /flash/ckpt-7 /lustre/run/
   flashwright stage cp --bwlimit 2GB/s --background /flash/ckpt-7 /lustre/run/
+  mpirun -n 16 flashwright stage cp /flash/tree /lustre/run/
   flashwright stage cp --deadline 30m --wait /flash/ckpt-7 s3://bucket/ckpt-7
 
 In a job script:
-  flashwright stage mv --foreground --idempotent -T /flash/out /lustre/run/out")]
+  flashwright stage mv --foreground --idempotent -T /flash/out /lustre/run/out
+  flashwright stage cp --part 3/8 --step 7 --latest /flash/ckpt-7 /lustre/run")]
 pub struct TransferArgs {
     /// What is moved, then where to; both absolute or relative to the current directory
     #[arg(value_name = "SRC… DST", required = true, num_args = 1..)]
     pub paths: Vec<OsString>,
+    /// cp: copy by so many processes of this host, in the foreground; mpirun starts them itself
+    #[arg(long, value_name = "N")]
+    pub tasks: Option<u32>,
+    /// SRC is this rank's part of a checkpoint that many write, counted from 0, of so many; DST is the directory of sets
+    #[arg(long, value_name = "RANK/RANKS", value_parser = values::part, help_heading = "Sets")]
+    #[arg(requires = "step", conflicts_with = "tasks")]
+    pub part: Option<PartId>,
+    /// The checkpoint's number
+    #[arg(long, value_name = "N", requires = "part", help_heading = "Sets")]
+    pub step: Option<u64>,
+    /// The identity of this launch, the same on all ranks [default: $FLASHWRIGHT_RUN, else Slurm's job, step and restart]
+    #[arg(long, value_name = "ID", requires = "part", value_parser = values::run, help_heading = "Sets")]
+    pub run: Option<RunId>,
     #[command(flatten)]
     pub options: OptionArgs,
     #[command(flatten)]
@@ -342,6 +360,36 @@ pub struct EvictArgs {
     #[arg(long, value_name = "PATH")]
     pub copy: Option<OsString>,
     /// Print one JSON document (flashwright.stage-evict/1)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `flashwright stage sets`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A set has a part of each rank, and is complete when every part is durable. `latest` and restores take complete sets alone. What a \
+node that never comes back has not drained is named by its rank, and by its node where another set of the run tells it.
+
+Examples:
+  flashwright stage sets /lustre/run
+  flashwright stage sets /lustre/run --drain /flash   what a lost job left here
+  flashwright stage sets /lustre/run --remove step-00000300.run-slurm-4711.0.0")]
+pub struct SetsArgs {
+    /// The slow tier: a directory, or s3://BUCKET/PREFIX
+    #[arg(value_name = "SLOW")]
+    pub slow: OsString,
+    /// Before that, drain the parts that are left on this node's flash: its own ranks', and those it keeps as a partner
+    #[arg(long, value_name = "FAST")]
+    pub drain: Option<PathBuf>,
+    /// Before that, publish the records of sets whose parts are all there: what a rank that died was about to do
+    #[arg(long)]
+    pub complete: bool,
+    /// Before that, remove a set, also an incomplete one; the newest complete one stays
+    #[arg(long, value_name = "NAME")]
+    pub remove: Option<String>,
+    /// Print one JSON document (flashwright.stage-sets/1)
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

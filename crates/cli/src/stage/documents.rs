@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stage::job::Why;
 use stage::names::PathText;
+use stage::parts::PartFault;
 use stage::{JobId, JobStatus};
 use stage_service::doctor::Finding;
 use stage_service::pools::{PoolStatus, Reservation};
@@ -89,6 +90,32 @@ pub struct StageEvict {
     pub path: PathText,
     /// The copy that stays; of one in an object store its URL.
     pub copy: PathText,
+}
+
+/// `flashwright.stage-sets/1`: checkpoints that many nodes write, as they are on a slow tier.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StageSets {
+    /// `flashwright.stage-sets/1`.
+    pub schema: &'static str,
+    /// The sets, oldest first.
+    pub sets: Vec<StageSet>,
+}
+
+/// A set.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StageSet {
+    /// Its name.
+    pub name: String,
+    /// The step.
+    pub step: u64,
+    /// The launch that wrote it.
+    pub run: String,
+    /// Its parts; 0 if none is there.
+    pub ranks: u32,
+    /// Every part is durable, and its record is there.
+    pub complete: bool,
+    /// The parts that lack, by rank.
+    pub faults: Vec<PartFault>,
 }
 
 /// `flashwright.stage-doctor/1`: what is stuck, and why.

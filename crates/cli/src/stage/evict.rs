@@ -104,7 +104,7 @@ fn slow_copy_of(args: &EvictArgs, path: &Path) -> Result<(Place, Place), Failure
         return Err(Failure::refused(format!("{}: there is no copy of {}", copy.shown(), shown(path)))
             .hint("copy it first: flashwright stage cp"));
     }
-    let Some((slow, _)) = retention::split(&copy) else {
+    let Some((slow, _)) = copy.split() else {
         return Err(Failure::invalid(format!("--copy={}: has no name", copy.shown()))
             .hint("name the slow copy of the set: TIER/NAME"));
     };

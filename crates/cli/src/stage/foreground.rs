@@ -4,7 +4,9 @@
 //! an interruption, finds what it has copied, and two commands are not in each other's way.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use stage::crew::Crew;
 use stage::journal::{Journal, Purpose};
 use stage::names::PathText;
 use stage::pace::Stop;
@@ -49,9 +51,10 @@ pub fn give_up(args: &ServerArgs, place: &Place) -> Result<Option<JobStatus>, Fa
 const JOBS: usize = 4;
 
 /// Where a command's journal is.
-#[derive(Debug)]
 pub struct Foreground {
     state: PathBuf,
+    /// Other processes that copy as well.
+    crew: Option<Arc<dyn Crew>>,
 }
 
 impl Foreground {
@@ -67,6 +70,16 @@ impl Foreground {
         Self::in_folder(args, desk::EVICTIONS, &PathText(fast.to_owned()))
     }
 
+    /// With other processes that copy as well.
+    pub fn with_crew(self, crew: Arc<dyn Crew>) -> Self {
+        Self { crew: Some(crew), ..self }
+    }
+
+    /// For what is completed or removed among the sets of a slow tier; as [`Foreground::of_eviction`].
+    pub fn of_sets(args: &ServerArgs, slow: &Place) -> Result<Self, Failure> {
+        Self::in_folder(args, desk::EVICTIONS, slow)
+    }
+
     /// For whatever this says.
     pub fn named(args: &ServerArgs, what: &impl serde::Serialize) -> Result<Self, Failure> {
         Self::in_folder(args, FOREGROUND, what)
@@ -76,7 +89,7 @@ impl Foreground {
         let text = serde_json::to_vec(what)
             .map_err(|error| Failure::failed(format!("cannot name the journal: {error}")))?;
         let name = Algorithm::Xxh3.of(&text).text(Algorithm::Xxh3);
-        Ok(Self { state: desk::state(args)?.join(folder).join(name) })
+        Ok(Self { state: desk::state(args)?.join(folder).join(name), crew: None })
     }
 
     /// Takes the journal, and goes on with what is in it; with what `jobs` say now about how fast.
@@ -92,8 +105,12 @@ impl Foreground {
                 }
             }
         }
-        let config =
-            MoverConfig { jobs: jobs.clamp(1, JOBS), tiers: super::tiers(), ..MoverConfig::new(&self.state) };
+        let config = MoverConfig {
+            jobs: jobs.clamp(1, JOBS),
+            tiers: super::tiers(),
+            crew: self.crew.clone(),
+            ..MoverConfig::new(&self.state)
+        };
         Ok(Mover::open(&config)?)
     }
 

@@ -8,6 +8,7 @@ pub mod documents;
 pub mod serve;
 
 mod control;
+mod crew;
 mod desk;
 mod doctor;
 mod evict;
@@ -17,6 +18,7 @@ mod objects;
 mod pools;
 mod request;
 mod screen;
+mod sets;
 mod status;
 mod transfer;
 mod values;
@@ -44,6 +46,7 @@ pub fn stage(args: &StageArgs) -> Result<(), Failure> {
         StageCommand::Verify(args) => verify::verify(args),
         StageCommand::Evict(args) => evict::evict(args),
         StageCommand::Pools(args) => pools::pools(args),
+        StageCommand::Sets(args) => sets::sets(args),
         StageCommand::Doctor(args) => doctor::doctor(args),
         StageCommand::Serve(args) => serve::serve(args),
     }

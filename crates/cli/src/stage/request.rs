@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stage::names::PathText;
+use stage::parts::{PartId, PartRecord, RunId};
 use stage::{JobSpec, Options, Place, StageError, Verb};
+use stage_service::store::run_of_environment;
 
 use super::args::OptionArgs;
 use crate::failure::Failure;
@@ -31,8 +33,51 @@ pub fn options(args: &OptionArgs) -> Options {
         keep_slow: args.keep_slow,
         background: args.background,
         inward: false,
+        part: None,
         parents: args.parents,
     }
+}
+
+/// The job of `SRC DST` where SRC is a part of a set, and DST the directory of sets.
+pub fn part(
+    verb: Verb,
+    paths: &[OsString],
+    options: Options,
+    part: PartId,
+    step: u64,
+    run: Option<RunId>,
+) -> Result<JobSpec, Failure> {
+    let [source, slow] = paths else {
+        return Err(Failure::invalid(format!(
+            "--part: takes SRC and DST, and {} places are named",
+            paths.len()
+        ))
+        .hint("name this rank's part, and the directory of sets"));
+    };
+    let run = match run {
+        Some(run) => Some(run),
+        None => run_of_environment(&|name| std::env::var(name).ok())?,
+    };
+    let run = run.ok_or_else(|| {
+        Failure::invalid("--part: nothing tells this launch from others")
+            .hint("give the same identity to all ranks: --run ID, another one at each launch")
+    })?;
+    let PartId { rank, ranks } = part;
+    let record = PartRecord { run, step, rank, ranks, node: node() };
+    let set = place(slow)?.join(Path::new(&record.set().to_string()))?;
+    let spec = JobSpec {
+        verb,
+        source: place(source)?,
+        destination: set.join(Path::new(&part.to_string()))?,
+        options: Options { part: Some(record), ..options },
+    };
+    spec.check_part()?;
+    Ok(spec)
+}
+
+/// This host, as faults name it.
+pub fn node() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The jobs of `SRC… DST`. With `exact`, DST is the name itself.

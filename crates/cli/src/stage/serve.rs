@@ -185,7 +185,7 @@ impl Work {
 
     fn mover(&self, state: PathBuf) -> MoverConfig {
         let (qos, tiers) = (Qos::new(self.qos.clone()), super::tiers());
-        MoverConfig { state, jobs: self.jobs, threads: self.threads, qos, tiers }
+        MoverConfig { state, jobs: self.jobs, threads: self.threads, qos, tiers, crew: None }
     }
 }
 

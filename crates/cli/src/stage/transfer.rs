@@ -1,7 +1,7 @@
 //! `flashwright stage mv`, `cp` and `get`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stage::mounts::{self, Mount};
 use stage::{JobId, JobSpec, JobStatus, Level, Options, Verb};
@@ -11,34 +11,43 @@ use super::args::{GetArgs, ModeArgs, ServerArgs, TransferArgs};
 use super::desk::Server;
 use super::foreground::Foreground;
 use super::wait::{Carrier, Come};
-use super::{request, status, verify, wait, words};
+use super::{crew, request, status, verify, wait, words};
 use crate::failure::Failure;
-use crate::{output, signals};
+use crate::{output, signals, tasks};
 
 /// Moves or copies.
 pub fn transfer(verb: Verb, args: &TransferArgs) -> Result<(), Failure> {
-    carry_out(verb, &args.paths, &request::options(&args.options), &args.mode, &args.server)
+    // Each rank that stores a part of its own works by itself.
+    if args.part.is_none() && tasks::is_one_of_several(args.tasks) {
+        if verb == Verb::Move {
+            return Err(Failure::invalid("several tasks copy, and do not move")
+                .hint("copy with stage cp, and remove the source when it has come to its end")
+                .of_root());
+        }
+        return crew::copy(args.tasks, &args.paths, &args.options, &args.mode, &args.server);
+    }
+    let options = request::options(&args.options);
+    let jobs = match (args.part, args.step) {
+        (Some(part), Some(step)) => {
+            vec![request::part(verb, &args.paths, options, part, step, args.run.clone())?]
+        }
+        _ => request::jobs(verb, &args.paths, &options, args.mode.no_target_directory)?,
+    };
+    carry_out(jobs, &args.mode, &args.server)
 }
 
 /// Copies from the slow tier to the fast one.
 pub fn get(args: &GetArgs) -> Result<(), Failure> {
     let options = Options { inward: true, ..request::options(&args.options) };
-    carry_out(Verb::Copy, &args.paths, &options, &args.mode, &args.server)
+    let jobs = request::jobs(Verb::Copy, &args.paths, &options, args.mode.no_target_directory)?;
+    carry_out(jobs, &args.mode, &args.server)
 }
 
-fn carry_out(
-    verb: Verb,
-    paths: &[OsString],
-    options: &Options,
-    mode: &ModeArgs,
-    server: &ServerArgs,
-) -> Result<(), Failure> {
-    let mut jobs = request::jobs(verb, paths, options, mode.no_target_directory)?;
+fn carry_out(jobs: Vec<JobSpec>, mode: &ModeArgs, server: &ServerArgs) -> Result<(), Failure> {
     if mode.foreground {
         let foreground = Foreground::of(server, &jobs)?;
-        let all = std::mem::take(&mut jobs);
-        jobs = left_to_do(all, mode, &|job| foreground.known(job))?;
-        return here(&foreground, jobs, mode);
+        let stop = signals::stop_flag()?;
+        return alone(&foreground, jobs, mode, &stop);
     }
     let server = Server::find(server)?;
     let known = |job: &JobSpec| {
@@ -89,7 +98,7 @@ fn there(server: &Server, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<(), Fai
         None => look(server, &ids)?,
         Some(level) => {
             let stop = signals::stop_flag()?;
-            let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+            let stopped = || stop.load(Ordering::Relaxed);
             match wait::follow(server, &ids, level, None, &stopped)? {
                 Come::There(jobs) | Come::Late(jobs) => jobs,
                 Come::Stopped(_) => {
@@ -113,12 +122,17 @@ fn there(server: &Server, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<(), Fai
     }
 }
 
-/// Does jobs in this process.
-fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<(), Failure> {
+/// Does jobs in this process, until `stop` is set.
+pub fn alone(
+    foreground: &Foreground,
+    jobs: Vec<JobSpec>,
+    mode: &ModeArgs,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let jobs = left_to_do(jobs, mode, &|job| foreground.known(job))?;
     if jobs.is_empty() {
         return if mode.json { status::print_json(None, Vec::new()) } else { Ok(()) };
     }
-    let stop = signals::stop_flag()?;
     if !foreground.exists() {
         // Nothing is begun, and no journal is made, for what is not there.
         jobs.iter().try_for_each(|job| {
@@ -135,7 +149,7 @@ fn here(foreground: &Foreground, jobs: Vec<JobSpec>, mode: &ModeArgs) -> Result<
         let known = under_way.iter().find(|known| known.spec.is_same_request(&job));
         ids.push(known.map_or_else(|| submit_or_retry(&mover, job), |known| Ok(known.id))?);
     }
-    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let stopped = || stop.load(Ordering::Relaxed);
     // As far as its destination allows; what came of it says whether that is durable.
     let level = Level::InMemory;
     let come = wait::follow(&mover, &ids, level, None, &stopped);

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone};
-use stage::{Algorithm, Level, Preserve};
+use stage::parts::{PartId, RunId};
+use stage::{Algorithm, Level, Preserve, StageError};
 
 use crate::values::{BadValue, unknown_word};
 
@@ -30,6 +31,22 @@ pub fn reservation(text: &str) -> Result<i64, BadValue> {
 /// How many are kept.
 pub fn keep(text: &str) -> Result<u32, BadValue> {
     crate::values::whole(text)
+}
+
+/// Which part of a set.
+pub fn part(text: &str) -> Result<PartId, BadValue> {
+    let hint = "the rank, counted from 0, and the number of ranks: 3/8";
+    let numbers =
+        text.split_once('/').and_then(|(rank, ranks)| Some((rank.parse().ok()?, ranks.parse().ok()?)));
+    let (rank, ranks) =
+        numbers.ok_or_else(|| BadValue::new(format!("'{text}' is not a rank of so many"), hint))?;
+    PartId::new(rank, ranks).map_err(|error| BadValue::new(error.to_string(), hint))
+}
+
+/// The identity of a launch.
+pub fn run(text: &str) -> Result<RunId, BadValue> {
+    text.parse()
+        .map_err(|error: StageError| BadValue::new(error.to_string(), error.hint().unwrap_or_default()))
 }
 
 /// Before whom.

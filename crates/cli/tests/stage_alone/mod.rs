@@ -21,6 +21,8 @@ pub fn stage(folder: &Path, arguments: &[&str]) -> Command {
         "XDG_RUNTIME_DIR",
         "STATE_DIRECTORY",
         "FLASHWRIGHT_STAGE_SOCKET",
+        "FLASHWRIGHT_RUN",
+        "SLURM_JOB_ID",
     ] {
         command.env_remove(variable);
     }

@@ -4,6 +4,7 @@ mod faults;
 mod fetch;
 #[path = "../../../../formats/fixture.rs"]
 mod fixture;
+mod parts;
 mod sets;
 mod tier;
 
@@ -267,6 +268,7 @@ impl Scratch {
             stop,
             progress,
             threads: 2,
+            crew: None,
         }
         .run()
     }

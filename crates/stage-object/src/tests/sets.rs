@@ -228,7 +228,8 @@ fn entry(path: &str, kind: Kind) -> Entry {
 }
 
 fn plant(scene: &Scene, entries: &[Entry]) {
-    let mut writer = Writer::new(Vec::new(), Algorithm::Xxh3, Path::new("x"), 0).unwrap();
+    let mut writer =
+        Writer::new(Vec::new(), &stage::manifest::Header::new(Algorithm::Xxh3, Path::new("x"), 0)).unwrap();
     for entry in entries {
         writer.entry(entry).unwrap();
     }

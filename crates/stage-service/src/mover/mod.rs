@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use self::work::{Live, counts_of};
 use crate::qos::{JobPace, Qos, QosConfig};
+use stage::crew::Crew;
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State, has_reached};
 use stage::journal::{Accepted, JobRow, Journal, Judged};
@@ -33,6 +34,8 @@ pub struct MoverConfig {
     pub qos: Arc<Qos>,
     /// What opens tiers that are no directories.
     pub tiers: Tiers,
+    /// Other processes that copy as well.
+    pub crew: Option<Arc<dyn Crew>>,
 }
 
 impl MoverConfig {
@@ -46,6 +49,7 @@ impl MoverConfig {
             threads,
             qos: Qos::new(QosConfig::default()),
             tiers: Tiers::default(),
+            crew: None,
         }
     }
 }
@@ -218,6 +222,7 @@ impl Mover {
                 return Err(refused);
             }
         }
+        spec.check_part()?;
         spec.check_parents()?;
         let mut judged = None;
         loop {

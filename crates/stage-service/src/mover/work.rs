@@ -127,6 +127,7 @@ impl Inner {
             stop: &live.stop,
             progress: &live.progress,
             threads: self.config.threads,
+            crew: self.config.crew.as_deref(),
         };
         let mut attempt = 1;
         loop {

@@ -1,16 +1,18 @@
 //! Draining: jobs of a mover, one for each checkpoint; waited for, resumed, and reported when they fail.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
-use super::files::{is_directory, steps_in, take_lock};
-use super::{GoOn, SLICE, Store, step_name, step_of};
+use super::files::{is_directory, take_lock};
+use super::{GoOn, SLICE, Store};
 use crate::error::ServiceError;
 use crate::mover::{Mover, MoverConfig};
 use stage::error::StageError;
 use stage::job::{JobId, JobStatus, State};
 use stage::mounts;
 use stage::names::PathText;
+use stage::parts::PartRecord;
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
 impl Store {
@@ -42,7 +44,7 @@ impl Store {
             let stored = self.stored_steps()?;
             self.locked().stored = stored.into_iter().collect();
         }
-        for step in steps_in(&self.fast, &self.config.fast)? {
+        for step in self.steps_here()? {
             let job = known.get(&step).and_then(|id| jobs.iter().find(|job| job.id == *id));
             match job {
                 Some(job) if job.state == State::Failed => {
@@ -51,35 +53,54 @@ impl Store {
                 }
                 Some(job) if !job.state.is_final() => {}
                 _ if self.is_stored(step)? => {}
+                // A part alone would be a set that is never complete again.
+                Some(job) if job.level.is_committed() && self.is_superseded(step)? => {}
                 _ => self.drain(&mover, step)?,
             }
         }
-        Ok(())
+        self.discard_surplus(&mover)?;
+        self.drain_earlier_runs(&mover, &jobs)?;
+        self.know_kept(&jobs);
+        self.release_partner(&mover)
     }
 
     /// The step that a job drains.
     fn drained_by(&self, job: &JobStatus) -> Option<u64> {
         let source = job.spec.source.path()?;
-        let step = step_of(source.file_name()?)?;
+        let step = self.step_of(source.file_name()?)?;
         let drains = source.parent() == Some(&*self.config.fast)
-            && job.spec.destination == self.slow.place(&step_name(step));
+            && job.spec.destination == self.slow.place(&self.name(step));
         drains.then_some(step)
     }
 
     pub(super) fn drain(&self, mover: &Mover, step: u64) -> Result<(), StageError> {
-        let id = mover.submit_drain(JobSpec {
+        let part = self.config.member.as_ref().map(|member| member.record(step, &member.run));
+        // First, so that the queue has it first.
+        self.keep_at_partner(mover, &self.name(step))?;
+        let id = self.submit(mover, &self.name(step), part)?;
+        self.locked().jobs.insert(step, id);
+        Ok(())
+    }
+
+    /// Hands in the drain of what has this name on the fast tier.
+    pub(super) fn submit(
+        &self,
+        mover: &Mover,
+        name: &OsStr,
+        part: Option<PartRecord>,
+    ) -> Result<JobId, StageError> {
+        mover.submit_drain(JobSpec {
             verb: Verb::Copy,
-            source: Place::Path(PathText(self.config.fast.join(step_name(step)))),
-            destination: self.slow.place(&step_name(step)),
+            source: Place::Path(PathText(self.config.fast.join(name))),
+            destination: self.slow.place(name),
             options: Options {
                 latest: true,
                 keep_fast: self.config.keep_fast,
                 keep_slow: self.config.keep_slow,
+                part,
                 ..self.config.options.clone()
             },
-        })?;
-        self.locked().jobs.insert(step, id);
-        Ok(())
+        })
     }
 
     /// Waits until a checkpoint, or all that are committed, have come this far. False if the time is up before.
@@ -97,11 +118,19 @@ impl Store {
         let until = most.and_then(|most| Instant::now().checked_add(most));
         let steps = match step {
             Some(step) => vec![step],
-            None => steps_in(&self.fast, &self.config.fast)?,
+            None => self.steps_here()?,
         };
         for step in steps {
             if !self.wait_for(step, level, until, go_on)? {
                 return Ok(false);
+            }
+        }
+        if step.is_none() && level.is_committed() {
+            let (mover, earlier) = (self.mover()?, self.locked().earlier.clone());
+            for (set, id) in earlier {
+                if !self.wait_job(&mover, id, until, go_on, &format!("{set} is not drained"))? {
+                    return Ok(false);
+                }
             }
         }
         self.report_failures()?;
@@ -121,8 +150,8 @@ impl Store {
             mounts::check_durable(&self.slow_place, self.slow_in_memory.as_ref(), &why)?;
         }
         let Some(id) = self.locked().jobs.get(&step).copied() else {
-            let local = !level.is_committed() && is_directory(&self.fast, &step_name(step));
-            if local || self.slow.has(&step_name(step))? {
+            let local = !level.is_committed() && is_directory(&self.fast, &self.name(step));
+            if local || self.slow.has(&self.name(step))? {
                 return Ok(true);
             }
             return Err(self.no_such(step));
@@ -171,7 +200,12 @@ impl Store {
     pub fn retry(&self) -> Result<usize, StageError> {
         let mover = self.mover()?;
         let mut retried = 0;
-        for (_, job) in self.progress()? {
+        let mut jobs: Vec<JobStatus> = self.progress()?.into_iter().map(|(_, job)| job).collect();
+        let earlier = self.locked().earlier.clone();
+        for id in earlier.into_values() {
+            jobs.extend(mover.status(Some(id))?);
+        }
+        for job in jobs {
             if job.state == State::Failed {
                 mover.retry(job.id)?;
                 self.locked().reported.remove(&job.id);
@@ -186,11 +220,13 @@ impl Store {
         self.own_process()?;
         let Some((mover, jobs)) = ({
             let inner = self.locked();
-            inner.mover.clone().map(|mover| (mover, inner.jobs.clone()))
+            let own = inner.jobs.iter().map(|(step, id)| (format!("step {step}"), *id));
+            let earlier = inner.earlier.iter().map(|(set, id)| (set.to_string(), *id));
+            inner.mover.clone().map(|mover| (mover, own.chain(earlier).collect::<Vec<_>>()))
         }) else {
             return Ok(());
         };
-        for (step, id) in jobs {
+        for (name, id) in jobs {
             if self.locked().reported.contains(&id) {
                 continue;
             }
@@ -205,7 +241,7 @@ impl Store {
                     } else {
                         "is not drained"
                     };
-                    return Err(failure(&job, &format!("step {step} {what}")));
+                    return Err(failure(&job, &format!("{name} {what}")));
                 }
             }
         }

@@ -31,11 +31,15 @@ pub(super) fn is_directory(tier: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// The checkpoints in a directory, oldest first.
-pub(super) fn steps_in(tier: &OwnedFd, path: &Path) -> Result<Vec<u64>, StageError> {
+pub(super) fn steps_in(
+    tier: &OwnedFd,
+    path: &Path,
+    step_of: &dyn Fn(&OsStr) -> Option<u64>,
+) -> Result<Vec<u64>, StageError> {
     let names =
         calls::list(tier.as_fd()).map_err(|error| StageError::io("read the directory", path, error))?;
     let named = names.iter().filter(|(name, _)| is_directory(tier, name));
-    let mut steps: Vec<u64> = named.filter_map(|(name, _)| super::step_of(name)).collect();
+    let mut steps: Vec<u64> = named.filter_map(|(name, _)| step_of(name)).collect();
     steps.sort_unstable();
     Ok(steps)
 }

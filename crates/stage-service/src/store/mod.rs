@@ -8,6 +8,10 @@
 //!    may die: the next process that opens the store goes on draining.
 //! 3. What retention allows goes, as [`stage::retention`] has it.
 //!
+//! With a [`Member`] a checkpoint is one rank's part of a set that many nodes write ([`stage::parts`]): the store's own
+//! directory on the fast tier is `FAST/rank-000003-of-000008`, and its parts on the slow tier are
+//! `SLOW/step-00000100.run-RUN/rank-000003-of-000008`. Its `latest` and `restore` know sets that are complete alone.
+//!
 //! One process at a time writes to a store: it holds an exclusive flock(2) on `.flashwright/store.lock` in the fast
 //! directory, wherever its state directory is.
 //! What a process that died had begun and not committed is removed by the next that gets the lock; the journal
@@ -21,7 +25,10 @@
 
 mod drain;
 mod files;
+mod partner;
 mod restore;
+mod sets;
+mod surplus;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,12 +47,15 @@ use stage::mounts::{self, Mount};
 use stage::names::PathText;
 use stage::owned::FileId;
 use stage::pace::Stop;
+use stage::parts::{PartId, RunId, SetId};
 use stage::retention;
 use stage::spec::{Level, Options, Place};
 use stage::tier::directory::Directory;
+use stage::tier::parts::PartTier;
 use stage::tier::{Tier, Tiers};
 
 use files::{steps_in, tier};
+use partner::Partner;
 
 /// The state directory, where none is named: in the fast directory.
 pub const STATE: &str = ".flashwright";
@@ -73,6 +83,8 @@ pub struct StoreConfig {
     pub jobs: usize,
     /// Threads for each.
     pub threads: usize,
+    /// Which part of each set this process writes; none: each checkpoint is this process's alone.
+    pub member: Option<Member>,
     /// What opens tiers that are no directories.
     pub tiers: Tiers,
 }
@@ -91,9 +103,23 @@ impl StoreConfig {
             read_only: false,
             jobs: 1,
             threads: 2,
+            member: None,
             tiers: Tiers::default(),
         }
     }
+}
+
+/// A process among those that write sets together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The identity of this launch of the program, the same in all of its processes.
+    pub run: RunId,
+    /// This process's rank, and their number.
+    pub part: PartId,
+    /// The host, as faults name it.
+    pub node: String,
+    /// The fast directory of another node, reachable by a path here: each part is kept there as well until it is durable.
+    pub partner: Option<PathBuf>,
 }
 
 /// A checkpoint, and where it is.
@@ -107,6 +133,8 @@ pub struct Step {
     pub slow: bool,
 }
 
+pub use partner::{LeftBehind, drain_left};
+pub use sets::run_of_environment;
 pub use stage::pace::{GoOn, always};
 
 /// Checkpoints on two tiers. See the module.
@@ -114,6 +142,7 @@ pub use stage::pace::{GoOn, always};
 pub struct Store {
     config: StoreConfig,
     fast: OwnedFd,
+    partner: Option<Partner>,
     slow: Arc<dyn Tier>,
     slow_place: Place,
     /// The mount of the slow tier if that is in memory. Nothing becomes durable there.
@@ -133,12 +162,16 @@ struct Inner {
     stored: BTreeSet<u64>,
     /// The newest job of each step.
     jobs: BTreeMap<u64, JobId>,
+    /// Drains of parts that earlier runs of the program have left.
+    earlier: BTreeMap<SetId, JobId>,
+    /// Copies on a partner's flash, by the set's name.
+    kept: BTreeMap<OsString, JobId>,
     /// Begun and not committed: the part's name, and which directory it is.
     begun: BTreeMap<u64, (OsString, FileId)>,
     /// Jobs whose failure has been reported.
     reported: BTreeSet<JobId>,
     /// What was restored, and is not to be evicted while this store is open.
-    pins: BTreeMap<u64, OwnedFd>,
+    pins: BTreeMap<OsString, OwnedFd>,
     closed: bool,
 }
 
@@ -155,16 +188,18 @@ pub fn step_of(name: &OsStr) -> Option<u64> {
     (step_name(step) == name).then_some(step)
 }
 
-/// Where a step is staged in before its bytes are known to be right.
-fn staged_name(step: u64) -> OsString {
+/// Where a checkpoint is staged in before its bytes are known to be right.
+fn staged_name(of: &OsStr) -> OsString {
     let mut name = OsString::from(".");
-    name.push(step_name(step));
+    name.push(of);
     name.push(".staged");
     name
 }
 
-fn step_staged(name: &OsStr) -> Option<u64> {
-    step_of(OsStr::from_bytes(name.as_bytes().strip_prefix(b".")?.strip_suffix(b".staged")?))
+/// The name of the checkpoint that is staged in under this one.
+fn staged_of(name: &OsStr) -> Option<&OsStr> {
+    let of = OsStr::from_bytes(name.as_bytes().strip_prefix(b".")?.strip_suffix(b".staged")?);
+    (step_of(of).is_some() || SetId::of_name(of).is_some() || sets::part_of(of).is_some()).then_some(of)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, StageError> {
@@ -197,11 +232,21 @@ impl Store {
                 "1 or more; none at all to keep all",
             ));
         }
+        let mut node = None;
+        if let Some(member) = &config.member {
+            tier("fast", &config.fast, config.read_only, config.options.parents)?;
+            let within = config.fast.join(member.part.to_string());
+            node = Some(std::mem::replace(&mut config.fast, within));
+        }
         let fast = tier("fast", &config.fast, config.read_only, config.options.parents)?;
+        let partner = Partner::open(&mut config, node.as_deref())?;
         if let Some(path) = slow_place.path() {
             tier("slow", path, config.read_only, config.options.parents)?;
         }
-        let slow: Arc<dyn Tier> = config.tiers.open(&slow_place, &Stop::new())?.into();
+        let mut slow: Arc<dyn Tier> = config.tiers.open(&slow_place, &Stop::new())?.into();
+        if let Some(member) = &config.member {
+            slow = Arc::new(PartTier::new(slow, member.part));
+        }
         if slow.is(&Directory::open(&config.fast)?)? {
             return Err(StageError::invalid(
                 format!("fast and slow are one directory: {}", shown(&config.fast)),
@@ -209,7 +254,7 @@ impl Store {
             ));
         }
         let on_fast = Mount::nearest(&config.fast);
-        let on_slow = mounts::of_place(&slow.place(&step_name(0)), true);
+        let on_slow = mounts::of_place(&slow_place.join(Path::new("step"))?, true);
         if let Some(how) = mounts::is_lost_with(on_fast.as_ref(), on_slow.as_ref()) {
             return Err(StageError::refused(
                 format!("the slow tier {} {how}, and the fast one is not", slow_place.shown()),
@@ -218,7 +263,7 @@ impl Store {
         }
         let slow_in_memory = on_slow.filter(Mount::is_in_memory);
         let (process, inner) = (std::process::id(), Mutex::default());
-        let store = Self { config, fast, slow, slow_place, slow_in_memory, process, inner };
+        let store = Self { config, fast, partner, slow, slow_place, slow_in_memory, process, inner };
         if !store.config.read_only {
             store.begin_draining()?;
         }
@@ -232,10 +277,31 @@ impl Store {
 
     /// The checkpoints that have a name on the slow tier, oldest first.
     fn stored_steps(&self) -> Result<Vec<u64>, StageError> {
-        let names = self.slow.names(&|name| step_of(name).is_some())?;
-        let mut steps: Vec<u64> = names.iter().filter_map(|name| step_of(name)).collect();
+        let names = self.slow.names(&|name| self.step_of(name).is_some())?;
+        let mut steps: Vec<u64> = names.iter().filter_map(|name| self.step_of(name)).collect();
         steps.sort_unstable();
         Ok(steps)
+    }
+
+    /// The name of a checkpoint of this store: the step's, or the set's that this process writes a part of.
+    fn name(&self, step: u64) -> OsString {
+        match &self.config.member {
+            Some(member) => SetId { step, run: member.run.clone() }.to_string().into(),
+            None => step_name(step),
+        }
+    }
+
+    /// The step of a name that [`Store::name`] makes.
+    fn step_of(&self, name: &OsStr) -> Option<u64> {
+        match &self.config.member {
+            Some(member) => SetId::of_name(name).filter(|id| id.run == member.run).map(|id| id.step),
+            None => step_of(name),
+        }
+    }
+
+    /// The checkpoints of this store on the fast tier, oldest first.
+    fn steps_here(&self) -> Result<Vec<u64>, StageError> {
+        steps_in(&self.fast, &self.config.fast, &|name| self.step_of(name))
     }
 
     fn state(&self) -> PathBuf {
@@ -248,16 +314,20 @@ impl Store {
             let inner = self.locked();
             !self.is_remote() || inner.stored.contains(&step) || inner.jobs.contains_key(&step)
         };
-        Ok(may_be && self.slow.has(&step_name(step))?)
+        Ok(may_be && self.slow.has(&self.name(step))?)
     }
 
     /// The newest checkpoint that has come this far; at `local` and below, on either tier. On a slow tier in memory none is
-    /// durable.
+    /// durable. Of sets that many nodes write, at every level the newest that is complete on the slow tier, of whatever run.
     ///
     /// # Errors
     /// A drain that has failed since the last call.
     pub fn latest(&self, level: Level) -> Result<Option<u64>, StageError> {
         self.report_failures()?;
+        if self.config.member.is_some() {
+            let is_lost = level == Level::Durable && self.slow_in_memory.is_some();
+            return Ok(self.latest_set()?.filter(|_| !is_lost).map(|(id, _)| id.step));
+        }
         let has_come = |step: &Step| match level {
             Level::Durable => step.slow && self.slow_in_memory.is_none(),
             _ => step.slow || (step.fast && !level.is_committed()),
@@ -270,12 +340,12 @@ impl Store {
     pub fn list(&self) -> Result<Vec<Step>, StageError> {
         self.own_process()?;
         let mut steps = BTreeMap::new();
-        for step in steps_in(&self.fast, &self.config.fast)? {
+        for step in self.steps_here()? {
             steps.insert(step, Step { step, fast: true, slow: false });
         }
         for step in self.stored_steps()? {
             // In an object store the manifest is what gives a set its name, and it was read back when it was put.
-            let whole = self.is_remote() || self.slow.manifest(&step_name(step))?.is_some();
+            let whole = self.is_remote() || self.slow.manifest(&self.name(step))?.is_some();
             if whole || steps.contains_key(&step) {
                 steps.entry(step).or_insert(Step { step, fast: false, slow: false }).slow = whole;
             }
@@ -286,7 +356,7 @@ impl Store {
     /// Allows the eviction of a checkpoint that was restored.
     pub fn release(&self, step: u64) {
         if self.own_process().is_ok() {
-            self.locked().pins.remove(&step);
+            self.locked().pins.retain(|name, _| sets::step_of_any(name) != Some(step));
         }
     }
 
@@ -298,11 +368,14 @@ impl Store {
     pub fn evict(&self, step: u64) -> Result<(), StageError> {
         let mover = self.mover()?;
         let stop = Stop::new();
-        let slow = self.config.tiers.open(&self.slow_place, &stop)?;
+        let mut slow: Arc<dyn Tier> = self.config.tiers.open(&self.slow_place, &stop)?.into();
+        if let Some(member) = &self.config.member {
+            slow = Arc::new(PartTier::new(slow, member.part));
+        }
         retention::evict(
             &self.config.fast,
             &*slow,
-            &step_name(step),
+            &self.name(step),
             &retention::OrReading(mover.journal()),
             &stop,
         )
@@ -334,6 +407,7 @@ impl Store {
             for (part, id) in begun.values() {
                 let _ = self.discard_begun(&mover, part, Some(id));
             }
+            let _ = self.discard_others(&mover);
             mover.stop();
         }
         self.locked().lock = None;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 
 use super::files::{is_directory, look_at, open_directory};
-use super::{Store, step_name, step_staged};
+use super::{Store, staged_of};
 use crate::mover::Mover;
 use stage::calls;
 use stage::error::{StageError, shown};
@@ -30,7 +30,8 @@ impl Store {
     pub fn begin(&self, step: u64) -> Result<PathBuf, StageError> {
         let mover = self.mover()?;
         self.report_failures()?;
-        let name = step_name(step);
+        self.release_partner(&mover)?;
+        let name = self.name(step);
         if is_directory(&self.fast, &name) || self.is_stored(step)? {
             return Err(StageError::refused(
                 format!("step {step}: there is a checkpoint of this step, and it is not written over"),
@@ -74,7 +75,7 @@ impl Store {
     pub fn commit(&self, step: u64) -> Result<PathBuf, StageError> {
         let mover = self.mover()?;
         let (part, id) = self.part_of(step)?;
-        let path = self.config.fast.join(step_name(step));
+        let path = self.config.fast.join(self.name(step));
         let published = self.publish(step, &part, &id);
         self.locked().begun.remove(&step);
         if let Err(error) = published {
@@ -90,7 +91,7 @@ impl Store {
     }
 
     fn publish(&self, step: u64, part: &OsStr, id: &FileId) -> Result<(), StageError> {
-        let (path, name) = (self.config.fast.join(part), step_name(step));
+        let (path, name) = (self.config.fast.join(part), self.name(step));
         let directory = open_directory(self.fast.as_fd(), part, &path)?;
         let there = FileId::of(directory.as_fd()).map_err(|error| StageError::io("stat", &path, error))?;
         if !there.is(id) {
@@ -149,11 +150,11 @@ impl Store {
         let names = calls::list(self.fast.as_fd())
             .map_err(|error| StageError::io("read the directory", &self.config.fast, error))?;
         for (name, _) in names {
-            if step_staged(&name).is_some() && !wanted(&name) {
+            if staged_of(&name).is_some() && !wanted(&name) {
                 self.discard_staged(mover, &name)?;
             }
         }
-        Ok(())
+        self.discard_others(mover)
     }
 
     /// Removes what was begun under a name, if it is that.
@@ -172,12 +173,22 @@ impl Store {
 
     /// Removes what a job has staged in, if it is what has the name.
     pub(super) fn discard_staged(&self, mover: &Mover, staged: &OsStr) -> Result<(), StageError> {
+        self.discard_staged_as(mover, staged, staged)
+    }
+
+    /// The same of what has another name since.
+    pub(super) fn discard_staged_as(
+        &self,
+        mover: &Mover,
+        staged: &OsStr,
+        name: &OsStr,
+    ) -> Result<(), StageError> {
         let path = self.config.fast.join(staged);
         let jobs = mover.journal().jobs()?;
         let made =
             |job: &JobRow| (job.spec.destination.path() == Some(&path)).then_some(job.part_id).flatten();
         for id in jobs.iter().rev().filter_map(made) {
-            if owned::discard(&self.fast, staged, &self.config.fast, Some(&id))? == Left::Nothing {
+            if owned::discard(&self.fast, name, &self.config.fast, Some(&id))? == Left::Nothing {
                 break;
             }
         }

@@ -26,6 +26,8 @@ mod power;
 mod rot;
 #[path = "../crash/sample.rs"]
 mod sample;
+#[path = "../crash/sets.rs"]
+mod sets;
 #[path = "../crash/strangers.rs"]
 mod strangers;
 #[path = "../crash/tree.rs"]

@@ -109,6 +109,11 @@ fn a_checkpoint_and_latest_survive_a_kill_at_every_call() {
 }
 
 #[test]
+fn a_part_and_the_record_of_its_set_survive_a_kill_at_every_call() {
+    kill_everywhere(Scenario::Part, Verb::Copy, 24);
+}
+
+#[test]
 fn a_tree_that_three_threads_move_survives_a_kill_at_every_call() {
     kill_threads_everywhere(3, Scenario::Tree, Verb::Move, 20);
 }

@@ -214,6 +214,11 @@ fn of_check(check: Check) -> Case {
             aside_replaced,
             "another directory has the set's name",
         ),
+        Check::PartRecord => (
+            "a part of another run is in a set",
+            part_of_another_run,
+            "a set with a part of another run is complete",
+        ),
         Check::FetchedOnResume => {
             ("a fetched file is replaced before the mover goes on", fetched_replaced, "has other bytes")
         }
@@ -354,6 +359,21 @@ fn each_sync_that_is_left_out_alone_or_comes_late_is_missed_on_the_strictest_fil
         let lost = format!("before {}: {path} ", barrier.before().word());
         findings.lost(barrier.word(), false, name, &case, &lost);
         findings.lost(barrier.word(), true, name, &case, &lost);
+    }
+    findings.end();
+}
+
+#[test]
+fn the_name_of_a_set_that_another_rank_has_made_is_durable_before_a_part_of_it_is() {
+    let mut findings = Findings::new();
+    let word = Barrier::NewParent.word();
+    if findings.is_wanted(word) {
+        let name = "a part goes to a set that another rank has made";
+        let case = |left: &Mutant| strict::Ready::part_of_a_new_set().carried_out(left);
+        findings.right(name, &case);
+        for late in [false, true] {
+            findings.lost(word, late, name, &case, "before COMMITTED: slow was not synced");
+        }
     }
     findings.end();
 }

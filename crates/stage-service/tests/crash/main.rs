@@ -33,6 +33,7 @@ mod power;
 mod rot;
 mod sample;
 mod scale;
+mod sets;
 mod strangers;
 mod tree;
 mod world;

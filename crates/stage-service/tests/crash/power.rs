@@ -153,6 +153,11 @@ fn a_file_of_chunks_survives_a_power_cut() {
 }
 
 #[test]
+fn the_record_of_a_set_survives_a_power_cut() {
+    survives(Scenario::Part, Verb::Copy, ("ext4", "xfs"), 6);
+}
+
+#[test]
 fn a_mover_that_leaves_its_syncs_out_is_found_out_by_a_power_cut() {
     if let Some(why) = lacking() {
         println!("SKIP the control of power cuts: {why}");

@@ -31,6 +31,8 @@ pub enum Scenario {
     Tree,
     /// A directory of a few plain files: a checkpoint, with another before it, and `latest`.
     Checkpoint,
+    /// The second of two parts of a set; the first is there, and its record is missing.
+    Part,
 }
 
 /// Where the fast tier is, in tests that do not care which file system it is: memory, where there is such a directory.
@@ -92,9 +94,14 @@ impl World {
         let directory =
             |root: &Path| tempfile::Builder::new().prefix("flashwright-crash").tempdir_in(root).unwrap();
         let (fast, slow) = (directory(fast), directory(slow));
-        let source = fast.path().join("ckpt-7");
-        let destination = slow.path().join("ckpt-7");
+        let (mut source, mut destination) = (fast.path().join("ckpt-7"), slow.path().join("ckpt-7"));
         let mut options = Options { preserve: Preserve::ALL, ..Options::default() };
+        if scenario == Scenario::Part {
+            let spec = crate::sets::with_the_first_part(fast.path(), slow.path());
+            (source, destination) =
+                (fast.path().join(crate::sets::SET), spec.destination.path().unwrap().into());
+            options = spec.options;
+        }
         build(scenario, &source);
         if scenario == Scenario::Checkpoint {
             fs::create_dir(slow.path().join("ckpt-6")).unwrap();
@@ -147,7 +154,9 @@ impl World {
         } else if let Some(found) = &at_source {
             wrong.extend(self.remains(found));
         }
-        if self.spec.options.latest {
+        if self.spec.options.part.is_some() {
+            wrong.extend(crate::sets::between(self.slow()));
+        } else if self.spec.options.latest {
             wrong.extend(self.latest_between(complete));
         }
         wrong
@@ -161,6 +170,10 @@ impl World {
         }
         if self.spec.verb == Verb::Move && fs::symlink_metadata(&self.source).is_ok() {
             wrong.push("the source is still there at the end of a move".to_owned());
+        }
+        if self.spec.options.part.is_some() {
+            wrong.extend(crate::sets::end(self.slow()));
+            return wrong;
         }
         let mut expected = self.others.clone();
         expected.extend(self.destination.file_name().map(OsStr::to_owned));
@@ -321,7 +334,7 @@ fn build(scenario: Scenario, source: &Path) {
         Scenario::Large => file(source, (64 << 20) + 12_345, 2),
         Scenario::Chunked => file(source, (8 << 20) + 4_321, 3),
         Scenario::Tree => tree(source),
-        Scenario::Checkpoint => {
+        Scenario::Checkpoint | Scenario::Part => {
             fs::create_dir(source).unwrap();
             for rank in 0..3 {
                 file(&source.join(format!("rank-{rank}")), 50_000 + rank, rank);

@@ -116,7 +116,9 @@ impl Barrier {
             | Self::SetFileSystem
             | Self::FetchedDirectory
             | Self::FetchedManifest
-            | Self::FetchedRoot => Moment::Renamed,
+            | Self::FetchedRoot
+            | Self::PartNames
+            | Self::SetRecord => Moment::Renamed,
             Self::NewParent
             | Self::AdoptedMetadata
             | Self::FetchedMetadata
@@ -127,6 +129,7 @@ impl Barrier {
             | Self::SemaphoreRemoved
             | Self::TakenApart
             | Self::GivenBack
+            | Self::SetRecordName
             | Self::Latest
             | Self::LatestAgain => Moment::Done,
         }
@@ -220,6 +223,15 @@ labels! {
         SemaphoreRemoved = "semaphore-removed",
             "fsync of the semaphore's directory, after it was removed",
             "the semaphore comes back after a power cut, and asks for the move again";
+        PartNames = "part-names",
+            "fsync of a set's directory, before the record of its parts is published",
+            "a set is complete after a power cut, and a part of another node has no name";
+        SetRecord = "set-record",
+            "fsync of the record of a set of parts",
+            "the record is empty after a power cut";
+        SetRecordName = "set-record-name",
+            "fsync of a set's directory, after the record of its parts got its name",
+            "a set that was complete is not after a power cut";
         Latest = "latest",
             "fsync of the tier's directory, after `latest` was replaced",
             "`latest` leads to an older set after a power cut";
@@ -361,6 +373,9 @@ labels! {
         TakenAside = "taken-aside",
             "inode and birth of what has the name of a set that was taken aside and the journal's, after a crash",
             "what another program made gets the set's name, and the set is lost under no name";
+        PartRecord = "part-record",
+            "run, step, rank and number of ranks that a part's manifest states and its place",
+            "a set with a part of another run is complete";
         FetchedOnResume = "fetched-on-resume",
             "identity of a fetched file and the journal's",
             "a fetched file that was replaced is trusted";

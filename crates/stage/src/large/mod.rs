@@ -54,9 +54,10 @@ use self::check::Check;
 use self::copy::Copying;
 use self::port::Port;
 use self::side::Side;
+use crate::calls;
 use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
 use crate::error::{StageError, shown};
-use crate::fault::{self, enforced};
+use crate::fault::{self, Barrier, enforced};
 use crate::pace::{Pace, Progress, Stop};
 
 /// How a lane works.
@@ -124,6 +125,11 @@ pub struct Lane {
 }
 
 impl Lane {
+    /// Bytes of a chunk.
+    pub(crate) const fn chunk_bytes(&self) -> u64 {
+        self.config.chunk_bytes
+    }
+
     /// Takes memory for the buffers. Nothing of the calling thread is changed; it is the one that must use the lane.
     ///
     /// # Errors
@@ -328,4 +334,9 @@ impl Zeros {
             }
         }
     }
+}
+
+/// Syncs a source before its holes are asked for: what is on its way to the medium may be reported as one.
+pub fn sync_holes(source: BorrowedFd<'_>, path: &Path) -> Result<(), StageError> {
+    calls::sync_source(source, Barrier::SourceHoles).map_err(|error| StageError::source_sync(path, error))
 }

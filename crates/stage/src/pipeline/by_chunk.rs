@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::Pipeline;
+use super::hands::Divided;
+use super::{By, Pipeline};
 use crate::calls;
+use crate::crew::is_unsynced;
 use crate::error::StageError;
 use crate::fault::{Barrier, Moment, comes_to};
 use crate::journal::{Done, Identity};
-use crate::large::{Lane, LargeFile};
+use crate::large::{self, LargeFile};
 use crate::manifest::{FILE_BYTES_MAX, Kind};
 use crate::metadata;
 use crate::names::joined;
@@ -27,12 +29,12 @@ impl Pipeline<'_> {
     /// A source that becomes shorter; a copy that reads back differently.
     pub fn copy_large(
         &self,
-        lane: &mut Lane,
+        by: By<'_>,
         directory: &Directory,
         name: &OsStr,
         written: &mut dyn FnMut(),
     ) -> Result<Done, StageError> {
-        self.copy_large_as(lane, directory, name, None, directory.path.join(name), written)
+        self.copy_large_as(by, directory, name, None, directory.path.join(name), written)
     }
 
     /// Copies one name to another, which is open. `path` is what is recorded.
@@ -41,7 +43,7 @@ impl Pipeline<'_> {
     /// As [`Self::copy_large`].
     pub fn copy_large_as(
         &self,
-        lane: &mut Lane,
+        by: By<'_>,
         directory: &Directory,
         name: &OsStr,
         copy: Option<(&OsStr, &OwnedFd)>,
@@ -64,9 +66,7 @@ impl Pipeline<'_> {
         }
         let identity = Identity::of(&stat);
         if self.terms.sync_source && self.terms.preserve.sparse {
-            // What is on its way to the medium may be reported as a hole.
-            calls::sync_source(source.as_fd(), Barrier::SourceHoles)
-                .map_err(|error| StageError::source_sync(&from, error))?;
+            large::sync_holes(source.as_fd(), &from)?;
             comes_to(Moment::Sought, || vec![from.clone()]);
         }
         let (destination, done) = self.begin_large(directory, name, copy, &path, &identity, &to)?;
@@ -80,10 +80,18 @@ impl Pipeline<'_> {
             algorithm: self.terms.algorithm,
             preserve_sparse: self.terms.preserve.sparse,
         };
-        let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
-        let copied = lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal, written);
-        self.note(lane.notes());
-        if let Err(StageError::Sync { .. }) = &copied {
+        let copied = if self.is_for_hands(&by, file.bytes) {
+            let divided = Divided { file: &file, path: &path, source: &identity, done };
+            self.copy_divided(by, self.lane.chunk_bytes, divided)
+        } else {
+            let By::Lane(lane) = by else { unreachable!("a hand's file is for hands") };
+            let mut seal = |chunks: &[(u64, crate::Digest)]| self.journal.seal(self.id, &path, chunks);
+            let copied =
+                lane.copy(&file, &done, self.terms.pace, self.terms.stop, progress, &mut seal, written);
+            self.note(lane.notes());
+            copied
+        };
+        if copied.as_ref().is_err_and(is_unsynced) {
             // The kernel has dropped what it could not write: nothing in this inode is to be trusted again.
             self.journal.forget(self.id, std::slice::from_ref(&path))?;
         }

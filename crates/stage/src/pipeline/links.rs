@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{Pipeline, lane_of};
+use super::{By, Pipeline, lane_of};
 use crate::calls;
 use crate::error::StageError;
 use crate::fault::Barrier;
@@ -77,7 +77,7 @@ impl Pipeline<'_> {
             Copied::Large(size) => {
                 self.found(size);
                 let lane = lane_of(lane, &self.lane)?;
-                self.copy_large(lane, &directory, &name, &mut || {})
+                self.copy_large(By::Lane(lane), &directory, &name, &mut || {})
             }
             Copied::Linked { .. } => unreachable!("it was not asked to tell those of several names"),
         }

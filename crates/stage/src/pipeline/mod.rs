@@ -15,12 +15,13 @@
 //! All queues are bounded, so a tree of any size takes the same memory.
 
 mod by_chunk;
+mod hands;
 mod links;
 mod turns;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,14 +31,16 @@ use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::calls;
+use crate::crew::{Crew, Errand};
 use crate::error::StageError;
-use crate::fault::{Barrier, Check, enforced};
+use crate::fault::{Check, enforced};
 use crate::job::JobId;
 use crate::journal::{Done, Identity, Journal};
 use crate::large::{Lane, LaneConfig};
 use crate::manifest::Kind;
-use crate::small::{Copied, Copier, Terms, Written};
+use crate::small::{self, Copied, Copier, Terms, Written};
 use crate::tree::{Directory, Visitor, Walk, entry_of};
+pub use hands::By;
 use links::Links;
 use turns::{Turn, Turns};
 
@@ -76,6 +79,8 @@ pub struct Pipeline<'a> {
     pub terms: Terms<'a>,
     /// Threads that copy, and as many that read back.
     pub threads: usize,
+    /// Other processes that copy, and what they are told of the move.
+    pub crew: Option<(&'a dyn Crew, Errand)>,
     /// Was something copied by an earlier attempt?
     pub resumed: bool,
     /// How large files are.
@@ -117,6 +122,27 @@ impl Shared<'_> {
     fn gone(&self) -> bool {
         self.failed.load(Relaxed)
     }
+
+    /// A file of several names is found: all of them are made once they are known.
+    fn linked(&self, inode: (u32, u32, u64), path: PathBuf) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.entry(inode).or_default().push(path);
+    }
+
+    /// A file that goes by the chunk is found.
+    fn large(&self, directory: &Arc<Directory>, name: &OsStr, size: u64, large: &SyncSender<LargeItem>) {
+        self.of.found(size);
+        let item = LargeItem { directory: Arc::clone(directory), name: name.to_owned() };
+        // The receiver is gone: another thread has failed and recorded why.
+        let _ = put(large, item);
+    }
+
+    /// A copier has found nothing more. The last of them knows that what was counted until now is all there is.
+    fn walked(&self, copiers: &AtomicUsize) {
+        if copiers.fetch_sub(1, Relaxed) == 1 && !self.gone() {
+            self.of.terms.progress.walked.store(true, Relaxed);
+        }
+    }
 }
 
 /// The thread at the other end of a queue has ended; the reason is in the first error.
@@ -149,7 +175,8 @@ impl Pipeline<'_> {
         // Each end of a queue goes with the last thread that has it, so that a thread that waits at the other end is woken.
         let (batches, synced) = (Arc::new(Mutex::new(batches)), Arc::new(Mutex::new(synced)));
         let large = Arc::new(Mutex::new(large));
-        let copiers = Arc::new(AtomicUsize::new(self.threads));
+        let hands = self.crew.as_ref().map_or(0, |(crew, _)| crew.hands());
+        let copiers = Arc::new(AtomicUsize::new(self.threads + hands));
         let turns = &Turns::new(WRITING);
         std::thread::scope(|scope| {
             let shared = &shared;
@@ -161,18 +188,26 @@ impl Pipeline<'_> {
                 let copiers = Arc::clone(&copiers);
                 scope.spawn(move || {
                     shared.guard(|| copy_batches(shared, &batches, &written_in, &large_in, &verified_in));
-                    // The last to find nothing more: what was counted until now is all there is.
-                    if copiers.fetch_sub(1, Relaxed) == 1 && !shared.gone() {
-                        shared.of.terms.progress.walked.store(true, Relaxed);
-                    }
+                    shared.walked(&copiers);
                 });
                 scope.spawn(move || shared.guard(|| read_back(shared, &synced, &read_in)));
             }
+            for hand in 0..hands {
+                let (batches, copiers) = (Arc::clone(&batches), Arc::clone(&copiers));
+                let (large_in, verified_in) = (large_in.clone(), verified_in.clone());
+                scope.spawn(move || {
+                    shared.guard(|| hands::give_names(shared, hand, &batches, &large_in, &verified_in));
+                    shared.walked(&copiers);
+                });
+            }
             let found = verified_in.clone();
             scope.spawn(move || shared.guard(|| sync_groups(shared, sync, &written, &synced_in)));
-            for _ in 0..LANES {
+            for lane in 0..LANES + hands {
                 let (large, large_done) = (Arc::clone(&large), verified_in.clone());
-                scope.spawn(move || shared.guard(|| copy_large_ones(shared, turns, &large, &large_done)));
+                let hand = lane.checked_sub(LANES);
+                scope.spawn(move || {
+                    shared.guard(|| copy_large_ones(shared, turns, hand, &large, &large_done))
+                });
             }
             scope.spawn(move || shared.guard(|| record(shared, &verified)));
             drop((written_in, large_in, verified_in, batches, synced, large));
@@ -207,6 +242,22 @@ impl Pipeline<'_> {
     pub(crate) fn found(&self, size: u64) {
         self.terms.progress.files_total.fetch_add(1, Relaxed);
         self.terms.progress.bytes_total.fetch_add(size, Relaxed);
+    }
+
+    /// Of these names those that are to be copied, and what an earlier attempt has recorded of the others.
+    fn wanted(
+        &self,
+        directory: &Directory,
+        names: Vec<OsString>,
+    ) -> Result<(Vec<OsString>, Vec<Done>), StageError> {
+        let (mut wanted, mut done) = (Vec::with_capacity(names.len()), Vec::new());
+        for name in names {
+            match self.is_done(directory, &name, &directory.path.join(&name))? {
+                Some(earlier) => done.push(earlier),
+                None => wanted.push(name),
+            }
+        }
+        Ok((wanted, done))
     }
 
     /// What an earlier attempt recorded of a path, if the source is still that and the copy is there.
@@ -357,28 +408,13 @@ fn copy_batches(
             return Ok(());
         }
         pipeline.terms.stop.check()?;
-        let (mut written, mut done) = (Vec::with_capacity(names.len()), Vec::new());
-        let mut wanted = Vec::with_capacity(names.len());
-        for name in names {
-            let earlier = pipeline.is_done(&directory, &name, &directory.path.join(&name))?;
-            match earlier {
-                Some(earlier) => done.push(earlier),
-                None => wanted.push(name),
-            }
-        }
+        let mut written = Vec::with_capacity(names.len());
+        let (wanted, done) = pipeline.wanted(&directory, names)?;
         let mut became = |name: &std::ffi::OsStr, copied| {
             match copied {
                 Copied::Written(one) => written.push(one),
-                Copied::Linked { inode } => {
-                    let mut links = shared.links.lock().unwrap_or_else(PoisonError::into_inner);
-                    links.entry(inode).or_default().push(directory.path.join(name));
-                }
-                Copied::Large(size) => {
-                    pipeline.found(size);
-                    let item = LargeItem { directory: Arc::clone(&directory), name: name.to_owned() };
-                    // The receiver is gone: another thread has failed and recorded why.
-                    let _ = put(large_in, item);
-                }
+                Copied::Linked { inode } => shared.linked(inode, directory.path.join(name)),
+                Copied::Large(size) => shared.large(&directory, name, size, large_in),
             }
             Ok(())
         };
@@ -413,8 +449,7 @@ fn sync_groups(
             return Ok(());
         }
         if !shared.of.terms.sync_each {
-            calls::sync_file_system(sync.as_fd(), Barrier::SmallGroup)
-                .map_err(|error| StageError::sync("syncfs", shared.of.terms.part, error))?;
+            small::sync_group(sync.as_fd(), shared.of.terms.part)?;
         }
         let mut group = group.into_iter();
         loop {
@@ -455,9 +490,11 @@ fn read_back(
     Ok(())
 }
 
+/// Copies large files in turn: here, or by a hand.
 fn copy_large_ones(
     shared: &Shared<'_>,
     turns: &Turns,
+    hand: Option<usize>,
     large: &Mutex<Receiver<LargeItem>>,
     verified: &SyncSender<Vec<Done>>,
 ) -> Result<(), StageError> {
@@ -466,10 +503,14 @@ fn copy_large_ones(
         if shared.gone() {
             return Ok(());
         }
-        let mut turn = Some(turns.take());
+        // A hand's writes are its node's.
+        let mut turn = hand.is_none().then(|| turns.take());
         shared.of.terms.stop.check()?;
-        let lane = lane_of(&mut lane, &shared.of.lane)?;
-        let done = shared.of.copy_large(lane, &directory, &name, &mut || turn = None)?;
+        let by = match hand {
+            Some(hand) => By::Hand(hand),
+            None => By::Lane(lane_of(&mut lane, &shared.of.lane)?),
+        };
+        let done = shared.of.copy_large(by, &directory, &name, &mut || turn = None)?;
         drop::<Option<Turn<'_>>>(turn);
         if put(verified, vec![done]).is_err() {
             return Ok(());

@@ -32,6 +32,7 @@
 //! what a store has instead of renames and links.
 
 mod interrupted;
+mod parts;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -41,6 +42,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 
 pub use self::interrupted::{clear, finish, is_half_removed, restore};
+pub use self::parts::{latest, remove_set};
 
 use crate::calls;
 use crate::error::{StageError, shown};
@@ -50,6 +52,7 @@ use crate::lock;
 use crate::mounts::{self, Mount};
 use crate::owned::Record;
 use crate::pace::{GoOn, Stop};
+use crate::parts::SetId;
 pub use crate::series::{LATEST, SeriesPosition, place};
 use crate::set::Manifest;
 use crate::spec::{self, JobSpec};
@@ -114,20 +117,6 @@ impl Witness for Journal {
     }
 }
 
-/// The tier that a set is on, a directory or a prefix, and the set's name there. None for what has no name.
-#[must_use]
-pub fn split(slow: &spec::Place) -> Option<(spec::Place, OsString)> {
-    match slow {
-        spec::Place::Path(path) => match (path.0.parent(), path.0.file_name()) {
-            (Some(above), Some(name)) => Some((spec::Place::Path(above.into()), name.to_owned())),
-            _ => None,
-        },
-        spec::Place::Object(url) => {
-            url.split().map(|(above, name)| (spec::Place::Object(above), name.into()))
-        }
-    }
-}
-
 /// What was done, for the job's notes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
@@ -165,6 +154,9 @@ pub fn after_commit(
 ) -> Result<Outcome, StageError> {
     let options = &spec.options;
     let keep = Keep { fast: options.keep_fast, slow: options.keep_slow, latest: options.latest };
+    if let Some(record) = &options.part {
+        return unless_locked(parts::after_commit(spec, record, keep, tiers, witness, stop), None);
+    }
     if keep == Keep::default() {
         return Ok(Outcome::default());
     }
@@ -176,7 +168,7 @@ pub fn after_commit(
     let note =
         |what: &str, why: &str| Some(format!("{}: {what} not applied: {why}", spec.destination.shown()));
     let none = |why: &str| Outcome { not_applied: note(asked, why), ..Outcome::default() };
-    let Some((slow, name)) = split(&spec.destination) else {
+    let Some((slow, name)) = spec.destination.split() else {
         return Ok(none("it has no name"));
     };
     if place(&name).is_none() {
@@ -194,13 +186,22 @@ pub fn after_commit(
             (Path::new("/"), keep, note("what is to be kept was", why))
         }
     };
-    match tidy(fast, &*tiers.open(&slow, stop)?, &name, keep, witness, stop) {
+    unless_locked(tidy(fast, &*tiers.open(&slow, stop)?, &name, keep, witness, stop), not_applied)
+}
+
+/// What was applied, or that another process keeps the directory locked.
+fn unless_locked(
+    applied: Result<Outcome, StageError>,
+    not_applied: Option<String>,
+) -> Result<Outcome, StageError> {
+    match applied {
         // Anybody who may read the directory may hold its lock, and is not to hold up a job that is durable.
         Err(StageError::Locked { path, by }) => {
             let why = format!("it is locked by {by}; the next set that is durable has it seen to");
             Ok(Outcome { kept: vec![(path.into(), why)], not_applied, ..Outcome::default() })
         }
-        applied => applied.map(|outcome| Outcome { not_applied, ..outcome }),
+        applied => applied
+            .map(|outcome| Outcome { not_applied: not_applied.or(outcome.not_applied.clone()), ..outcome }),
     }
 }
 
@@ -228,28 +229,68 @@ pub fn tidy(
     if keep.fast.is_none() && keep.slow.is_none() {
         return slow.sweep(witness.record()).map(|()| outcome);
     }
-    let fast = match Directory::open(fast).map(|fast| fast.until(stop)) {
-        Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-        // One directory under two names: there are no two copies in it.
-        Ok(fast) if slow.is(&fast)? => return Ok(outcome),
-        opened => Some(opened?),
+    let fast = match tidy_fast(fast, slow, &place, keep, witness, stop, &mut outcome)? {
+        FastTier::Same => return Ok(outcome),
+        FastTier::Absent => None,
+        FastTier::Open(fast) => Some(fast),
     };
-    if let Some(fast) = &fast {
-        let _alone = fast.lock(stop)?;
-        fast.restore(witness.record())?;
-        // What an interrupted eviction left in a set would make it another than was copied.
-        fast.sweep(witness.record())?;
-        let keep_slow = keep.slow.map(|slow| slow.max(1));
-        if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
-            evict_surplus(fast, slow, &place, most as usize, witness, &mut outcome)?;
-        }
-        fast.sweep(witness.record())?;
-    }
-    if let Some(most) = keep.slow {
-        remove_surplus(fast.as_ref(), slow, name, most.max(1) as usize, witness, &mut outcome)?;
-    }
-    slow.sweep(witness.record())?;
+    tidy_slow(fast.as_ref(), slow, name, keep, witness, &mut outcome)?;
     Ok(outcome)
+}
+
+/// The fast tier of a series.
+enum FastTier {
+    /// It is the slow one, under another name: there are no two copies in it.
+    Same,
+    /// There is no such directory.
+    Absent,
+    /// It is open.
+    Open(Directory),
+}
+
+/// The fast copies of a series.
+fn tidy_fast(
+    fast: &Path,
+    slow: &dyn Tier,
+    place: &SeriesPosition<'_>,
+    keep: Keep,
+    witness: &dyn Witness,
+    stop: &Stop,
+    outcome: &mut Outcome,
+) -> Result<FastTier, StageError> {
+    let fast = match Directory::open(fast).map(|fast| fast.until(stop)) {
+        Err(StageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(FastTier::Absent);
+        }
+        Ok(fast) if slow.is(&fast)? => return Ok(FastTier::Same),
+        opened => opened?,
+    };
+    let alone = fast.lock(stop)?;
+    fast.restore(witness.record())?;
+    // What an interrupted eviction left in a set would make it another than was copied.
+    fast.sweep(witness.record())?;
+    let keep_slow = keep.slow.map(|slow| slow.max(1));
+    if let Some(most) = keep.fast.into_iter().chain(keep_slow).min().filter(|_| keep.fast.is_some()) {
+        evict_surplus(&fast, slow, place, most as usize, witness, outcome)?;
+    }
+    fast.sweep(witness.record())?;
+    drop(alone);
+    Ok(FastTier::Open(fast))
+}
+
+/// The slow copies of a series.
+fn tidy_slow(
+    fast: Option<&Directory>,
+    slow: &dyn Tier,
+    name: &OsStr,
+    keep: Keep,
+    witness: &dyn Witness,
+    outcome: &mut Outcome,
+) -> Result<(), StageError> {
+    if let Some(most) = keep.slow {
+        remove_surplus(fast, slow, name, most.max(1) as usize, witness, outcome)?;
+    }
+    slow.sweep(witness.record())
 }
 
 /// Why a fast copy may not go; none: it may (rule 1).
@@ -345,7 +386,10 @@ fn remove_surplus(
     for name in slow.members(&place)?.iter().rev() {
         let path = shown_path(&slow.place(name));
         let Some(durable) = slow.durable(name)? else {
-            outcome.kept.push((path, "it is not whole; `stage verify` says what it lacks".to_owned()));
+            // Of a set of parts others may be on their way.
+            if SetId::of_name(name).is_none() {
+                outcome.kept.push((path, "it is not whole; `stage verify` says what it lacks".to_owned()));
+            }
             continue;
         };
         if newer.len() < most {
@@ -510,6 +554,8 @@ fn vouches(
     recent: bool,
 ) -> Result<bool, StageError> {
     let word = match fast {
+        // Each part was read back before it got its name, and the set is complete only then.
+        _ if manifest.set().is_some() => true,
         Some(fast) => witness.vouches(&fast.path.join(name), &slow.place(name))?,
         None => false,
     };

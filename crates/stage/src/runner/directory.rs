@@ -52,7 +52,10 @@ impl AtPath {
 
 impl tier::Destination for AtPath {
     fn there(&mut self, run: &Run<'_>, row: &JobRow) -> Result<There, StageError> {
-        self.destination.has_parents(run.spec.options.parents)?;
+        match run.spec.options.part {
+            Some(_) => self.destination.has_set(run.spec.options.parents)?,
+            None => self.destination.has_parents(run.spec.options.parents)?,
+        }
         self.parent = Some(self.destination.open()?);
         let there = self.id()?;
         Ok(match (there, row.part_id) {

@@ -119,20 +119,28 @@ impl Destination {
                 Err(error) => return Err(StageError::io("open the directory", at, error)),
             }
         }
-        for directory in missing.into_iter().rev() {
-            let (above, name) = split(directory)?;
-            let parent = calls::open_directory(above)
-                .map_err(|error| StageError::io("open the directory", above, error))?;
-            match calls::make_directory(parent.as_fd(), name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
-                // Another program made it; whether it was synced is not known.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {}
-                made => made.map_err(|error| StageError::io("make the directory", directory, error))?,
-            }
-            calls::sync(parent.as_fd(), Barrier::NewParent)
-                .map_err(|error| StageError::sync("fsync", above, error))?;
-        }
-        Ok(())
+        missing.into_iter().rev().try_for_each(make_durably)
     }
+
+    /// The directory of a set of parts, which any of its ranks makes. It is synced where it is there already, too: the rank
+    /// that made it may not have done so yet.
+    pub fn has_set(&self, parents: bool) -> Result<(), StageError> {
+        Self::of(&self.parent)?.has_parents(parents)?;
+        make_durably(&self.parent)
+    }
+}
+
+/// Makes a directory, if it is not there, and its name durable.
+fn make_durably(directory: &Path) -> Result<(), StageError> {
+    let (above, name) = split(directory)?;
+    let parent =
+        calls::open_directory(above).map_err(|error| StageError::io("open the directory", above, error))?;
+    match calls::make_directory(parent.as_fd(), name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+        // Another program made it; whether it was synced is not known.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {}
+        made => made.map_err(|error| StageError::io("make the directory", directory, error))?,
+    }
+    calls::sync(parent.as_fd(), Barrier::NewParent).map_err(|error| StageError::sync("fsync", above, error))
 }
 
 /// Refuses a request that its job could only refuse as well: a source that is neither a file nor a directory or has no

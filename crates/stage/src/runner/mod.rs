@@ -62,7 +62,7 @@ use crate::mounts;
 use crate::names;
 use crate::owned::{self, FileId};
 use crate::pace::Stop;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{By, Pipeline};
 use crate::retention;
 use crate::spec::{Level, Place, Verb};
 use crate::tier::{self, SOURCE_IDENTITY, There, Tiers};
@@ -384,7 +384,14 @@ impl Run<'_> {
                 }
                 let mut lane = crate::large::Lane::new(&pipeline.lane)?;
                 let copy = Some((part.at.name, part.file));
-                pipeline.copy_large_as(&mut lane, &directory, name, copy, PathBuf::new(), &mut || {})?
+                pipeline.copy_large_as(
+                    By::Lane(&mut lane),
+                    &directory,
+                    name,
+                    copy,
+                    PathBuf::new(),
+                    &mut || {},
+                )?
             }
         };
         self.progress.walked.store(true, std::sync::atomic::Ordering::Relaxed);

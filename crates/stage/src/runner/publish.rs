@@ -286,8 +286,9 @@ impl Run<'_> {
             .map_err(|error| StageError::io("create", &shown, error))?;
         let name = self.spec.destination.path().and_then(Path::file_name).unwrap_or_default();
         let stream = BufWriter::with_capacity(1 << 20, Through { file: &file, offset: 0 });
-        let mut writer = manifest::Writer::new(stream, self.spec.options.digest, Path::new(name), now())
-            .map_err(failed)?;
+        let mut header = manifest::Header::new(self.spec.options.digest, Path::new(name), now());
+        header.part.clone_from(&self.spec.options.part);
+        let mut writer = manifest::Writer::new(stream, &header).map_err(failed)?;
         let copied = self.recorded(&mut |done| writer.entry(&done.entry).map_err(failed))?;
         let (mut stream, _) = writer.finish().map_err(failed)?;
         stream.flush().map_err(failed)?;

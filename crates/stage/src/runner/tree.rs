@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use super::find::Source;
 use super::{Notes, adopt};
 use crate::calls;
+use crate::crew::Errand;
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::fingerprint::Fingerprint;
@@ -16,6 +17,7 @@ use crate::fs_kind;
 use crate::journal::Identity;
 use crate::large::LaneConfig;
 use crate::mounts;
+use crate::names::PathText;
 use crate::owned::FileId;
 use crate::pipeline::{self, Pipeline};
 use crate::small::Terms;
@@ -34,6 +36,29 @@ pub(super) struct Tree {
 impl Tree {
     pub fn of(path: &Path) -> Self {
         Self { path: path.to_owned(), opened: None, synced: false }
+    }
+
+    /// What other processes are told of the move.
+    fn errand(&self, run: &Run<'_>, part: &Part<'_>, part_path: &Path) -> Result<Errand, StageError> {
+        let source = self.source();
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map(PathText).map_err(|error| StageError::io("find", path, error))
+        };
+        let source_id = match source.is_directory {
+            true => FileId::of(source.open_root()?.as_fd()),
+            false => calls::stat_at(source.parent.as_fd(), &source.name).map(|stat| FileId::in_stat(&stat)),
+        };
+        Ok(Errand {
+            source: absolute(&source.path)?,
+            source_id: source_id.map_err(|error| StageError::io("look at", &source.path, error))?,
+            part: absolute(part_path)?,
+            part_id: FileId::of(part.file.as_fd())
+                .map_err(|error| StageError::io("look at", part_path, error))?,
+            is_directory: source.is_directory,
+            algorithm: run.spec.options.digest,
+            preserve: run.spec.options.preserve,
+            sync_source: !self.synced,
+        })
     }
 
     fn source(&self) -> &Source {
@@ -112,6 +137,10 @@ impl tier::Source for Tree {
                 progress: run.progress,
             },
             threads: run.threads,
+            crew: run
+                .crew
+                .map(|crew| Ok::<_, StageError>((crew, self.errand(run, part, &part_path)?)))
+                .transpose()?,
             resumed: part.resumed,
             lane: LaneConfig {
                 depth: match (options.background, source.is_directory) {

@@ -4,7 +4,7 @@ mod back;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -436,4 +436,10 @@ fn special(shown: &Path) -> StageError {
         format!("{}: neither a file nor a directory nor a link", crate::error::shown(shown)),
         "sockets, FIFOs and devices are not moved; remove it, or move what is beside it",
     )
+}
+
+/// Makes the small files durable that were written to a part: one sync of its file system for all of them.
+pub fn sync_group(part: BorrowedFd<'_>, path: &Path) -> Result<(), StageError> {
+    calls::sync_file_system(part, Barrier::SmallGroup)
+        .map_err(|error| StageError::sync("syncfs", path, error))
 }

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -17,6 +18,8 @@ use crate::error::{StageError, shown};
 use crate::existing::make_durable_at;
 use crate::fault::{Barrier, Check, enforced};
 use crate::lock;
+use crate::manifest;
+use crate::metadata;
 use crate::names::{PathText, is_part, part_name};
 use crate::owned::{FileId, Left, Record, TakenAside, discard};
 use crate::pace::Stop;
@@ -25,6 +28,9 @@ use crate::set::Manifest;
 use crate::spec;
 
 pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Held by the thread that completes a set.
+static COMPLETING: Mutex<()> = Mutex::new(());
 
 /// A directory of sets.
 #[derive(Debug)]
@@ -101,6 +107,55 @@ impl Directory {
     pub(crate) fn directory(&self, name: &OsStr) -> Result<OwnedFd, StageError> {
         calls::open_at(self.directory.as_fd(), name, DIRECTORY, Mode::empty())
             .map_err(self.failed("open", name))
+    }
+
+    fn below(&self, name: &OsStr) -> Result<Self, StageError> {
+        let directory = self.directory(name)?;
+        Ok(Self { path: self.path.join(name), directory, stop: self.stop.clone() })
+    }
+
+    /// [`Tier::put_record`] of the set that this directory is. The record is written under another name, which is recorded,
+    /// and linked or renamed over nothing. One that is there and not whole says nothing, and is replaced.
+    fn take_record(&self, text: &[u8], record: &dyn Record) -> Result<bool, StageError> {
+        // Threads of this process share its record: what it holds of this directory is then of a process that died.
+        let _alone = COMPLETING.lock().unwrap_or_else(PoisonError::into_inner);
+        for (part, id) in record.doomed(&self.path)? {
+            self.take_apart(&part, id.as_ref(), record)?;
+        }
+        let (directory, name) = (self.directory.as_fd(), OsStr::new(manifest::NAME));
+        let part = self.part_of(name)?;
+        record.dooms(&self.path, &part, None)?;
+        let file = calls::create(directory, &part, OFlags::WRONLY).map_err(self.failed("create", &part))?;
+        let id = FileId::of(file.as_fd()).map_err(self.failed("stat", &part))?;
+        record.dooms(&self.path, &part, Some(&id))?;
+        calls::write_at(file.as_fd(), text, 0).map_err(self.failed("write", &part))?;
+        calls::set_mode(file.as_fd(), 0o666 & !metadata::umask())
+            .map_err(self.failed("set the mode", &part))?;
+        calls::sync(file.as_fd(), Barrier::SetRecord)
+            .map_err(|error| StageError::sync("fsync", &self.path.join(&part), error))?;
+        // With names that movers of other nodes gave to their parts, and have not synced yet.
+        self.sync(Barrier::PartNames)?;
+        let mut there = None;
+        match calls::publish(directory, &part, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                there = Manifest::read(directory, &self.path)?;
+                if there.is_none() {
+                    calls::replace(directory, &part, name).map_err(self.failed("replace", name))?;
+                }
+            }
+            published => published.map_err(self.failed("rename to its name", &part))?,
+        }
+        discard(&self.directory, &part, &self.path, Some(&id))?;
+        self.sync(Barrier::SetRecordName)?;
+        record.forgets(&self.path, &part)?;
+        match there.map(|there| there.text()).transpose()? {
+            None => Ok(true),
+            Some(there) if there == text => Ok(false),
+            Some(_) => Err(StageError::refused(
+                format!("{}: is not the record of the parts beside it", shown(&self.path.join(name))),
+                "a part was replaced after the set was complete; `stage verify` names it",
+            )),
+        }
     }
 
     fn list(&self) -> Result<Vec<(OsString, FileType)>, StageError> {
@@ -289,6 +344,21 @@ impl Tier for Directory {
         }
         names.sort();
         Ok(names)
+    }
+
+    fn children(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError> {
+        self.names(wanted)
+    }
+
+    fn within(&self, name: &OsStr) -> Result<Option<Box<dyn Tier>>, StageError> {
+        match self.has(name)? {
+            true => Ok(Some(Box::new(self.below(name)?))),
+            false => Ok(None),
+        }
+    }
+
+    fn put_record(&self, name: &OsStr, text: &[u8], record: &dyn Record) -> Result<bool, StageError> {
+        self.below(name)?.take_record(text, record)
     }
 
     /// File systems need not tell kinds when they list names. What cannot be told is an error: a copy that is overlooked

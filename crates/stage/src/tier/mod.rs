@@ -8,6 +8,7 @@
 //! hands in ([`Tiers`]): nothing here knows one.
 
 pub mod directory;
+pub mod parts;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,6 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::crew::Crew;
 use crate::digest::Digest;
 use crate::error::StageError;
 use crate::fault::Barrier;
@@ -54,6 +56,8 @@ pub struct Run<'a> {
     pub progress: &'a Progress,
     /// Threads that copy.
     pub threads: usize,
+    /// Other processes that copy as well.
+    pub crew: Option<&'a dyn Crew>,
 }
 
 impl Run<'_> {
@@ -287,6 +291,18 @@ pub trait Tier: fmt::Debug + Send + Sync {
 
     /// The names of the sets for which `wanted` is true, in their order.
     fn names(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError>;
+
+    /// The names of directories or prefixes for which `wanted` is true, in their order, whether they are sets or not.
+    fn children(&self, wanted: &(dyn Fn(&OsStr) -> bool + Sync)) -> Result<Vec<OsString>, StageError>;
+
+    /// The tier that the parts of a set are in. None if nothing has its name.
+    fn within(&self, name: &OsStr) -> Result<Option<Box<dyn Tier>>, StageError>;
+
+    /// Has a set of parts be complete: gives it this manifest, if it has none, durably. False if it has the same already.
+    ///
+    /// # Errors
+    /// [`StageError::Refused`] if it has another.
+    fn put_record(&self, name: &OsStr, text: &[u8], record: &dyn Record) -> Result<bool, StageError>;
 
     /// Is a set of this name there?
     fn has(&self, name: &OsStr) -> Result<bool, StageError>;

@@ -14,6 +14,20 @@ use crate::child::{Change, Ended, Hit, Order, Report, Strike, run};
 use crate::identity::{Mounted, Overlay};
 use crate::world::{Scenario, World, copy, file, flip, part_in, part_of};
 
+pub fn part_of_another_run(left: &Mutant) -> Vec<String> {
+    let world = World::new(Scenario::Part, Verb::Copy);
+    let first = crate::sets::PARTS[0];
+    crate::sets::store(world.fast(), world.slow(), "b");
+    fs::remove_dir_all(world.slow().join(crate::sets::SET).join(first)).unwrap();
+    let other = world.slow().join("step-00000007.run-b").join(first);
+    fs::rename(other, world.slow().join(crate::sets::SET).join(first)).unwrap();
+    assert_eq!(run(&order(&world, left)).told().job().state, State::Done);
+    match crate::sets::record(world.slow()).exists() {
+        true => vec!["a set with a part of another run is complete".to_owned()],
+        false => Vec::new(),
+    }
+}
+
 pub fn fetched_replaced(left: &Mutant) -> Vec<String> {
     let world = stored();
     killed(&order(&world, &Mutant::none()).strike([Strike::nth_of(Call::Symlinkat, 0, Hit::Kill)]));

@@ -41,6 +41,19 @@ impl Ready {
         Self::of(World::new(Scenario::Checkpoint, Verb::Move))
     }
 
+    fn part() -> Self {
+        Self::of(World::new(Scenario::Part, Verb::Copy))
+    }
+
+    /// Another rank has made the directory of the set, and has not synced its name yet.
+    pub fn part_of_a_new_set() -> Self {
+        let ready = Self::part().file_by_file();
+        let (source, slow) = (ready.world.source.clone(), ready.world.slow().to_owned());
+        let mut ready = ready.dirty(source);
+        ready.order.dirty.push(slow.as_path().into());
+        ready
+    }
+
     fn tree() -> Self {
         Self::of(World::new(Scenario::Tree, Verb::Move))
     }
@@ -124,7 +137,9 @@ fn rests_on(world: &World, step: &Step, path: &Path) -> bool {
         path == world.slow()
     } else if is(Moment::Renamed) {
         // A fast copy that loses its name, or gets it back, is its application's.
-        about(&|part| path.starts_with(part)) && !path.starts_with(world.fast())
+        // The record of a set rests on the names of its parts.
+        about(&|part| path.starts_with(part) || is_record(part) && part.parent() == Some(path))
+            && !path.starts_with(world.fast())
     } else if is(Moment::Removed) {
         // Of the source; of a set that is evicted, which rests on its slow copy and on having lost its name; of an older
         // set, which rests on the newer ones. What is under way may be taken apart at any time.
@@ -138,6 +153,11 @@ fn rests_on(world: &World, step: &Step, path: &Path) -> bool {
         // What has a part's name is taken apart, now or after a crash. A copy's source stays its application's.
         in_part(path).is_none() && (world.spec.verb == Verb::Move || !path.starts_with(&world.source))
     }
+}
+
+/// Is it the record of a set of parts, on its way?
+fn is_record(part: &Path) -> bool {
+    part.file_name().is_some_and(|name| name.to_string_lossy().starts_with("..flashwright-manifest."))
 }
 
 /// The destination's path, also where it is a set of an object store in a directory.
@@ -236,6 +256,9 @@ pub fn world_of(barrier: Barrier) -> Option<Missed> {
         Barrier::StoredObjects => ("a set is stored", storing, "slow/store"),
         Barrier::SourceRemoved => ("a tree moves", Ready::tree, "fast"),
         Barrier::SemaphoreRemoved => ("a semaphore goes", semaphore_goes, "slow/semaphores"),
+        Barrier::PartNames => ("a set of parts is completed", Ready::part, "slow/step-00000007.run-a"),
+        Barrier::SetRecord => ("a set of parts is completed", Ready::part, "slow/step-00000007.run-a/part"),
+        Barrier::SetRecordName => ("a set of parts is completed", Ready::part, "slow/step-00000007.run-a"),
         Barrier::Latest => ("`latest` moves", Ready::checkpoint, "slow"),
         Barrier::LatestAgain => ("another program has replaced `latest`", latest_again, "slow"),
         Barrier::SlowCopy => ("a fast copy is evicted", evicting, "slow/ckpt-7/rank-1"),
