@@ -1,0 +1,85 @@
+//! The document of `flashwright flashio`.
+
+use std::path::PathBuf;
+
+use ::flashio::figures::{self, Contest, DrainFigures, RestartFigures, WayFigures};
+use ::flashio::record::{Leg, Work};
+use ::flashio::room::Tier;
+use ::flashio::run::Measured;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::args::FlashioArgs;
+
+/// `flashio --json` (`flashwright.flashio/1`). Times are seconds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FlashioDocument {
+    /// `flashwright.flashio/1`.
+    pub schema: &'static str,
+    /// Processes that computed and wrote.
+    pub tasks: u32,
+    /// CPUs that they could run on.
+    pub cpus: usize,
+    /// The work between two checkpoints.
+    pub work: Work,
+    /// Time of computing that it was calibrated to; None where the number of multiplications was given.
+    pub wanted_compute_s: Option<f64>,
+    /// Checkpoints of a leg.
+    pub checkpoints: u32,
+    /// Blocks with all three ways.
+    pub blocks: usize,
+    /// The fast tier.
+    pub fast: Tier,
+    /// The slow tier.
+    pub slow: Tier,
+    /// Each way, medians over its legs.
+    pub ways: Vec<WayFigures>,
+    /// Comparisons within blocks.
+    pub contests: [Contest; 3],
+    /// The drain.
+    pub drain: Option<DrainFigures>,
+    /// Tasks that were killed and started again.
+    pub restart: Option<RestartFigures>,
+    /// What bears on the figures.
+    pub notes: Vec<String>,
+    /// Why it ended early.
+    pub ended: Option<String>,
+    /// Directories of checkpoints that were kept: fast, slow.
+    pub kept: Option<[PathBuf; 2]>,
+    /// Every leg that came to its end.
+    pub legs: Vec<Leg>,
+}
+
+impl FlashioDocument {
+    /// Of what was measured.
+    pub fn of(args: &FlashioArgs, tasks: u32, measured: &Measured) -> Self {
+        let (legs, tiers) = (measured.legs.clone(), &measured.tiers);
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut notes = tiers.notes.clone();
+        if tasks as usize >= cpus {
+            notes.push(format!(
+                "{tasks} tasks and the drain share {cpus} CPUs: a slow-down of computing is of CPU time as well"
+            ));
+        }
+        let contests = figures::contests(&legs);
+        Self {
+            schema: "flashwright.flashio/1",
+            tasks,
+            cpus,
+            work: measured.work,
+            wanted_compute_s: args.multiplications.is_none().then_some(args.compute.as_secs_f64()),
+            checkpoints: args.checkpoints,
+            blocks: contests[0].blocks,
+            fast: tiers.fast.clone(),
+            slow: tiers.slow.clone(),
+            ways: figures::ways(&legs, u64::from(tasks) * args.checkpoint_size),
+            contests,
+            drain: figures::drain(&legs),
+            restart: figures::restart(&legs),
+            notes,
+            ended: measured.ended.as_ref().map(|error| base::with_causes(error)),
+            kept: measured.kept.clone(),
+            legs,
+        }
+    }
+}

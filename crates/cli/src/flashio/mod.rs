@@ -1,0 +1,113 @@
+//! `flashwright flashio`: an application that computes and checkpoints, on the tiers of this system.
+//!
+//! Tasks are processes of this program with the same command line; [`tasks::join`] tells which they are.
+
+pub mod args;
+mod document;
+mod page;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ::flashio::FlashioError;
+use ::flashio::run::{Config, run};
+use ::flashio::{Way, task};
+use ranks::{Ranks, launched, local};
+
+pub use self::document::FlashioDocument;
+
+use self::args::FlashioArgs;
+use crate::failure::Failure;
+use crate::output::{self, Sink};
+use crate::{plan, signals, tasks};
+
+/// Tasks where nothing is said.
+const TASKS: u32 = 4;
+
+/// Measures.
+pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
+    // A task ends with the coordinator, which heeds the signals.
+    let stop = if local::is_child() { Arc::default() } else { signals::stop_flag()? };
+    let is_joined = local::is_child() || launched().is_some();
+    let joined = if is_joined { tasks::join(args.tasks, &stop)? } else { None };
+    let joined = match joined {
+        Some(ranks) if !ranks.is_root() => serve(ranks),
+        joined => joined,
+    };
+    let tasks = match (&joined, args.tasks) {
+        (Some(ranks), _) => ranks.size() - 1,
+        (None, tasks) => tasks.unwrap_or(TASKS),
+    };
+    let sinks = args.output.as_deref().map(sinks).transpose()?;
+    let measured = run(&config(args, tasks, stop), joined)?;
+    let document = FlashioDocument::of(args, tasks, &measured);
+    let page = page::page(&document);
+    if let Some([html, json]) = sinks {
+        html.write(&sweep::report::page(&page))?;
+        json.write(&output::document_text(&document)?)?;
+    }
+    if args.json {
+        output::print_document(&document)?;
+    } else if !measured.legs.is_empty() {
+        output::print(&plan::screen::text(&page))?;
+    }
+    measured.ended.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Works as a task. The coordinator tells what went wrong, with the task's number and node.
+fn serve(ranks: Ranks) -> ! {
+    let code = task::serve(ranks).map_or_else(|error| error.class().exit_code(), |()| 0);
+    std::process::exit(code.into())
+}
+
+fn config(args: &FlashioArgs, tasks: u32, stop: Arc<AtomicBool>) -> Config {
+    Config {
+        fast: args.fast.clone(),
+        slow: args.slow.clone(),
+        tasks,
+        matrix: args.matrix,
+        compute: args.compute,
+        multiplications: args.multiplications,
+        every: args.every,
+        checkpoints: args.checkpoints,
+        checkpoint_bytes: args.checkpoint_size,
+        blocks: args.blocks,
+        timeout: args.timeout,
+        seed: args.seed.unwrap_or_else(sweep::plan::fresh_seed),
+        keep: args.keep,
+        arguments: std::env::args_os().skip(1).collect(),
+        stop,
+        listener: Arc::new(|task, line: &str| {
+            output::tell(&format!("task {task}: {line}\n"));
+        }),
+        progress,
+    }
+}
+
+fn progress(block: u32, way: Way) {
+    if output::is_watched() {
+        output::tell(&format!("block {}: {}\n", block + 1, way.label()));
+    }
+}
+
+/// Where the page and the document go.
+fn sinks(directory: &Path) -> Result<[Sink; 2], Failure> {
+    if !directory.is_dir() {
+        std::fs::create_dir(directory).map_err(|error| {
+            Failure::invalid(format!("--output={}: cannot be made: {error}", directory.display()))
+                .hint("name a directory whose parent is there")
+        })?;
+    }
+    let sink = |name: &str| {
+        let path: PathBuf = directory.join(name);
+        Sink::of(Some(&path))
+    };
+    Ok([sink("report.html")?, sink("flashio.json")?])
+}
+
+impl From<FlashioError> for Failure {
+    fn from(error: FlashioError) -> Self {
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
