@@ -8,6 +8,7 @@
 See docs/python.md.
 """
 
+from ._due import Due
 from ._errors import (
     Corrupt,
     DrainFailed,
@@ -21,11 +22,12 @@ from ._errors import (
     Timeout,
 )
 from ._results import load
-from ._store import Level, Progress, Step, Store
+from ._store import Level, Progress, Set, Step, Store
 
 __all__ = [
     "Corrupt",
     "DrainFailed",
+    "Due",
     "Error",
     "Failed",
     "Interrupted",
@@ -34,6 +36,7 @@ __all__ = [
     "NoSpace",
     "Progress",
     "Refused",
+    "Set",
     "SourceChanged",
     "Step",
     "Store",

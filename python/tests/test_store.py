@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from pathlib import Path
 
 import flashwright
@@ -348,3 +349,20 @@ def test_a_fork_is_refused_and_does_not_disturb_its_parent(open_store: Open) -> 
     store.wait(1)
     write(store, 2)
     store.wait(2)
+
+
+def test_without_a_known_torch_one_line_says_so(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(flashwright.InvalidRequest, match="^torch: .*torch.*\\nhint: pip install torch$"):
+        store.dcp_writer(1)
+    for version in ["1.13.1", "3.0.0"]:
+        torch = types.ModuleType("torch")
+        torch.__version__ = version  # type: ignore[attr-defined]
+        for name in ["torch.distributed", "torch.distributed.checkpoint"]:
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        with pytest.raises(flashwright.InvalidRequest, match=f"^torch {version}: its storage interface is not known here"):
+            store.dcp_writer(1)
+        with pytest.raises(flashwright.InvalidRequest, match=f"^torch {version}: its storage interface is not known here"):
+            store.dcp_reader()

@@ -13,10 +13,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use planner::checkpoint::due::{CheckpointCost, FailureLog, Moment};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use stage::complete::SetSurvey;
+use stage::parts::PartId;
 use stage::{JobStatus, Level, StageError};
-use stage_service::store::{Store, StoreConfig};
+use stage_service::store::{Member, Store, StoreConfig, run_of_environment};
 
 use crate::errors::{invalid, raise};
 
@@ -29,7 +32,28 @@ mod _native {
     #[pymodule_export]
     use super::NativeStore;
     #[pymodule_export]
+    use super::due;
+    #[pymodule_export]
     use crate::errors::NativeError;
+}
+
+/// Seconds until a checkpoint is due, and the word of what decides it (`planner::checkpoint::due`); `cost` is the time it
+/// blocks, the time until it is drained, and the share of its speed that the program loses meanwhile.
+#[pyfunction]
+#[pyo3(signature = (uptimes, *, up_s, since_checkpoint_s, step_s, to_end_s, since_signal_s, cost))]
+fn due(
+    uptimes: Vec<f64>,
+    up_s: f64,
+    since_checkpoint_s: f64,
+    step_s: f64,
+    to_end_s: Option<f64>,
+    since_signal_s: Option<f64>,
+    cost: Option<(f64, f64, f64)>,
+) -> (f64, &'static str) {
+    let cost = cost.map(|(blocked_s, drain_s, slowdown)| CheckpointCost { blocked_s, drain_s, slowdown });
+    let moment = Moment { up_s, since_checkpoint_s, step_s, to_end_s, since_signal_s };
+    let answer = planner::checkpoint::due::due(&FailureLog::new(&uptimes), cost.as_ref(), &moment);
+    (answer.in_s, answer.reason.word())
 }
 
 /// A store (`stage::store`).
@@ -89,11 +113,55 @@ fn rate(text: &str) -> Result<u64, StageError> {
         .map_err(|error| StageError::invalid(format!("bwlimit {text:?}: {error}"), error.hint()))
 }
 
+/// How long to wait: as long as it takes where nothing is said.
+fn most(py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let of = |seconds: f64| {
+        Duration::try_from_secs_f64(seconds.max(0.0)).map_err(|error| {
+            invalid(py, format!("timeout {seconds}: {error}"), "seconds, or None for as long as it takes")
+        })
+    };
+    seconds.map(of).transpose()
+}
+
+/// A set as Python is told it: step, run, ranks, whether it is complete, and what it lacks.
+type SetRow = (u64, String, u32, bool, Vec<String>);
+
+/// The part that a process has in each set, if it has one.
+fn member(
+    rank: Option<u32>,
+    ranks: Option<u32>,
+    run: Option<String>,
+    node: String,
+    partner: Option<PathBuf>,
+) -> Result<Option<Member>, StageError> {
+    let (rank, ranks) = match (rank, ranks, &run, &partner) {
+        (Some(rank), Some(ranks), ..) => (rank, ranks),
+        (None, None, None, None) => return Ok(None),
+        _ => {
+            return Err(StageError::invalid(
+                "rank and ranks belong together, and run and partner to them",
+                "name rank and ranks for parts of a set, or none of the four for checkpoints of one process",
+            ));
+        }
+    };
+    let run = match run {
+        Some(run) => Some(run.parse()?),
+        None => run_of_environment(&|name| std::env::var(name).ok())?,
+    };
+    let run = run.ok_or_else(|| {
+        StageError::invalid(
+            "run: nothing tells this launch from others",
+            "choose an identity on rank 0 and give it to all ranks, or set FLASHWRIGHT_RUN",
+        )
+    })?;
+    Ok(Some(Member { run, part: PartId::new(rank, ranks)?, node, partner }))
+}
+
 #[pymethods]
 impl NativeStore {
     #[new]
     #[pyo3(signature = (fast, slow, *, state, keep_fast, keep_slow, bwlimit, iops_limit, priority, digest, preserve,
-        parents, read_only, jobs, threads))]
+        parents, read_only, jobs, threads, rank, ranks, run, node, partner))]
     #[allow(clippy::too_many_arguments, reason = "Python's half names each of them")]
     fn open(
         py: Python<'_>,
@@ -111,7 +179,13 @@ impl NativeStore {
         read_only: bool,
         jobs: usize,
         threads: usize,
+        rank: Option<u32>,
+        ranks: Option<u32>,
+        run: Option<String>,
+        node: String,
+        partner: Option<PathBuf>,
     ) -> PyResult<Self> {
+        let member = member(rank, ranks, run, node, partner).map_err(|error| raise(py, &error))?;
         let mut config = StoreConfig {
             state,
             keep_fast,
@@ -119,6 +193,7 @@ impl NativeStore {
             read_only,
             jobs,
             threads,
+            member,
             tiers: tiers(),
             ..StoreConfig::new(fast, slow)
         };
@@ -154,13 +229,7 @@ impl NativeStore {
     /// False if the time was up.
     fn wait(&self, py: Python<'_>, step: Option<u64>, level: &str, seconds: Option<f64>) -> PyResult<bool> {
         let level = self::level(level).map_err(|error| raise(py, &error))?;
-        let most = match seconds {
-            None => None,
-            Some(seconds) => Some(Duration::try_from_secs_f64(seconds.max(0.0)).map_err(|error| {
-                invalid(py, format!("timeout {seconds}: {error}"), "seconds, or None for as long as it takes")
-            })?),
-        };
-        let store = &self.store;
+        let (store, most) = (&self.store, most(py, seconds)?);
         patiently(py, |go_on| store.wait(step, level, most, go_on))
     }
 
@@ -173,6 +242,54 @@ impl NativeStore {
     fn steps(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, bool)>> {
         let steps = self.quickly(py, Store::list)?;
         Ok(steps.into_iter().map(|step| (step.step, step.fast, step.slow)).collect())
+    }
+
+    /// The identity of the run, of a store whose checkpoints are parts of sets.
+    fn run(&self) -> Option<String> {
+        self.store.run().map(ToString::to_string)
+    }
+
+    /// False if the time was up.
+    fn wait_set(&self, py: Python<'_>, step: u64, seconds: Option<f64>) -> PyResult<bool> {
+        let (store, most) = (&self.store, most(py, seconds)?);
+        patiently(py, |go_on| store.wait_set(step, most, go_on))
+    }
+
+    /// False if the time was up.
+    fn wait_partner(&self, py: Python<'_>, step: u64, seconds: Option<f64>) -> PyResult<bool> {
+        let (store, most) = (&self.store, most(py, seconds)?);
+        patiently(py, |go_on| store.wait_partner(step, most, go_on))
+    }
+
+    /// `(step, run, ranks, complete, faults)` of the newest complete set.
+    fn latest_set(&self, py: Python<'_>) -> PyResult<Option<SetRow>> {
+        let found = self.quickly(py, Store::latest_set)?;
+        Ok(found.map(|(id, record)| (id.step, id.run.to_string(), record.ranks, true, Vec::new())))
+    }
+
+    /// The same of all sets, oldest first.
+    fn sets(&self, py: Python<'_>) -> PyResult<Vec<SetRow>> {
+        let sets = self.quickly(py, Store::sets)?;
+        let row = |set: SetSurvey| {
+            let faults = set.faults.iter().map(ToString::to_string).collect();
+            (set.id.step, set.id.run.to_string(), set.ranks, set.is_complete, faults)
+        };
+        Ok(sets.into_iter().map(row).collect())
+    }
+
+    fn restore_part(
+        &self,
+        py: Python<'_>,
+        step: u64,
+        run: Option<String>,
+        rank: Option<u32>,
+        verify: bool,
+    ) -> PyResult<PathBuf> {
+        let store = &self.store;
+        patiently(py, |go_on| {
+            let run = run.as_deref().map(str::parse).transpose()?;
+            store.restore_part(step, run.as_ref(), rank, verify, go_on)
+        })
     }
 
     fn restore(&self, py: Python<'_>, step: u64, verify: bool) -> PyResult<PathBuf> {

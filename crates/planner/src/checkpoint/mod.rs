@@ -9,8 +9,10 @@
 //! 1. [`Machine`] has the rules, their first-order waste and the exact one.
 //! 2. [`levels`] adds a second level that survives failures which lose the first.
 //! 3. [`simulate`] draws failures, exponential or Weibull, and runs the model.
-//! 4. [`hybrid`] prices flash for bandwidth in front of disk for capacity.
+//! 4. [`due`] says whether a checkpoint is worth its cost now, from what was measured.
+//! 5. [`hybrid`] prices flash for bandwidth in front of disk for capacity.
 
+pub mod due;
 pub mod hybrid;
 pub mod levels;
 pub mod simulate;
