@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-crash test-python test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: wheel left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -46,7 +46,7 @@ DEBUG_BINARY = $(TARGET)/debug/flashwright
 build-debug:
 	$(QUICK) $(CARGO) build --workspace --bins --examples --locked
 
-# A failure of one part is not to hide another, nor what was left out. All there are: build lint lab hostile python cargo.
+# A failure of one part is not to hide another, nor what was left out. All there are: build lint lab hostile slurm python torch mpi cargo.
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
@@ -103,6 +103,34 @@ test-cargo: test-moto build-debug
 test-hostile: build-debug ## Attack the servers behind each of their doors, and see that they serve on
 	$(NOTED) python3 tools/hostile --binary $(DEBUG_BINARY)
 
+# What MPI takes: a launcher, a library with its headers, and libclang, by which Rust reads them.
+MPI_PACKAGES = openmpi-bin libopenmpi-dev libclang-dev
+MPI_BINARY = $(TARGET)/mpi/flashwright
+
+# With the features of all other builds and one more, so that only two crates are compiled again.
+test-mpi: ## Try several processes under a real mpirun (docs/mpi.md)
+	@if ! command -v mpicc >/dev/null 2>&1 || ! ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "make test-mpi: installing $(MPI_PACKAGES)"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(MPI_PACKAGES) >/dev/null; } </dev/null || true; \
+	  fi; \
+	fi
+	@if command -v mpicc >/dev/null 2>&1; then \
+	  $(NOTED) sh -c '$(QUICK) $(CARGO) build --workspace --bins --features flashwright/mpi --locked \
+	    && mkdir -p $(dir $(MPI_BINARY)) && cp $(DEBUG_BINARY) $(MPI_BINARY) && python3 tools/mpi --binary $(MPI_BINARY)'; \
+	else \
+	  $(NOTED) echo "SKIP mpi: no mpicc (Debian: $(MPI_PACKAGES))"; \
+	fi
+
+# Debian's Slurm. What these packages start by themselves is not used.
+SLURM_PACKAGES = slurmctld slurmd slurm-client munge
+test-slurm: build-debug ## Run jobs with burst buffers on a slurmctld and two slurmds; as root on Debian, install them first
+	@if command -v slurmctld >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then exit 0; fi; \
+	echo "make test-slurm: installing $(SLURM_PACKAGES)"; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SLURM_PACKAGES) >/dev/null; } </dev/null \
+	  || echo "make test-slurm: could not install them"
+	$(NOTED) python3 tools/slurm --binary $(DEBUG_BINARY)
+
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours
 	FLASHWRIGHT_CRASH=full $(QUICK) $(CARGO) test -p flashwright-stage-service --test crash --test crash-nfs --locked --no-fail-fast
@@ -120,16 +148,30 @@ static: ## Build the binary against musl's C library, as one static file without
 PYTHON ?= python3
 WHEEL = $(TARGET)/python
 
-test-python: test-moto ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
+wheel:
 	rm -rf $(WHEEL)
 	$(PYTHON) -m venv $(WHEEL)/build
-	$(PYTHON) -m venv $(WHEEL)/clean
 	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
 	$(QUICK) CARGO=$(abspath tools/cargo-for-wheel) $(WHEEL)/build/bin/maturin build --profile dev --auditwheel skip --out $(WHEEL)/wheels
+
+test-python: test-moto wheel ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
+	$(PYTHON) -m venv $(WHEEL)/clean
 	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
 	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(NOTED) $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch python/tests
+	$(NOTED) $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch --ignore=python/tests/dcp python/tests
+
+# The wheel of `test-python`, or one built here, in an environment of its own with PyTorch: 0.6 GB are downloaded, 1.5 GB stay.
+TORCH = $(TARGET)/torch
+
+test-torch: ## Test checkpoints of PyTorch, on the CPU and with gloo, in an environment of its own (0.6 GB are downloaded)
+	@if ! $(PYTHON) tools/torch_env.py $(TORCH) </dev/null; then \
+	  $(NOTED) echo "SKIP checkpoints of PyTorch: it could not be installed (tools/torch_env.py)"; exit 0; \
+	fi; \
+	set -e; if ! ls $(WHEEL)/wheels/*.whl >/dev/null 2>&1; then $(MAKE) --no-print-directory wheel; fi; \
+	$(TORCH)/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(WHEEL)/wheels/*.whl; \
+	$(TORCH)/bin/pip install -q --disable-pip-version-check pytest; \
+	$(NOTED) $(TORCH)/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(TORCH)/scratch python/tests/dcp
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	$(NOTED) python3 tools/lab
@@ -159,7 +201,7 @@ deny:
 	  echo "SKIP licences: cargo-deny is not installed (cargo install cargo-deny)"; \
 	fi
 
-bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp), of volumes and of hosts, with the machine they were measured on
+bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp, IOR), of volumes and of hosts, with the machine they were measured on
 	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume -p flashwright-sweep --examples
 	python3 tools/ratios
 

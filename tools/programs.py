@@ -44,10 +44,9 @@ SECONDS = {
 # Programs that detach a loop device and attach the same number again. Meanwhile no other program may ask for a free one.
 KEEPS_LOOP_NUMBERS = {"stage-service/tests/crash/main.rs", "stage-service/tests/crash-nfs/main.rs"}
 # How a test asks for a free one.
-TAKES_LOOP_NUMBER = re.compile(r"\bLoopDevice::attach\(|\bLoop::(?:new|with|over|several)\(")
-# Programs that compare measured rates, from which programs beside them would take, and those that count runs, which an ext4 that a
-# program beside them mounts, and the kernel initialises, makes void.
-ALONE = {"cli/tests/limits.rs", "volume/tests/scaling.rs", "cli/tests/kill.rs", "cli/tests/sweep.rs"}
+TAKES_LOOP_NUMBER = re.compile(r"\bLoopDevice::attach\(|\bLoop::(?:new|with|over|several)\(|flashio-tiers\.sh")
+# Programs that compare measured rates, from which programs beside them would take.
+ALONE = {"cli/tests/limits.rs", "volume/tests/scaling.rs"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,8 +25,12 @@ pub struct Variable {
 pub const STATE: &str = "FLASHWRIGHT_STATE";
 /// The socket of the server of moves.
 pub const STAGE_SOCKET: &str = "FLASHWRIGHT_STAGE_SOCKET";
+/// The identity of one launch of a program whose ranks write sets of checkpoints together.
+pub const RUN: &str = "FLASHWRIGHT_RUN";
 /// How much the server of moves logs.
 pub const LOG: &str = "FLASHWRIGHT_LOG";
+/// The number of a rank that flashwright started, and how many there are.
+pub const RANK: &str = "FLASHWRIGHT_RANK";
 
 const fn product(name: &'static str, meaning: &'static str) -> Variable {
     Variable { name, reader: Reader::Product, meaning }
@@ -51,8 +55,17 @@ pub const VARIABLES: &[Variable] = &[
         "socket of the server of moves; `--socket` comes before it, the user's own server after it",
     ),
     product(
+        RUN,
+        "identity of one launch of a program whose ranks write checkpoints together, the same in all of them; else Slurm's \
+         job, step and restart if `srun` starts it",
+    ),
+    product(
         LOG,
         "what `stage serve` logs: `error`, `warn`, `info` or `debug`, or a filter of tracing's; else `info`",
+    ),
+    product(
+        RANK,
+        "`rank/size` of a process that flashwright started as one of several (`--tasks`); set by flashwright alone",
     ),
     tests(
         "FLASHWRIGHT_TEST_SEED",

@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
+use crate::flashio::args::FlashioArgs;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
 use crate::plan::args::PlanArgs;
@@ -60,6 +61,8 @@ pub enum Command {
     Volume(VolumeArgs),
     /// Move checkpoints between a fast and a slow tier, crash-safe, in the background
     Stage(Box<StageArgs>),
+    /// Compute and checkpoint on two tiers, with and without a drain: what it is worth here
+    Flashio(Box<FlashioArgs>),
     /// What to buy, how often to checkpoint, how long it lasts: from measured figures and prices
     Plan(PlanArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
@@ -126,6 +129,8 @@ pub enum Document {
     Ladder,
     /// `bench --json` (flashwright.bench/1)
     Bench,
+    /// `bench --json` of several tasks (flashwright.bench-tasks/1)
+    BenchTasks,
     /// `bench --wsat --json` (flashwright.wsat/1)
     Wsat,
     /// `report --format json`, `sweep --json` and results.json (flashwright.report/2)
@@ -142,6 +147,8 @@ pub enum Document {
     PlanHierarchy,
     /// `plan tier --json` (flashwright.plan-tier/1)
     PlanTier,
+    /// `flashio --json` (flashwright.flashio/1)
+    Flashio,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)
@@ -180,6 +187,8 @@ pub enum Document {
     StageVerify,
     /// `stage evict --json` (flashwright.stage-evict/1)
     StageEvict,
+    /// `stage sets --json` (flashwright.stage-sets/1)
+    StageSets,
     /// `stage doctor --json` (flashwright.stage-doctor/1)
     StageDoctor,
     /// `stage pools list --json` (flashwright.stage-pools/1)

@@ -22,12 +22,14 @@ pub struct Failure {
     class: ErrorClass,
     message: String,
     hint: Option<String>,
+    /// Another process tells it.
+    told_by_root: bool,
 }
 
 impl Failure {
     /// A failure of a class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), hint: None }
+        Self { class, message: message.into(), hint: None, told_by_root: false }
     }
 
     /// The work failed: exit code 1.
@@ -80,6 +82,18 @@ impl Failure {
         self
     }
 
+    /// Of one of several processes that meet the same error: only rank 0 prints it.
+    pub fn of_root(mut self) -> Self {
+        let is_other = ranks::launched().is_some_and(|launch| launch.rank > 0) || ranks::local::is_child();
+        self.told_by_root |= is_other;
+        self
+    }
+
+    /// Class, message and hint.
+    pub fn into_parts(self) -> (ErrorClass, String, Option<String>) {
+        (self.class, self.message, self.hint)
+    }
+
     /// What went wrong, without what to do about it.
     pub fn message(&self) -> &str {
         &self.message
@@ -87,6 +101,9 @@ impl Failure {
 
     /// Prints it, and gives the exit code.
     pub fn report(&self) -> ExitCode {
+        if self.told_by_root {
+            return ExitCode::from(self.class.exit_code());
+        }
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut text = format!("{}: {}\n", paint::bad("error"), line(&self.message));
         if let Some(hint) = &self.hint {

@@ -14,6 +14,7 @@
 mod args;
 mod bench;
 mod failure;
+mod flashio;
 mod layout;
 mod machine;
 mod memory;
@@ -28,6 +29,7 @@ mod signals;
 mod sim;
 mod stage;
 mod sweep;
+mod tasks;
 mod terminal;
 mod tune;
 mod usage;
@@ -61,6 +63,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Memory(args) => memory::memory(&args),
         Command::Volume(args) => volume::volume(&args),
         Command::Stage(args) => stage::stage(&args),
+        Command::Flashio(args) => flashio::flashio(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),

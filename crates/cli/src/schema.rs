@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::args::{Document, SchemaArgs};
 use crate::bench::figures::BenchReport;
+use crate::bench::tasks::document::TasksReport;
 use crate::bench::wsat::WsatReport;
 use crate::failure::Failure;
 use crate::layout::documents as layout;
@@ -35,6 +36,7 @@ fn of(document: Document) -> Value {
         Document::Probe => schema_for!(storage::survey::Survey),
         Document::Ladder => schema_for!(measure::ladder::Ladder),
         Document::Bench => schema_for!(BenchReport),
+        Document::BenchTasks => schema_for!(TasksReport),
         Document::Wsat => schema_for!(WsatReport),
         Document::Report => schema_for!(sweep::report::Report),
         Document::Plan => schema_for!(PlanDocument),
@@ -43,6 +45,7 @@ fn of(document: Document) -> Value {
         Document::PlanEndurance => schema_for!(plan::endurance::EnduranceDocument),
         Document::PlanHierarchy => schema_for!(plan::hierarchy::HierarchyDocument),
         Document::PlanTier => schema_for!(plan::tier::TierDocument),
+        Document::Flashio => schema_for!(crate::flashio::FlashioDocument),
         Document::Status => schema_for!(sweep::status::Status),
         Document::Diff => schema_for!(sweep::diff::Diff),
         Document::Statistics => schema_for!(measure::simulation::report::Statistics),
@@ -62,6 +65,7 @@ fn of(document: Document) -> Value {
         Document::StageWatch => schema_for!(staging::StageWatch),
         Document::StageVerify => schema_for!(staging::StageVerify),
         Document::StageEvict => schema_for!(staging::StageEvict),
+        Document::StageSets => schema_for!(staging::StageSets),
         Document::StageDoctor => schema_for!(staging::StageDoctor),
         Document::StagePools => schema_for!(staging::StagePools),
         Document::StageReservation => schema_for!(staging::StageReservation),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Word;
 use measure::simulation::machine::World;
 use measure::workload::{NumberList, RandomDistribution, SizeShare};
-use sweep::plan::Protocol;
+use sweep::plan::{Margin, Protocol};
 
 /// A value that was not understood. The flag and the value are named by whoever prints it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +51,16 @@ pub fn positive_duration(text: &str) -> Result<Duration, BadValue> {
         Duration::ZERO => Err(BadValue::new("must be above zero", "for instance 500ms, 5s or 2m")),
         time => Ok(time),
     }
+}
+
+/// A margin of equivalence.
+pub fn margin(text: &str) -> Result<Margin, BadValue> {
+    Margin::parse(text).ok_or_else(|| {
+        BadValue::new(
+            format!("'{text}' is no margin of equivalence"),
+            "for instance 3%, within 0.01% and 50%",
+        )
+    })
 }
 
 /// A switch: `0` or `1`.

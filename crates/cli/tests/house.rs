@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use base::environment::{CHILD_PREFIX, LOG, STAGE_SOCKET, STATE, VARIABLES};
+use base::environment::{CHILD_PREFIX, LOG, RANK, STAGE_SOCKET, STATE, VARIABLES};
 
 /// Imports that close a circle: crate, importing module, imported module. The list only shrinks.
 const CIRCULAR: [(&str, &str, &str); 8] = [
@@ -128,6 +128,7 @@ fn environment_variables_are_declared_once_and_documented() {
             ("environment::STATE", STATE),
             ("environment::STAGE_SOCKET", STAGE_SOCKET),
             ("environment::LOG", LOG),
+            ("environment::RANK", RANK),
         ] {
             if text.contains(constant) {
                 used.insert(name.to_owned());

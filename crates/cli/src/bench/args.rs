@@ -26,6 +26,10 @@ Examples:
       --target /dev/nvme1n1 --destroy /dev/nvme1n1
   flashwright bench --wsat --purge --output curve/ \\
       --target /dev/nvme1n1 --destroy /dev/nvme1n1
+  mpirun -n 64 flashwright bench --rw=write --bs=1m --size=4g --target /pfs/f
+                       64 tasks on all nodes, a file each
+  flashwright bench --tasks 4 --rw=read --bs=1m --size=4g --target /pfs/f \\
+      --reorder        four processes here; each reads another's file
 
 A target is a path, file:PATH?size=4g, mem:4g, or several of these as one: stripe(chunk=64k):SPEC,SPEC, \
 separate:SPEC,SPEC, or a labelled volume (flashwright volume), volume:SPEC,SPEC. Sizes are powers of two (4k is 4096), times are \
@@ -53,6 +57,16 @@ pub struct BenchArgs {
 
     #[command(flatten)]
     pub workload: WorkloadArgs,
+
+    /// Do it with so many processes at once, each with its share; mpirun starts them itself
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>, help_heading = "Several tasks")]
+    pub tasks: Option<u32>,
+    /// One target for all tasks, each with its own --size bytes of it; else each has a file, TARGET.00000000 and on
+    #[arg(long, help_heading = "Several tasks")]
+    pub shared: bool,
+    /// Each task reads what another one wrote, on another node where there are several
+    #[arg(long, help_heading = "Several tasks")]
+    pub reorder: bool,
 
     /// Print what becomes of each key of fio's job files, or of one, and exit
     #[arg(
@@ -148,6 +162,12 @@ pub enum OutputFormat {
 }
 
 impl BenchArgs {
+    /// The first flag that was given and needs several tasks.
+    pub fn first_of_tasks(&self) -> Option<&'static str> {
+        let given = [("shared", self.shared), ("reorder", self.reorder)];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
     /// The form asked for.
     pub fn format(&self) -> OutputFormat {
         match self.output_format {

@@ -6,6 +6,8 @@
 //! 3. [`figures`], [`text`]: what came of it, for programs and for people; fio's forms come from
 //!    [`bench::fio::json`].
 //!
+//! Several processes that do it together are [`tasks`].
+//!
 //! `--cmdhelp` lists the keys of fio's job files ([`cmdhelp`]). With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
 
 pub mod args;
@@ -15,6 +17,7 @@ mod live;
 mod prepare;
 mod request;
 mod run;
+pub mod tasks;
 pub mod text;
 pub mod wsat;
 
@@ -36,6 +39,13 @@ pub use request::workload;
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(key) = &args.cmdhelp {
         return Sink::of(args.output.as_deref())?.write(&cmdhelp::cmdhelp(key)?);
+    }
+    if crate::tasks::is_one_of_several(args.tasks) {
+        return tasks::bench(args);
+    }
+    if let Some(flag) = args.first_of_tasks() {
+        return Err(Failure::invalid(format!("--{flag} needs several tasks"))
+            .hint("start them with --tasks N, or with mpirun"));
     }
     if args.prepare.wsat {
         return wsat::wsat(args);

@@ -37,7 +37,7 @@ pub struct Request {
 }
 
 /// A workload and its target.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Job {
     /// Its name, where it was given one.
     pub name: String,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::problem::Problem;
 use bench::target::{BenchTarget, TargetOptions};
-use bench::{Progress, RunOptions, precondition, saturation, scratch};
+use bench::{Outcome, Progress, RunOptions, precondition, saturation, scratch};
 use measure::RunRecord;
 use measure::precondition::Preconditioned;
 use measure::saturation::Saturation;
@@ -62,11 +62,14 @@ pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Resu
     };
     bench.prepare_target(request)?;
     for (number, group) in request.groups.iter().enumerate() {
-        match bench.group(group, request.jobs().count() > 1) {
-            Ok((records, interrupted)) => {
-                let done = group.iter().zip(records).map(|(job, record)| Done { job, group: number, record });
-                run.done.extend(done);
-                run.interrupted |= interrupted;
+        let longest = group.iter().map(|job| job.workload.runtime).max().flatten();
+        let say = |progress: &Progress| live::say(progress, longest);
+        let progress = live.then_some(&say as &dyn Fn(&Progress));
+        match bench.group(group, request.jobs().count() > 1, progress) {
+            Ok(outcome) => {
+                let records = group.iter().zip(outcome.records);
+                run.done.extend(records.map(|(job, record)| Done { job, group: number, record }));
+                run.interrupted |= outcome.interrupted;
             }
             Err(failure) => run.failure = Some(failure),
         }
@@ -101,7 +104,7 @@ pub fn saturate(
 }
 
 /// The targets of a request, open as long as it runs.
-struct Bench<'r> {
+pub(super) struct Bench<'r> {
     targets: BTreeMap<&'r str, BenchTarget>,
     stop: &'r Arc<AtomicBool>,
     live: bool,
@@ -119,7 +122,11 @@ impl Drop for Bench<'_> {
 }
 
 impl<'r> Bench<'r> {
-    fn prepare(request: &'r Request, stop: &'r Arc<AtomicBool>, live: bool) -> Result<Self, Failure> {
+    pub(super) fn prepare(
+        request: &'r Request,
+        stop: &'r Arc<AtomicBool>,
+        live: bool,
+    ) -> Result<Self, Failure> {
         let mut bench = Self { targets: BTreeMap::new(), stop, live, unlink: Vec::new() };
         let options = TargetOptions {
             destroy: request.destroy.clone(),
@@ -218,8 +225,13 @@ impl<'r> Bench<'r> {
         })
     }
 
-    /// Runs the jobs of a group at the same time.
-    fn group(&mut self, group: &[Job], of_several: bool) -> Result<(Vec<RunRecord>, bool), Failure> {
+    /// Runs the jobs of a group at the same time. `progress` is called about once a second.
+    pub(super) fn group(
+        &mut self,
+        group: &[Job],
+        of_several: bool,
+        progress: Option<&dyn Fn(&Progress)>,
+    ) -> Result<Outcome, Failure> {
         let mut jobs = Vec::new();
         for job in group {
             let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
@@ -230,13 +242,7 @@ impl<'r> Bench<'r> {
             }
             jobs.push(prepared);
         }
-        let longest = group.iter().map(|job| job.workload.runtime).max().flatten();
-        let say = |progress: &Progress| live::say(progress, longest);
-        let options = RunOptions {
-            stop: Some(self.stop),
-            progress: self.live.then_some(&say as &dyn Fn(&Progress)),
-            pass: 1,
-        };
+        let options = RunOptions { stop: Some(self.stop), progress, pass: 1 };
         let outcome = bench::run::run(&jobs, options);
         if group.iter().any(|job| job.workload.rw.modifies()) {
             // Two targets may be names of one device.
@@ -246,7 +252,7 @@ impl<'r> Bench<'r> {
         for (job, record) in group.iter().zip(&outcome.records) {
             self.targets.get_mut(job.target.as_str()).expect("prepared for each job").count_written(record);
         }
-        Ok((outcome.records, outcome.interrupted))
+        Ok(outcome)
     }
 
     /// A problem with a hint that fits the flags at hand.

@@ -175,7 +175,7 @@ pub(super) fn bandwidth(bytes_per_s: f64) -> String {
     format!("{:.1} MB/s = {:.3} GiB/s", bytes_per_s / 1e6, bytes_per_s / f64::from(1 << 30))
 }
 
-fn latency(l: &LatencySummary) -> String {
+pub(super) fn latency(l: &LatencySummary) -> String {
     let ns = |ns: u64| units::nanoseconds(ns as f64);
     format!(
         "p50 {}  p99 {}  p99.9 {}  max {}  mean {}",

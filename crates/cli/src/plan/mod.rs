@@ -10,7 +10,7 @@ pub mod endurance;
 pub mod hierarchy;
 mod model;
 mod records;
-mod screen;
+pub mod screen;
 pub mod tier;
 mod values;
 

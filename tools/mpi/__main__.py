@@ -1,0 +1,255 @@
+"""Tests of what several processes do together, by a real mpirun (docs/mpi.md).
+
+    tools/mpi --binary PATH [--only TEST]...   runs the tests; a line for each
+
+The binary has the feature `mpi`. Every process that a test starts is ended by it, also when it fails.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MIB = 1 << 20
+RANKS = 4
+# An end that takes longer than this is no bounded time.
+END_S = 60
+
+
+class Bench:
+    """The binary under mpirun, in a directory of its own."""
+
+    def __init__(self, binary: pathlib.Path, folder: pathlib.Path, root: bool):
+        self.binary, self.folder = binary, folder
+        self.launcher = ["mpirun", *(["--allow-run-as-root"] if root else []), "--oversubscribe", "-n", str(RANKS)]
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        return subprocess.Popen([*self.launcher, str(self.binary), *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        with self.start(*arguments) as child:
+            try:
+                out, err = child.communicate(timeout=END_S)
+            except subprocess.TimeoutExpired:
+                end(child)
+                raise
+        return child.returncode, out, err
+
+    def document(self, *arguments: str) -> dict:
+        code, out, err = self.run(*arguments, "--json")
+        assert code == 0, f"exit code {code}: {err}"
+        return json.loads(out)
+
+
+def end(child: subprocess.Popen):
+    """mpirun ends its processes when it is asked to."""
+    if child.poll() is None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(10)
+        child.kill()
+
+
+def ranks_of(launcher: int) -> dict[int, int]:
+    """The processes that a launcher has started, by rank."""
+    found = {}
+    for process in pathlib.Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            environment = dict(entry.split("=", 1) for entry in (process / "environ").read_text().split("\0") if "=" in entry)
+            if parent == launcher and "OMPI_COMM_WORLD_RANK" in environment:
+                found[int(environment["OMPI_COMM_WORLD_RANK"])] = int(process.name)
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+WRITE = ("bench", "--rw=write", "--bs=256k", "--size=8m", "--target", "f")
+
+
+def a_file_each(bench: Bench):
+    document = bench.document(*WRITE)
+    assert (document["tasks"], document["nodes"], document["tasks_per_node"]) == (RANKS, 1, [RANKS, RANKS])
+    assert document["aggregate_bytes"] == RANKS * 8 * MIB
+    assert [(bench.folder / f"f.{rank:08}").stat().st_size for rank in range(RANKS)] == [8 * MIB] * RANKS
+    assert [task["target"] for task in document["by_task"]] == [f"f.{rank:08}" for rank in range(RANKS)]
+    # One host has one clock.
+    assert all(abs(task["clock_offset_ns"]) <= task["clock_round_trip_ns"] for task in document["by_task"])
+
+
+def shared_file_is_read_back_by_others(bench: Bench):
+    bench.document(*WRITE, "--shared", "--verify=crc32c")
+    assert (bench.folder / "f").stat().st_size == RANKS * 8 * MIB
+    document = bench.document("bench", "--rw=randread", "--bs=64k", "--size=8m", "--target", "f", "--shared", "--reorder")
+    offsets = [task["record"]["workload"]["offset"] for task in document["by_task"]]
+    assert offsets == [(rank + 1) % RANKS * 8 * MIB for rank in range(RANKS)], offsets
+
+
+def mistakes_are_told_once(bench: Bench):
+    code, _, err = bench.run(*WRITE, "--reorder")
+    assert code == 2, code
+    assert err.count("error:") == 1 and "--reorder: rw=write writes" in err, err
+    code, _, err = bench.run(*WRITE, "--tasks", "2")
+    assert code != 0 and err.count("error:") == 1 and "mpirun has started 4 processes" in err, err
+
+
+def wait_until_at_work(child: subprocess.Popen) -> str:
+    """What is said until the first line that has a rate."""
+    said = ""
+    while "MB/s" not in said and "GB/s" not in said:
+        line = child.stderr.readline()
+        assert line, f"ended early: {said}"
+        said += line
+    return said
+
+
+def struck(bench: Bench, name: str, *more: str) -> tuple[int, str, str]:
+    """Writes until rank 2 gets a signal, once all are at work."""
+    with bench.start(*WRITE, "--runtime=60s", "--time_based", "--live", *more) as child:
+        try:
+            said = wait_until_at_work(child)
+            ranks = ranks_of(child.pid)
+            assert sorted(ranks) == list(range(RANKS)), ranks
+            os.kill(ranks[2], getattr(signal, name))
+            out, err = child.communicate(timeout=END_S)
+        finally:
+            end(child)
+    until = time.monotonic() + END_S
+    while left := [pid for pid in ranks.values() if is_running(pid)]:
+        assert time.monotonic() < until, f"still there: {left}"
+        time.sleep(0.02)
+    return child.returncode, out, said + err
+
+
+def killed_rank_is_named_and_figures_are_kept(bench: Bench):
+    # mpirun passes on nothing more of processes that it ends, and names the dead one itself: the report is in a file.
+    code, _, err = struck(bench, "SIGKILL", "--json", "--output", "report.json")
+    assert code != 0 and "rank 2" in err, f"exit code {code}: {err}"
+    document = json.loads((bench.folder / "report.json").read_text())
+    assert "rank 2" in document["lost"], document["lost"]
+    moved = [task["bytes"] for task in document["by_task"]]
+    assert all(moved), moved
+
+
+def stopped_rank_is_named_after_the_limit(bench: Bench):
+    code, out, err = struck(bench, "SIGSTOP", "--request_timeout=2s")
+    assert code != 0
+    assert "error: rank 2 on " in err and "did not answer within" in err, err
+    assert "tasks/node" in out, out
+
+
+def full_disk_is_named(bench: Bench):
+    if os.geteuid() != 0:
+        print("SKIP full_disk_is_named: a file system of its own is had by root only")
+        return
+    small = bench.folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
+    try:
+        (bench.folder / "f.00000003").symlink_to(small / "f")
+        (small / "f").touch()
+        os.truncate(small / "f", 8 * MIB)
+        code, out, err = bench.run(*WRITE, "--direct=0")
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert code == 1, code
+    assert "error: rank 3 on " in err and "No space left" in err, err
+    assert "tasks/node" in out, out
+
+
+def interrupted_figures_are_of_the_time_before(bench: Bench):
+    with bench.start(*WRITE, "--runtime=60s", "--time_based", "--live", "--json", "--output", "report.json") as child:
+        try:
+            wait_until_at_work(child)
+            child.send_signal(signal.SIGINT)
+            child.communicate(timeout=END_S)
+        finally:
+            end(child)
+    # mpirun passes on what fits before it ends itself; a file is whole.
+    document = json.loads((bench.folder / "report.json").read_text())
+    assert document["interrupted"] and document["aggregate_bytes"] > 0, document["lost"]
+
+
+def tree_is_copied_and_verifies(bench: Bench):
+    for directory in range(8):
+        below = bench.folder / "source" / f"d{directory}" / "below"
+        below.mkdir(parents=True)
+        for file in range(100):
+            (below / f"f{file}").write_bytes(os.urandom(file * 100))
+        (below / "large").write_bytes(os.urandom(5 * MIB))
+    code, _, err = bench.run("stage", "cp", "--state", "state", "source", "copy")
+    assert code == 0, err
+    subprocess.run(["diff", "-r", "--exclude=.flashwright-manifest", "source", "copy"], cwd=bench.folder, check=True)
+    verified = subprocess.run([bench.binary, "stage", "verify", "--state", "state", "copy"], cwd=bench.folder, capture_output=True, text=True)
+    assert "all as they were written" in verified.stdout, verified
+
+
+def copy_of_a_killed_rank_publishes_nothing_and_is_gone_on_with(bench: Bench):
+    with (bench.folder / "source").open("wb") as source:
+        source.truncate(768 * MIB)
+        source.seek(768 * MIB - 3)
+        source.write(b"end")
+    copy = ("stage", "cp", "--state", "state", "--preserve", "mode", "-T", "source", "copy")
+    with bench.start(*copy) as child:
+        try:
+            while not list(bench.folder.glob(".copy.*")):
+                assert child.poll() is None, child.stderr.read()
+                time.sleep(0.005)
+            os.kill(ranks_of(child.pid)[2], signal.SIGKILL)
+            child.communicate(timeout=END_S)
+        finally:
+            end(child)
+    assert child.returncode != 0
+    assert not (bench.folder / "copy").exists()
+    code, _, err = bench.run(*copy)
+    assert code == 0, err
+    subprocess.run(["cmp", "source", "copy"], cwd=bench.folder, check=True)
+    assert not list(bench.folder.glob(".copy.*"))
+
+
+TESTS = [a_file_each, shared_file_is_read_back_by_others, mistakes_are_told_once, killed_rank_is_named_and_figures_are_kept,
+         stopped_rank_is_named_after_the_limit, full_disk_is_named, interrupted_figures_are_of_the_time_before,
+         tree_is_copied_and_verifies, copy_of_a_killed_rank_publishes_nothing_and_is_gone_on_with]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tools/mpi", description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", required=True, type=pathlib.Path, help="the program, built with the feature mpi")
+    parser.add_argument("--only", action="append", help="one test by its name")
+    arguments = parser.parse_args()
+    if not shutil.which("mpirun"):
+        print("SKIP mpi: there is no mpirun (Debian: openmpi-bin)")
+        return 0
+    failed = 0
+    for test in TESTS:
+        if arguments.only and test.__name__ not in arguments.only:
+            continue
+        began = time.monotonic()
+        # Beside the build, because /tmp may be memory.
+        with tempfile.TemporaryDirectory(dir=arguments.binary.resolve().parent) as folder:
+            try:
+                test(Bench(arguments.binary.resolve(), pathlib.Path(folder), os.geteuid() == 0))
+                print(f"ok   {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the test's result
+                failed += 1
+                print(f"FAIL {test.__name__}: {error!r}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
