@@ -1,0 +1,161 @@
+//! What goes wrong with graphs, in classes that become exit codes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::ErrorClass;
+
+use crate::VertexId;
+
+/// Why a graph could not be read, made or searched.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphError {
+    /// A system call failed.
+    #[error("{}: cannot {operation}{}", path.display(), at(.offset))]
+    Io {
+        /// What was tried: `read`, `write`, `fsync`.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Where in the file, bytes.
+        offset: Option<u64>,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not of the kind that the caller asked for.
+    #[error("{}: is not {expected}", path.display())]
+    WrongFormat {
+        /// The file.
+        path: PathBuf,
+        /// The kind: `an edge list (.el)`, `a graph (.fwg)`.
+        expected: &'static str,
+    },
+    /// The file was written by a newer program.
+    #[error("{}: is version {found} of its format; this program reads up to {newest}", path.display())]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest that this program reads.
+        newest: u32,
+    },
+    /// Bytes are not what was written: a checksum does not fit, or a value contradicts another.
+    #[error("{}: {what} at offset {offset} is corrupt: {detail}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The part: `header`, `block 17`, `page 4711 of the tails`.
+        what: String,
+        /// Where the part begins, bytes.
+        offset: u64,
+        /// What does not fit.
+        detail: String,
+    },
+    /// The file ends early.
+    #[error("{}: is truncated: {what} ends at byte {needed}, the file at {found}", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The part that is not there: `header`, `block 17`.
+        what: String,
+        /// Where that part should end, bytes.
+        needed: u64,
+        /// The file's length, bytes.
+        found: u64,
+    },
+    /// A line of a text file, or a record of a binary one, is malformed.
+    #[error("{}: {unit} {number}: {detail}", path.display())]
+    BadInput {
+        /// The file.
+        path: PathBuf,
+        /// `line`, `pair`, `row`.
+        unit: &'static str,
+        /// Its number, from 1.
+        number: u64,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// There is no vertex of this number.
+    #[error("{}: has no vertex {vertex}: vertices are 0 to {}", path.display(), vertices.saturating_sub(1))]
+    NoVertex {
+        /// The graph.
+        path: PathBuf,
+        /// The number asked for.
+        vertex: VertexId,
+        /// Vertices in the graph.
+        vertices: u64,
+    },
+    /// The budget of memory does not hold what the work needs at least.
+    #[error("{purpose} needs at least {} of memory; the budget is {}", units::bytes(*needed), units::bytes(*budget))]
+    Memory {
+        /// What needs it.
+        purpose: String,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes allowed.
+        budget: u64,
+    },
+    /// The request contradicts itself, or the graph.
+    #[error("{message}")]
+    Invalid {
+        /// What is wrong.
+        message: String,
+    },
+    /// The user asked to stop.
+    #[error("interrupted while {during}")]
+    Interrupted {
+        /// What was being done.
+        during: &'static str,
+    },
+}
+
+impl GraphError {
+    /// An operation of the system that failed on a file.
+    pub fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { operation, path: path.to_owned(), offset: None, source }
+    }
+
+    /// An operation of the system that failed at an offset of a file.
+    pub fn io_at(operation: &'static str, path: &Path, offset: u64, source: io::Error) -> Self {
+        Self::Io { operation, path: path.to_owned(), offset: Some(offset), source }
+    }
+
+    /// The class, which becomes an exit code.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { .. } | Self::Corrupt { .. } | Self::Truncated { .. } => ErrorClass::Failed,
+            Self::WrongFormat { .. }
+            | Self::NewerVersion { .. }
+            | Self::BadInput { .. }
+            | Self::NoVertex { .. }
+            | Self::Memory { .. }
+            | Self::Invalid { .. } => ErrorClass::Invalid,
+            Self::Interrupted { .. } => ErrorClass::Interrupted,
+        }
+    }
+}
+
+fn at(offset: &Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at offset {offset}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_file_place_and_cause() {
+        let io = GraphError::io_at("read", Path::new("g.fwg"), 4096, io::Error::from_raw_os_error(5));
+        assert_eq!(
+            base::with_causes(&io),
+            "g.fwg: cannot read at offset 4096: Input/output error (os error 5)"
+        );
+        assert_eq!(io.class(), ErrorClass::Failed);
+        let vertex = GraphError::NoVertex { path: "g.fwg".into(), vertex: 9, vertices: 9 };
+        assert_eq!(vertex.to_string(), "g.fwg: has no vertex 9: vertices are 0 to 8");
+        assert_eq!(vertex.class(), ErrorClass::Invalid);
+    }
+}

@@ -1,0 +1,12 @@
+//! Graphs larger than memory: edge lists, stored graphs, and breadth-first search on them.
+//!
+//! Vertices are numbered from 0; [`VertexId`] is 64 bits wide everywhere in memory. Files hold 4 or 8 bytes a vertex,
+//! whichever [`IdWidth`] the number of vertices needs.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod error;
+mod vertex;
+
+pub use error::GraphError;
+pub use vertex::{IdWidth, VertexId};
