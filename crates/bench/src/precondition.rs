@@ -237,7 +237,8 @@ fn rounds(
     for number in 1..=most {
         let round = round(workload, plan.round, number);
         let within = |progress: &Progress| (watch.tell)(Step::Within(number, *progress));
-        let options = RunOptions { stop: Some(watch.stop), progress: Some(&within), pass: number };
+        let options =
+            RunOptions { stop: Some(watch.stop), progress: Some(&within), pass: number, start: None };
         let outcome = target.run_once(&round, options)?;
         if outcome.interrupted {
             return Err(PreconditionError::Interrupted.into());

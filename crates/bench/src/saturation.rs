@@ -85,7 +85,7 @@ pub fn run(
         }
         enough.store(true, Ordering::Relaxed);
     };
-    let options = RunOptions { stop: Some(&enough), progress: Some(&progress), pass: 1 };
+    let options = RunOptions { stop: Some(&enough), progress: Some(&progress), pass: 1, start: None };
     let outcome = target.run_once(&workload, options)?;
     let record = outcome.records.into_iter().next().expect("one job gives one record");
     let saturation = analyse(&record, region_bytes, purge, meter.ended.get(), plan.round);

@@ -336,7 +336,7 @@ impl Target for BenchTarget {
 
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
         let stop = self.options.stop.clone();
-        let options = RunOptions { stop: stop.as_deref(), progress: None, pass: 1 };
+        let options = RunOptions { stop: stop.as_deref(), progress: None, pass: 1, start: None };
         let outcome = self.run_once(workload, options).map_err(TargetError::from)?;
         if outcome.interrupted {
             return Err(TargetError::Interrupted);

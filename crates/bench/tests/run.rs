@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::problem::{ErrorClass, Problem};
 use bench::run::BenchError;
@@ -259,6 +259,18 @@ fn a_wish_to_stop_ends_the_run_with_what_was_measured() {
     stopper.join().expect("stops");
     assert!(outcome.interrupted);
     assert!(outcome.records[0].total.ios > 0);
+}
+
+#[test]
+fn no_thread_starts_before_the_agreed_moment() {
+    let scratch = Scratch::laid();
+    // Later than the target takes to be opened and the threads to start.
+    let start = Instant::now() + Duration::from_millis(700);
+    let options = RunOptions { start: Some(start), ..RunOptions::default() };
+    let outcome = scratch.target().run_once(&workload(Rw::RandRead), options).expect("runs");
+    assert!(outcome.span.start >= start, "{:?} too early", start - outcome.span.start);
+    let over = RunOptions { start: Some(start), ..RunOptions::default() };
+    scratch.target().run_once(&workload(Rw::RandRead), over).expect("a moment that is over is no hindrance");
 }
 
 #[test]

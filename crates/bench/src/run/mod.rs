@@ -62,6 +62,9 @@ pub struct RunOptions<'a> {
     pub progress: Option<&'a dyn Fn(&Progress)>,
     /// Which repetition this is, from 1; 0 is taken for 1.
     pub pass: u32,
+    /// When the threads start, all having been prepared before: the moment that several processes have agreed on. At once
+    /// where there is none or it is over.
+    pub start: Option<Instant>,
 }
 
 impl std::fmt::Debug for RunOptions<'_> {
@@ -69,6 +72,7 @@ impl std::fmt::Debug for RunOptions<'_> {
         f.debug_struct("RunOptions")
             .field("stop", &self.stop)
             .field("pass", &self.pass)
+            .field("start", &self.start)
             .finish_non_exhaustive()
     }
 }
@@ -107,9 +111,12 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     let place =
         |job: &Job| Placement::new(&job.workload, &job.observer.subject().stack.node_of_cpu, &allowed);
     let places = jobs.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-    let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
     let controls: Vec<_> = shares.iter().map(|s| Arc::new(Control::new(s.len() as u32))).collect();
     let prepared: Vec<_> = jobs.iter().map(|job| job.observer.prepare()).collect();
+    if let Some(start) = options.start {
+        std::thread::sleep(start.saturating_duration_since(Instant::now()));
+    }
+    let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
     let threads = start(&shares, &places, &controls, started_unix_ns)?;
     let coordinator = Coordinator { controls: &controls, shares: &shares, options };
     coordinator.wait_until_filled();

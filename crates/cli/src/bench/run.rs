@@ -65,7 +65,8 @@ pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Resu
         let longest = group.iter().map(|job| job.workload.runtime).max().flatten();
         let say = |progress: &Progress| live::say(progress, longest);
         let progress = live.then_some(&say as &dyn Fn(&Progress));
-        match bench.group(group, request.jobs().count() > 1, progress) {
+        let options = RunOptions { progress, ..RunOptions::default() };
+        match bench.group(group, request.jobs().count() > 1, options) {
             Ok(outcome) => {
                 let records = group.iter().zip(outcome.records);
                 run.done.extend(records.map(|(job, record)| Done { job, group: number, record }));
@@ -230,7 +231,7 @@ impl<'r> Bench<'r> {
         &mut self,
         group: &[Job],
         of_several: bool,
-        progress: Option<&dyn Fn(&Progress)>,
+        options: RunOptions<'_>,
     ) -> Result<Outcome, Failure> {
         let mut jobs = Vec::new();
         for job in group {
@@ -242,8 +243,7 @@ impl<'r> Bench<'r> {
             }
             jobs.push(prepared);
         }
-        let options = RunOptions { stop: Some(self.stop), progress, pass: 1 };
-        let outcome = bench::run::run(&jobs, options);
+        let outcome = bench::run::run(&jobs, RunOptions { stop: Some(self.stop), pass: 1, ..options });
         if group.iter().any(|job| job.workload.rw.modifies()) {
             // Two targets may be names of one device.
             self.targets.values_mut().for_each(BenchTarget::contents_changed);

@@ -1,7 +1,8 @@
 //! `bench` by several tasks: they start together, their figures are put together.
 //!
 //! 1. [`share`]: what each task does, and where. 2. Targets are prepared: of a shared file, first the one that is to be made.
-//! 3. After a barrier all run; meanwhile each says once a second how far it is ([`crate::tasks::rounds`]).
+//! 3. After a barrier the root names the moment at which all begin, so that what each still has to read and to open does not count
+//!    as a late start. All run; meanwhile each says once a second how far it is ([`crate::tasks::rounds`]).
 //! 4. [`document`]: begin and end of each task on the root's clock, histograms merged, stragglers named.
 
 pub mod document;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::Progress;
+use bench::{Progress, RunOptions};
 use measure::RunRecord;
 use ranks::{ClockOffset, Member, Ranks, now_ns};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,10 @@ const CLOCK_ROUNDS: u32 = 32;
 
 /// How long ranks may take to a barrier where none of them works, and to compare their clocks.
 const MEETING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long after the barrier the first request is made. What a rank does before (counters of the host, buffers) takes a few
+/// milliseconds, some tens on a busy host.
+const START_AHEAD: Duration = Duration::from_millis(100);
 
 /// What a task came to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -121,20 +126,32 @@ impl Task<'_> {
             self.prepare(ranks, takes_part && bench.is_none(), &own, &mut bench)?;
         }
         let mut bench = bench.ok_or_else(|| Failure::failed("the target was not prepared"))?;
-        ranks.barrier(Instant::now() + MEETING_TIMEOUT)?;
+        let start = self.agree_on_start(ranks)?;
         let (counters, members) = (Counters::default(), ranks.members().to_vec());
         let loss = |together: &Together<TaskRun>| {
             // What cannot be written is lost with the rank, which is the error to tell.
             let _ = self.write(&members, &parts, together);
         };
         let watch = Watch { round: &self.say(ranks.is_root()), loss: &loss };
-        let work = || run_once(&mut bench, &own.groups[0], &counters);
+        let work = || run_once(&mut bench, &own.groups[0], &counters, start);
         let together = self.rounds(&counters).run(ranks, &watch, work)?;
         let has_figures = |sign: &Sign<TaskRun>| sign.bytes > 0 || matches!(sign.outcome, Some(Ok(_)));
         if together.lost.is_none() && together.signs.iter().any(has_figures) {
             self.write(&members, &parts, &together)?;
         }
         Ok(together)
+    }
+
+    /// Waits for all ranks, and returns when they begin.
+    fn agree_on_start(&self, ranks: &mut Ranks) -> Result<Instant, Failure> {
+        let until = Instant::now() + MEETING_TIMEOUT;
+        ranks.barrier(until)?;
+        let named = now_ns() + START_AHEAD.as_nanos() as i64;
+        let named = ranks.broadcast(ranks.is_root().then_some(&named.to_le_bytes()), until)?;
+        let named = named.try_into().map(i64::from_le_bytes);
+        let on_root = named.map_err(|_| Failure::failed("the root named no time to start at"))?;
+        let ahead_ns = on_root + self.clocks[ranks.rank() as usize].offset_ns - now_ns();
+        Ok(Instant::now() + Duration::from_nanos(ahead_ns.max(0) as u64))
     }
 
     /// Writes the report.
@@ -212,12 +229,18 @@ impl Task<'_> {
 }
 
 /// Runs this task's part.
-fn run_once(bench: &mut Bench<'_>, group: &[Job], counters: &Counters) -> Result<TaskRun, Failure> {
+fn run_once(
+    bench: &mut Bench<'_>,
+    group: &[Job],
+    counters: &Counters,
+    start: Instant,
+) -> Result<TaskRun, Failure> {
     let count = |progress: &Progress| {
         counters.bytes.fetch_add(progress.bytes, Ordering::Relaxed);
         counters.ios.fetch_add(progress.ios, Ordering::Relaxed);
     };
-    let outcome = bench.group(group, false, Some(&count))?;
+    let options = RunOptions { progress: Some(&count), start: Some(start), ..RunOptions::default() };
+    let outcome = bench.group(group, false, options)?;
     let on_clock = |at: Instant| now_ns() - at.elapsed().as_nanos() as i64;
     let (began_ns, ended_ns) = (on_clock(outcome.span.start), on_clock(outcome.span.end));
     let record =
