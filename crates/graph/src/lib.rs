@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod error;
+pub mod format;
 mod vertex;
 
 pub use error::GraphError;

@@ -1,0 +1,46 @@
+//! Checksums of pages, in memory.
+
+use super::PAGE_BYTES;
+
+/// CRC-32C of each page of a stored graph from page 1 on.
+#[derive(Debug, Default)]
+pub struct PageSums(Vec<u32>);
+
+impl PageSums {
+    pub(super) fn new(sums: Vec<u32>) -> Self {
+        Self(sums)
+    }
+
+    /// Compares whole pages that were read at `offset`, a multiple of [`PAGE_BYTES`], with what was written.
+    ///
+    /// # Errors
+    /// The offset of the first page that differs, its checksum and the one that was stored.
+    pub fn check(&self, offset: u64, pages: &[u8]) -> Result<(), BadPage> {
+        let first = (offset / PAGE_BYTES) as usize;
+        for (i, page) in pages.chunks_exact(PAGE_BYTES as usize).enumerate() {
+            let stored = (first + i).checked_sub(1).and_then(|at| self.0.get(at)).copied();
+            let found = crc32c::crc32c(page);
+            if stored != Some(found) {
+                return Err(BadPage { offset: offset + i as u64 * PAGE_BYTES, found, stored });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        4 * self.0.capacity() as u64
+    }
+}
+
+/// A page whose checksum does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadPage {
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Of what was read.
+    pub found: u32,
+    /// Of what was written; None for a page that has no checksum.
+    pub stored: Option<u32>,
+}
