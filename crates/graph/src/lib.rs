@@ -6,7 +6,9 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod error;
+pub mod fetch;
 pub mod format;
+pub mod semi;
 mod vertex;
 
 pub use error::GraphError;

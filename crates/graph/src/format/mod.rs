@@ -17,7 +17,8 @@
 //!   without neighbours come last: the first [`Header::listed`] vertices are those with lists. In [`Order::Given`]
 //!   vertices keep their input's numbers, which is better where neighbours have close numbers, as on roads.
 //! - **Lists.** A list of a page or more begins on a page boundary; shorter ones follow each other without gaps
-//!   ([`list_start`]). A list is complete: its first K entries are in HEADS as well.
+//!   ([`list_start`]). A list is complete: its first K entries are in HEADS as well,
+//!   where a vertex with fewer neighbours is padded by its own number, which is in no front while it is looked for.
 //! - **Index.** In degree order lists of equal length are neighbours, so a run of them is one entry, and the index is
 //!   as long as there are different degrees. In the given order there is an offset for each 16 vertices and a degree
 //!   for each.

@@ -219,6 +219,30 @@ impl Fwg {
         Ok(width.get(bytes))
     }
 
+    /// Reads all stored numbers of input vertices, or the other way round, in order, a part at a time.
+    ///
+    /// # Errors
+    /// Of reading, and those of `part`.
+    pub fn numbers(
+        &self,
+        kind: SectionKind,
+        mut part: impl FnMut(u64, &mut dyn Iterator<Item = u64>) -> Result<(), GraphError>,
+    ) -> Result<(), GraphError> {
+        let vertices = self.header.vertices;
+        if !self.header.is_renumbered() {
+            return part(0, &mut (0..vertices));
+        }
+        let width = self.header.width;
+        let (section, step) = (self.header.section(kind), READ_BYTES as u64 / 8);
+        let mut bytes = Vec::new();
+        for first in (0..vertices).step_by(step as usize) {
+            bytes.resize((vertices - first).min(step) as usize * width.bytes(), 0);
+            self.read_at(&mut bytes, section.offset + first * width.bytes() as u64)?;
+            part(first, &mut bytes.chunks_exact(width.bytes()).map(|id| width.get(id)))?;
+        }
+        Ok(())
+    }
+
     fn has_vertex(&self, vertex: u64) -> Result<(), GraphError> {
         let vertices = self.header.vertices;
         if vertex < vertices {

@@ -214,13 +214,16 @@ impl FwgWriter {
         if self.owed == 0 && !neighbours.is_empty() { self.fill_heads() } else { Ok(()) }
     }
 
-    /// Pads the heads of a vertex with fewer neighbours.
+    /// Pads the heads of a vertex with fewer neighbours by its own number.
     fn fill_heads(&mut self) -> Result<(), GraphError> {
         if self.next > self.config.listed {
             return Ok(());
         }
-        let missing = u64::from(self.config.heads).saturating_sub(self.given);
-        self.heads.zeros(missing * self.width.bytes() as u64, &self.place)
+        let own = (self.next - 1).to_le_bytes();
+        for _ in self.given..u64::from(self.config.heads) {
+            self.heads.add(&own[..self.width.bytes()], &self.place)?;
+        }
+        Ok(())
     }
 
     /// Adds the stored number of the next input vertex; all of them are due before the end in degree order, at any time.

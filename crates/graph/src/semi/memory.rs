@@ -1,0 +1,63 @@
+//! What a search takes of memory, known before it starts.
+
+use super::SemiConfig;
+use super::state::State;
+use super::steps::CHUNK_BYTES;
+use crate::GraphError;
+use crate::fetch::{FetchConfig, Traffic};
+use crate::format::{Fwg, Index, SectionKind};
+
+/// What the program takes by itself: code, stacks, the allocator's slack.
+const PROGRAM_BYTES: u64 = 8 << 20;
+/// The most that the queues of a small front take: a vertex for each entry of [`QUEUE_BYTES`](super::run::QUEUE_BYTES).
+const QUEUES_BYTES: u64 = 2 * super::run::QUEUE_BYTES;
+/// The largest pool: what a search of many small steps uses again lies in fewer pages.
+const POOL_MOST: u64 = 256 << 20;
+
+/// Bytes by purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Parents and bitmaps.
+    pub vertices: u64,
+    /// Index, checksums and the record of pages read.
+    pub index: u64,
+    /// Buffers of all threads, queues, and the program itself.
+    pub buffers: u64,
+    /// Pages kept for small steps.
+    pub pool: u64,
+    /// How each thread reads.
+    pub(super) fetch: FetchConfig,
+}
+
+impl MemoryPlan {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.vertices + self.index + self.buffers + self.pool
+    }
+}
+
+/// What a search of a graph takes within a budget: buffers shrink before it is refused, and what is left becomes the pool.
+///
+/// # Errors
+/// [`GraphError::Memory`] if the least does not fit.
+pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> {
+    let header = graph.header();
+    let vertices = State::memory_bytes(header.vertices);
+    let chunks = header.section(SectionKind::Adjacency).length / CHUNK_BYTES * 8 + header.vertices / 8192;
+    let index = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph) + chunks;
+    let wide = FetchConfig { engine: config.engine, ..FetchConfig::default() };
+    let narrow = FetchConfig { request_bytes: 16 << 10, depth: 16, ..wide };
+    let buffers_of =
+        |fetch: &FetchConfig| config.threads as u64 * fetch.memory_bytes() + QUEUES_BYTES + PROGRAM_BYTES;
+    let fits = |fetch: &FetchConfig| vertices + index + buffers_of(fetch) <= config.memory;
+    let fetch = if fits(&wide) { wide } else { narrow };
+    let buffers = buffers_of(&fetch);
+    let needed = vertices + index + buffers;
+    if needed > config.memory {
+        let purpose = "a semi-external search of this graph".to_owned();
+        return Err(GraphError::Memory { purpose, needed, budget: config.memory });
+    }
+    let most = header.section(SectionKind::Adjacency).length.min(POOL_MOST);
+    Ok(MemoryPlan { vertices, index, buffers, pool: (config.memory - needed).min(most), fetch })
+}

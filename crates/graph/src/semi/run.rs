@@ -1,0 +1,147 @@
+//! A search, level by level.
+
+use std::time::Instant;
+
+use super::LevelRecord;
+use super::choice::{Candidates, Direction, choose};
+use super::crew::{Crew, Step};
+use super::steps::{Shared, Weight, Worker};
+use crate::fetch::{PagePool, Traffic};
+use crate::format::PAGE_BYTES;
+use crate::{GraphError, VertexId};
+
+/// Bytes of lists up to which a front is a queue that one thread searches.
+pub(super) const QUEUE_BYTES: u64 = 1 << 20;
+
+/// The vertices that were found last.
+#[derive(Debug)]
+enum Front {
+    /// Ascending.
+    Queue(Vec<u32>),
+    /// Set in the state's `front`.
+    Bits { vertices: u64 },
+}
+
+/// One search.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    shared: &'a Shared<'a>,
+    crew: Crew<'a>,
+    pool: Option<PagePool>,
+    traffic: &'a Traffic,
+    pub records: Vec<LevelRecord>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(shared: &'a Shared<'a>, crew: Crew<'a>, pool: Option<PagePool>, traffic: &'a Traffic) -> Self {
+        Self { shared, crew, pool, traffic, records: Vec::new() }
+    }
+
+    /// Searches until nothing is found; vertices reached, and neighbours in their lists.
+    pub fn levels(&mut self, source: VertexId) -> Result<(u64, u64), GraphError> {
+        let header = self.shared.graph.header();
+        let mut front = Front::Queue(vec![source as u32]);
+        let (mut last, mut front_before) = (Direction::TopDown, 0);
+        let (mut reached, mut entries) = (0, 0);
+        loop {
+            self.shared.check_stop()?;
+            let began = Instant::now();
+            let bytes_before = self.traffic.bytes();
+            let weight = self.weigh(&front)?;
+            if weight.vertices == 0 {
+                return Ok((reached, entries));
+            }
+            reached += weight.vertices;
+            entries += weight.entries;
+            let top_down_bytes = weight.pages * PAGE_BYTES;
+            let is_small = weight.entries * header.width.bytes() as u64 <= QUEUE_BYTES;
+            let direction = if header.directed || is_small && matches!(front, Front::Queue(_)) {
+                Direction::TopDown
+            } else {
+                choose(&Candidates {
+                    last,
+                    listed: header.listed,
+                    front: weight.vertices,
+                    front_before,
+                    front_entries: weight.entries,
+                    unexplored: header.entries.saturating_sub(entries),
+                    top_down_bytes,
+                    bottom_up_bytes: self.shared.bottom_up_bytes(header.entries.saturating_sub(entries)),
+                })
+            };
+            front = match direction {
+                Direction::TopDown if is_small => self.queue_step(front)?,
+                Direction::TopDown => self.bits_step(front, Worker::top_down)?,
+                Direction::BottomUp => {
+                    if header.heads > 0 {
+                        self.shared.state.pending.clear();
+                        self.to_bits(&front);
+                        self.crew.all(Worker::bottom_up_heads)?;
+                    }
+                    self.bits_step(front, Worker::bottom_up_lists)?
+                }
+            };
+            let found = self.found(&front);
+            (last, front_before) = (direction, weight.vertices);
+            self.records.push(LevelRecord {
+                direction,
+                front: weight.vertices,
+                front_entries: weight.entries,
+                found,
+                bytes: self.traffic.bytes() - bytes_before,
+                time: began.elapsed(),
+            });
+        }
+    }
+
+    fn found(&self, front: &Front) -> u64 {
+        match front {
+            Front::Queue(queue) => queue.len() as u64,
+            Front::Bits { vertices } => *vertices,
+        }
+    }
+
+    fn weigh(&mut self, front: &Front) -> Result<Weight, GraphError> {
+        match front {
+            Front::Queue(queue) => self.crew.first.weigh(queue.iter().copied()),
+            Front::Bits { .. } => {
+                let bits = &self.shared.state.front;
+                self.crew.first.weigh(bits.ones(0..bits.words()))
+            }
+        }
+    }
+
+    /// One thread, pages kept.
+    fn queue_step(&mut self, front: Front) -> Result<Front, GraphError> {
+        let state = &self.shared.state;
+        let queue = match front {
+            Front::Queue(queue) => queue,
+            Front::Bits { .. } => {
+                let queue = state.front.ones(0..state.front.words()).collect();
+                state.front.clear();
+                queue
+            }
+        };
+        let worker = &mut self.crew.first;
+        worker.keep_pages(self.pool.take());
+        let mut found = worker.top_down_queue(self.shared, &queue)?;
+        self.pool = worker.keep_pages(None);
+        found.sort_unstable();
+        Ok(Front::Queue(found))
+    }
+
+    fn to_bits(&self, front: &Front) {
+        if let Front::Queue(queue) = front {
+            for vertex in queue {
+                self.shared.state.front.set(*vertex);
+            }
+        }
+    }
+
+    /// All threads, from bitmap to bitmap.
+    fn bits_step(&mut self, front: Front, step: Step<'a>) -> Result<Front, GraphError> {
+        self.to_bits(&front);
+        self.crew.all(step)?;
+        Ok(Front::Bits { vertices: self.shared.state.advance() })
+    }
+}

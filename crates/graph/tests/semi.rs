@@ -1,0 +1,127 @@
+//! Semi-external searches find the levels that a search in memory finds.
+
+mod common;
+
+use std::sync::atomic::AtomicBool;
+
+use base::IoEngine;
+use common::{Edges, adjacency, kronecker, levels, store, ten};
+use graph::GraphError;
+use graph::fetch::Traffic;
+use graph::format::{Fwg, Order};
+use graph::semi::{Direction, SearchRecord, Semi, SemiConfig, UNREACHED};
+
+const MEMORY: u64 = 64 << 20;
+
+fn config(threads: usize) -> SemiConfig {
+    SemiConfig { memory: MEMORY, threads, engine: IoEngine::Auto }
+}
+
+/// Searches a stored graph from an input vertex, and compares levels with a search in memory. Parents must be neighbours one
+/// level nearer.
+fn compare(edges: &Edges, graph: &Fwg, source: u64, threads: usize) -> SearchRecord {
+    let lists = adjacency(edges);
+    let wanted = levels(&lists, source);
+    let index = graph.index().expect("reads");
+    let traffic = Traffic::of(graph);
+    let mut semi = Semi::new(graph, &index, &traffic, config(threads)).expect("fits");
+    let stored = graph.stored_number(source).expect("a number");
+    let record = semi.search(stored, &AtomicBool::new(false)).expect("searches");
+    let parents = semi.into_parents();
+    let [by_old, by_new] = common::numbers(graph);
+    for old in 0..edges.n {
+        let parent = parents[by_old[old as usize] as usize];
+        let what = format!("{} from {source}: vertex {old}", edges.name);
+        match wanted[old as usize] {
+            None => assert_eq!(parent, UNREACHED, "{what}"),
+            Some(0) => assert_eq!(u64::from(parent), stored, "{what}"),
+            Some(level) => {
+                assert_ne!(parent, UNREACHED, "{what}");
+                let parent = by_new[parent as usize];
+                assert_eq!(wanted[parent as usize], Some(level - 1), "{what}");
+                assert!(lists[parent as usize].binary_search(&old).is_ok(), "{what}");
+            }
+        }
+    }
+    assert_eq!(record.reached, wanted.iter().flatten().count() as u64);
+    assert_eq!(record.levels.len(), *wanted.iter().flatten().max().expect("the source") as usize + 1);
+    record
+}
+
+#[test]
+fn levels_are_those_of_a_search_in_memory_on_ten_graphs() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    for edges in ten() {
+        for (order, heads, threads) in [(Order::Degree, 1, 2), (Order::Given, 2, 1), (Order::Degree, 0, 3)] {
+            store(&path, &edges, order, heads);
+            let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+            for source in [0, edges.n / 2, edges.n - 1] {
+                compare(&edges, &graph, source, threads);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_skewed_graph_is_searched_bottom_up_and_reads_a_fraction() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = kronecker(16, 16, 7);
+    let header = store(&path, &edges, Order::Degree, 1);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let record = compare(&edges, &graph, 1, 2);
+    assert!(record.levels.iter().any(|level| level.direction == Direction::BottomUp));
+    let bytes: u64 = record.levels.iter().map(|level| level.bytes).sum();
+    assert!(bytes < header.entries * 4, "{bytes} of {}", header.entries * 4);
+}
+
+#[test]
+fn one_vertex_is_its_own_tree() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = Edges { name: "one", n: 1, directed: false, pairs: vec![] };
+    for order in [Order::Degree, Order::Given] {
+        store(&path, &edges, order, 1);
+        let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+        assert_eq!(compare(&edges, &graph, 0, 2).reached, 1);
+    }
+}
+
+#[test]
+fn a_source_out_of_range_a_small_budget_and_a_stop_are_told() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = kronecker(10, 8, 7);
+    store(&path, &edges, Order::Degree, 1);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let index = graph.index().expect("reads");
+    let traffic = Traffic::of(&graph);
+    let small = SemiConfig { memory: 1 << 20, ..config(1) };
+    let error = Semi::new(&graph, &index, &traffic, small).expect_err("does not fit");
+    assert!(matches!(error, GraphError::Memory { budget, .. } if budget == 1 << 20), "{error}");
+    let mut semi = Semi::new(&graph, &index, &traffic, config(1)).expect("fits");
+    let error = semi.search(1 << 10, &AtomicBool::new(false)).expect_err("no such vertex");
+    assert!(error.to_string().contains("has no vertex 1024: vertices are 0 to 1023"), "{error}");
+    let error = semi.search(0, &AtomicBool::new(true)).expect_err("stops");
+    assert!(matches!(error, GraphError::Interrupted { .. }), "{error}");
+    semi.search(0, &AtomicBool::new(false)).expect("can be used again");
+}
+
+#[test]
+fn a_corrupted_page_ends_a_search_with_its_number() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = kronecker(12, 8, 7);
+    let header = store(&path, &edges, Order::Degree, 0);
+    let section = header.section(graph::format::SectionKind::Adjacency);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], section.offset + 8).expect("writes");
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let index = graph.index().expect("reads");
+    let traffic = Traffic::of(&graph);
+    let mut semi = Semi::new(&graph, &index, &traffic, config(2)).expect("fits");
+    let error = semi.search(0, &AtomicBool::new(false)).expect_err("is corrupt");
+    let wanted = format!("page {} (adjacency) at offset {}", section.offset / 4096, section.offset);
+    assert!(error.to_string().contains(&wanted), "{error}");
+}
