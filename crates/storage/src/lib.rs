@@ -23,6 +23,7 @@ pub mod mode;
 pub mod pages;
 pub mod peer;
 pub mod remote;
+pub mod residency;
 pub mod safety;
 pub mod spec;
 pub mod survey;
