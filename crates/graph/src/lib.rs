@@ -8,7 +8,9 @@
 mod error;
 pub mod fetch;
 pub mod format;
+pub mod results;
 pub mod semi;
+pub mod validate;
 mod vertex;
 
 pub use error::GraphError;

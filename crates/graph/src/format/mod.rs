@@ -28,9 +28,12 @@
 
 mod header;
 mod index;
+mod place;
 mod reader;
 mod sums;
 mod writer;
+
+pub(crate) use place::{Place, Stream, write_sums};
 
 pub use header::{Header, Order, Section, SectionKind, VERSION};
 pub use index::{Index, IndexCursor, IndexKind, List};

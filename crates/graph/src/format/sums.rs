@@ -7,7 +7,7 @@ use super::PAGE_BYTES;
 pub struct PageSums(Vec<u32>);
 
 impl PageSums {
-    pub(super) fn new(sums: Vec<u32>) -> Self {
+    pub(crate) fn new(sums: Vec<u32>) -> Self {
         Self(sums)
     }
 

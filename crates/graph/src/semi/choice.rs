@@ -1,8 +1,11 @@
 //! Which way to search the next level.
 //!
-//! What top-down would read is known: the pages of the front's lists. Bottom-up reads at least the heads of the unvisited
-//! vertices, and at most their lists beside. Where these bounds decide, they do. Between them Beamer's rule holds, in
-//! edges: bottom-up once the front's exceed 1/α of the unexplored, top-down again once the front has shrunk below n/β vertices.
+//! What top-down would read is known: the pages of the front's lists. With the heads in memory, so is what bottom-up would:
+//! the pages on which the lists of vertices without a parent among their heads begin. The lesser is chosen.
+//!
+//! Otherwise bottom-up reads at least the heads of the unvisited vertices, and at most their lists beside. Where these bounds
+//! decide, they do. Between them Beamer's rule holds, in edges: bottom-up once the front's exceed 1/α of the unexplored,
+//! top-down again once the front has shrunk below n/β vertices.
 
 /// α of Beamer's rule.
 const ALPHA: u64 = 15;

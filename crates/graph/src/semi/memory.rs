@@ -3,6 +3,7 @@
 use super::SemiConfig;
 use super::state::State;
 use super::steps::CHUNK_BYTES;
+use super::tree;
 use crate::GraphError;
 use crate::fetch::{FetchConfig, Traffic};
 use crate::format::{Fwg, Index, SectionKind};
@@ -23,8 +24,12 @@ pub struct MemoryPlan {
     pub index: u64,
     /// Buffers of all threads, queues, and the program itself.
     pub buffers: u64,
+    /// The heads section, where it fits: heads are then read once, and the choice of direction is exact.
+    pub heads: u64,
     /// Pages kept for small steps.
     pub pool: u64,
+    /// What turning the search's tree into results takes at least, after the search has given its memory back.
+    pub results: u64,
     /// How each thread reads.
     pub(super) fetch: FetchConfig,
 }
@@ -33,7 +38,13 @@ impl MemoryPlan {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.vertices + self.index + self.buffers + self.pool
+        (self.vertices + self.index + self.buffers + self.heads + self.pool).max(self.results)
+    }
+
+    /// What [`in_input_order`](super::in_input_order) may take of it.
+    #[must_use]
+    pub fn for_tree(&self, graph: &Fwg) -> u64 {
+        self.total().saturating_sub(graph.memory_bytes() + PROGRAM_BYTES)
     }
 }
 
@@ -53,11 +64,16 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let fits = |fetch: &FetchConfig| vertices + index + buffers_of(fetch) <= config.memory;
     let fetch = if fits(&wide) { wide } else { narrow };
     let buffers = buffers_of(&fetch);
-    let needed = vertices + index + buffers;
+    // Writing results comes after the search, and takes the place of its buffers and bitmaps.
+    let results = tree::memory_bytes(header.vertices) + graph.memory_bytes() + PROGRAM_BYTES;
+    let needed = (vertices + index + buffers).max(results);
     if needed > config.memory {
         let purpose = "a semi-external search of this graph".to_owned();
         return Err(GraphError::Memory { purpose, needed, budget: config.memory });
     }
+    let left = config.memory - needed;
+    let heads = header.section(SectionKind::Heads).length;
+    let heads = if heads <= left && !header.directed { heads } else { 0 };
     let most = header.section(SectionKind::Adjacency).length.min(POOL_MOST);
-    Ok(MemoryPlan { vertices, index, buffers, pool: (config.memory - needed).min(most), fetch })
+    Ok(MemoryPlan { vertices, index, buffers, heads, pool: (left - heads).min(most), results, fetch })
 }

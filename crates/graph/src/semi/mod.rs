@@ -10,7 +10,7 @@
 //!   first page before the rest. Lists name hubs first, so few pages past the heads are read.
 //!
 //! The direction follows from what each would read, as far as that is known, and else from Beamer's rule (α = 15, β = 18):
-//! see [`choice`].
+//! see `choice`. Heads that fit into the budget are read once and kept.
 
 mod choice;
 mod crew;
@@ -18,7 +18,9 @@ mod memory;
 mod run;
 mod state;
 mod steps;
+mod tree;
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,8 @@ pub use self::memory::{MemoryPlan, plan};
 use self::run::Run;
 use self::state::State;
 use self::steps::Shared;
-use crate::fetch::{PagePool, Traffic};
+pub use self::tree::in_input_order;
+use crate::fetch::Traffic;
 use crate::format::{Fwg, Index};
 use crate::{GraphError, IdWidth, VertexId};
 
@@ -91,6 +94,8 @@ pub struct Semi<'a> {
     plan: MemoryPlan,
     state: State,
     chunks: Vec<VertexId>,
+    /// Heads that an earlier search brought into memory.
+    heads: OnceLock<Vec<u32>>,
     config: SemiConfig,
 }
 
@@ -113,7 +118,8 @@ impl<'a> Semi<'a> {
         }
         let plan = plan(graph, &config)?;
         let chunks = steps::chunks(header, &mut index.cursor())?;
-        Ok(Self { graph, index, traffic, plan, state: State::new(header.vertices), chunks, config })
+        let (state, heads) = (State::new(header.vertices), OnceLock::new());
+        Ok(Self { graph, index, traffic, plan, state, chunks, heads, config })
     }
 
     /// Searches from a vertex, in the file's numbers.
@@ -128,19 +134,22 @@ impl<'a> Semi<'a> {
         }
         self.state.clear();
         self.state.claim(source as u32, source as u32);
-        let shared = Shared::new(self.graph, &self.state, &self.chunks, stop);
+        let heads = std::mem::take(&mut self.heads);
+        let shared = Shared::new(self.graph, &self.state, &self.chunks, heads, stop);
         let outfit =
             Outfit { shared: &shared, index: self.index, traffic: self.traffic, fetch: self.plan.fetch };
         let threads = self.config.threads.max(1);
-        std::thread::scope(|scope| {
+        let record = std::thread::scope(|scope| {
             let crew = Crew::start(scope, threads, outfit)?;
             let engine = crew.first.engine();
             let began = Instant::now();
-            let mut run = Run::new(&shared, crew, PagePool::within(self.plan.pool), self.traffic);
+            let mut run = Run::new(&shared, crew, &self.plan, self.traffic);
             let (reached, entries) = run.levels(source)?;
             let levels = std::mem::take(&mut run.records);
             Ok(SearchRecord { reached, entries, levels, time: began.elapsed(), threads, engine })
-        })
+        });
+        self.heads = shared.heads;
+        record
     }
 
     /// What the search takes of memory.

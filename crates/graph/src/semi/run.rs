@@ -1,11 +1,12 @@
 //! A search, level by level.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::LevelRecord;
 use super::choice::{Candidates, Direction, choose};
 use super::crew::{Crew, Step};
 use super::steps::{Shared, Weight, Worker};
+use super::{LevelRecord, MemoryPlan};
 use crate::fetch::{PagePool, Traffic};
 use crate::format::PAGE_BYTES;
 use crate::{GraphError, VertexId};
@@ -29,12 +30,15 @@ pub(super) struct Run<'a> {
     crew: Crew<'a>,
     pool: Option<PagePool>,
     traffic: &'a Traffic,
+    /// Whether there are heads and memory for all of them.
+    is_heads_in_memory: bool,
     pub records: Vec<LevelRecord>,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(shared: &'a Shared<'a>, crew: Crew<'a>, pool: Option<PagePool>, traffic: &'a Traffic) -> Self {
-        Self { shared, crew, pool, traffic, records: Vec::new() }
+    pub fn new(shared: &'a Shared<'a>, crew: Crew<'a>, plan: &MemoryPlan, traffic: &'a Traffic) -> Self {
+        let (pool, is_heads_in_memory) = (PagePool::within(plan.pool), plan.heads > 0);
+        Self { shared, crew, pool, traffic, is_heads_in_memory, records: Vec::new() }
     }
 
     /// Searches until nothing is found; vertices reached, and neighbours in their lists.
@@ -53,33 +57,27 @@ impl<'a> Run<'a> {
             }
             reached += weight.vertices;
             entries += weight.entries;
-            let top_down_bytes = weight.pages * PAGE_BYTES;
             let is_small = weight.entries * header.width.bytes() as u64 <= QUEUE_BYTES;
-            let direction = if header.directed || is_small && matches!(front, Front::Queue(_)) {
-                Direction::TopDown
-            } else {
-                choose(&Candidates {
+            let unexplored = header.entries.saturating_sub(entries);
+            let is_top_down = header.directed || is_small && matches!(front, Front::Queue(_));
+            let direction = match (is_top_down, self.is_heads_in_memory) {
+                (true, _) => Direction::TopDown,
+                (false, true) => self.cheaper(&front, &weight)?,
+                (false, false) => choose(&Candidates {
                     last,
                     listed: header.listed,
                     front: weight.vertices,
                     front_before,
                     front_entries: weight.entries,
-                    unexplored: header.entries.saturating_sub(entries),
-                    top_down_bytes,
-                    bottom_up_bytes: self.shared.bottom_up_bytes(header.entries.saturating_sub(entries)),
-                })
+                    unexplored,
+                    top_down_bytes: weight.pages * PAGE_BYTES,
+                    bottom_up_bytes: self.shared.bottom_up_bytes(unexplored),
+                }),
             };
             front = match direction {
                 Direction::TopDown if is_small => self.queue_step(front)?,
                 Direction::TopDown => self.bits_step(front, Worker::top_down)?,
-                Direction::BottomUp => {
-                    if header.heads > 0 {
-                        self.shared.state.pending.clear();
-                        self.to_bits(&front);
-                        self.crew.all(Worker::bottom_up_heads)?;
-                    }
-                    self.bits_step(front, Worker::bottom_up_lists)?
-                }
+                Direction::BottomUp => self.bottom_up(front)?,
             };
             let found = self.found(&front);
             (last, front_before) = (direction, weight.vertices);
@@ -92,6 +90,32 @@ impl<'a> Run<'a> {
                 time: began.elapsed(),
             });
         }
+    }
+
+    /// The direction that reads less, by looking at the heads in memory.
+    fn cheaper(&mut self, front: &Front, weight: &Weight) -> Result<Direction, GraphError> {
+        let shared = self.shared;
+        if shared.heads.get().is_none() {
+            let heads = self.crew.first.load_heads(shared.graph)?;
+            shared.heads.get_or_init(|| heads);
+        }
+        self.to_bits(front);
+        shared.pending_pages.store(0, Ordering::Relaxed);
+        self.crew.all(Worker::probe_heads)?;
+        let is_less = shared.pending_pages.load(Ordering::Relaxed) <= weight.pages;
+        Ok(if is_less { Direction::BottomUp } else { Direction::TopDown })
+    }
+
+    /// Heads, then lists.
+    fn bottom_up(&mut self, front: Front) -> Result<Front, GraphError> {
+        self.to_bits(&front);
+        if self.is_heads_in_memory {
+            self.crew.all(Worker::adopt_heads)?;
+        } else if self.shared.graph.header().heads > 0 {
+            self.shared.state.pending.clear();
+            self.crew.all(Worker::bottom_up_heads)?;
+        }
+        self.bits_step(front, Worker::bottom_up_lists)
     }
 
     fn found(&self, front: &Front) -> u64 {

@@ -1,6 +1,7 @@
 //! What a thread does in a level.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::state::{State, ones_of};
 use crate::fetch::{Fetcher, PagePool};
@@ -40,12 +41,23 @@ pub(super) struct Shared<'a> {
     chunks: &'a [VertexId],
     /// The next chunk.
     claim: AtomicUsize,
+    /// The first neighbours of all listed vertices, once they are in memory.
+    pub heads: OnceLock<Vec<u32>>,
+    /// Pages that the pending vertices' lists begin on, as counted by [`Worker::probe_heads`].
+    pub pending_pages: AtomicU64,
     stop: &'a AtomicBool,
 }
 
 impl<'a> Shared<'a> {
-    pub fn new(graph: &'a Fwg, state: &'a State, chunks: &'a [VertexId], stop: &'a AtomicBool) -> Self {
-        Self { graph, state, chunks, claim: AtomicUsize::new(0), stop }
+    pub fn new(
+        graph: &'a Fwg,
+        state: &'a State,
+        chunks: &'a [VertexId],
+        heads: OnceLock<Vec<u32>>,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let (claim, pending_pages) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { graph, state, chunks, claim, heads, pending_pages, stop }
     }
 
     pub fn begin_step(&self) {
@@ -202,6 +214,72 @@ impl<'a> Worker<'a> {
             }
         }
         self.fetcher.finish(&mut visit)
+    }
+
+    /// Marks the vertices without a parent among their heads as pending, and counts the pages that their lists begin on. The
+    /// heads are in memory; nothing is read or claimed.
+    pub fn probe_heads(&mut self, shared: &Shared<'a>) -> Result<(), GraphError> {
+        let state = shared.state;
+        let heads = shared.graph.header().heads as usize;
+        let all = shared.heads.get().expect("heads are loaded before they are probed");
+        let mut pages = 0;
+        while let Some(words) = shared.next_chunk()? {
+            let mut behind = 0;
+            for word in words {
+                let mut pending = 0;
+                for bit in ones_of(shared.unvisited(word)) {
+                    let vertex = word * 64 + bit as usize;
+                    if all[vertex * heads..][..heads].iter().all(|id| !state.front.has(*id)) {
+                        pending |= 1 << bit;
+                        let list = self.cursor.list(vertex as u64)?;
+                        if list.degree > heads as u64 {
+                            let end = list.offset + (list.degree * 4).min(PAGE_BYTES);
+                            let end = end.div_ceil(PAGE_BYTES);
+                            pages += end.saturating_sub(behind.max(list.offset / PAGE_BYTES));
+                            behind = end;
+                        }
+                    }
+                }
+                state.pending.set_word(word, pending);
+            }
+        }
+        shared.pending_pages.fetch_add(pages, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives each unvisited vertex that is not pending its parent among the heads in memory.
+    pub fn adopt_heads(&mut self, shared: &Shared<'a>) -> Result<(), GraphError> {
+        let state = shared.state;
+        let heads = shared.graph.header().heads as usize;
+        let all = shared.heads.get().expect("heads are loaded before they are probed");
+        while let Some(words) = shared.next_chunk()? {
+            for word in words {
+                let pending = state.pending.word(word);
+                for bit in ones_of(shared.unvisited(word) & !pending) {
+                    let vertex = word * 64 + bit as usize;
+                    let own = &all[vertex * heads..][..heads];
+                    if let Some(parent) = own.iter().find(|id| state.front.has(**id)) {
+                        adopt(state, vertex as u32, *parent);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all heads into memory.
+    pub fn load_heads(&mut self, graph: &Fwg) -> Result<Vec<u32>, GraphError> {
+        let section = graph.header().section(SectionKind::Heads);
+        let mut all = vec![0; (section.length / 4) as usize];
+        let mut keep = |_: VertexId, at: u64, bytes: &[u8]| {
+            let first = ((at - section.offset) / 4) as usize;
+            for (head, id) in all[first..].iter_mut().zip(ids(bytes)) {
+                *head = id;
+            }
+        };
+        self.fetcher.add(0, section.offset, section.length, &mut keep)?;
+        self.fetcher.finish(&mut keep)?;
+        Ok(all)
     }
 
     /// Looks for parents in the lists of vertices that have none among their heads, the first page of each list first.

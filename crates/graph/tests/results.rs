@@ -1,0 +1,128 @@
+//! Results of searches, written, read and validated; and wrong ones, which the validator names.
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use base::IoEngine;
+use common::{Edges, adjacency, grid, kronecker, levels, store, ten};
+use graph::fetch::Traffic;
+use graph::format::{Fwg, Order};
+use graph::results::{Results, ResultsWriter};
+use graph::semi::{Semi, SemiConfig, in_input_order};
+use graph::validate::{Validator, Verdict};
+
+fn search(path: &Path, edges: &Edges, source: u64, memory: u64) -> Results {
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let (index, traffic) = (graph.index().expect("reads"), Traffic::of(&graph));
+    let config = SemiConfig { memory, threads: 2, engine: IoEngine::Auto };
+    let mut semi = Semi::new(&graph, &index, &traffic, config).expect("fits");
+    let stored = graph.stored_number(source).expect("a number");
+    semi.search(stored, &AtomicBool::new(false)).expect("searches");
+    let out = path.with_extension("out");
+    let mut writer = ResultsWriter::create(&out, edges.n, source).expect("creates");
+    let memory = semi.plan().for_tree(&graph);
+    in_input_order(&graph, semi.into_parents(), memory, |found| writer.vertex(found)).expect("writes");
+    writer.finish().expect("finishes");
+    Results::open(&out).expect("opens")
+}
+
+fn validate(results: &Results, edges: &Edges) -> Verdict {
+    let mut validator = Validator::new(results, edges.directed).expect("reads");
+    validator.edges(edges.pairs.iter().copied());
+    validator.finish()
+}
+
+#[test]
+fn results_of_ten_graphs_are_those_of_a_search_in_memory_and_valid() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    for edges in ten() {
+        let wanted = levels(&adjacency(&edges), 1);
+        for order in [Order::Degree, Order::Given] {
+            store(&path, &edges, order, 1);
+            let results = search(&path, &edges, 1, 64 << 20);
+            results
+                .scan(|vertex, found| {
+                    let level = found.map(|(_, level)| level);
+                    assert_eq!(level, wanted[vertex as usize], "{} vertex {vertex}", edges.name);
+                })
+                .expect("reads");
+            let verdict = validate(&results, &edges);
+            assert_eq!(verdict.violations, [], "{}", edges.name);
+            assert_eq!(verdict.reached, wanted.iter().flatten().count() as u64);
+            assert_eq!(verdict.edges, edges.pairs.len() as u64);
+        }
+    }
+}
+
+/// Vertices enough for several blocks of the table of numbers in the least memory.
+#[test]
+fn numbers_are_translated_in_blocks_where_memory_is_short() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = grid(1200, 600);
+    store(&path, &edges, Order::Degree, 0);
+    let results = search(&path, &edges, 77, 19 << 20);
+    assert_eq!(validate(&results, &edges).violations, []);
+}
+
+/// Changes one vertex of the results of a path 0 – 1 – … and returns the checks that fail.
+fn checks_failed(change: impl Fn(u64, Option<(u64, u32)>) -> Option<(u64, u32)>) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a directory");
+    let out = folder.path().join("o.out");
+    let pairs = (0..9).map(|v| (v, v + 1)).chain([(0, 0)]).collect();
+    let edges = Edges { name: "path", n: 12, directed: false, pairs };
+    let mut writer = ResultsWriter::create(&out, 12, 0).expect("creates");
+    for vertex in 0..12_u64 {
+        let right = (vertex < 10).then(|| (vertex.saturating_sub(1), vertex as u32));
+        writer.vertex(change(vertex, right)).expect("writes");
+    }
+    writer.finish().expect("finishes");
+    let verdict = validate(&Results::open(&out).expect("opens"), &edges);
+    verdict.violations.iter().map(|violation| violation.check).collect()
+}
+
+#[test]
+fn each_check_finds_what_it_is_for() {
+    assert_eq!(checks_failed(|_, right| right), [0_u8; 0]);
+    // Two vertices that are each other's parents.
+    let cycle = |vertex, right| match vertex {
+        8 => Some((9, 8)),
+        _ => right,
+    };
+    assert_eq!(checks_failed(cycle), [2]);
+    assert_eq!(checks_failed(|v, right| if v == 5 { Some((5, 0)) } else { right }), [1, 2, 3, 5]);
+    assert_eq!(checks_failed(|v, right| if v == 0 { Some((1, 2)) } else { right }), [1, 2]);
+    let skipped = |v, right: Option<(u64, u32)>| right.map(|(p, l)| (p, if v > 4 { l + 1 } else { l }));
+    assert_eq!(checks_failed(skipped), [2, 3]);
+    assert_eq!(checks_failed(|v, right| if v >= 7 { None } else { right }), [4]);
+    assert_eq!(checks_failed(|v, right| if v == 10 { Some((3, 4)) } else { right }), [5]);
+    let half = |v, right| if v == 11 { Some((1 << 31, 3)) } else { right };
+    assert_eq!(checks_failed(half), [1, 5]);
+}
+
+#[test]
+fn damaged_results_are_named() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = kronecker(12, 8, 2);
+    store(&path, &edges, Order::Degree, 1);
+    search(&path, &edges, 3, 64 << 20);
+    let out = path.with_extension("out");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&out).expect("opens");
+    let length = file.metadata().expect("stat").len();
+    for at in (0..length).step_by(4096) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at + 9).expect("reads");
+        file.write_all_at(&[byte[0] ^ 1], at + 9).expect("writes");
+        let found = Results::open(&out).and_then(|results| results.scan(|_, _| ()));
+        assert!(found.is_err(), "page at {at}");
+        file.write_all_at(&byte, at + 9).expect("writes");
+    }
+    file.set_len(length - 1).expect("truncates");
+    let error = Results::open(&out).expect_err("is short");
+    assert!(error.to_string().contains("is truncated"), "{error}");
+}
