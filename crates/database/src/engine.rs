@@ -163,4 +163,10 @@ pub trait Engine: Send {
     /// # Errors
     /// [`DatabaseError`] of the engine.
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError>;
+
+    /// Removes the database with all its files. The engine is not used afterwards.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Io`] for a file that cannot be removed, and those of the engine.
+    fn remove(&mut self) -> Result<(), DatabaseError>;
 }

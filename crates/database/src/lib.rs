@@ -19,6 +19,7 @@ pub mod error;
 pub mod figures;
 pub mod ingest;
 pub mod meter;
+pub mod postgres;
 pub mod ptf;
 pub mod query;
 pub mod schema;

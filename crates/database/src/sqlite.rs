@@ -312,6 +312,14 @@ impl Engine for Sqlite {
         std::fs::metadata(path).map(|facts| facts.len()).map_err(DatabaseError::io("look at it", path))
     }
 
+    fn remove(&mut self) -> Result<(), DatabaseError> {
+        self.connection = None;
+        for file in self.files() {
+            std::fs::remove_file(&file).map_err(DatabaseError::io("remove it", &file))?;
+        }
+        Ok(())
+    }
+
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
         let mut other = Self { path: self.path.clone(), journal: self.journal, connection: None };
         other.reopen()?;
