@@ -238,7 +238,7 @@ local function not_durable(job)
 	for _, drain in ipairs(job.is_durable and {} or job.drain) do
 		names[#names + 1] = inner_path(job, drain.source) .. "/"
 	end
-	local code, output, said = helper(job, "there", unpack(names))
+	local code, output, said = helper(job, "remains", unpack(names))
 	return code ~= 0 and said or output:match("^[^\n]+")
 end
 

@@ -136,6 +136,9 @@ def wrong_directives(cluster: Cluster):
         (["stage_in source=/a destination=b"], "pool=… capacity=…"),
         (["pool=small capacity=33M"], "capacity=33M: pool small has 33554432 bytes in all"),
         (["pool=fast capacity=1Mi"], "capacity=1Mi: is not a size"),
+        # In slurmctld a pattern that goes back over each slash would take minutes.
+        ([pool, "stage_in source=/a destination=" + 500_000 * "/" + "x"], "more than 65536 bytes of directives"),
+        ([pool, "stage_in \\", *(9_000 * ["source \\"])], "more than 65536 bytes of directives"),
     ]:
         answer = cluster.submit(script(lines, "true"))
         assert answer.startswith("refused") and said in answer, f"{lines}: {answer}"
@@ -182,7 +185,7 @@ def others_files(cluster: Cluster):
     assert [path.name for path in private.iterdir()] == ["secret"]
 
 
-def kept(cluster: Cluster, number: str, why: str):
+def kept(cluster: Cluster, number: str, why: str, opened=lambda: None):
     """A stage-out has failed: the reason is told, and the data stays until its user has moved it."""
     try:
         until(lambda: why in cluster.job(number).get("Reason", ""), f"the reason {why}")
@@ -192,6 +195,7 @@ def kept(cluster: Cluster, number: str, why: str):
     until(lambda: not cluster.job(number).get("BurstBufferState", "complete").startswith(("staging", "teardown")), "the last attempt of teardown")
     assert out.exists(), "what was not durable has been deleted"
     assert "failed" in status(cluster, number), status(cluster, number)
+    opened()
     cluster.command("mv", str(out), f"{cluster.folder}/slow/rescued-{number}", user=True)
     assert not status(cluster, number)
     gone(cluster, number)
@@ -514,7 +518,37 @@ def processes_of_a_job(cluster: Cluster):
     assert call("remove", "/nonexistent").returncode == 0 and not journal.exists()
 
 
+def closed_directories(cluster: Cluster):
+    """as-user.sh by itself: what a job has closed to itself cannot be seen, and counts as there; and a job that does so keeps its data."""
+    helper = (REPOSITORY / "contrib/slurm/flashwright/as-user.sh").read_text()
+    rights = {"user": cluster.uid, "group": cluster.gid, "extra_groups": []}
+    buffer = make(cluster, cluster.folder / "slow/closed", {})
+    out, drained = (make(cluster, buffer / name, {"result": b"x"}) for name in ("out", "drained"))
+    names = [str(out), f"{drained}/", str(buffer / "never"), f"{buffer}/never/"]
+
+    def remains():
+        done = subprocess.run(["bash", "-c", helper, "bash", "remains", "/nonexistent", *names], capture_output=True, text=True, **rights)
+        return set(done.stdout.split())
+
+    both = {str(out), str(drained)}
+    assert remains() == both
+    for mode in (0, 0o300, 0o400):
+        drained.chmod(mode)
+        assert remains() == both, oct(mode)
+    for mode in (0, 0o600):
+        buffer.chmod(mode)
+        assert both <= remains(), oct(mode)
+    buffer.chmod(0o700)
+    drained.chmod(0o700)
+    (drained / "result").unlink()
+    assert remains() == {str(out)}
+
+    number = submitted(cluster, script(["pool=fast capacity=16M", f"stage_out source=out destination={cluster.folder}/slow/closed-out"],
+                                       "echo mine > $BB_JOB_DIR/out; chmod 0 $BB_JOB_DIR"))
+    kept(cluster, number, "ermission denied", lambda: directory(cluster, number).chmod(0o700))
+
+
 # Those that change no setting and leave slurmctld alone, all at once; then the others, one after another.
 BESIDE = [example, good_job, wrong_directives, failing_stage_in, others_files, failing_stage_out, destination_in_memory, requeued, full_pool, drain, failing_drain, renewed_reservation, taken_journal,
-          processes_of_a_job]
+          processes_of_a_job, closed_directories]
 ALONE = [cancelled_in_setup, cancelled_in_each_phase, hurried_teardown, killed_server, controller_killed]

@@ -42,6 +42,14 @@ finish() {
     kill -KILL -- "-$pid"
 }
 
+# Is this absolute name there? One below a directory that its user has closed to itself cannot be seen, and counts as there.
+may_be_there() {
+    local above=$1
+    if [ -e "$above" ] || [ -L "$above" ]; then return 0; fi
+    until [ -e "$above" ]; do above=${above%/*}; above=${above:-/}; done
+    [ -d "$above" ] && [ ! -x "$above" ]
+}
+
 # Everybody can make directories where journals are.
 own() {
     [ -d "$journal" ] && [ ! -L "$journal" ] && [ -O "$journal" ]
@@ -88,11 +96,14 @@ remove)
         rm -rf --one-file-system -- "$1" || exit
     }
     ! own || rm -rf --one-file-system -- "$journal" ;;
-there) # those of the names that are there; of a directory with a slash at its end, if anything is in it
+there) # those of the names that are there
+    for name; do [ ! -e "$name" ] && [ ! -L "$name" ] || echo "$name"; done ;;
+remains) # those of the names that may be there; of a directory with a slash at its end, unless it is seen to be empty
     for name; do
+        may_be_there "${name%/}" || continue
         case $name in
-        */) [ -z "$(ls -A -- "$name" 2>/dev/null)" ] || echo "${name%/}" ;;
-        *) [ ! -e "$name" ] && [ ! -L "$name" ] || echo "$name" ;;
+        */) entries=$(ls -A -- "$name" 2>/dev/null) && [ -z "$entries" ] || echo "${name%/}" ;;
+        *) echo "$name" ;;
         esac
     done ;;
 esac

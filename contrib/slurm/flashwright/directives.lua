@@ -4,6 +4,9 @@
 local directives = {}
 
 local DIRECTIVE = "#BB_LUA"
+-- Read in slurmctld, which waits. The longest path has 4096 bytes.
+local DIRECTIVES_MAX_BYTES = 65536
+local SLASH = ("/"):byte()
 local POWERS = { [""] = 0, k = 1, m = 2, g = 3, t = 4, p = 5 }
 local KEYS = {
 	pool = { pool = true, capacity = true },
@@ -18,12 +21,17 @@ local function directive_lines(script)
 	if not file then
 		return nil, why
 	end
-	local lines, continued = {}, false
+	local lines, continued, bytes = {}, false, 0
 	for line in file:lines() do
 		if line ~= "" and line:sub(1, 1) ~= "#" then
 			break
 		end
 		if line:sub(1, #DIRECTIVE) == DIRECTIVE then
+			bytes = bytes + #line
+			if bytes > DIRECTIVES_MAX_BYTES then
+				file:close()
+				return nil, "more than " .. DIRECTIVES_MAX_BYTES .. " bytes of directives"
+			end
 			local text = continued and line:sub(#DIRECTIVE + 1) or line
 			local joined = text:match("^(.*)\\$")
 			lines[#lines + (continued and 0 or 1)] = (continued and lines[#lines] or "") .. (joined or text)
@@ -74,7 +82,13 @@ end
 
 -- A name in the job's directory, without what the shell of a user would have put before it.
 function directives.inner_name(text)
-	local name = text:gsub("^%$BB_JOB_DIR/", ""):gsub("/+$", "")
+	local name = text:gsub("^%$BB_JOB_DIR/", "")
+	-- A pattern would begin anew at each of many slashes.
+	local last = #name
+	while name:byte(last) == SLASH do
+		last = last - 1
+	end
+	name = name:sub(1, last)
 	local is_inner = name ~= "" and name:sub(1, 1) ~= "/" and not ("/" .. name .. "/"):find("/%.%.?/")
 	return is_inner and name or nil
 end
