@@ -129,6 +129,45 @@ fn what_cannot_be_run_is_refused_before_anything_is_written() {
     assert!(names(&path.join("fast")).is_empty() && names(&path.join("slow")).is_empty());
 }
 
+#[test]
+fn directory_whose_name_is_not_utf_8_is_in_the_document_as_its_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tiers();
+    let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"slow\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let named = command(folder.path(), &["flashio", "--json", "--fast=fast"])
+        .args(SMALL)
+        .arg("--slow")
+        .arg(&odd)
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&named.stdout).unwrap_or_else(|_| panic!("{named:?}"));
+    fits_schema(folder.path(), "flashio", &document);
+    assert!(
+        document["slow"]["path"]["hex"].as_str().unwrap().ends_with("736c6f77ff"),
+        "{}",
+        document["slow"]
+    );
+}
+
+#[test]
+fn directory_that_may_not_be_written_to_is_refused_with_its_flag() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tiers();
+    let slow = folder.path().join("slow");
+    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o500)).unwrap();
+    if std::fs::create_dir(slow.join("probe")).is_ok() {
+        skipped("SKIP a directory that may not be written to: root may write everywhere");
+        return;
+    }
+    let own = folder.path().canonicalize().unwrap();
+    let words =
+        format!("error: --slow={}/slow: no directory can be made there: permission denied\n", own.display());
+    let hint = "hint: name a directory that is there and may be written to\n";
+    refused(folder.path(), &arguments(&[]), 2, &(words + hint));
+    assert!(names(&folder.path().join("fast")).is_empty());
+}
+
 /// What a checkpoint's name vouches for, from outside: the order of syncs and renames, by strace(1).
 #[test]
 fn files_and_directory_are_synced_before_a_checkpoint_gets_its_name_and_the_name_after_it() {

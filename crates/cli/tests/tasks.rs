@@ -107,7 +107,7 @@ fn task_that_fails_is_named_and_the_others_end() {
 }
 
 /// Starts three tasks that write for a minute, strikes one of them once all are at work, and returns code, output and errors.
-fn struck(folder: &Path, signal_name: &str, more: &[&str]) -> (i32, String, String) {
+fn struck(folder: &Path, rank: usize, signal_name: &str, more: &[&str]) -> (i32, String, String) {
     let arguments = with(&WRITE, &["--runtime=60s", "--time_based", "--target", "f", "--live"]);
     let mut child = command(folder, &with(&arguments, more))
         .stdout(Stdio::piped())
@@ -124,7 +124,7 @@ fn struck(folder: &Path, signal_name: &str, more: &[&str]) -> (i32, String, Stri
     }
     let others = children(child.id());
     assert_eq!(others.len(), 2, "{said}");
-    signal(others[1], signal_name);
+    signal([&[child.id()], &others[..]].concat()[rank], signal_name);
     std::io::Read::read_to_string(&mut err, &mut said).expect("text");
     let mut out = String::new();
     std::io::Read::read_to_string(&mut child.stdout.take().expect("is piped"), &mut out).expect("text");
@@ -138,7 +138,7 @@ fn struck(folder: &Path, signal_name: &str, more: &[&str]) -> (i32, String, Stri
 #[test]
 fn task_that_is_killed_is_named_and_what_was_measured_is_kept() {
     let folder = place();
-    let (code, out, err) = struck(folder.path(), "KILL", &["--json"]);
+    let (code, out, err) = struck(folder.path(), 2, "KILL", &["--json"]);
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("rank 2 on ") && err.contains("killed by signal 9"), "{err}");
     let document: serde_json::Value = serde_json::from_str(&out).expect("a document");
@@ -152,10 +152,39 @@ fn task_that_is_killed_is_named_and_what_was_measured_is_kept() {
 #[test]
 fn task_that_is_stopped_is_named_once_the_limit_has_passed() {
     let folder = place();
-    let (code, out, err) = struck(folder.path(), "STOP", &["--request_timeout=2s"]);
+    let (code, out, err) = struck(folder.path(), 2, "STOP", &["--request_timeout=2s"]);
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("rank 2 on ") && err.contains("did not answer within"), "{err}");
     assert!(out.contains("tasks/node"), "{out}");
+}
+
+#[test]
+fn interruption_is_told_once_and_by_the_root() {
+    let folder = place();
+    let (code, out, err) = struck(folder.path(), 0, "INT", &[]);
+    assert_eq!((code, err.matches("error: ").count()), (130, 1), "{err}");
+    assert!(err.contains("error: interrupted") && out.contains("tasks/node"), "{err}\n{out}");
+}
+
+#[test]
+fn soft_limit_of_open_files_is_raised_and_the_hard_one_named() {
+    let folder = place();
+    let limited = |kind: &str| {
+        let script = format!("ulimit -{kind} 40 && exec \"$0\" \"$@\"");
+        let arguments = ["bench", "--rw=write", "--bs=4k", "--size=4k", "--tasks", "24", "--target", "f"];
+        let came = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_flashwright")])
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("sh runs");
+        (came.status.code(), String::from_utf8_lossy(&came.stderr).into_owned())
+    };
+    let (code, err) = limited("n");
+    assert!(code == Some(1) && err.contains("Too many open files"), "{err}");
+    assert!(err.contains("hint: start fewer tasks, or raise the limit of open files"), "{err}");
+    let (code, err) = limited("Sn");
+    assert_eq!(code, Some(0), "{err}");
 }
 
 /// A tree with empty, small and large files, a second name, a link and directories in each other.

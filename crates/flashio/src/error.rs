@@ -26,6 +26,14 @@ pub enum FlashioError {
     /// The tasks could not be started, or not be told.
     #[error("the tasks")]
     Ranks(#[source] RanksError),
+    /// Tasks were started, and one of them has not joined the others in time.
+    #[error("of {tasks} tasks number {} on {} {}", lost.rank, lost.node, lost.why)]
+    NotJoined {
+        /// How many were started.
+        tasks: u32,
+        /// The one that is missing.
+        lost: Lost,
+    },
     /// The store could not drain.
     #[error(transparent)]
     Stage(#[from] StageError),
@@ -84,6 +92,8 @@ impl FlashioError {
         match self {
             Self::Invalid { hint, .. } => Some((*hint).to_owned()),
             Self::Stage(error) => error.hint(),
+            Self::Ranks(error) => error.hint().map(str::to_owned),
+            Self::NotJoined { .. } => Some("start fewer --tasks, or free the host of other work".to_owned()),
             Self::Task(Lost { why: Why::Late(_), .. }) => {
                 Some("a task that is only slow needs a longer --timeout".to_owned())
             }

@@ -17,6 +17,11 @@ pub struct Matrices {
 }
 
 impl Matrices {
+    /// Bytes of the matrices of a task.
+    pub fn bytes(order: u32) -> u64 {
+        (3 * size_of::<f64>() as u64).saturating_mul(u64::from(order).saturating_mul(order.into()))
+    }
+
     /// Matrices of `order` rows and columns.
     pub fn new(order: usize) -> Self {
         let entries = |salt: usize| {

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use stage::mounts::Mount;
+use stage::names::PathText;
 
 use crate::error::FlashioError;
 
@@ -17,7 +18,7 @@ const BESIDE_BYTES: u64 = 32 << 20;
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Tier {
     /// Its directory.
-    pub path: PathBuf,
+    pub path: PathText,
     /// The type of its file system, where it is known.
     pub file_system: Option<String>,
     /// What is mounted there.
@@ -46,7 +47,7 @@ impl Tier {
         let free = rustix::fs::statvfs(path).map_err(|error| invalid(&error.into()))?;
         let mount = Mount::nearest(path);
         Ok(Self {
-            path: std::path::absolute(path).map_err(|error| invalid(&error))?,
+            path: PathText(std::path::absolute(path).map_err(|error| invalid(&error))?),
             file_system: mount.as_ref().map(|mount| mount.kind.clone()),
             source: mount.as_ref().map(|mount| mount.source.0.display().to_string()),
             is_in_memory: mount.is_some_and(|mount| mount.is_in_memory()),
@@ -76,7 +77,7 @@ pub fn tiers(fast: &Path, slow: &Path, bytes: u64) -> Result<Tiers, FlashioError
     let (fast, slow) = (Tier::of("fast", fast)?, Tier::of("slow", slow)?);
     if (fast.device, fast.inode) == (slow.device, slow.inode) {
         return Err(FlashioError::Invalid {
-            flag: format!("slow={}", slow.path.display()),
+            flag: format!("slow={}", slow.path.0.display()),
             problem: "is the directory of the fast tier".to_owned(),
             hint: "name two directories, on different devices",
         });
@@ -87,7 +88,7 @@ pub fn tiers(fast: &Path, slow: &Path, bytes: u64) -> Result<Tiers, FlashioError
         if tier.free_bytes < needed {
             let (needed, free) = (units::bytes(needed), units::bytes(tier.free_bytes));
             return Err(FlashioError::Invalid {
-                flag: format!("{flag}={}", tier.path.display()),
+                flag: format!("{flag}={}", tier.path.0.display()),
                 problem: format!("{needed} are needed there, and {free} are free"),
                 hint: "a smaller --checkpoint-size, fewer --tasks or --checkpoints, or another directory",
             });

@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use measure::pattern::Rng;
 use ranks::local::{self, Listener};
-use ranks::{ClockOffset, Ranks, now_ns};
+use ranks::{ClockOffset, Lost, Ranks, RanksError, Why, now_ns};
 use stage::names::PathText;
 use tempfile::TempDir;
 
 use crate::error::FlashioError;
 use crate::figures;
+use crate::matrices::Matrices;
 use crate::orders::{Calibrated, Order, Restored, answers, tell};
 use crate::pattern::{BLOCK_BYTES, STAMP_LIMIT};
 use crate::record::{Checkpoint, Drain, Leg, Restart, TaskTimes, Way, Work};
-use crate::room::{self, Tiers};
+use crate::room::{self, Tier, Tiers};
 use crate::sets::{Drained, Sets};
 use crate::task::CLOCK_ROUNDS;
 
@@ -25,6 +26,8 @@ use crate::task::CLOCK_ROUNDS;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A calibration lasts no longer.
 const CALIBRATION_MAX: Duration = Duration::from_secs(1);
+/// Computing takes at most so many times what was asked for. An iteration is one multiplication at least.
+const CALIBRATION_EXCESS_MAX: f64 = 1.5;
 
 /// What is to be run.
 pub struct Config {
@@ -86,6 +89,9 @@ pub struct Measured {
 /// [`Measured::ended`], beside what was measured before.
 pub fn run(config: &Config, joined: Option<Ranks>) -> Result<Measured, FlashioError> {
     check(config)?;
+    if joined.is_none() {
+        check_memory(config)?;
+    }
     let legs = if config.keep { 2 * config.blocks } else { 1 };
     let tiers = room::tiers(&config.fast, &config.slow, bytes_of_leg(config).saturating_mul(legs.into()))?;
     let scratch = Scratch::new(&tiers, config.keep)?;
@@ -132,9 +138,25 @@ fn check(config: &Config) -> Result<(), FlashioError> {
     if config.timeout < 2 * config.compute {
         let (timeout, compute) = (units::seconds(config.timeout), units::seconds(config.compute));
         let problem = format!("is less than twice the time of computing, {compute}");
-        return invalid("timeout", timeout, problem, "a task that computes is not lost");
+        return invalid("timeout", timeout, problem, "a longer --timeout, or a shorter --compute");
     }
     Ok(())
+}
+
+/// Refuses matrices that this host's memory does not hold: the kernel would end its processes, not the tasks alone.
+fn check_memory(config: &Config) -> Result<(), FlashioError> {
+    let facts = rustix::system::sysinfo();
+    let memory_bytes = (facts.totalram as u64).saturating_mul(facts.mem_unit.into());
+    let needed_bytes = Matrices::bytes(config.matrix).saturating_mul(config.tasks.into());
+    if needed_bytes <= memory_bytes {
+        return Ok(());
+    }
+    let (needed, memory) = (units::bytes(needed_bytes), units::bytes(memory_bytes));
+    Err(FlashioError::Invalid {
+        flag: format!("matrix={}", config.matrix),
+        problem: format!("the matrices of all tasks take {needed}, and this host has {memory} of memory"),
+        hint: "a smaller --matrix, or fewer --tasks",
+    })
 }
 
 /// The directories of a run, one on each tier; they go with it.
@@ -146,14 +168,19 @@ struct Scratch {
 
 impl Scratch {
     fn new(tiers: &Tiers, keep: bool) -> Result<Self, FlashioError> {
-        let make = |path: &Path| {
+        let make = |flag: &str, Tier { path, .. }: &Tier| {
+            let path = &path.0;
             let mut made = tempfile::Builder::new().prefix("flashio-").tempdir_in(path);
             if let Ok(made) = &mut made {
                 made.disable_cleanup(keep);
             }
-            made.map_err(FlashioError::io("make a directory", path))
+            made.map_err(|error| FlashioError::Invalid {
+                flag: format!("{flag}={}", path.display()),
+                problem: format!("no directory can be made there: {}", error.kind()),
+                hint: "name a directory that is there and may be written to",
+            })
         };
-        Ok(Self { fast: make(&tiers.fast.path)?, slow: make(&tiers.slow.path)?, keep })
+        Ok(Self { fast: make("fast", &tiers.fast)?, slow: make("slow", &tiers.slow)?, keep })
     }
 
     fn close(self) -> Result<Option<[PathBuf; 2]>, FlashioError> {
@@ -222,6 +249,17 @@ impl<'a> Session<'a> {
         let times: Vec<f64> = calibrated.iter().map(|one| one.one_ns as f64).collect();
         let one_ns = figures::median(&times).max(1.0);
         let iteration_ns = self.config.compute.as_nanos() as f64 / f64::from(self.config.every);
+        if one_ns > CALIBRATION_EXCESS_MAX * iteration_ns {
+            let Config { compute, every, matrix, .. } = *self.config;
+            let least = units::seconds(Duration::from_nanos(one_ns as u64) * every);
+            return Err(FlashioError::Invalid {
+                flag: format!("compute={}", units::seconds(compute)),
+                problem: format!(
+                    "{every} iterations of one multiplication of matrices of {matrix} rows take {least}"
+                ),
+                hint: "a smaller --matrix, a smaller --every, or --multiplications 1 to have it so",
+            });
+        }
         Ok(((iteration_ns / one_ns).round() as u32).clamp(1, STAMP_LIMIT - 1))
     }
 
@@ -416,10 +454,17 @@ impl<'a> Session<'a> {
 fn meet(config: &Config, joined: Option<Ranks>) -> Result<(Ranks, Vec<ClockOffset>), FlashioError> {
     let until = Instant::now() + START_TIMEOUT;
     let start = || local::start(config.tasks, &config.arguments, &config.listener, until);
-    let mut ranks = joined.map_or_else(start, Ok)?;
-    ranks.stop_on(Arc::clone(&config.stop));
-    let offsets = ranks.clock_offsets(CLOCK_ROUNDS, until)?;
-    Ok((ranks, offsets))
+    let met = joined.map_or_else(start, Ok).and_then(|mut ranks| {
+        ranks.stop_on(Arc::clone(&config.stop));
+        let offsets = ranks.clock_offsets(CLOCK_ROUNDS, until)?;
+        Ok((ranks, offsets))
+    });
+    met.map_err(|error| match error {
+        RanksError::Lost(lost @ Lost { why: Why::Late(_), .. }) => {
+            FlashioError::NotJoined { tasks: config.tasks, lost }
+        }
+        other => other.into(),
+    })
 }
 
 fn sync_file_system(directory: &Path) -> Result<(), FlashioError> {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::io;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// A rank without which the others cannot go on.
@@ -70,4 +71,19 @@ pub enum RanksError {
         /// The most bytes.
         most: usize,
     },
+}
+
+impl RanksError {
+    /// What to do about it, where a limit of this host is in the way.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        let Self::Start { source, .. } = self else { return None };
+        match Errno::from_io_error(source)? {
+            Errno::MFILE | Errno::NFILE => {
+                Some("start fewer tasks, or raise the limit of open files (ulimit -n)")
+            }
+            Errno::AGAIN => Some("start fewer tasks, or raise the limit of processes (ulimit -u)"),
+            _ => None,
+        }
+    }
 }

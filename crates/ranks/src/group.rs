@@ -44,6 +44,8 @@ pub struct Ranks {
     members: Vec<Member>,
     /// Number of the collective.
     sequence: u32,
+    /// When this rank entered it.
+    begun: Instant,
     lost: Option<Lost>,
     stop: Option<Arc<AtomicBool>>,
 }
@@ -55,7 +57,8 @@ impl Ranks {
     /// [`Lost`] where a rank does not come in time.
     pub fn join(transport: Box<dyn Transport>, until: Instant) -> Result<Self, RanksError> {
         let node = uname().nodename().to_string_lossy().into_owned();
-        let mut ranks = Self { transport, members: Vec::new(), sequence: 0, lost: None, stop: None };
+        let begun = Instant::now();
+        let mut ranks = Self { transport, members: Vec::new(), sequence: 0, begun, lost: None, stop: None };
         let own = (node, std::process::id());
         let gathered = ranks.gather(&json(&own), until)?;
         let members = gathered.map(|all| json(&meet(&all)));
@@ -195,19 +198,16 @@ impl Ranks {
 
     fn begin(&mut self) -> Result<(), Lost> {
         self.sequence = self.sequence.wrapping_add(1);
+        self.begun = Instant::now();
         self.lost.clone().map_or(Ok(()), Err)
     }
 
     /// At the root: a frame of each other rank.
     fn collect(&mut self, kind: Kind, until: Instant) -> Result<Vec<Vec<u8>>, Lost> {
-        let begun = Instant::now();
         let mut all: Vec<Option<Vec<u8>>> = vec![None; self.size() as usize];
         all[0] = Some(Vec::new());
         while let Some(missing) = all.iter().position(Option::is_none) {
-            let (from, payload) = self.next(kind, until)?.ok_or_else(|| {
-                let waited = begun.elapsed().as_millis() as u64;
-                self.lose(missing as u32, Why::Late(waited))
-            })?;
+            let (from, payload) = self.next(kind, until)?.ok_or_else(|| self.late(missing as u32))?;
             if all[from as usize].replace(payload).is_some() {
                 return Err(self.lose(from, Why::OutOfStep("it answered twice".to_owned())));
             }
@@ -274,19 +274,17 @@ impl Ranks {
     }
 
     fn await_answer(&mut self, until: Instant) -> Result<Vec<u8>, RanksError> {
-        let begun = Instant::now();
         let answer = self.next(Kind::Down, until + ROOT_GRACE)?;
-        let answer = answer.ok_or_else(|| self.lose(0, Why::Late(begun.elapsed().as_millis() as u64)))?;
+        let answer = answer.ok_or_else(|| self.late(0))?;
         Ok(answer.1)
     }
 
     fn send(&mut self, to: u32, kind: Kind, bytes: &[u8], until: Instant) -> Result<(), Lost> {
-        let begun = Instant::now();
         let Err(error) = self.transport.send(to, &encode(kind, self.sequence, bytes), until) else {
             return Ok(());
         };
         if error.kind() == io::ErrorKind::TimedOut {
-            return Err(self.lose(to, Why::Late(begun.elapsed().as_millis() as u64)));
+            return Err(self.late(to));
         }
         Err(self.ended(to))
     }
@@ -332,8 +330,7 @@ impl Ranks {
             self.send(rank, Kind::Ping, &[], until)?;
             let pong = self.next(Kind::Pong, until)?;
             let answered = now_ns();
-            let time =
-                pong.ok_or_else(|| self.lose(rank, Why::Late((answered - asked) as u64 / 1_000_000)))?;
+            let time = pong.ok_or_else(|| self.late(rank))?;
             let theirs = time.1.try_into().map(i64::from_le_bytes);
             let theirs =
                 theirs.map_err(|_| self.lose(rank, Why::OutOfStep("its time is no number".to_owned())))?;
@@ -343,6 +340,12 @@ impl Ranks {
             }
         }
         Ok(quickest.expect("there is a round at least"))
+    }
+
+    /// The loss of a rank that has not done its part of this collective in time.
+    fn late(&mut self, rank: u32) -> Lost {
+        let waited_ms = self.begun.elapsed().as_millis() as u64;
+        self.lose(rank, Why::Late(waited_ms))
     }
 
     /// Records who is lost; the first counts. The root tells the others.
@@ -384,4 +387,41 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 fn fits(bytes: &[u8]) -> Result<(), RanksError> {
     let (bytes, most) = (bytes.len(), PAYLOAD_MAX_BYTES);
     if bytes > most { Err(RanksError::TooLarge { bytes, most }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root's connection to a rank whose frame comes at the last moment, and which takes none.
+    struct Deaf;
+
+    impl Transport for Deaf {
+        fn rank(&self) -> u32 {
+            0
+        }
+
+        fn size(&self) -> u32 {
+            2
+        }
+
+        fn send(&mut self, _to: u32, _frame: &[u8], _until: Instant) -> io::Result<()> {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+
+        fn receive(&mut self, until: Instant) -> io::Result<Received> {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            Ok(Received::Frame { from: 1, bytes: encode(Kind::Up, 1, &[]) })
+        }
+    }
+
+    #[test]
+    fn rank_that_takes_no_answer_is_late_by_the_time_of_the_whole_collective() {
+        let limit = Duration::from_millis(80);
+        let lost = Ranks::join(Box::new(Deaf), Instant::now() + limit).map(drop).unwrap_err();
+        let RanksError::Lost(Lost { rank: 1, why: Why::Late(waited_ms), .. }) = lost else {
+            panic!("{lost}")
+        };
+        assert!(waited_ms >= 79, "{waited_ms} ms");
+    }
 }

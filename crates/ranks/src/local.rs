@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use base::environment::RANK;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
 use crate::error::RanksError;
 use crate::frame::{HEAD_BYTES, PAYLOAD_MAX_BYTES};
@@ -47,6 +47,7 @@ pub fn start(
         let what = what.to_owned();
         move |source| RanksError::Start { what, source }
     };
+    raise_file_limit();
     let program = std::env::current_exe().map_err(failed("find this program"))?;
     let mut root = Root { peers: Vec::new(), size: others + 1 };
     for rank in 1..=others {
@@ -71,6 +72,13 @@ pub fn start(
         });
     }
     Ranks::join(Box::new(root), until)
+}
+
+/// Raises the soft limit of open files to the hard one: each rank takes two, and 1024 is a usual soft limit.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it cannot be raised, making a socket says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Joins as the rank that this process was started as; None if it was not started so. Standard input is empty afterwards.
@@ -219,9 +227,6 @@ impl Transport for Root {
     fn receive(&mut self, until: Instant) -> io::Result<Received> {
         loop {
             for (from, peer) in (1..).zip(&mut self.peers) {
-                if peer.open && peer.link.frames.is_empty() {
-                    peer.open = peer.link.take();
-                }
                 if let Some(bytes) = peer.link.frames.pop_front() {
                     return Ok(Received::Frame { from, bytes });
                 }
@@ -229,11 +234,17 @@ impl Transport for Root {
                     return Ok(Received::Ended { from });
                 }
             }
+            // Only sockets that have something are read: a look at each for each frame would be a system call a pair of ranks.
             let open = self.peers.iter().filter(|peer| peer.open);
             let mut descriptors: Vec<_> =
                 open.map(|peer| PollFd::new(&peer.link.socket, PollFlags::IN)).collect();
             if !wait(&mut descriptors, until)? {
                 return Ok(Received::Nothing);
+            }
+            let ready: Vec<bool> = descriptors.iter().map(|one| !one.revents().is_empty()).collect();
+            let open = self.peers.iter_mut().filter(|peer| peer.open);
+            for (peer, _) in open.zip(ready).filter(|(_, is_ready)| *is_ready) {
+                peer.open = peer.link.take();
             }
         }
     }

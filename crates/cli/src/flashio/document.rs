@@ -1,13 +1,12 @@
 //! The document of `flashwright flashio`.
 
-use std::path::PathBuf;
-
 use ::flashio::figures::{self, Contest, DrainFigures, RestartFigures, WayFigures};
 use ::flashio::record::{Leg, Work};
 use ::flashio::room::Tier;
 use ::flashio::run::Measured;
 use schemars::JsonSchema;
 use serde::Serialize;
+use stage::names::PathText;
 
 use super::args::FlashioArgs;
 
@@ -45,7 +44,7 @@ pub struct FlashioDocument {
     /// Why it ended early.
     pub ended: Option<String>,
     /// Directories of checkpoints that were kept: fast, slow.
-    pub kept: Option<[PathBuf; 2]>,
+    pub kept: Option<[PathText; 2]>,
     /// Every leg that came to its end.
     pub legs: Vec<Leg>,
 }
@@ -78,7 +77,7 @@ impl FlashioDocument {
             restart: figures::restart(&legs),
             notes,
             ended: measured.ended.as_ref().map(|error| base::with_causes(error)),
-            kept: measured.kept.clone(),
+            kept: measured.kept.clone().map(|kept| kept.map(PathText)),
             legs,
         }
     }

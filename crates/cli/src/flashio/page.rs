@@ -35,7 +35,7 @@ pub fn page(document: &FlashioDocument) -> Page {
     let mut notes = document.notes.clone();
     notes.extend(document.ended.as_ref().map(|why| format!("ended early: {why}")));
     if let Some([fast, slow]) = &document.kept {
-        notes.push(format!("checkpoints are kept in {} and {}", fast.display(), slow.display()));
+        notes.push(format!("checkpoints are kept in {} and {}", fast.0.display(), slow.0.display()));
     }
     let charts = [
         chart(document, "Run time (s)", |way| way.run_s),

@@ -90,6 +90,6 @@ pub fn lost(lost: &Lost, is_root: bool) -> Failure {
 
 impl From<RanksError> for Failure {
     fn from(error: RanksError) -> Self {
-        Self::of(base::ErrorClass::Failed, &error)
+        Self::of(base::ErrorClass::Failed, &error).hint_if(error.hint())
     }
 }

@@ -81,7 +81,7 @@ fn verdict(ranks: Ranks, together: Together<TaskRun>) -> Result<(), Failure> {
     match failed {
         Some(failure) => Err(failure),
         None if together.interrupted => {
-            Err(Failure::interrupted("interrupted; the figures are of the time before"))
+            Err(Failure::interrupted("interrupted; the figures are of the time before").of_root())
         }
         None => ended,
     }
