@@ -217,7 +217,7 @@ impl BlockIo {
         }
         if let Some(failure) = self.failure.take() {
             self.failed = true;
-            return Err(failure.into());
+            return Err(Box::new(failure).into());
         }
         if self.failed {
             return Err(ExternalError::Poisoned { what: "an earlier request" });

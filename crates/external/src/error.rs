@@ -13,7 +13,7 @@ pub enum ExternalError {
         place: String,
         /// Why.
         #[source]
-        source: OpenError,
+        source: Box<OpenError>,
     },
     /// The device is opened for reading only.
     #[error("{device} is open for reading only, and temporary space is written")]
@@ -76,7 +76,7 @@ pub enum ExternalError {
     },
     /// A request failed.
     #[error(transparent)]
-    Request(#[from] RequestFailure),
+    Request(#[from] Box<RequestFailure>),
     /// The I/O engine could not be set up or driven.
     #[error(transparent)]
     Engine(#[from] EngineError),

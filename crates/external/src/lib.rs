@@ -6,6 +6,8 @@
 //!
 //! - A [`Stream`] is written once and read in order ([`StreamWriter`], [`StreamReader`]).
 //! - A [`Sorter`] takes records in any order and gives them back sorted.
+//! - A [`PriorityQueue`] gives the lowest record back first, while others are added.
+//! - An [`ExternalVec`] has records at positions, to be read and replaced in any order.
 //!
 //! Each structure is given a budget or a number of blocks, and allocates no more than that.
 //!
@@ -39,18 +41,22 @@ mod error;
 mod gather;
 mod merge;
 mod plan;
+mod queue;
 mod radix;
 mod record;
 mod runs;
 mod sorter;
 mod space;
 mod stream;
+mod vector;
 
 pub use error::ExternalError;
+pub use queue::PriorityQueue;
 pub use record::Record;
 pub use sorter::{Same, Sorted, Sorter, SorterOptions};
 pub use space::{Space, SpaceOptions, Usage};
 pub use stream::{Source, Stream, StreamReader, StreamWriter};
+pub use vector::ExternalVec;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,9 @@
 //! 1. One pass finds the bits in which any two records differ. Bits that all share cost nothing afterwards: of pairs of
 //!    vertex numbers below 2^22, 20 of 64 bits are never looked at.
 //! 2. The bits that differ are cut into digits of at most [`DIGIT_BITS`], aligned to the lowest bit left.
-//! 3. For each digit, records are counted by value, and moved from one buffer to the other in that order.
+//! 3. Low digits on which the records are sorted already are left out, such as the sources of neighbours that were pushed in
+//!    the order of their sources.
+//! 4. For each digit left, records are counted by value, and moved from one buffer to the other in that order.
 //!
 //! A pass is stable, so after the last one the order is that of the whole key.
 
@@ -28,12 +30,14 @@ pub(crate) fn sort<T: Record>(records: &mut Vec<T>, scratch: &mut Vec<T>) {
         records.sort_unstable();
         return;
     }
-    if records.is_sorted() {
+    let digits = digits(records);
+    let sorted = (1..=digits.len()).rev().find(|&count| is_sorted_on(records, &digits[..count]));
+    let digits = &digits[sorted.unwrap_or(0)..];
+    if digits.is_empty() {
         return;
     }
-    let digits = digits(records);
     scratch.resize(records.len(), T::default());
-    for digit in &digits {
+    for digit in digits {
         distribute(records, scratch, *digit);
         std::mem::swap(records, scratch);
     }
@@ -59,6 +63,18 @@ fn digits<T: Record>(records: &[T]) -> Vec<Digit> {
         }
     }
     digits
+}
+
+/// Whether records are in the order of these digits, the lowest of the key.
+fn is_sorted_on<T: Record>(records: &[T], digits: &[Digit]) -> bool {
+    let Some(top) = digits.last() else { return true };
+    let mask = u64::MAX >> (64 - (top.shift + DIGIT_BITS).min(64));
+    records.is_sorted_by(|a, b| {
+        let (above, below) = (a.word(top.word) & mask, b.word(top.word) & mask);
+        let lower =
+            || (0..top.word).rev().map(|word| a.word(word)).le((0..top.word).rev().map(|word| b.word(word)));
+        above < below || above == below && lower()
+    })
 }
 
 #[inline(always)]
@@ -104,6 +120,18 @@ mod tests {
         let records = [0xab00_0000_0012_3400_u64, 0xab00_0000_0077_ff00, 0xab00_0000_0000_0000];
         assert_eq!(digits(&records), [Digit { word: 0, shift: 8 }, Digit { word: 0, shift: 16 }]);
         assert_eq!(digits(&[7_u64; 5]), []);
+    }
+
+    #[test]
+    fn digits_on_which_records_are_sorted_are_left_out() {
+        let records: Vec<u64> = (0..1000).map(|i| (i * 7919 % 64) << 32 | i).collect();
+        let digits = digits(&records);
+        assert_eq!(digits.len(), 3);
+        assert!(is_sorted_on(&records, &digits[..2]) && !is_sorted_on(&records, &digits[..1]));
+        assert!(!is_sorted_on(&records, &digits));
+        sorts(records);
+        sorts((0..1000).map(|i| [i % 3, 7, i]).collect::<Vec<[u64; 3]>>());
+        sorts((0..1000).map(|i| [1000 - i, i % 5, i]).collect::<Vec<[u64; 3]>>());
     }
 
     proptest! {

@@ -123,7 +123,7 @@ impl Space {
     /// [`ExternalError::Open`] where there is no such directory or no room in it, otherwise as [`Space::on`].
     pub fn scratch(directory: &Path, bytes: u64, options: &SpaceOptions) -> Result<Self, ExternalError> {
         let place = directory.display().to_string();
-        let failed = |source| ExternalError::Open { place: place.clone(), source };
+        let failed = |error| ExternalError::Open { place: place.clone(), source: Box::new(error) };
         let file = ScratchFile::create(directory, bytes).map_err(failed)?;
         let spec = format!("scratch file in {place}");
         let device = match file.open(&spec, &OpenOptions::writing()) {

@@ -91,6 +91,29 @@ impl<T: Record> Stream<T> {
         self.len += records as u64;
     }
 
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// Takes the records that lie in memory.
+    pub(crate) fn take_short(&mut self) -> Vec<T> {
+        self.len -= self.short.len() as u64;
+        std::mem::take(&mut self.short)
+    }
+
+    /// Tells that the last block holds `length` bytes now, `records` more than before, which are not yet written.
+    pub(crate) fn grow_last(&mut self, length: u32, records: u64) {
+        if let Some(entry) = self.entries.last_mut() {
+            entry.length = length;
+            self.len += records;
+        }
+    }
+
+    /// Tells that a block was written anew.
+    pub(crate) fn replace(&mut self, index: usize, entry: Entry) {
+        self.entries[index] = entry;
+    }
+
     /// Gives up the block of entry `index`, which was read for the last time.
     pub(crate) fn return_block(&mut self, index: usize) {
         let entry = &mut self.entries[index];
