@@ -245,6 +245,8 @@ fn copy_whose_task_is_killed_publishes_nothing_and_is_gone_on_with() {
     std::io::Read::read_to_string(&mut child.stderr.take().expect("is piped"), &mut err).expect("text");
     assert_eq!(ended(&mut child).code(), Some(1), "{err}");
     assert!(err.contains("rank 2 on ") && err.contains("killed by signal 9"), "{err}");
+    assert!(err.starts_with("error: the copy has stopped: rank 2 on "), "{err}");
+    assert!(err.ends_with("hint: the same command goes on where it stopped\n"), "{err}");
     assert!(!at.join("copy").exists(), "it has its name only when it is whole");
     works(at, &copy);
     let compared = std::process::Command::new("cmp").args(["source", "copy"]).current_dir(at).status();

@@ -218,7 +218,12 @@ impl Crew for Gang {
         loop {
             if let Some(lost) = &desk.lost {
                 let error = StageError::Stopped { what: lost.clone() };
-                let why = Why { class: base::ErrorClass::Failed, ..Why::of(&error) };
+                let why = Why {
+                    message: lost.clone(),
+                    hint: Some("the same command goes on where it stopped".to_owned()),
+                    class: base::ErrorClass::Failed,
+                    ..Why::of(&error)
+                };
                 return Err(HandFailure::Other(why).of_hand("the copy has stopped"));
             }
             if let Some(Some(_)) = desk.under_way.get(&number) {
