@@ -207,6 +207,14 @@ pub struct TargetFacts {
     pub rotational: Option<bool>,
 }
 
+impl TargetFacts {
+    /// Whether it is a file of a file system that keeps its files in memory, so that no drive was measured.
+    #[must_use]
+    pub fn is_file_in_memory(&self) -> bool {
+        matches!(self.filesystem.as_deref(), Some("tmpfs" | "ramfs" | "hugetlbfs"))
+    }
+}
+
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFacts {
@@ -339,10 +347,10 @@ pub struct LatencySummary {
     /// 99th percentile.
     pub p99: u64,
     /// 99.9th percentile.
-    #[serde(rename = "p99.9")]
+    #[serde(alias = "p99.9")]
     pub p99_9: u64,
     /// 99.99th percentile.
-    #[serde(rename = "p99.99")]
+    #[serde(alias = "p99.99")]
     pub p99_99: u64,
     /// Largest, nanoseconds.
     pub max: u64,

@@ -6,13 +6,13 @@
 //!
 //! | number | request | seeking | depth |
 //! |---|---|---|---|
-//! | 1, 2 | 4 MB | sequential | 1 |
-//! | 3, 4 | 4 MB | random | 1 |
-//! | 5, 6 | 4 MB | random | 4 |
-//! | 7, 8 | 4 MB | random | 16 |
-//! | 9, 10 | 4 KB | random | 32 |
-//! | 11, 12 | 4 KB | random | 128 |
-//! | 13, 14 | 4 KB | random | 512 |
+//! | 1, 2 | 4 MiB | sequential | 1 |
+//! | 3, 4 | 4 MiB | random | 1 |
+//! | 5, 6 | 4 MiB | random | 4 |
+//! | 7, 8 | 4 MiB | random | 16 |
+//! | 9, 10 | 4 KiB | random | 32 |
+//! | 11, 12 | 4 KiB | random | 128 |
+//! | 13, 14 | 4 KiB | random | 512 |
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -98,10 +98,10 @@ impl TestType {
         }
     }
 
-    /// One line for people: `4 MB seq read, depth 1`.
+    /// One line for people: `4 MiB sequential read, depth 1`.
     #[must_use]
     pub fn label(self) -> String {
-        let size = if self.is_sequential() { "4 MB" } else { "4 KB" };
+        let size = if self.is_sequential() { "4 MiB" } else { "4 KiB" };
         let seeking = if self.0 <= 2 { "sequential" } else { "random" };
         let direction = if self.is_read() { "read" } else { "write" };
         format!("{size} {seeking} {direction}, depth {}", self.iodepth())

@@ -19,7 +19,7 @@ use crate::analysis::{
 use crate::plan::{Order, Protocol};
 use crate::recommend::recommend;
 use crate::space::Space;
-use crate::store::{Store, StoreError};
+use crate::store::{NOTE_HERE, Store, StoreError};
 
 /// Points whose latencies are read.
 pub const CURVES: usize = 32;
@@ -99,6 +99,8 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
             finished_unix_ns: finished,
             baseline: baseline(&meta.space),
             space: meta.space,
+            hostname: meta.machine.hostname,
+            directory: store.notes()?.remove(NOTE_HERE).unwrap_or_default(),
         },
         points,
         search,
@@ -192,9 +194,16 @@ fn targets(data: &SweepData, records: &mut Records<'_>) -> Result<Vec<TargetSeen
     let mut targets = Vec::with_capacity(first.len());
     for (target, (_, run)) in first {
         let record = records.get(run)?;
+        let mut facts = record.target.clone();
+        // A scratch file has no name; a descriptor's number tells nobody where it lay.
+        if facts.path.as_ref().is_some_and(|path| path.starts_with("/proc/self/fd/")) {
+            let folder = if target.starts_with('/') { target } else { &data.meta.directory };
+            facts.path = (!folder.is_empty()).then(|| format!("{folder} (a scratch file without a name)"));
+            facts.spec = target.to_owned();
+        }
         targets.push(TargetSeen {
             target: target.to_owned(),
-            facts: record.target.clone(),
+            facts,
             layout: record.layout.clone(),
             engine: record.engine.clone(),
         });

@@ -85,11 +85,11 @@ impl Class {
         Self { access, direction }
     }
 
-    /// `Random reads`.
+    /// `Random reads`, `Streaming reads`: a stream is what is read in order or in large pieces, which need not be in order.
     #[must_use]
     pub fn label(self) -> String {
         let access = match self.access {
-            Access::Sequential => "Sequential",
+            Access::Sequential => "Streaming",
             Access::Random => "Random",
         };
         format!("{access} {}", self.direction.plural())

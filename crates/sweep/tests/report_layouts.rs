@@ -202,18 +202,18 @@ fn the_forms_show_the_papers_figures_and_fit_the_schema() {
     let page = html(&report);
     for id in [
         "ladder-random-reads-4k",
-        "ladder-sequential-writes",
+        "ladder-streaming-writes",
         "by-chunk",
         "by-filesystem",
         "by-scheduler",
         "scaling-random-reads-4k",
-        "depth-sequential",
+        "depth-streaming",
         "depth-random",
         "passes-reads",
         "passes-writes",
         "variation",
     ] {
-        assert!(page.contains(&format!("data-plot=\"data-{id}\"")), "{id}");
+        assert!(page.contains(&format!("<figure id=\"{id}\"")), "{id}");
     }
     for paper in
         ["DASH Fig. 3", "DASH-IO Fig. 8", "DASH-IO Figs. 9, 10", "DASH-IO Fig. 11", "DASH-IO Fig. 12"]

@@ -179,7 +179,7 @@ fn work_with_a_run_missing_gets_no_recommendation_and_the_others_do() {
     assert_eq!(incomplete, ["Random reads, 4k"]);
     let r = report.recommendations.iter().find(|r| r.outcome == Outcome::Incomplete).unwrap();
     assert!(r.point.is_none() && r.knee.is_none() && r.flags.is_none());
-    assert_eq!(r.caveats, ["4 KB random read, depth 32: pass 3 is missing"]);
+    assert_eq!(r.caveats, ["4 KiB random read, depth 32: pass 3 is missing"]);
     assert_eq!((report.completeness.planned, report.completeness.done), (84, 83));
     assert_eq!(report.completeness.missing[0].passes, [3]);
     assert!(report.headline.contains("1 of 84 runs is missing"), "{}", report.headline);
@@ -220,7 +220,7 @@ fn a_point_whose_runs_are_all_void_is_left_out_by_name() {
     }
     let (_, r) = only(&data);
     assert_eq!((r.outcome, r.point), (Outcome::Better, Some(1)));
-    assert!(r.caveats[0].contains("4 KB random read, depth 512"), "{:?}", r.caveats);
+    assert!(r.caveats[0].contains("4 KiB random read, depth 512"), "{:?}", r.caveats);
     for run in &mut data.runs {
         run.warnings = vec![WarningCode::DirectBuffered];
     }
@@ -301,7 +301,7 @@ fn a_single_setting_has_nothing_to_beat() {
 fn the_fourteen_test_types_give_four_recommendations_and_what_cannot_be_told_apart_is_said() {
     let report = Report::new(&fourteen(6)).unwrap();
     let labels: Vec<String> = report.recommendations.iter().map(|r| r.work.label()).collect();
-    assert_eq!(labels, ["Sequential reads", "Sequential writes", "Random reads, 4k", "Random writes, 4k"]);
+    assert_eq!(labels, ["Streaming reads", "Streaming writes", "Random reads, 4k", "Random writes, 4k"]);
     let points: Vec<Option<u32>> = report.recommendations.iter().map(|r| r.point).collect();
     assert_eq!(points, [Some(4), Some(5), Some(10), Some(11)]);
     // Sequential seeking exists at depth 1 only, so the gain at depth 4 has two possible causes.

@@ -38,7 +38,7 @@ pub struct BySetting {
 /// One workload with one value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingBar {
-    /// The workload, for people: `4 KB random read, depth 32`.
+    /// The workload, for people: `4 KiB random read, depth 32`.
     pub workload: String,
     /// The paper's number, where the sweep has test types.
     pub test_type: Option<TestType>,

@@ -123,6 +123,12 @@ pub struct SweepMeta {
     pub finished_unix_ns: Option<u64>,
     /// The space as it was written, TOML; empty where unknown.
     pub space: String,
+    /// The machine's name; empty where unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    /// The directory in which the sweep began; empty where unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub directory: String,
     /// What the space calls the baseline (`[sweep] baseline`), by setting.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub baseline: BTreeMap<String, String>,

@@ -145,7 +145,7 @@ pub struct PointSummary {
     pub latency_ns_p50: Option<f64>,
     /// Median over the kept runs of the run's 99th percentile, nanoseconds.
     pub latency_ns_p99: Option<f64>,
-    /// Median over the kept runs of the run's 99.9th percentile, nanoseconds.
+    /// Median over the kept runs of the run's 99.9th percentile, nanoseconds; none where a run has fewer than 1000 requests.
     pub latency_ns_p99_9: Option<f64>,
     /// Codes on its kept runs, each once.
     pub warnings: Vec<WarningCode>,
@@ -221,7 +221,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// One line for people: `4 KB random read, depth 32 · ioengine=libaio`.
+/// One line for people: `4 KiB random read, depth 32 · ioengine=libaio`.
 #[must_use]
 pub fn label(point: &Point) -> String {
     // What the first half of the line already says.
@@ -371,7 +371,9 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         cv_after: cleaned.cv_after,
         latency_ns_p50: median(|run| run.latency_ns_p50),
         latency_ns_p99: median(|run| run.latency_ns_p99),
-        latency_ns_p99_9: median(|run| run.latency_ns_p99_9),
+        // One request in a thousand is the slowest one alone where a run has no thousand.
+        latency_ns_p99_9: median(|run| run.latency_ns_p99_9)
+            .filter(|_| kept.iter().all(|run| run.ios >= 1000)),
         warnings,
         verdict: None,
         cost: point.cost(),

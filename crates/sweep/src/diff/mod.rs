@@ -61,6 +61,9 @@ pub struct Diff {
     pub only_in_b: Vec<String>,
     /// How far contrasts move from session to session.
     pub tau: Tau,
+    /// Verdicts on the contrasts of p99 latency; the five counts below are of bandwidth.
+    #[serde(default)]
+    pub latency_p99: Verdicts,
     /// Points whose contrast of bandwidth is better in `b`.
     pub better: u32,
     /// Points whose contrast is worse in `b`.
@@ -71,6 +74,37 @@ pub struct Diff {
     pub undecided: u32,
     /// Points with fewer than three passes that have the reference too.
     pub not_enough_data: u32,
+}
+
+/// How many contrasts have which verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdicts {
+    /// Better in `b`.
+    pub better: u32,
+    /// Worse in `b`.
+    pub worse: u32,
+    /// Equivalent, within ± 5 %.
+    pub equivalent: u32,
+    /// Neither is shown.
+    pub undecided: u32,
+    /// Fewer than three passes that have the reference too.
+    pub not_enough_data: u32,
+}
+
+impl Verdicts {
+    fn of(contrasts: impl Iterator<Item = Shift>) -> Self {
+        let mut counts = Self::default();
+        for contrast in contrasts {
+            *match contrast.verdict {
+                ShiftVerdict::Better => &mut counts.better,
+                ShiftVerdict::Worse => &mut counts.worse,
+                ShiftVerdict::Equivalent => &mut counts.equivalent,
+                ShiftVerdict::Undecided => &mut counts.undecided,
+                ShiftVerdict::NotEnoughData => &mut counts.not_enough_data,
+            } += 1;
+        }
+        counts
+    }
 }
 
 /// One of the two sweeps.
@@ -158,19 +192,17 @@ pub fn diff(a: &Store, b: &Store, alike: &[Store]) -> Result<Diff, StoreError> {
             conditions: conditions::of_points(of_a, of_b),
         })
         .collect();
-    let count = |verdict| {
-        let verdicts = points.iter().filter_map(|p| Some(p.bandwidth.contrast?.verdict));
-        verdicts.filter(|v| *v == verdict).count() as u32
-    };
+    let of_bandwidth = Verdicts::of(points.iter().filter_map(|point| point.bandwidth.contrast));
     Ok(Diff {
         schema: SCHEMA.into(),
         conditions: conditions::of_sweeps(&a, &b)?,
         tau,
-        better: count(ShiftVerdict::Better),
-        worse: count(ShiftVerdict::Worse),
-        equivalent: count(ShiftVerdict::Equivalent),
-        undecided: count(ShiftVerdict::Undecided),
-        not_enough_data: count(ShiftVerdict::NotEnoughData),
+        latency_p99: Verdicts::of(points.iter().filter_map(|point| point.latency_p99.contrast)),
+        better: of_bandwidth.better,
+        worse: of_bandwidth.worse,
+        equivalent: of_bandwidth.equivalent,
+        undecided: of_bandwidth.undecided,
+        not_enough_data: of_bandwidth.not_enough_data,
         points,
         only_in_a: matching.only_in_a.iter().map(|p| p.label()).collect(),
         only_in_b: matching.only_in_b.iter().map(|p| p.label()).collect(),

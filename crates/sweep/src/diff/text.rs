@@ -5,7 +5,7 @@ use std::fmt;
 use measure::decide::Bounds;
 use measure::decide::sessions::{Shift, ShiftVerdict};
 
-use super::{Diff, PointDiff, Side};
+use super::{Diff, PointDiff, Side, Verdicts};
 
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,8 +19,8 @@ impl fmt::Display for Diff {
         if !self.points.is_empty() {
             writeln!(
                 f,
-                "{:<width$}  {:>10}  {:>10}  {:>8}  {:>24}  p99 latency by reference",
-                "point", "A", "B", "level", "bandwidth by reference"
+                "{:<width$}  {:>10}  {:>10}  {:>8}  {:>24} {:<11} p99 latency by reference",
+                "point", "A", "B", "level", "bandwidth by reference", ""
             )?;
         }
         for point in &self.points {
@@ -31,11 +31,21 @@ impl fmt::Display for Diff {
                 writeln!(f, "only in {name}: {label}")?;
             }
         }
-        writeln!(
-            f,
-            "\n{} better, {} worse, {} equivalent, {} undecided, {} with too few passes",
-            self.better, self.worse, self.equivalent, self.undecided, self.not_enough_data
-        )?;
+        let bandwidth = Verdicts {
+            better: self.better,
+            worse: self.worse,
+            equivalent: self.equivalent,
+            undecided: self.undecided,
+            not_enough_data: self.not_enough_data,
+        };
+        writeln!(f)?;
+        for (name, of) in [("bandwidth:", bandwidth), ("p99 latency:", self.latency_p99)] {
+            writeln!(
+                f,
+                "{name:<13}{} better, {} worse, {} equivalent, {} undecided, {} with too few passes",
+                of.better, of.worse, of.equivalent, of.undecided, of.not_enough_data
+            )?;
+        }
         let of = match self.tau.sessions {
             0 => "taken for granted; estimated with two sweeps or more in --like".to_owned(),
             sessions => format!("estimated from {sessions} sweeps"),
@@ -73,7 +83,9 @@ fn write_point(f: &mut fmt::Formatter<'_>, point: &PointDiff, width: usize) -> f
     )?;
     match (&bandwidth.contrast, &point.latency_p99.contrast) {
         (Some(bandwidth), Some(latency)) => {
-            writeln!(f, "{:>24}  {} {}", change(bandwidth), change(latency), mark(bandwidth.verdict))
+            let (changed, is) = (change(bandwidth), mark(bandwidth.verdict));
+            let line = format!("{changed:>24} {is:<11} {} {}", change(latency), mark(latency.verdict));
+            writeln!(f, "{}", line.trim_end())
         }
         _ => writeln!(f, "{:>24}", "reference"),
     }
@@ -97,6 +109,6 @@ fn mark(verdict: ShiftVerdict) -> &'static str {
         ShiftVerdict::Worse => "worse",
         ShiftVerdict::Equivalent => "equivalent",
         ShiftVerdict::Undecided => "",
-        ShiftVerdict::NotEnoughData => "(too few passes)",
+        ShiftVerdict::NotEnoughData => "too few",
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn at_most(mut items: Vec<String>, n: usize) -> Vec<String> {
     items
 }
 
-/// `4 KB random read, depth 32: passes 3 and 4 are missing`.
+/// `4 KiB random read, depth 32: passes 3 and 4 are missing`.
 pub(super) fn missing(point: &PointSummary, completeness: &Completeness) -> String {
     let passes: Vec<String> = completeness
         .missing

@@ -34,7 +34,7 @@ const COLUMNS: [&str; 29] = [
     "latency_ns_mean",
     "latency_ns_p50",
     "latency_ns_p99",
-    "latency_ns_p99.9",
+    "latency_ns_p99_9",
     "latency_ns_max",
     "repeated",
     "warnings",

@@ -11,12 +11,16 @@ pub(super) type Fact = (&'static str, String);
 /// The machine.
 pub(super) fn machine(report: &Report) -> Vec<Fact> {
     let Some(host) = &report.host else { return Vec::new() };
-    let mut facts = vec![
+    let mut facts = Vec::new();
+    for (name, value) in [("Host", &report.meta.hostname), ("Directory", &report.meta.directory)] {
+        facts.extend((!value.is_empty()).then(|| (name, value.clone())));
+    }
+    facts.extend([
         ("Kernel", format!("{} ({})", host.kernel, host.architecture)),
         ("Processor", format!("{}, {} CPUs", host.cpu_model, host.cpus)),
         ("Memory", units::bytes(host.memory_bytes)),
         ("NUMA nodes", host.numa_nodes.to_string()),
-    ];
+    ]);
     facts.push(("Frequency governor", host.governor.clone().unwrap_or_else(|| "not visible".into())));
     let virtualization = host.virtualization.as_ref().map_or("none seen".to_owned(), Clone::clone);
     facts.push(("Virtual machine", virtualization));

@@ -8,7 +8,11 @@ use super::{Report, facts, limits, papers, sheets, sides};
 /// The report without figures: recommendation, tables, warnings, machine and method.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
-    let mut text = format!("# {}\n\n**{}**\n", escape(&report.title()), escape(&report.headline));
+    let mut text = format!(
+        "# {}\n\n[//]: # (flashwright report)\n\n**{}**\n",
+        escape(&report.title()),
+        escape(&report.headline)
+    );
     section(&mut text, "A against B", &sides::sides(report));
     section(&mut text, "Recommendation", &sheets::recommendations(report));
     for r in &report.recommendations {
@@ -40,7 +44,8 @@ pub fn markdown(report: &Report) -> String {
     section(&mut text, "Limits by test", &limits::matrix(report));
     section(&mut text, "Configurations", &sheets::points(report).without_empty_columns());
     for figure in papers::in_order(&report.by_setting) {
-        let of = papers::of_setting(&figure.setting).map_or_else(String::new, |p| format!(" ({p})"));
+        let of = papers::of_setting(&figure.setting).filter(|_| report.is_papers());
+        let of = of.map_or_else(String::new, |p| format!(" ({p})"));
         section(&mut text, &format!("{}{of}", papers::title(&figure.setting)), &sheets::by_setting(figure));
     }
     for scaling in &report.scaling {

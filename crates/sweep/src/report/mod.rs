@@ -181,7 +181,8 @@ impl Report {
         Ok(Self {
             schema: SCHEMA.to_owned(),
             meta: data.meta.clone(),
-            headline: headline(&analysis, &recommendations, compromise.as_ref(), &ladders),
+            headline: in_memory(&targets)
+                + &headline(&analysis, &recommendations, compromise.as_ref(), &ladders),
             recommendations,
             compromise,
             ladders,
@@ -219,6 +220,12 @@ impl Report {
         self.points.binary_search_by_key(&id, |p| p.point).ok().map(|i| &self.points[i])
     }
 
+    /// Whether it is of the papers' protocol, whose figures can be set beside theirs.
+    #[must_use]
+    pub fn is_papers(&self) -> bool {
+        self.meta.protocol.is_dash()
+    }
+
     /// The report's title: the sweep's name, and what it ran on where that has a name.
     #[must_use]
     pub fn title(&self) -> String {
@@ -230,6 +237,16 @@ impl Report {
             [model] => format!("{name} on {}", model.trim()),
             [first, rest @ ..] => format!("{name} on {} and {} more", first.trim(), rest.len()),
         }
+    }
+}
+
+/// `This measured memory (tmpfs), no drive. `, where a target lies in memory; nothing otherwise.
+fn in_memory(targets: &[TargetSeen]) -> String {
+    let Some(seen) = targets.iter().find(|seen| seen.facts.is_file_in_memory()) else { return String::new() };
+    let filesystem = seen.facts.filesystem.as_deref().unwrap_or_default();
+    match targets {
+        [_] => format!("This measured memory ({filesystem}), no drive. "),
+        _ => format!("{} is memory ({filesystem}), no drive. ", seen.target),
     }
 }
 

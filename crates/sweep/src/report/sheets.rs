@@ -407,7 +407,10 @@ pub(super) fn latency(report: &Report, of: impl Fn(&PointSummary) -> bool) -> Sh
         let Some(point) = report.point(curve.point).filter(|p| of(p)) else { continue };
         let s = &curve.summary;
         let mut row = vec![number(point), point.label.clone()];
-        row.extend([s.p50, s.p90, s.p99, s.p99_9, s.p99_99, s.max].map(|ns| units::nanoseconds(ns as f64)));
+        // A percentile with less than one request above it is the largest under another name.
+        let steps = [(s.p50, 2), (s.p90, 10), (s.p99, 100), (s.p99_9, 1000), (s.p99_99, 10_000), (s.max, 1)];
+        let told = |(ns, needs): (u64, u64)| (curve.requests >= needs).then(|| units::nanoseconds(ns as f64));
+        row.extend(steps.map(|step| told(step).unwrap_or_else(dash)));
         row.push(units::count(curve.requests as f64));
         sheet.push(row);
     }

@@ -48,6 +48,8 @@ use schema::Kind;
 /// The file's name inside a sweep's directory.
 pub const FILE_NAME: &str = "results.db";
 
+/// A note: the directory in which the sweep began, where it lays a scratch file that no target names.
+pub const NOTE_HERE: &str = "scratch directory";
 /// The note that says which drives lie below, each with model and size: machines that differ in it are not alike.
 pub const NOTE_DRIVES: &str = "drives";
 

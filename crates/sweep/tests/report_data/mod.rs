@@ -94,6 +94,8 @@ pub fn meta(passes: u32, runs: usize) -> SweepMeta {
         finished_unix_ns: Some(START + runs as u64 * 700_000_000),
         space: "[sweep]\nname = \"dash14\"\npasses = 6\n\n[space]\ntest_type = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]\n".to_owned(),
         baseline: BTreeMap::new(),
+        hostname: "node1".to_owned(),
+        directory: "/scratch".to_owned(),
     }
 }
 

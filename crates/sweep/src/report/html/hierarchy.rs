@@ -8,14 +8,14 @@ use measure::stats::Estimate;
 
 use super::super::sheet::Sheet;
 use super::super::time;
-use super::{escape, figures, head, plot_data, plotting_library, sections};
+use super::{escape, figures, head, sections};
 
 /// The page: one self-contained file. `answer` is what it says in a sentence, `facts` are names and values of how it
 /// was measured.
 #[must_use]
 pub fn ladder(ladder: &Ladder, answer: &str, facts: &[(String, String)]) -> String {
     let figures = figures::hierarchy(ladder);
-    let mut page = String::with_capacity(5 << 20);
+    let mut page = String::with_capacity(1 << 17);
     let title = "The ladder of memory and storage";
     head(&mut page, title);
     page.push_str(
@@ -57,11 +57,9 @@ pub fn ladder(ladder: &Ladder, answer: &str, facts: &[(String, String)]) -> Stri
     let _ = writeln!(
         page,
         "<footer>{} · this file needs no network · “DASH” is He et al., <cite>DASH: a Recipe for a Flash-based Data \
-         Intensive Supercomputer</cite>, SC 2010. Figures are drawn with plotly.js (MIT).</footer>\n</div>",
+         Intensive Supercomputer</cite>, SC 2010.</footer>\n</div>",
         escape::text(&ladder.schema)
     );
-    figures.iter().for_each(|figure| plot_data(&mut page, figure));
-    page.push_str(&plotting_library());
     let _ = writeln!(page, "\n<script>\n{}</script>\n</body>\n</html>", super::SCRIPT);
     page
 }

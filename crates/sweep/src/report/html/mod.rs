@@ -1,13 +1,13 @@
 //! The report as one HTML file that opens offline.
 //!
-//! Everything is inside: style, script, the plotting library (once) and the data. A content security policy
+//! Everything is inside: style, script, the figures as SVG ([`chart`]) and the data. A content security policy
 //! forbids the page to fetch anything, so "offline" is enforced rather than hoped for. The recommendation comes
 //! first, then what it rests on, in order of how many readers want it. Every figure has its numbers
 //! as a table beside it; without scripts the tables remain.
 //!
-//! All text from outside goes through [`escape`]: as HTML, as JSON inside a script element, or as a label for plotly,
-//! which has a small markup of its own.
+//! All text from outside goes through [`escape`]: as HTML, as JSON inside a script element, or as a label of a figure.
 
+mod chart;
 mod escape;
 mod figures;
 mod hierarchy;
@@ -35,10 +35,14 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The page.
 #[must_use]
 pub fn html(report: &Report) -> String {
-    let ladders = figures::ladders(report);
-    let measured = figures::measured(report);
+    let mut ladders = figures::ladders(report);
+    let mut measured = figures::measured(report);
     let latency = figures::latency(report);
-    let mut page = String::with_capacity(6 << 20);
+    // The papers' numbers help only whoever compares with the papers.
+    if !report.is_papers() {
+        ladders.iter_mut().chain(&mut measured).for_each(|figure| figure.papers = None);
+    }
+    let mut page = String::with_capacity(1 << 20);
     head(&mut page, &report.title());
     sections::navigation(&mut page, report, &ladders, &measured, &latency);
     page.push_str("<div class=\"page\">\n");
@@ -58,7 +62,7 @@ pub fn html(report: &Report) -> String {
     page.push_str("</main>\n");
     sections::footer(&mut page, report);
     page.push_str("</div>\n");
-    scripts(&mut page, report, ladders.iter().chain(&measured).chain(&latency));
+    scripts(&mut page, report);
     page.push_str("</body>\n</html>\n");
     page
 }
@@ -76,35 +80,9 @@ fn head(page: &mut String, title: &str) {
     );
 }
 
-/// The data of the figures and runs, the plotting library, and the page's own script.
-fn scripts<'a>(page: &mut String, report: &Report, figures: impl Iterator<Item = &'a figures::Figure>) {
-    let mut drawn = false;
-    for figure in figures {
-        drawn = true;
-        plot_data(page, figure);
-    }
+/// The data of the runs, and the page's own script.
+fn scripts(page: &mut String, report: &Report) {
     let data = escape::script_json(&runs::data(report));
     let _ = writeln!(page, "<script type=\"application/json\" id=\"runs-data\">{data}</script>");
-    if drawn {
-        page.push_str(&plotting_library());
-        page.push('\n');
-    }
     let _ = writeln!(page, "<script>\n{SCRIPT}</script>");
-}
-
-/// What plotly draws a figure from.
-fn plot_data(page: &mut String, figure: &figures::Figure) {
-    let data = escape::script_json(&figure.plot.to_json());
-    let _ = writeln!(page, "<script type=\"application/json\" id=\"data-{}\">{data}</script>", figure.id);
-}
-
-/// plotly.js as a script element. The crate hands it out followed by a second one with MathJax, for formulas, of which
-/// this page has none; it would add two megabytes and look for its fonts on the network.
-fn plotting_library() -> String {
-    const END: &str = "</script>";
-    let mut sources = plotly::Plot::offline_js_sources();
-    if let Some(end) = sources.find(END) {
-        sources.truncate(end + END.len());
-    }
-    sources
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::sheet::{Column, Sheet};
-use super::{escape, figures, head, plot_data, plotting_library, sections};
+use super::{escape, figures, head, sections};
 
 /// What the page says.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +65,7 @@ pub struct PageMark {
 #[must_use]
 pub fn page(what: &Page) -> String {
     let figures: Vec<_> = what.charts.iter().enumerate().map(|(n, chart)| figures::page(n, chart)).collect();
-    let mut page = String::with_capacity(5 << 20);
+    let mut page = String::with_capacity(1 << 17);
     head(&mut page, &what.title);
     page.push_str(
         "<nav aria-label=\"Page\"><div class=\"page\"><ul></ul><button type=\"button\" id=\"theme\" hidden \
@@ -86,8 +86,6 @@ pub fn page(what: &Page) -> String {
     }
     list(&mut page, what);
     page.push_str("</main>\n</div>\n");
-    figures.iter().for_each(|figure| plot_data(&mut page, figure));
-    page.push_str(&plotting_library());
     let _ = writeln!(page, "\n<script>\n{}</script>\n</body>\n</html>", super::SCRIPT);
     page
 }
@@ -138,6 +136,6 @@ mod tests {
         for markup in ["<b>", "IOPS/<i>", "<td><script>", "<em>", "<p>note", "b < c"] {
             assert!(!text.contains(markup), "{markup}");
         }
-        assert!(text.contains("b &lt; c") && text.contains("data-plot=\"data-page-0\""));
+        assert!(text.contains("b &lt; c") && text.contains("<figure id=\"page-0\""));
     }
 }

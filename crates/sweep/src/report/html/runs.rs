@@ -91,6 +91,7 @@ fn row(html: &mut String, report: &Report, judged: &JudgedRun) {
         report.point(run.point).map_or_else(Default::default, |p| (sheets::number(p), p.label.clone()));
     let (verdict, class) = fate(judged);
     let us = |ns: u64| grouped(ns as f64 / 1e3, 1);
+    let tail = |ns: u64, needs: u64| if run.ios < needs { "–".to_owned() } else { us(ns) };
     let cells = [
         run.position.to_string(),
         number,
@@ -100,8 +101,8 @@ fn row(html: &mut String, report: &Report, judged: &JudgedRun) {
         grouped(run.bandwidth_bytes_per_s / 1e6, 1),
         grouped(run.iops, 0),
         us(run.latency_ns_p50),
-        us(run.latency_ns_p99),
-        us(run.latency_ns_p99_9),
+        tail(run.latency_ns_p99, 100),
+        tail(run.latency_ns_p99_9, 1000),
         us(run.latency_ns_max),
         deviations(judged),
         codes(judged),
@@ -153,13 +154,15 @@ pub(super) fn data(report: &Report) -> String {
             code_sets.len() - 1
         });
         let us = |ns: u64| ns as f64 / 1e3;
+        let tail =
+            |ns: u64, needs: u64| if run.ios < needs { "null".to_owned() } else { format!("{:.1}", us(ns)) };
         let z = judged.deviations.map_or_else(|| "null".to_owned(), |z| format!("{z:.2}"));
         if !rows.is_empty() {
             rows.push(',');
         }
         let _ = write!(
             rows,
-            "[{},{},{},{},{:.1},{:.0},{:.1},{:.1},{:.1},{:.1},{z},{},{set}]",
+            "[{},{},{},{},{:.1},{:.0},{:.1},{},{},{:.1},{z},{},{set}]",
             run.position,
             run.point,
             run.pass,
@@ -167,8 +170,8 @@ pub(super) fn data(report: &Report) -> String {
             run.bandwidth_bytes_per_s / 1e6,
             run.iops,
             us(run.latency_ns_p50),
-            us(run.latency_ns_p99),
-            us(run.latency_ns_p99_9),
+            tail(run.latency_ns_p99, 100),
+            tail(run.latency_ns_p99_9, 1000),
             us(run.latency_ns_max),
             u8::from(judged.mad_outlier),
         );

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use measure::saturation::Saturation;
 
-use super::{escape, figures, head, plot_data, plotting_library, sections};
+use super::{escape, figures, head, sections};
 
 /// What the page says.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ pub struct SaturationPage<'a> {
 #[must_use]
 pub fn saturation(what: &SaturationPage<'_>) -> String {
     let figure = figures::saturation(what.curve);
-    let mut page = String::with_capacity(5 << 20);
+    let mut page = String::with_capacity(1 << 17);
     head(&mut page, what.title);
     page.push_str(
         "<nav aria-label=\"Page\"><div class=\"page\"><ul></ul><button type=\"button\" id=\"theme\" hidden \
@@ -44,8 +44,6 @@ pub fn saturation(what: &SaturationPage<'_>) -> String {
         let _ = writeln!(page, "<tr><th scope=\"row\">{name}</th><td>{value}</td></tr>");
     }
     page.push_str("</tbody></table></div></section>\n</main>\n</div>\n");
-    figures.iter().for_each(|figure| plot_data(&mut page, figure));
-    page.push_str(&plotting_library());
     let _ = writeln!(page, "\n<script>\n{}</script>\n</body>\n</html>", super::SCRIPT);
     page
 }

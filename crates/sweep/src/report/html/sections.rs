@@ -9,6 +9,7 @@ use crate::search::SearchSummary;
 use super::super::facts::{self, Fact};
 use super::super::sheet::{Align, Sheet};
 use super::super::{Report, sheets, sides, time};
+use super::chart::{self, Size};
 use super::escape::{prose, text};
 use super::figures::Figure;
 use super::runs;
@@ -44,6 +45,9 @@ pub(super) fn navigation(
 /// Title, answer, and what it is about.
 pub(super) fn header(page: &mut String, report: &Report) {
     let mut about = Vec::new();
+    about.extend(
+        [&report.meta.hostname, &report.meta.directory].into_iter().filter(|t| !t.is_empty()).cloned(),
+    );
     if let Some(target) = report.targets.first() {
         let t = &target.facts;
         about.extend(t.filesystem.clone());
@@ -261,7 +265,7 @@ pub(super) fn figures(page: &mut String, id: &str, title: &str, figures: &[Figur
     let _ = writeln!(
         page,
         "<section id=\"{id}\" aria-labelledby=\"h-{id}\"><h2 id=\"h-{id}\">{title}</h2>\n\
-         <noscript><p class=\"lede\">The plots need JavaScript; the tables below each of them do not.</p></noscript><div class=\"figures\">"
+         <div class=\"figures\">"
     );
     for figure in figures {
         let mut class = String::new();
@@ -271,20 +275,33 @@ pub(super) fn figures(page: &mut String, id: &str, title: &str, figures: &[Figur
         if figure.height.is_some() {
             class.push_str(" tall");
         }
-        let style = figure.height.map_or_else(String::new, |h| format!(" style=\"height:{h}px\""));
+        let picture = picture(figure);
         let papers = figure.papers.map_or_else(String::new, |p| format!(" <span class=\"of\">– {p}</span>"));
         let (fid, title) = (&figure.id, text(&figure.title));
         let caption = prose(&figure.caption);
         let _ = write!(
             page,
             "<figure id=\"{fid}\" class=\"{class}\"><h3 id=\"t-{fid}\">{title}{papers}</h3>\
-             <div class=\"plot\" data-plot=\"data-{fid}\" role=\"img\" aria-labelledby=\"t-{fid}\" aria-describedby=\"c-{fid}\"{style}></div>\
+             <div class=\"plot\" role=\"img\" aria-labelledby=\"t-{fid}\" aria-describedby=\"c-{fid}\">{picture}</div>\
              <figcaption id=\"c-{fid}\">{caption}</figcaption>"
         );
         details(page, "The figures as a table", &figure.sheet);
         page.push_str("</figure>\n");
     }
     page.push_str("</div></section>\n");
+}
+
+/// A figure for a wide page and for a narrow one; the style sheet shows one of them.
+fn picture(figure: &Figure) -> String {
+    let plot = serde_json::from_str(&figure.plot.to_json()).expect("a plot writes JSON");
+    let width = if figure.wide { 1104.0 } else { 540.0 };
+    let height = figure.height.map(|pixels| pixels as f64);
+    let wide =
+        Size { width, height: height.unwrap_or(if figure.wide { 400.0 } else { 350.0 }), has_titles: true };
+    // On a touch screen nothing hovers.
+    let narrow = Size { width: 350.0, height: height.unwrap_or(320.0), has_titles: false };
+    let of = |class: &str, size: Size| format!("<div class=\"{class}\">{}</div>", chart::svg(&plot, size));
+    of("broad", wide) + &of("slim", narrow)
 }
 
 /// A table that is folded away.
@@ -438,7 +455,7 @@ pub(super) fn footer(page: &mut String, report: &Report) {
         page,
         "<footer>{} · this file needs no network · “DASH-IO” is He, Bennett and Snavely, <cite>DASH-IO: an Empirical Study of \
          Flash-based IO for HPC</cite>, TeraGrid 2010; “DASH” is He et al., <cite>DASH: a Recipe for a \
-         Flash-based Data Intensive Supercomputer</cite>, SC 2010. Figures are drawn with plotly.js (MIT).</footer>",
+         Flash-based Data Intensive Supercomputer</cite>, SC 2010.</footer>",
         text(&report.schema)
     );
 }

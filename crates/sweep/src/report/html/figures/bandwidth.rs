@@ -6,7 +6,7 @@ use plotly::common::{HoverInfo, Marker, Mode, Orientation};
 use plotly::layout::{AxisType, BarMode, CategoryOrder, RangeMode, Shape, ShapeLine, ShapeType};
 use plotly::{Bar, Plot, Scatter};
 
-use crate::analysis::{Direction, Effect, EffectOfValue, PointSummary};
+use crate::analysis::{Access, Direction, Effect, EffectOfValue, PointSummary};
 
 use super::super::super::sheet::Sheet;
 use super::super::super::{Report, sheets};
@@ -29,7 +29,13 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
     if report.points.iter().any(|p| p.test_type.is_none()) {
         return vec![by_configuration(report)];
     }
-    if report.by_setting.is_empty() { vec![by_test_type(report)] } else { Vec::new() }
+    if !report.by_setting.is_empty() {
+        return Vec::new();
+    }
+    [Access::Sequential, Access::Random]
+        .into_iter()
+        .filter_map(|access| by_test_type(report, access))
+        .collect()
 }
 
 /// Mean over some points, which are never none.
@@ -37,8 +43,15 @@ fn mean(points: &[&PointSummary]) -> f64 {
     points.iter().filter_map(|p| p.bandwidth).map(|b| b.mean).sum::<f64>() / points.len() as f64
 }
 
-fn by_test_type(report: &Report) -> Figure {
-    let points: Vec<&PointSummary> = report.points.iter().filter(|p| p.bandwidth.is_some()).collect();
+/// Test types of 4 MiB, or those of 4 KiB: on one axis the bars of one would hide the other's.
+fn by_test_type(report: &Report, access: Access) -> Option<Figure> {
+    let is_shown = |p: &&PointSummary| p.bandwidth.is_some() && p.class().access == access;
+    let points: Vec<&PointSummary> = report.points.iter().filter(is_shown).collect();
+    let (id, request, numbers) = match access {
+        Access::Sequential => ("by-test-type-large", "4 MiB", 1..=8),
+        Access::Random => ("by-test-type-small", "4 KiB", 9..=14),
+    };
+    points.first()?;
     let mut series: BTreeMap<Direction, BTreeMap<u8, Vec<&PointSummary>>> = BTreeMap::new();
     for &point in &points {
         let Some(test_type) = point.test_type else { continue };
@@ -67,19 +80,19 @@ fn by_test_type(report: &Report) -> Figure {
         .type_(AxisType::Category)
         .show_grid(false)
         .category_order(CategoryOrder::Array)
-        .category_array((1..=14).map(|n| n.to_string()).collect::<Vec<_>>());
+        .category_array(numbers.map(|n| n.to_string()).collect::<Vec<_>>());
     let y = log_if_wide(&scale, &means);
     plot.set_layout(layout(x, y).bar_mode(BarMode::Group).bar_gap(0.35));
-    Figure {
-        id: "by-test-type".to_owned(),
-        title: "Bandwidth by test type".to_owned(),
+    Some(Figure {
+        id: id.to_owned(),
+        title: format!("Bandwidth by test type, requests of {request}"),
         papers: Some("DASH-IO Figs. 8, 11, 12"),
         caption: caption(&points),
         plot,
         sheet,
-        wide: true,
+        wide: false,
         height: None,
-    }
+    })
 }
 
 fn bars(
@@ -143,7 +156,7 @@ fn caption(points: &[&PointSummary]) -> String {
         ),
         _ => String::new(),
     };
-    text += "Odd numbers read, even ones write; 1 to 8 are requests of 4 MB, 9 to 14 of 4 KB. Whiskers: 95 % intervals of the mean.";
+    text += "Odd numbers read, even ones write. Whiskers: 95 % intervals of the mean.";
     text
 }
 

@@ -17,7 +17,7 @@ use super::{
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (access, name, papers) in
-        [(Access::Sequential, "sequential", "DASH-IO Fig. 13"), (Access::Random, "random", "DASH-IO Fig. 14")]
+        [(Access::Sequential, "streaming", "DASH-IO Fig. 13"), (Access::Random, "random", "DASH-IO Fig. 14")]
     {
         let curves: Vec<&DepthCurve> = report.depth.iter().filter(|c| c.class.access == access).collect();
         if !curves.is_empty() {

@@ -3,29 +3,30 @@
 use plotly::common::{HoverInfo, Line, Mode};
 use plotly::{Plot, Scatter};
 
-use crate::analysis::{Direction, PointSummary};
+use crate::analysis::{Access, Class, Direction, PointSummary};
 
 use super::super::super::{LatencyCurve, Report, sheets};
 use super::super::escape;
-use super::{Figure, axis, colour, dash, layout, log_axis, microseconds};
+use super::{Figure, axis, colour, dash, layout, log_axis, microseconds, slug};
 
 /// Curves that one figure shows legibly.
 const CURVES: usize = 10;
 
-/// A figure for each direction that has curves.
+/// A figure for each direction that has curves; requests of megabytes and small ones apart.
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
-    [Direction::Read, Direction::Write, Direction::Mixed, Direction::Trim]
+    let directions = [Direction::Read, Direction::Write, Direction::Mixed, Direction::Trim];
+    let classes = directions
         .into_iter()
-        .filter_map(|direction| figure(report, direction))
-        .collect()
+        .flat_map(|direction| [Access::Sequential, Access::Random].map(|access| Class { access, direction }));
+    classes.filter_map(|class| figure(report, class)).collect()
 }
 
-fn figure(report: &Report, direction: Direction) -> Option<Figure> {
+fn figure(report: &Report, class: Class) -> Option<Figure> {
     let mut curves: Vec<(&PointSummary, &LatencyCurve)> = report
         .latency
         .iter()
         .filter_map(|curve| Some((report.point(curve.point)?, curve)))
-        .filter(|(point, _)| point.class().direction == direction)
+        .filter(|(point, _)| point.class() == class)
         .collect();
     let all = curves.len();
     if all > CURVES {
@@ -49,22 +50,15 @@ fn figure(report: &Report, direction: Direction) -> Option<Figure> {
         .tick_text(marks.iter().map(f64::to_string).collect());
     let latencies = curves.iter().flat_map(|(_, c)| &c.percentiles).map(|s| s.ns as f64 / 1e3);
     plot.set_layout(layout(x, log_axis("Latency", latencies, microseconds)).show_legend(true));
-    let name = direction.plural();
     let which = if all > CURVES { format!(" {CURVES} of {all} configurations.") } else { String::new() };
-    let id = match direction {
-        Direction::Read => "latency-reads",
-        Direction::Write => "latency-writes",
-        Direction::Mixed => "latency-mixed",
-        Direction::Trim => "latency-discards",
-    };
     Some(Figure {
-        id: id.to_owned(),
-        title: format!("Latency of {name}"),
+        id: format!("latency-{}", slug(&class.label().to_lowercase())),
+        title: format!("Latency of {}", class.label().to_lowercase()),
         papers: None,
         caption: format!("{}{which}", caption(&curves)),
         plot,
-        sheet: sheets::latency(report, |p| p.class().direction == direction),
-        wide: true,
+        sheet: sheets::latency(report, |p| p.class() == class),
+        wide: false,
         height: None,
     })
 }

@@ -1,8 +1,8 @@
 //! The figures: the papers' own, drawn with this sweep's data, and the curves that storage engineers ask for beside them.
 //!
-//! A [`Figure`] is a plot for plotly, a caption that says what to see in *these* data, and the same figures
+//! A [`Figure`] is a plot in plotly's words ([`super::chart`] draws it), a caption that says what to see in *these* data, and the same figures
 //! as a table for those who cannot see it. Colours are Okabe and Ito's (Color Universal Design, 2008), which
-//! people with any colour vision tell apart; the page's script lightens them on a dark page. Wherever colour
+//! people with any colour vision tell apart; the page's style lightens them on a dark page. Wherever colour
 //! tells series apart, so does a symbol or a dash.
 
 mod bandwidth;
@@ -83,7 +83,7 @@ const SKY: &str = "#56B4E9";
 const GREY: &str = "#5C636B";
 
 /// Colours of series, in the order in which they are taken.
-const SERIES: [&str; 7] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY];
+pub(super) const SERIES: [&str; 7] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY];
 
 fn colour(series: usize) -> &'static str {
     SERIES[series % SERIES.len()]
