@@ -1,14 +1,16 @@
 //! The command line: verbs, and what stands in front of them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
 use crate::failure::Failure;
 use crate::flashio::args::FlashioArgs;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
+use crate::output;
 use crate::plan::args::PlanArgs;
 use crate::probe::args::ProbeArgs;
 use crate::sim::args::SimArgs;
@@ -28,7 +30,7 @@ Start here:
 
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 3 refused for safety,
 130 interrupted.
-`flashwright VERB --help` tells all of a verb.";
+`flashwright help VERB` tells all of a verb, `flashwright VERB -h` the most used of it.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -69,6 +71,27 @@ pub enum Command {
     Report(ReportArgs),
     /// Print the JSON Schemas of the documents that flashwright writes
     Schema(SchemaArgs),
+    /// Tell all of a verb: flashwright help sweep plan
+    Help(HelpArgs),
+    /// Write the manual pages and the shells' completions, for packages
+    #[command(hide = true)]
+    Pages(PagesArgs),
+}
+
+/// `flashwright help`.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// The verb, and the verb below it
+    #[arg(value_name = "VERB")]
+    pub verbs: Vec<OsString>,
+}
+
+/// `flashwright pages`.
+#[derive(Debug, Args)]
+pub struct PagesArgs {
+    /// Where man1/ and completions/ are made
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// `flashwright report`.
@@ -95,6 +118,9 @@ pub struct ReportArgs {
     /// Where it goes; - is standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace the file that --output names even if flashwright did not write it
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// The forms of a report.
@@ -195,6 +221,8 @@ pub enum Document {
     StagePools,
     /// `stage pools reserve --json` (flashwright.stage-reservation/1)
     StageReservation,
+    /// An error, with `--json` (flashwright.error/1)
+    Error,
     /// What the socket of `stage serve` is asked, a document a line (flashwright.stage/1)
     StageRequest,
     /// What it answers
@@ -216,11 +244,93 @@ pub enum Parsed {
     Wrong(Failure),
 }
 
+/// Flags beyond which `-h` shows only the most used.
+const MANY: usize = 16;
+
+/// The most used flags of verbs with many.
+const MOST_USED: [&str; 24] = [
+    "rw",
+    "bs",
+    "iodepth",
+    "numjobs",
+    "runtime",
+    "size",
+    "direct",
+    "ioengine",
+    "rate_iops",
+    "target",
+    "destroy",
+    "json",
+    "output",
+    "file",
+    "space",
+    "machine",
+    "budget",
+    "passes",
+    "source",
+    "destination",
+    "to",
+    "foreground",
+    "wait",
+    "bwlimit",
+];
+
+/// The command line with its two helps: `--help` tells all, `-h` the most used flags of a verb and no examples.
+pub fn command() -> clap::Command {
+    shaped(Cli::command(), "flashwright")
+}
+
+fn shaped(command: clap::Command, path: &str) -> clap::Command {
+    let below: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let flags: Vec<String> = command.get_arguments().map(|flag| flag.get_id().to_string()).collect();
+    let is_rare = |flag: &str| flags.len() > MANY && !MOST_USED.contains(&flag);
+    let is_shortened = flags.iter().any(|flag| is_rare(flag));
+    let mut command = command;
+    if path != "flashwright"
+        && let Some(examples) = command.get_after_help().cloned()
+    {
+        let all = match is_shortened {
+            true => format!("These are the most used flags; `{path} --help` has all of them, and examples."),
+            false => format!("`{path} --help` has examples."),
+        };
+        command = command.after_long_help(examples).after_help(all);
+    } else if is_shortened {
+        command =
+            command.after_help(format!("These are the most used flags; `{path} --help` has all of them."));
+        command = command.after_long_help("");
+    }
+    command = command.mut_args(|flag| {
+        let rare = is_rare(flag.get_id().as_str());
+        if rare { flag.hide_short_help(true) } else { flag }
+    });
+    for name in below {
+        let path = format!("{path} {name}");
+        command = command.mut_subcommand(name, |verb| shaped(verb, &path));
+    }
+    command
+}
+
+/// Prints the help of a verb.
+pub fn help(args: &HelpArgs) -> Result<(), Failure> {
+    let mut verb = command();
+    verb.build();
+    for word in &args.verbs {
+        let Some(below) = verb.find_subcommand(word) else {
+            let (word, name) = (word.display(), verb.get_bin_name().unwrap_or("flashwright"));
+            return Err(Failure::invalid(format!("'{word}' is no verb of {name}"))
+                .hint("`flashwright help` lists the verbs"));
+        };
+        verb = below.clone();
+    }
+    output::print(&verb.render_long_help().ansi().to_string())
+}
+
 /// Reads the command line.
 pub fn parse() -> Parsed {
-    match Cli::try_parse() {
+    let read = command().try_get_matches().and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    match read {
         Ok(cli) => Parsed::Command(Box::new(cli.command)),
-        Err(error) => match usage::explain(&error, &Cli::command()) {
+        Err(error) => match usage::explain(&error, &command()) {
             Ok(()) => Parsed::Answered,
             Err(failure) => Parsed::Wrong(failure),
         },
@@ -242,11 +352,11 @@ mod tests {
 
     #[test]
     fn examples_of_help_fit_a_terminal_of_80_columns() {
-        let mut commands = vec![super::Cli::command()];
+        let mut commands = vec![super::command()];
         let mut wide = Vec::new();
         while let Some(command) = commands.pop() {
             commands.extend(command.get_subcommands().cloned());
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             let lines = help.lines().filter(|line| line.starts_with("  ") && line.chars().count() > 80);
             wide.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
         }

@@ -9,12 +9,39 @@ use std::process::ExitCode;
 use base::ErrorClass;
 use bench::problem::Problem;
 use measure::workload::InvalidWorkload;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sweep::merge::MergeError;
 use sweep::run::RunError;
 use sweep::space::SpaceError;
 use sweep::store::StoreError;
 
-use crate::{paint, terminal};
+use crate::{output, paint, terminal};
+
+/// The name of the format.
+pub const SCHEMA: &str = "flashwright.error/1";
+
+/// An error as a document, in the place of the one that was asked for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ErrorDocument {
+    /// `flashwright.error/1`.
+    schema: &'static str,
+    /// What went wrong.
+    error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ErrorBody {
+    /// `invalid`, `refused`, `failed` or `interrupted`.
+    class: ErrorClass,
+    /// 2, 3, 1 or 130, in the order of classes.
+    exit_code: u8,
+    /// One line.
+    message: String,
+    /// What to do about it, where something is known.
+    hint: Option<String>,
+}
 
 /// The end of a command that did not do what was asked.
 #[derive(Debug)]
@@ -110,8 +137,24 @@ impl Failure {
             text += &format!("{}: {}\n", paint::good("hint"), line(hint));
         }
         terminal::tell(&text);
+        if is_json_asked() && !output::has_printed() {
+            let body = ErrorBody {
+                class: self.class,
+                exit_code: self.class.exit_code(),
+                message: line(&self.message),
+                hint: self.hint.as_deref().map(line),
+            };
+            // The lines on standard error have said it; a standard output that fails adds nothing to them.
+            let _ = output::print_document(&ErrorDocument { schema: SCHEMA, error: body });
+        }
         ExitCode::from(self.class.exit_code())
     }
+}
+
+/// Whether documents were asked for, also on a command line that could not be read.
+fn is_json_asked() -> bool {
+    let flags = std::env::args_os().skip(1).take_while(|word| word != "--");
+    flags.into_iter().any(|word| word == "--json" || word == "--output-format=json")
 }
 
 impl From<Problem> for Failure {

@@ -6,7 +6,7 @@
 //! 1. Standard output carries results and nothing else; with `--json`, exactly one document. Everything
 //!    said along the way goes to standard error, and only where somebody watches.
 //! 2. What cannot be done is said in one line, `error: …`, with a second one, `hint: …`, where there is
-//!    something to do about it ([`failure`]).
+//!    something to do about it ([`failure`]); with `--json` in a document too, where no other was printed.
 //! 3. The exit code tells 0 done, 1 failed, 2 wrong request, 3 refused for safety, 130 interrupted.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -19,6 +19,7 @@ mod layout;
 mod machine;
 mod memory;
 mod output;
+mod pages;
 mod paint;
 mod plan;
 mod probe;
@@ -67,5 +68,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Plan(args) => plan::plan(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),
+        Command::Help(args) => args::help(&args),
+        Command::Pages(args) => pages::pages(&args),
     }
 }

@@ -4,18 +4,29 @@
 //! renamed into it, so that a full disk or an interruption leaves neither half a document nor a lost earlier one. A symbolic
 //! link, a FIFO or a character device is written through instead, without that guarantee. A block device, and a file with
 //! data that is not text, are refused, also behind a link: they are more likely a target or results than an earlier document.
+//! Of the other files only those are replaced that flashwright wrote itself ([`is_ours`]), unless `--force` is given.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
 pub use crate::terminal::tell;
 
+/// Whether anything went to standard output.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether anything was written to standard output, so that no other document may follow.
+pub fn has_printed() -> bool {
+    PRINTED.load(Ordering::Relaxed)
+}
+
 /// Writes results to standard output; colours are dropped where it is no terminal, and under `NO_COLOR`.
 pub fn print(text: &str) -> Result<(), Failure> {
+    PRINTED.store(true, Ordering::Relaxed);
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -83,13 +94,14 @@ impl Sink {
     ///
     /// # Errors
     /// Exit code 2 for a directory, or a file in a directory that does not exist; 3 for a block device and for a file with data
-    /// that is not text (a target, a sweep's results), directly or through a link; 1 if the file cannot be made.
-    pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
-        Self::of_flag("output", path)
+    /// that is not text (a target, a sweep's results), directly or through a link, and, without `force`, for one that somebody
+    /// else wrote; 1 if the file cannot be made.
+    pub fn of(path: Option<&Path>, force: bool) -> Result<Self, Failure> {
+        Self::of_flag("output", path, force)
     }
 
     /// The same for a flag of another name.
-    pub fn of_flag(flag: &str, path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn of_flag(flag: &str, path: Option<&Path>, force: bool) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Stdout) };
         let option = format!("--{flag}={}", path.display());
         if path.is_dir() {
@@ -101,6 +113,12 @@ impl Sink {
                 .hint("make it first, or name another file"));
         }
         check_destroys_no_data(&option, path)?;
+        if !force && path.is_file() && !is_ours(path) {
+            return Err(Failure::refused(format!(
+                "{option}: is there already, and flashwright did not write it"
+            ))
+            .hint("name another file, or replace this one with --force"));
+        }
         if is_replaced(path) {
             tempfile::Builder::new().tempfile_in(folder).map_err(|error| {
                 let why = error.kind();
@@ -159,6 +177,27 @@ fn holds_data(path: &Path) -> bool {
     read.is_err() || start.contains(&0)
 }
 
+/// Whether flashwright wrote the file: it is empty, or begins as one of its documents does. A reader of them can tell by the
+/// same: `schema` or `fio version` in JSON, `generator` in HTML, the header of a table, the rows of a run in text.
+fn is_ours(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut start));
+    let start = String::from_utf8_lossy(&start);
+    let has_line = |word: &str| start.lines().any(|line| line.starts_with(word));
+    read.is_ok()
+        && (start.is_empty()
+            || start.contains("<meta name=\"generator\" content=\"flashwright\">")
+            || start.trim_start().starts_with('{')
+                && (start.contains("\"flashwright.") || start.contains("flashwright-"))
+            || CSV_HEADERS.iter().any(|header| start.starts_with(header))
+            || start.starts_with("# ") && has_line("[//]: # (flashwright report)")
+            || start.starts_with("# A drive fitted to ")
+            || ["target ", "engine ", "IOPS "].into_iter().all(has_line))
+}
+
+/// What the tables of runs and of figures begin with.
+const CSV_HEADERS: [&str; 2] = ["run,position,point,pass,verdict,", "figure,papers,"];
+
 /// Whether a document takes the place of `path` by rename: it is a regular file, or does not exist. A symbolic link, a
 /// FIFO and a device are written through.
 fn is_replaced(path: &Path) -> bool {
@@ -214,12 +253,36 @@ mod tests {
         let [data, workload] = ["results.db", "workload.toml"].map(|name| folder.path().join(name));
         std::fs::write(&data, b"SQLite format 3\0").expect("writes");
         std::fs::write(&workload, "bs = 4096").expect("writes");
-        assert!(Sink::of(Some(&data)).is_err());
-        let sink = Sink::of(Some(&workload)).expect("text");
+        assert!(Sink::of(Some(&data), true).is_err());
+        let sink = Sink::of(Some(&workload), true).expect("text");
         let link = folder.path().join("link");
         std::fs::hard_link(&workload, &link).expect("links");
         assert!(sink.is_none_of([data.as_path(), &link]).is_err());
         assert!(sink.is_none_of([data.as_path()]).is_ok());
+    }
+
+    #[test]
+    fn only_what_flashwright_wrote_is_replaced_unless_forced() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("file");
+        let ours = [
+            "",
+            "{\n  \"schema\": \"flashwright.bench/1\"",
+            "{\n  \"fio version\" : \"fio-3.33-flashwright-0.1.0\"",
+            "<!doctype html>\n<meta name=\"generator\" content=\"flashwright\">",
+            "run,position,point,pass,verdict,deviations\n",
+            "target     data\nworkload   x\nengine     psync\n\nIOPS       3\n",
+        ];
+        for text in ours {
+            std::fs::write(&path, text).expect("writes");
+            Sink::of(Some(&path), false).unwrap_or_else(|_| panic!("{text}"));
+        }
+        for text in ["my notes", "{\"a\": 1}", "<!doctype html>\n<p>", "run,who\n", "target audience\n"] {
+            std::fs::write(&path, text).expect("writes");
+            let refused = Sink::of(Some(&path), false).expect_err(text);
+            assert!(refused.message().contains("did not write it"), "{}", refused.message());
+            Sink::of(Some(&path), true).unwrap_or_else(|_| panic!("{text}"));
+        }
     }
 
     #[test]
@@ -235,14 +298,14 @@ mod tests {
             std::os::unix::fs::symlink(to, path(link)).expect("links");
         }
         for name in ["data", "to-data", "twice"] {
-            let refused = Sink::of(Some(&path(name))).expect_err(name);
+            let refused = Sink::of(Some(&path(name)), true).expect_err(name);
             assert!(refused.message().contains("is not text"), "{}", refused.message());
             let refused = write_file(&path(name), "text").expect_err(name);
             assert!(refused.message().contains("is not text"), "{}", refused.message());
         }
         assert_eq!(std::fs::read(path("data")).expect("reads"), data);
         for (link, to) in [("to-text", "old.json"), ("to-none", "new.json")] {
-            Sink::of(Some(&path(link))).and_then(|sink| sink.write("new")).expect("is written through");
+            Sink::of(Some(&path(link)), true).and_then(|sink| sink.write("new")).expect("is written through");
             assert_eq!(std::fs::read_to_string(path(to)).expect("reads"), "new");
             assert!(path(link).is_symlink(), "{link}");
         }
@@ -266,7 +329,7 @@ mod tests {
         std::os::unix::fs::symlink(&node, &link).expect("links");
         // Only the check before the work: were it missing, nothing would be written here.
         for path in [&node, &link] {
-            let refused = Sink::of(Some(path)).expect_err("a block device");
+            let refused = Sink::of(Some(path), true).expect_err("a block device");
             assert!(refused.message().contains("is a block device"), "{}", refused.message());
         }
     }
@@ -274,8 +337,8 @@ mod tests {
     #[test]
     fn an_output_that_cannot_be_is_refused_before_the_work() {
         let folder = tempfile::tempdir().expect("a directory");
-        assert!(Sink::of(Some(folder.path())).is_err());
-        assert!(Sink::of(Some(&folder.path().join("no/such/file"))).is_err());
-        assert_eq!(Sink::of(Some(Path::new("-"))).expect("is one"), Sink::Stdout);
+        assert!(Sink::of(Some(folder.path()), true).is_err());
+        assert!(Sink::of(Some(&folder.path().join("no/such/file")), true).is_err());
+        assert_eq!(Sink::of(Some(Path::new("-")), false).expect("is one"), Sink::Stdout);
     }
 }

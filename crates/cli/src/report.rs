@@ -12,12 +12,19 @@ use crate::sweep::loaded;
 
 /// Makes a report.
 pub fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let format = args.format.or_else(|| by_name(args.output.as_deref())).unwrap_or(ReportFormat::Html);
+    let named = by_name(args.output.as_deref());
+    if let (Some(format), Some(named), Some(path)) = (args.format, named, &args.output)
+        && format != named
+    {
+        return Err(Failure::invalid(format!("--output={}: its name says another format", path.display()))
+            .hint("leave --format out, or name a file with an extension that fits it"));
+    }
+    let format = args.format.or(named).unwrap_or(ReportFormat::Html);
     if args.figures && format != ReportFormat::Csv {
         return Err(Failure::invalid("--figures: is a form of CSV")
             .hint("say --format csv; the other forms have the figures anyway"));
     }
-    let sink = Sink::of(args.output.as_deref())?;
+    let sink = Sink::of(args.output.as_deref(), args.force)?;
     let store = Store::open_read_only(&args.sweep)?;
     sink.is_none_of([store.path()])?;
     let report = loaded(&store)?;
@@ -31,6 +38,7 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     match (&args.output, format) {
         (None, ReportFormat::Html) => {
             let path = store.path().with_file_name("report.html");
+            Sink::of(Some(&path), args.force)?;
             output::write_file(&path, &text)?;
             output::print(&format!("{}\n", path.display()))
         }

@@ -69,6 +69,7 @@ fn of(document: Document) -> Value {
         Document::StageDoctor => schema_for!(staging::StageDoctor),
         Document::StagePools => schema_for!(staging::StagePools),
         Document::StageReservation => schema_for!(staging::StageReservation),
+        Document::Error => schema_for!(crate::failure::ErrorDocument),
         Document::StageRequest => schema_for!(stage_service::protocol::Request),
         Document::StageAnswer => schema_for!(stage_service::protocol::Answer),
         Document::StageManifestHeader => schema_for!(::stage::manifest::Header),

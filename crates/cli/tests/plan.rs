@@ -240,7 +240,7 @@ fn a_page_is_written_and_needs_no_network() {
         page.contains("A checkpoint every 2\u{a0}h") || page.contains("A checkpoint every 2 h"),
         "the answer"
     );
-    assert!(page.contains("data-plot=\"data-page-0\"") && page.contains("default-src 'none'"));
+    assert!(page.contains("<figure id=\"page-0\"") && page.contains("default-src 'none'"));
 }
 
 /// Commands of docs/verbs/plan.md and of the examples of help that need no file of the user's.

@@ -61,7 +61,7 @@ fn a_saturation_prints_its_answer_and_leaves_a_page_a_table_and_a_document() {
     let points = document["points"].as_array().expect("points").len();
     assert_eq!(read("wsat.csv").lines().count(), points + 1);
     let page = read("wsat.html");
-    for part in ["id=\"data-saturation\"", "data-plot=\"data-saturation\"", "default-src 'none'", "</html>"] {
+    for part in ["<figure id=\"saturation\"", "<svg", "default-src 'none'", "</html>"] {
         assert!(page.contains(part), "{part} is missing");
     }
     let screen = works(folder.path(), &arguments[..6]).out;

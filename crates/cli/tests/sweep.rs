@@ -111,7 +111,7 @@ fn a_sweep_leaves_results_and_nothing_else() {
     assert_eq!(came.err, "", "nothing is said beside the results when piped");
     assert!(came.out.contains("14 points × 2 passes = 28 runs"), "{}", came.out);
     assert!(came.out.contains("scratch file of 16 MiB in "), "{}", came.out);
-    assert!(came.out.contains("4 KB random read, depth 512"), "{}", came.out);
+    assert!(came.out.contains("4 KiB random read, depth 512"), "{}", came.out);
     assert_eq!(names(folder.path()), ["out"]);
     let out = folder.path().join("out");
     assert_eq!(names(&out), ["report.html", "results.db", "results.json"]);

@@ -63,7 +63,7 @@ fn one_kind_of_work_has_settings_of_its_own_and_an_unknown_one_is_named() {
         &["tune", "show", "results", "--for", "reads"],
         2,
         "error: --for=reads: the sweep has no such work\n\
-         hint: there are: sequential-reads, sequential-writes, random-reads-4k, random-writes-4k\n",
+         hint: there are: streaming-reads, streaming-writes, random-reads-4k, random-writes-4k\n",
     );
 }
 

@@ -10,6 +10,7 @@ use measure::precondition::Precondition;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::output::Sink;
 use crate::values::{self, BadValue};
 
 const EXAMPLES: &str = "\
@@ -98,6 +99,9 @@ pub struct BenchArgs {
     /// Write the result to a file instead of standard output; with --wsat, plot, CSV and JSON to a directory
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
+    /// Replace the file that --output names even if flashwright did not write it
+    #[arg(long, help_heading = "Output")]
+    pub force: bool,
     /// Say each second how it goes, on standard error, even if that is no terminal
     #[arg(long, help_heading = "Output")]
     pub live: bool,
@@ -166,6 +170,29 @@ impl BenchArgs {
     pub fn first_of_tasks(&self) -> Option<&'static str> {
         let given = [("shared", self.shared), ("reorder", self.reorder)];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// Where the result goes. A name's extension must not promise another form than the one asked for.
+    pub fn sink(&self) -> Result<Sink, Failure> {
+        if self.cmdhelp.is_none() {
+            self.check_extension()?;
+        }
+        Sink::of(self.output.as_deref(), self.force)
+    }
+
+    fn check_extension(&self) -> Result<(), Failure> {
+        let Some(path) = &self.output else { return Ok(()) };
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        let is_text = self.format() == OutputFormat::Text;
+        let (form, hint) = match extension.as_str() {
+            "json" if is_text => ("text", "add --json, or name a file that ends in .txt"),
+            "txt" | "log" if !is_text => ("JSON", "name a file that ends in .json"),
+            "html" | "htm" | "csv" | "md" => {
+                ("text or JSON", "name a file that ends in .txt or .json; pages and tables are of sweeps")
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::invalid(format!("--output={}: what is written is {form}", path.display())).hint(hint))
     }
 
     /// The form asked for.

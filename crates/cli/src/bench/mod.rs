@@ -25,7 +25,6 @@ use bench::fio::json::{GlobalInfo, JobResult, document};
 use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
-use crate::output::Sink;
 use crate::{output, signals};
 use args::{BenchArgs, OutputFormat};
 use figures::BenchReport;
@@ -38,7 +37,7 @@ pub use request::workload;
 /// Runs what the flags say.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(key) = &args.cmdhelp {
-        return Sink::of(args.output.as_deref())?.write(&cmdhelp::cmdhelp(key)?);
+        return args.sink()?.write(&cmdhelp::cmdhelp(key)?);
     }
     if crate::tasks::is_one_of_several(args.tasks) {
         return tasks::bench(args);
@@ -50,7 +49,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if args.prepare.wsat {
         return wsat::wsat(args);
     }
-    let sink = Sink::of(args.output.as_deref())?;
+    let sink = args.sink()?;
     let request = Request::read(args)?;
     let specs: Vec<DeviceSpec> =
         request.groups.iter().flatten().filter_map(|job| job.target.parse().ok()).collect();

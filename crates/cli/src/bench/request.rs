@@ -96,7 +96,29 @@ fn is_toml(path: &Path) -> bool {
 
 type Groups = (Vec<Vec<Job>>, Vec<(String, String)>);
 
+/// Whether a path is more likely a target than a job file: a device, or a file that begins with what text never has.
+fn is_target(path: &Path) -> bool {
+    use std::io::Read as _;
+    use std::os::unix::fs::FileTypeExt as _;
+    let Ok(facts) = std::fs::metadata(path) else { return false };
+    let mut start = Vec::new();
+    if facts.is_file() {
+        let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut start));
+        // A character that the 4096 bytes cut in two is no sign of data.
+        let is_text = std::str::from_utf8(&start).map_or_else(|error| error.error_len().is_none(), |_| true);
+        return read.is_ok() && (!is_text || start.contains(&0));
+    }
+    facts.file_type().is_block_device()
+}
+
 fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Groups, Failure> {
+    let is_named_so = path.extension().is_some_and(|extension| extension == "fio" || extension == "job");
+    let is_missing = !is_named_so && args.workload.first_given().is_some() && !path.exists();
+    if args.target.is_none() && (is_missing || is_target(path)) {
+        let path = path.display();
+        return Err(Failure::invalid(format!("{path}: is no job file"))
+            .hint(format!("did you mean --target {path}?")));
+    }
     if let Some(flag) = args.prepare.first_given() {
         return Err(Failure::invalid(format!("--{flag} cannot be combined with a job file"))
             .hint("write the workload as flags, or as TOML"));

@@ -83,6 +83,9 @@ pub(super) fn target(record: &RunRecord) -> String {
     let volume = matches!(target.kind.as_str(), "stripe" | "separate");
     let word = if volume { "files" } else { "file" };
     parts.extend(target.filesystem.as_ref().map(|fs| format!("{fs} {word}")));
+    if target.is_file_in_memory() {
+        parts.push("in memory, no drive".to_owned());
+    }
     let below: Vec<&str> = target.block_devices.iter().map(String::as_str).collect();
     let named = target.kind == "block" && below.len() == 1;
     if volume && !below.is_empty() {

@@ -101,7 +101,8 @@ fn sinks(directory: &Path) -> Result<[Sink; 2], Failure> {
     }
     let sink = |name: &str| {
         let path: PathBuf = directory.join(name);
-        Sink::of(Some(&path))
+        Sink::of(Some(&path), false)
+            .map_err(|failure| failure.hint("name another directory, or move that file away"))
     };
     Ok([sink("report.html")?, sink("flashio.json")?])
 }

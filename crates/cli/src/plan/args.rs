@@ -55,6 +55,9 @@ pub struct FormArgs {
     /// Write a page with plots to FILE
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Replace the file that --html names even if flashwright did not write it
+    #[arg(long, requires = "html")]
+    pub force: bool,
 }
 
 /// `flashwright plan cost` and `power`.

@@ -82,7 +82,7 @@ fn in_prices<T>(path: &Path, result: Result<T, PlanError>) -> Result<T, Failure>
 /// Prints a plan in the form that was asked for; `inputs` are the files that it is made from.
 fn show(form: &FormArgs, inputs: &[&Path], document: &impl Serialize, page: &Page) -> Result<(), Failure> {
     if let Some(path) = &form.html {
-        let sink = Sink::of_flag("html", Some(path))?;
+        let sink = Sink::of_flag("html", Some(path), form.force)?;
         if sink.is_none_of(inputs.iter().copied()).is_err() {
             return Err(Failure::invalid(format!("--html={}: is what this command reads", path.display()))
                 .hint("name another file"));

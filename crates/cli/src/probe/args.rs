@@ -56,4 +56,7 @@ pub struct LadderArgs {
     /// Write a page with plots to FILE
     #[arg(long, value_name = "FILE", help_heading = "Ladder")]
     pub html: Option<PathBuf>,
+    /// Replace the file that --html names even if flashwright did not write it
+    #[arg(long, help_heading = "Ladder", requires = "html")]
+    pub force: bool,
 }

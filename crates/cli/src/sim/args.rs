@@ -67,6 +67,9 @@ pub struct FitArgs {
     /// Write a machine file with the drive
     #[arg(long, value_name = "MACHINE.toml", help_heading = "Output")]
     pub output: Option<PathBuf>,
+    /// Replace the file that --output names even if flashwright did not write it
+    #[arg(long, help_heading = "Output", requires = "output")]
+    pub force: bool,
     /// Print one JSON document (flashwright.fit/1)
     #[arg(long, help_heading = "Output")]
     pub json: bool,

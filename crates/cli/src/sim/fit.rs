@@ -73,7 +73,7 @@ pub struct FitPoint {
 
 /// Fits and prints.
 pub fn fit(args: &FitArgs) -> Result<(), Failure> {
-    let sink = args.output.as_deref().map(|path| Sink::of(Some(path))).transpose()?;
+    let sink = args.output.as_deref().map(|path| Sink::of(Some(path), args.force)).transpose()?;
     let store = Store::open_read_only(&args.results)?;
     if let Some(sink) = &sink {
         sink.is_none_of([store.path()])?;

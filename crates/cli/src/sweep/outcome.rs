@@ -8,7 +8,7 @@ use sweep::report::{Report, html, json, table};
 use sweep::run::{Ended, Outcome};
 use sweep::store::Store;
 
-use super::session::Session;
+use super::session::{Session, shell_word};
 use crate::failure::Failure;
 use crate::{output, paint};
 
@@ -35,10 +35,13 @@ pub fn report(session: &Session<'_>, store: &Store, outcome: Option<&Outcome>) -
     let report = loaded(store)?;
     let document = json(&report);
     let beside = |name: &str| session.folder.join(name);
-    output::write_file(&beside(JSON), &document)?;
-    output::write_file(&beside(HTML), &html(&report))?;
+    // Printed even where nothing can be written: a full disk is no reason to lose sight of what was measured.
+    let written = output::write_file(&beside(JSON), &document)
+        .and_then(|()| output::write_file(&beside(HTML), &html(&report)))
+        .map_err(|failure| unwritten(failure, session));
     if session.json {
-        return output::print(&document);
+        output::print(&document)?;
+        return written;
     }
     let mut text = String::new();
     // Of half a sweep nothing is concluded, and whoever stopped it knows that it is half.
@@ -49,9 +52,21 @@ pub fn report(session: &Session<'_>, store: &Store, outcome: Option<&Outcome>) -
         }
         text.insert(0, '\n');
     }
+    if let Err(failure) = written {
+        output::print(&text)?;
+        return Err(failure);
+    }
     text += &format!("\n{} {}\n", paint::dim("report"), paint::title(&shown(&beside(HTML))));
     text += &format!("{}   {}, {}\n", paint::dim("data"), shown(store.path()), shown(&beside(JSON)));
     output::print(&text)
+}
+
+/// What to do about a report that could not be written: the runs themselves are in results.db.
+fn unwritten(failure: Failure, session: &Session<'_>) -> Failure {
+    let folder = shell_word(&session.folder.display().to_string());
+    failure.hint(format!(
+        "all runs are kept; make room, then `flashwright report {folder}`, or write it elsewhere with --output FILE"
+    ))
 }
 
 fn shown(path: &Path) -> String {

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use measure::Workload;
+use measure::workload::Rw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sweep::board::Board;
 use sweep::contest::Contest;
+use sweep::model::Point;
 use sweep::plan::{Estimate, OVERHEAD_PER_RUN, Order, Plan, Protocol};
 use sweep::space::Space;
 
@@ -89,6 +91,12 @@ pub struct PlanDocument {
     /// large.
     #[serde(default)]
     pub fill_bytes: Option<u64>,
+    /// Time of it in which runs write, seconds: so many GB are written for each GB/s that the target takes.
+    #[serde(default)]
+    pub writing_s: f64,
+    /// Drives that layouts are built of, which lose what is on them.
+    #[serde(default)]
+    pub destroyed: Vec<String>,
     /// Runs that end with their region, so that nobody can know how long they take.
     pub unbounded: u64,
     /// The points in the order in which they will run, controls included; empty where the seed is not known.
@@ -243,6 +251,8 @@ fn document(space: &Space) -> PlanDocument {
         fill_bytes: prepare::planned(space).and_then(|planned| planned.fill_bytes),
         measuring_s: measuring(space, &plan).as_secs_f64(),
         estimated_s: estimate.time.as_secs_f64(),
+        writing_s: writing_time(&space.points, space.budget, space.passes).as_secs_f64(),
+        destroyed: space.drives().iter().map(ToString::to_string).collect(),
         unbounded: estimate.unbounded as u64,
         steps: if seed(space).is_some() { steps.collect() } else { Vec::new() },
     }
@@ -264,6 +274,26 @@ fn measuring(space: &Space, plan: &Plan) -> Duration {
         Protocol::Blocks | Protocol::Screen => {
             let members = plan.members.iter().filter_map(|id| plan.points[*id as usize].workload.runtime);
             members.sum::<Duration>().saturating_mul(space.passes)
+        }
+    }
+}
+
+/// Time in which the runs of these points write, of a budget or of so many passes. A mix counts by its share of writes.
+pub fn writing_time(points: &[Point], budget: Option<Duration>, passes: u32) -> Duration {
+    let share = |point: &Point| match (point.workload.rw.modifies(), point.workload.rw.reads()) {
+        _ if matches!(point.workload.rw, Rw::Trim | Rw::RandTrim) => 0.0,
+        (false, _) => 0.0,
+        (true, false) => 1.0,
+        (true, true) => f64::from(100 - point.workload.rwmixread.min(100)) / 100.0,
+    };
+    match budget {
+        Some(budget) if !points.is_empty() => {
+            budget.mul_f64(points.iter().map(share).sum::<f64>() / points.len() as f64)
+        }
+        _ => {
+            let length = |p: &Point| p.workload.runtime.unwrap_or_default() + p.workload.ramp_time;
+            let one: f64 = points.iter().map(|point| length(point).as_secs_f64() * share(point)).sum();
+            Duration::try_from_secs_f64(one * f64::from(passes)).unwrap_or(Duration::MAX)
         }
     }
 }
@@ -424,13 +454,55 @@ fn text(space: &Space) -> String {
     if space.discard_first {
         text += "the first pass is set aside before anything is concluded\n";
     }
+    let writing = writing_time(&space.points, space.budget, space.passes);
+    if !writing.is_zero() {
+        text += &format!(
+            "writes for about {}: some {} GB for each GB/s that the target takes\n",
+            units::seconds(writing),
+            grouped(writing.as_secs_f64().round() as usize)
+        );
+    }
+    if !space.drives().is_empty() {
+        text += &format!("{}\n", paint::bad("these drives lose what is on them"));
+    }
     text += &prepare::text(space);
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use measure::workload::Rw;
+
+    use super::{grouped, writing_time};
+
+    #[test]
+    fn only_runs_that_write_count_as_writing() {
+        let point = |rw: Rw| {
+            let runtime = Some(Duration::from_secs(4));
+            let workload = measure::Workload {
+                rw,
+                rwmixread: 75,
+                runtime,
+                ramp_time: Duration::ZERO,
+                ..Default::default()
+            };
+            sweep::model::Point {
+                id: 0,
+                settings: BTreeMap::new(),
+                test_type: None,
+                target: String::new(),
+                workload,
+                layout: BTreeMap::new(),
+            }
+        };
+        let points = [Rw::Read, Rw::Write, Rw::RandRw, Rw::RandTrim].map(point);
+        assert_eq!(writing_time(&points, None, 3), Duration::from_secs(15));
+        assert_eq!(writing_time(&points, Some(Duration::from_secs(64)), 0), Duration::from_secs(20));
+        assert_eq!(writing_time(&[], Some(Duration::from_secs(64)), 2), Duration::ZERO);
+    }
 
     #[test]
     fn counts_are_grouped_by_thousands() {

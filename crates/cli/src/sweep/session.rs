@@ -14,7 +14,7 @@ use sweep::model::Point;
 use sweep::plan::Protocol;
 use sweep::run::{Ended, Identity, Outcome, RunError, Runner, begin};
 use sweep::space::Space;
-use sweep::store::{self, NOTE_DRIVES, Store, StoreError, locate};
+use sweep::store::{self, NOTE_DRIVES, NOTE_HERE, Store, StoreError, locate};
 
 use super::args::{BeginningArgs, PermitArgs, ResumeArgs, RunArgs};
 use super::simulated::SimulatedTargets;
@@ -24,9 +24,6 @@ use super::{built, outcome, plan, request, simulated};
 use crate::failure::Failure;
 use crate::machine;
 use crate::{output, paint, signals};
-
-/// Kept with the results: where the sweep's own scratch file goes.
-const NOTE_HERE: &str = "scratch directory";
 
 /// Where a session works, and what it prints.
 #[derive(Debug)]

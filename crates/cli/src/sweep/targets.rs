@@ -131,13 +131,23 @@ impl Targets {
         }
         let bytes = scratch.file().size();
         store.set_note(&note, &bytes.to_string())?;
+        let rate = scratch.laid_bytes_per_s();
         self.said += &format!(
             "scratch file of {} in {}: {}; written throughout with random data at {}\n",
             units::bytes(bytes),
             folder.display(),
             if before.is_some() { "as before" } else { scratch.reason() },
-            units::bandwidth(scratch.laid_bytes_per_s())
+            units::bandwidth(rate)
         );
+        let meta = store.meta()?;
+        let here: Vec<Point> = points.iter().filter(|point| point.target == spec).cloned().collect();
+        let budget = meta.budget.map(|all| all.mul_f64(here.len() as f64 / points.len().max(1) as f64));
+        let writing = super::plan::writing_time(&here, budget, meta.passes).as_secs_f64();
+        if writing > 0.0 {
+            // Blocks may find a faster setting than the laying, and pauses make the time shorter.
+            let all = units::bytes((writing * rate) as u64);
+            self.said += &format!("the runs that write put about {all} on it at that rate\n");
+        }
         self.scratch.insert(spec.to_owned(), scratch);
         Ok(())
     }

@@ -52,7 +52,7 @@ pub struct TaskRun {
 
 /// Runs what the flags say as one of several tasks.
 pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
-    let sink = Sink::of(args.output.as_deref()).map_err(Failure::of_root)?;
+    let sink = args.sink().map_err(Failure::of_root)?;
     let mut request = Request::read(args).map_err(Failure::of_root)?;
     let division = share::check(args, &mut request).map_err(Failure::of_root)?;
     let stop = signals::stop_flag()?;

@@ -75,7 +75,7 @@ pub fn ladder(args: &ProbeArgs) -> Result<(), Failure> {
     let flags = &args.ladder;
     let plan = flags.plan()?;
     let page = match &flags.html {
-        Some(path) => Some(Sink::of_flag("html", Some(path))?),
+        Some(path) => Some(Sink::of_flag("html", Some(path), flags.force)?),
         None => None,
     };
     let stop = signals::stop_flag()?;
