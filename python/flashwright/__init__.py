@@ -1,4 +1,4 @@
-"""Checkpoints on a fast and a slow tier, crash-safe; and results of flashwright as data frames.
+"""Checkpoints on a fast and a slow tier, crash-safe; measuring, and results as data frames.
 
 >>> store = flashwright.Store(fast="/local/ckpt", slow="/lustre/me/ckpt", keep_fast=2, keep_slow=3)
 >>> with store.checkpoint(100) as directory:
@@ -7,6 +7,8 @@
 
 See docs/python.md.
 """
+
+from importlib.metadata import version as _version
 
 from ._due import Due
 from ._errors import (
@@ -21,8 +23,12 @@ from ._errors import (
     SourceChanged,
     Timeout,
 )
-from ._results import load
+from ._results import Frame, Row, load
+from ._run import Latency, Run, Sweep, Warning, bench, sweep
 from ._store import Level, Progress, Set, Step, Store
+
+#: The version of the package and of the formats that it knows.
+__version__ = _version("flashwright")
 
 __all__ = [
     "Corrupt",
@@ -30,16 +36,25 @@ __all__ = [
     "Due",
     "Error",
     "Failed",
+    "Frame",
     "Interrupted",
     "InvalidRequest",
+    "Latency",
     "Level",
     "NoSpace",
     "Progress",
     "Refused",
+    "Row",
+    "Run",
     "Set",
     "SourceChanged",
     "Step",
     "Store",
+    "Sweep",
     "Timeout",
+    "Warning",
+    "__version__",
+    "bench",
     "load",
+    "sweep",
 ]
