@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: wheel left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: wheel package left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -205,8 +205,28 @@ bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rcl
 	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume -p flashwright-sweep --examples
 	python3 tools/ratios
 
-install: build ## Install the binary, and units for stage serve, under PREFIX (/usr/local)
+PACKAGES_OUT = $(TARGET)/packages
+package: build ## Make a .deb, an archive and the wheel, with manual pages and completions (target/packages); as root on Debian, try the .deb
+	rm -rf $(PACKAGES_OUT)
+	tools/package $(BINARY) $(PACKAGES_OUT)
+	$(PYTHON) -m venv $(WHEEL)/build
+	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
+	$(QUICK) $(WHEEL)/build/bin/maturin build --release --auditwheel skip --out $(PACKAGES_OUT)
+	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null 2>&1; then \
+	  tools/package --try $(PACKAGES_OUT)/*.deb; \
+	else \
+	  echo "SKIP package in a bare root: it takes root and debootstrap"; \
+	fi
+
+install: build ## Install the binary, manual pages, completions, and units for stage serve, under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright
+	$(BINARY) pages $(TARGET)/pages >/dev/null
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/pages/man1/*.1
+	install -Dm644 $(TARGET)/pages/completions/flashwright.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashwright
+	install -Dm644 $(TARGET)/pages/completions/_flashwright $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flashwright
+	install -Dm644 $(TARGET)/pages/completions/flashwright.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flashwright.fish
+	install -d $(DESTDIR)$(PREFIX)/share/doc/flashwright
+	cp -R docs examples machines contrib README.md CHANGELOG.md $(DESTDIR)$(PREFIX)/share/doc/flashwright/
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/systemd/flashwright-stage@.service dist/systemd/flashwright-stage@.socket
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/user dist/systemd/user/*
 
