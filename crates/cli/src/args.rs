@@ -104,7 +104,8 @@ other formats go to standard output.
 Examples:
   flashwright report results/                    make results/report.html again
   flashwright report results/ --format md        a summary for a ticket
-  flashwright report results/ --output runs.csv  every run, for a spreadsheet")]
+  flashwright report results/ --output runs.csv  every run, for a spreadsheet
+  flashwright report results/ --output page.svg  one picture, for a slide")]
 pub struct ReportArgs {
     /// A sweep's directory, or its results.db
     #[arg(value_name = "DIR|results.db")]
@@ -134,6 +135,8 @@ pub enum ReportFormat {
     Csv,
     /// The report itself (flashwright.report/2)
     Json,
+    /// The answer and its first figures as one picture
+    Svg,
 }
 
 /// `flashwright schema`.

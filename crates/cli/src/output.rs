@@ -192,6 +192,7 @@ fn is_ours(path: &Path) -> bool {
             || CSV_HEADERS.iter().any(|header| start.starts_with(header))
             || start.starts_with("# ") && has_line("[//]: # (flashwright report)")
             || start.starts_with("# A drive fitted to ")
+            || start.starts_with("<svg") && start.contains("<desc>flashwright report</desc>")
             || ["target ", "engine ", "IOPS "].into_iter().all(has_line))
 }
 

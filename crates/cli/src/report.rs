@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sweep::report::{csv, figures_csv, html, json, markdown};
+use sweep::report::{csv, figures_csv, html, json, markdown, svg};
 use sweep::store::Store;
 
 use crate::args::{ReportArgs, ReportFormat};
@@ -34,6 +34,7 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
         ReportFormat::Csv if args.figures => figures_csv(&report),
         ReportFormat::Csv => csv(&report),
         ReportFormat::Json => json(&report),
+        ReportFormat::Svg => svg(&report),
     };
     match (&args.output, format) {
         (None, ReportFormat::Html) => {
@@ -54,6 +55,7 @@ fn by_name(path: Option<&Path>) -> Option<ReportFormat> {
         "md" | "markdown" => Some(ReportFormat::Md),
         "csv" => Some(ReportFormat::Csv),
         "json" => Some(ReportFormat::Json),
+        "svg" => Some(ReportFormat::Svg),
         _ => None,
     }
 }

@@ -110,7 +110,7 @@ hint: did you mean `flashwright sweep plan`?
             &["report", "--format=pdf", "x"],
             "\
 error: --format=pdf: is not known
-hint: there are html, md, csv, json
+hint: there are html, md, csv, json, svg
 ",
         ),
         (

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use measure::WarningCode;
 use report_data::fourteen;
 use sweep::analysis::{Failure, SweepData};
-use sweep::report::{Report, Style, csv, html, json, json_schema, markdown, table};
+use sweep::report::{Report, Style, csv, html, json, json_schema, markdown, svg, table};
 use unicode_width::UnicodeWidthStr;
 
 fn report() -> Report {
@@ -117,6 +117,16 @@ fn every_figure_has_its_picture_for_two_widths_and_its_table() {
     assert_eq!(markup.matches("The figures as a table").count(), figures);
     assert_eq!(markup.matches("<figcaption").count(), figures);
     assert_eq!(markup.matches("<svg").count(), 2 * figures);
+}
+
+#[test]
+fn the_picture_is_one_file_with_the_answer_and_figures() {
+    let picture = svg(&report());
+    assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
+    assert_eq!(picture.matches("<svg").count(), 5, "itself and four figures");
+    assert!(picture.contains("streaming reads") && !picture.contains("href") && !picture.contains("<script"));
+    let hostile = svg(&Report::new(&hostile()).unwrap());
+    assert!(!hostile.contains("<img") && !hostile.contains("<script"), "names are no markup");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | form | function | for |
 //! |---|---|---|
 //! | HTML | [`html()`] | a person with five minutes; one file, opens offline |
+//! | SVG | [`svg()`] | the answer and its first figures as one picture |
 //! | Markdown | [`markdown()`] | a ticket or a wiki |
 //! | CSV | [`csv()`] | a spreadsheet: every run, with its verdict |
 //! | CSV | [`figures_csv()`] | the same: the numbers of every figure |
@@ -44,7 +45,7 @@ use crate::search::SearchSummary;
 
 pub use csv::csv;
 pub use figures_csv::figures_csv;
-pub use html::{Page, PageChart, PageMark, PageTable, SaturationPage, html, ladder, page, saturation};
+pub use html::{Page, PageChart, PageMark, PageTable, SaturationPage, html, ladder, page, saturation, svg};
 pub use markdown::markdown;
 pub use table::{Line, Span, Style, table};
 pub use time::utc;

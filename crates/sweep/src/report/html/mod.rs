@@ -13,6 +13,7 @@ mod figures;
 mod hierarchy;
 mod limits;
 mod page;
+mod picture;
 mod runs;
 mod saturation;
 mod sections;
@@ -23,6 +24,7 @@ use super::Report;
 
 pub use hierarchy::ladder;
 pub use page::{Page, PageChart, PageMark, PageTable, page};
+pub use picture::svg;
 pub use saturation::{SaturationPage, saturation};
 
 const STYLE: &str = include_str!("style.css");
