@@ -2,11 +2,10 @@
 //!
 //! Nothing here is kept in the tree: pages that are made when a package is made cannot be older than the flags.
 
-use std::fs::File;
 use std::path::Path;
 
 use clap::Command;
-use clap_complete::Shell;
+use clap_complete::{Generator, Shell};
 
 use crate::args::{self, PagesArgs};
 use crate::failure::Failure;
@@ -20,10 +19,10 @@ pub fn pages(args: &PagesArgs) -> Result<(), Failure> {
     }
     let mut command = args::command();
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut command, "flashwright", &shells)
-            .map_err(|error| Failure::io(&shells, "write the completions", &error))?;
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command, "flashwright", &mut text);
+        write(&shells.join(shell.file_name("flashwright")), &text)?;
     }
-    // Pages have one line a flag; the shell breaks none of them.
     let mut command = args::command().disable_help_subcommand(true);
     command.build();
     let mut written = 0;
@@ -35,6 +34,11 @@ pub fn pages(args: &PagesArgs) -> Result<(), Failure> {
     ))
 }
 
+fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
+    output::replace(path, &String::from_utf8_lossy(text))
+        .map_err(|error| Failure::io(path, "write it", &error))
+}
+
 /// The page of a verb and those of the verbs below it.
 fn page(command: &Command, name: &str, folder: &Path, written: &mut u32) -> Result<(), Failure> {
     if command.is_hide_set() {
@@ -42,9 +46,9 @@ fn page(command: &Command, name: &str, folder: &Path, written: &mut u32) -> Resu
     }
     let path = folder.join(format!("{name}.1"));
     let manual = clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).manual("flashwright");
-    File::create(&path)
-        .and_then(|mut file| manual.render(&mut file))
-        .map_err(|error| Failure::io(&path, "write the page", &error))?;
+    let mut text = Vec::new();
+    manual.render(&mut text).map_err(|error| Failure::io(&path, "make the page", &error))?;
+    write(&path, &text)?;
     *written += 1;
     for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
         page(verb, &format!("{name}-{}", verb.get_name()), folder, written)?;
