@@ -220,7 +220,7 @@ impl BlockIo {
             return Err(Box::new(failure).into());
         }
         if self.failed {
-            return Err(ExternalError::Poisoned { what: "an earlier request" });
+            return Err(ExternalError::Poisoned { what: "a stream" });
         }
         Ok(result?)
     }

@@ -103,10 +103,8 @@ impl<T: Record> Merge<T> {
         match message {
             Ok(Message::Batch(batch)) => self.current = batch,
             Ok(Message::End) => self.is_over = true,
-            Ok(Message::Failed(error)) => {
-                self.is_over = true;
-                return Err(error);
-            }
+            // Nothing follows, so later calls find the channels closed.
+            Ok(Message::Failed(error)) => return Err(error),
             Ok(Message::Panicked(panic)) => resume_unwind(panic),
             Err(_) => return Err(ExternalError::Poisoned { what: "merging" }),
         }

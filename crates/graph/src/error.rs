@@ -103,6 +103,9 @@ pub enum GraphError {
         /// What is wrong.
         message: String,
     },
+    /// Temporary space failed, or what is on it.
+    #[error(transparent)]
+    External(#[from] external::ExternalError),
     /// The user asked to stop.
     #[error("interrupted while {during}")]
     Interrupted {
@@ -133,6 +136,7 @@ impl GraphError {
             | Self::NoVertex { .. }
             | Self::Memory { .. }
             | Self::Invalid { .. } => ErrorClass::Invalid,
+            Self::External(error) => error.class(),
             Self::Interrupted { .. } => ErrorClass::Interrupted,
         }
     }

@@ -8,6 +8,7 @@
 mod error;
 pub mod fetch;
 pub mod format;
+pub mod fully_external;
 pub mod results;
 pub mod semi;
 pub mod validate;
