@@ -16,7 +16,7 @@ use sweep::run::RunError;
 use sweep::space::SpaceError;
 use sweep::store::StoreError;
 
-use crate::{output, paint, terminal};
+use crate::{paint, terminal};
 
 /// The name of the format.
 pub const SCHEMA: &str = "flashwright.error/1";
@@ -137,7 +137,7 @@ impl Failure {
             text += &format!("{}: {}\n", paint::good("hint"), line(hint));
         }
         terminal::tell(&text);
-        if is_json_asked() && !output::has_printed() {
+        if is_json_asked() && !terminal::has_printed() {
             let body = ErrorBody {
                 class: self.class,
                 exit_code: self.class.exit_code(),
@@ -145,7 +145,8 @@ impl Failure {
                 hint: self.hint.as_deref().map(line),
             };
             // The lines on standard error have said it; a standard output that fails adds nothing to them.
-            let _ = output::print_document(&ErrorDocument { schema: SCHEMA, error: body });
+            let document = serde_json::to_string_pretty(&ErrorDocument { schema: SCHEMA, error: body });
+            let _ = document.map(|text| terminal::print(&(text + "\n")));
         }
         ExitCode::from(self.class.exit_code())
     }

@@ -9,26 +9,16 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::terminal;
 pub use crate::terminal::tell;
-
-/// Whether anything went to standard output.
-static PRINTED: AtomicBool = AtomicBool::new(false);
-
-/// Whether anything was written to standard output, so that no other document may follow.
-pub fn has_printed() -> bool {
-    PRINTED.load(Ordering::Relaxed)
-}
 
 /// Writes results to standard output; colours are dropped where it is no terminal, and under `NO_COLOR`.
 pub fn print(text: &str) -> Result<(), Failure> {
-    PRINTED.store(true, Ordering::Relaxed);
-    let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match terminal::print(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::failed(format!("cannot write to standard output: {error}")))
         }

@@ -82,7 +82,14 @@ pub fn json(folder: &Path, arguments: &[&str]) -> Value {
 /// Asserts the exact words of a refusal, and that nothing else was said.
 pub fn refused(folder: &Path, arguments: &[&str], code: i32, words: &str) {
     let came = run(folder, arguments);
-    assert_eq!((came.err.as_str(), came.code, came.out.as_str()), (words, code, ""), "{arguments:?}");
+    assert_eq!((came.err.as_str(), came.code), (words, code), "{arguments:?}");
+    if arguments.contains(&"--json") {
+        let document: Value = serde_json::from_str(&came.out).expect("an error is a document, too");
+        let message = document["error"]["message"].as_str().unwrap_or_default();
+        assert!(words.starts_with(&format!("error: {message}\n")), "{document}");
+    } else {
+        assert_eq!(came.out, "", "{arguments:?}");
+    }
 }
 
 /// Asserts that a document is what `flashwright schema NAME` says.
