@@ -237,8 +237,12 @@ fn rounds(
     for number in 1..=most {
         let round = round(workload, plan.round, number);
         let within = |progress: &Progress| (watch.tell)(Step::Within(number, *progress));
-        let options =
-            RunOptions { stop: Some(watch.stop), progress: Some(&within), pass: number, start: None };
+        let options = RunOptions {
+            stop: Some(watch.stop),
+            progress: Some(&within),
+            pass: number,
+            ..RunOptions::default()
+        };
         let outcome = target.run_once(&round, options)?;
         if outcome.interrupted {
             return Err(PreconditionError::Interrupted.into());
@@ -266,6 +270,7 @@ fn round(workload: &Workload, length: Duration, number: u32) -> Workload {
         rate_iops: None,
         verify: None,
         end_fsync: false,
+        number_ios: None,
         // Jobs add their number to the seed, so rounds are further apart than jobs can be many.
         randseed: workload.randseed.wrapping_add(u64::from(number) << 32),
         ..workload.clone()

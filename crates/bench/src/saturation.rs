@@ -85,7 +85,8 @@ pub fn run(
         }
         enough.store(true, Ordering::Relaxed);
     };
-    let options = RunOptions { stop: Some(&enough), progress: Some(&progress), pass: 1, start: None };
+    let options =
+        RunOptions { stop: Some(&enough), progress: Some(&progress), pass: 1, ..RunOptions::default() };
     let outcome = target.run_once(&workload, options)?;
     let record = outcome.records.into_iter().next().expect("one job gives one record");
     let saturation = analyse(&record, region_bytes, purge, meter.ended.get(), plan.round);

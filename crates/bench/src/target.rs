@@ -14,8 +14,10 @@ use std::sync::atomic::AtomicBool;
 use measure::dealing::part_of;
 use measure::precondition::Preconditioned;
 use measure::record::{RunRecord, TargetFacts};
-use measure::{Target, TargetError, Workload};
-use storage::device::{Access, Device, DeviceKind, DeviceSpec, OpenOptions, ScratchFile, check_written};
+use measure::{Target, TargetError, Workload, workload};
+use storage::device::{
+    Access, Device, DeviceKind, DeviceSpec, OpenOptions, ScratchFile, WriteSync, check_written,
+};
 use storage::extents::WrittenState;
 use storage::sysfs::Sysfs;
 
@@ -53,6 +55,20 @@ pub struct History {
 struct Way {
     direct: bool,
     writes: bool,
+    sync: WriteSync,
+}
+
+impl Way {
+    /// As a workload needs it; for writing even if the workload only reads.
+    fn of(workload: &Workload, writes: bool) -> Self {
+        // What only reads has nothing to make durable, and shares a descriptor with others that read.
+        let sync = match workload.sync {
+            workload::WriteSync::Dsync if writes => WriteSync::Data,
+            workload::WriteSync::Sync if writes => WriteSync::File,
+            _ => WriteSync::None,
+        };
+        Self { direct: workload.direct, writes, sync }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -133,7 +149,7 @@ impl BenchTarget {
     /// [`Problem`]; a region with holes is refused for reading unless that is allowed.
     pub fn job(&mut self, workload: &Workload) -> Result<Job, Problem> {
         workload.validate().map_err(BenchError::from)?;
-        let way = Way { direct: workload.direct, writes: workload.rw.modifies() };
+        let way = Way::of(workload, workload.rw.modifies());
         let Opened { device, observer } = self.opened(way)?;
         let mut known = Known {
             written_before_bytes: self.written_bytes,
@@ -172,7 +188,7 @@ impl BenchTarget {
     /// The device, open for writing as `workload` would write it.
     pub(crate) fn opened_for_writing(&mut self, workload: &Workload) -> Result<Opened, Problem> {
         workload.validate().map_err(BenchError::from)?;
-        self.opened(Way { direct: workload.direct, writes: true })
+        self.opened(Way::of(workload, true))
     }
 
     /// Bytes of the part that a writing workload works on.
@@ -202,7 +218,9 @@ impl BenchTarget {
     fn opened(&mut self, way: Way) -> Result<Opened, Problem> {
         // Memory has one way only, and its contents live with it, in whatever it is a part of.
         let way = match &self.source {
-            Source::Spec(spec) if all_memory(spec) => Way { direct: false, writes: true },
+            Source::Spec(spec) if all_memory(spec) => {
+                Way { direct: false, writes: true, sync: WriteSync::None }
+            }
             _ => way,
         };
         if let Some(opened) = self.open.get(&way) {
@@ -216,6 +234,7 @@ impl BenchTarget {
             allow_unwritten: true,
             region: None,
             as_owner: false,
+            sync: way.sync,
         };
         let device = match &self.source {
             Source::Scratch(file) => file.open(&self.spec, &options)?,
@@ -336,7 +355,7 @@ impl Target for BenchTarget {
 
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
         let stop = self.options.stop.clone();
-        let options = RunOptions { stop: stop.as_deref(), progress: None, pass: 1, start: None };
+        let options = RunOptions { stop: stop.as_deref(), pass: 1, ..RunOptions::default() };
         let outcome = self.run_once(workload, options).map_err(TargetError::from)?;
         if outcome.interrupted {
             return Err(TargetError::Interrupted);

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use bench::fio::{JobFile, JobFileError};
+use bench::run::cohorts::{Arrangement, Ends};
 use measure::Workload;
 use measure::workload::{
-    CpusAllowedPolicy, IoEngine, Pages, RandomDistribution, RateProcess, Rw, SizeShare, Verify,
+    CpusAllowedPolicy, IoEngine, Pages, RandomDistribution, RateProcess, Rw, SizeShare, Verify, WriteSync,
 };
 use storage::spec::DeviceSpec;
 
@@ -167,8 +168,8 @@ fn a_name_changes_the_report_and_not_the_file() {
 fn a_colon_in_a_filename_is_escaped_as_in_fio() {
     let job = jobs("[a]\nfilename=/dev/disk/pci-0000\\:01\\:00.0").remove(0);
     assert_eq!(job.path.to_str(), Some("/dev/disk/pci-0000:01:00.0"));
-    let error = refusal("filename=/dev/a:/dev/b");
-    assert!(error.starts_with("test.fio:3: filename=/dev/a:/dev/b: a job works on one file"), "{error}");
+    let error = refusal("directory=/a:/b");
+    assert!(error.starts_with("test.fio:3: directory=/a:/b: copies are not dealt out"), "{error}");
 }
 
 #[test]
@@ -274,22 +275,20 @@ fn an_option_of_a_foreign_engine_is_explained_by_the_engine() {
 #[test]
 fn a_refused_key_is_refused_even_where_a_later_one_would_replace_it() {
     let error = refusal("exec_prerun=rm -rf /\nexec_prerun=");
-    assert!(error.starts_with("test.fio:3: exec_prerun=rm -rf /: commands are not run"), "{error}");
+    assert!(error.starts_with("test.fio: 2 settings do not run here"), "{error}");
+    let error = parse("[a]\nfilename=/x\nexec_prerun=rm -rf /\nexec_prerun=").unwrap_err();
+    let first = error.each()[0].to_string();
+    assert!(first.starts_with("test.fio:3: exec_prerun=rm -rf /: commands are not run"), "{first}");
 }
 
 #[test]
 fn values_that_change_nothing_are_accepted_and_others_refused() {
     for (accepted, refused) in [
-        ("loops=1", "loops=2"),
-        ("nrfiles=1", "nrfiles=4"),
-        ("sync=none", "sync=1"),
-        ("fsync=0", "fsync=32"),
         ("fadvise_hint=0", "fadvise_hint=1"),
         ("zero_buffers=0", "zero_buffers"),
         ("mem=malloc", "mem=mmaphuge:/huge"),
         ("kb_base=1024", "kb_base=1000"),
-        ("thinktime=0", "thinktime=100"),
-        ("percentage_random=100", "percentage_random=50"),
+        ("pre_read=0", "pre_read=1"),
     ] {
         workload(accepted);
         let error = refusal(refused);
@@ -297,7 +296,7 @@ fn values_that_change_nothing_are_accepted_and_others_refused() {
         assert!(error.contains("leave it out"), "{error}");
     }
     // The last value counts, as in fio.
-    workload("loops=2\nloops=1");
+    workload("pre_read=1\npre_read=0");
     for line in ["thread", "group_reporting=1", "refill_buffers", "gtod_reduce=1", "fallocate=none"] {
         workload(line);
     }
@@ -309,12 +308,16 @@ fn places_of_threads_and_buffers_are_taken_over() {
     assert_eq!(asked.cpus_allowed.map(|cpus| cpus.to_string()).as_deref(), Some("0-3,8"));
     assert_eq!(asked.cpus_allowed_policy, CpusAllowedPolicy::Split);
     assert_eq!(asked.pages, Pages::Huge);
+    assert_eq!(
+        workload("cpumask=0x10d").cpus_allowed.map(|cpus| cpus.to_string()).as_deref(),
+        Some("0,2-3,8")
+    );
     assert!(workload("numa_cpu_nodes=1").numa_cpu_nodes.is_some());
     for (line, reason) in [
         ("numa_cpu_nodes=all", "is neither a number"),
         ("cpus_allowed_policy=split", "needs CPUs to divide"),
         ("cpus_allowed=0\nnuma_cpu_nodes=0", "cannot be combined with cpus_allowed"),
-        ("cpumask=3", "write cpus_allowed"),
+        ("cpumask=0", "out of range"),
     ] {
         let error = refusal(line);
         assert!(error.contains(reason), "{error}");
@@ -331,7 +334,7 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("size=-1", "negative"),
         ("size=99999999999t", "out of range"),
         ("size=(4*1024)", "arithmetic"),
-        ("size=50%", "only 100%"),
+        ("size=50%", "the file does not exist"),
         ("size=12z", "zones"),
         ("bs=0", "out of range"),
         ("bs=0x", "hexadecimal"),
@@ -344,7 +347,7 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("direct=yes", "neither 0 nor 1"),
         ("direct", "needs a value"),
         ("rw=randred", "not a direction"),
-        ("rw=read:8", "write rw=read"),
+        ("rw=randread:8", "several requests at one random offset"),
         ("rw=trimwrite", "a trim before each write"),
         ("ioengine=mmap", "no such engine"),
         ("verify=md5", "not supported"),
@@ -358,8 +361,7 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("bs=4k,8k,16k,32k", "more than three"),
         ("size=1k", "smaller than one block"),
         ("time_based", "needs a runtime"),
-        ("io_size=1g", "moves its size once"),
-        ("filesize=1g\nsize=2g", "differs from size"),
+        ("filesize=1g\nsize=2g", "smaller than size"),
         ("hipri", "belongs to io_uring"),
         ("ioengine=io_uring\nfixedbufs=0", "always registers"),
         ("norandommap\nrandom_generator=lfsr", "visit each once"),
@@ -395,9 +397,14 @@ fn sizes_by_direction_are_taken_as_far_as_the_job_uses_them() {
     assert!(refusal("rw=randrw\nbs=8k,32k").contains("two sections"));
     assert!(refusal("rw=randrw\nbs=8k,").contains("two sections"));
     assert_eq!(workload("bs=64k\nbsrange=8k-8k").bs, 8192);
-    assert!(refusal("bsrange=4k-8k").contains("bssplit"));
+    let range = workload("bsrange=4k-16k").bssplit;
+    let expected: Vec<SizeShare> = (1..=4).map(|n| SizeShare { bs: n * 4096, percent: 25 }).collect();
+    assert_eq!(range, expected);
+    assert!(refusal("bsrange=4k-12k").contains("bssplit"));
+    assert!(refusal("bsrange=8k-4k").contains("below the lower one"));
     assert_eq!(workload("rw=randread\nblockalign=4k").bs, 4096);
-    assert!(refusal("rw=randread\nba=512").contains("blockalign=4k"));
+    assert_eq!(workload("rw=randread\nblockalign=16k").blockalign, Some(16 << 10));
+    assert!(refusal("rw=randread\nba=512").contains("must be a multiple of the smallest block"));
 }
 
 #[test]
@@ -460,4 +467,129 @@ fn what_fio_json_is_to_spell_out_is_kept_with_the_job() {
 #[test]
 fn a_section_named_after_something_that_is_no_block_device_gets_a_made_up_name() {
     assert_eq!(jobs("[/dev/null]\nsize=1m").remove(0).path.to_str(), Some("/dev/null.0.0"));
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_with_each_line() {
+    let text = "[global]\nfilename=/data/${NOWHERE}\niodpeth=8\n[a]\nbs=1.5k\nexec_prerun=x\n[b]\nbs=8k\nrw=sideways\n";
+    let error = parse(text).unwrap_err();
+    let lines: Vec<usize> = error.each().iter().filter_map(|fault| Some(fault.location()?.line())).collect();
+    assert_eq!(lines, [2, 3, 5, 6, 9], "{error:?}");
+    assert_eq!(error.to_string(), "test.fio: 5 settings do not run here");
+    let text = "[global]\nbs=1.5k\n[a]\nfilename=/x\n[b]\nfilename=/x\n";
+    assert_eq!(parse(text).unwrap_err().each().len(), 1, "a global setting is told once");
+}
+
+#[test]
+fn how_much_a_job_does_and_what_comes_between_is_taken_over() {
+    let w = workload(
+        "size=1m\nio_size=4m\nloops=3\nnumber_ios=100\nthinktime=2000\nthinktime_spin=1ms\nthinktime_blocks=4",
+    );
+    assert_eq!((w.size, w.io_size, w.loops, w.number_ios), (Some(1 << 20), Some(4 << 20), 3, Some(100)));
+    assert_eq!((w.thinktime, w.thinktime_spin), (Duration::from_millis(2), Duration::from_millis(1)));
+    assert_eq!(w.thinktime_blocks, 4);
+    let w = workload("rw=write\nfsync=32\nsync=dsync");
+    assert_eq!((w.fsync, w.sync, w.fdatasync), (32, WriteSync::Dsync, 0));
+    assert_eq!(workload("sync=1").sync, WriteSync::Sync);
+    assert_eq!(workload("rw=read:8k").rw_step, 8192);
+    assert_eq!(workload("rw=write:-8k").rw_step, -8192);
+    assert_eq!(workload("rw=randread\npercentage_random=30").percentage_random, 30);
+    assert_eq!(workload("rw=read\npercentage_random=30").percentage_random, 100);
+    let zoned = workload("rw=randread\nrandom_distribution=zoned:50/5:30/15:20/");
+    assert_eq!(zoned.random_distribution.to_string(), "zoned:50/5:30/15:20/80");
+    assert!(zoned.norandommap);
+    for (line, reason) in [
+        ("thinktime=1ms\nrate=1m", "cannot be combined with a rate"),
+        ("rw=randread:8", "several requests at one random offset"),
+        ("rw=randrw\npercentage_random=10,90", "alike"),
+        ("rw=randread\nrandom_distribution=zoned:50/50", "do not come to 100 %"),
+        ("ioengine=nbd", "named by uri"),
+    ] {
+        assert!(refusal(line).contains(reason), "{line}: {}", refusal(line));
+    }
+}
+
+#[test]
+fn percentages_are_of_the_file_or_of_filesize() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, vec![1; 10 * 4096 + 100]).unwrap();
+    let of = |options: &str| jobs(&format!("[a]\nfilename={}\n{options}", path.display())).remove(0).workload;
+    let w = of("size=50%\noffset=25%\nio_size=20%");
+    assert_eq!((w.size, w.offset, w.io_size), (Some(5 * 4096), 3 * 4096, Some(2 * 4096)));
+    let w = jobs("[a]\nfilename=/none/x\nfilesize=1m\nsize=50%").remove(0);
+    assert_eq!((w.workload.size, w.file_bytes()), (Some(512 << 10), Some(1 << 20)));
+    let error = parse("[a]\nfilename=/none/x\nsize=50%").unwrap_err();
+    assert!(error.to_string().contains("does not exist"), "{error}");
+}
+
+#[test]
+fn flags_beside_a_file_take_the_place_of_what_its_sections_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j.fio");
+    std::fs::write(&path, "[global]\nfilename=/x\nbs=8k\niodepth=32\n[a]\nbs=16k\n[b]\n").unwrap();
+    let read = |flags: &[(&str, &str)]| {
+        let flags: Vec<_> =
+            flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        JobFile::read_with(&path, &|_| None, &flags)
+    };
+    let file = read(&[("bs", "64k"), ("ioengine", "libaio")]).unwrap();
+    let seen: Vec<_> = file.jobs().map(|job| (job.workload.bs, job.workload.iodepth)).collect();
+    assert_eq!(seen, [(65536, 32), (65536, 32)], "the depth of an asynchronous engine stays");
+    let error = read(&[("bs", "0x")]).unwrap_err();
+    assert!(error.to_string().starts_with("command line: bs=0x: "), "{error}");
+}
+
+#[test]
+fn an_export_of_another_host_is_named_by_its_address() {
+    let job = jobs("[a]\nioengine=nbd\nuri=nbd://host:10809/disk\niodepth=8\nrw=randread").remove(0);
+    assert_eq!((job.workload.ioengine, job.workload.iodepth), (IoEngine::Nbd, 8));
+    assert_eq!(job.device_spec().to_string(), "nbd://host:10809/disk");
+    assert!(refusal("ioengine=nbd\nuri=/dev/sda").contains("not the address of an export"));
+}
+
+#[test]
+fn jobs_wait_for_earlier_ones_begin_later_and_end_each_other_as_their_sections_say() {
+    let text = "[global]\nfilename=/x\n[a]\nnumjobs=2\nexitall\n[b]\nwait_for=a\nstartdelay=1500ms\n[c]\nnew_group\n";
+    let plan: Vec<Arrangement> = jobs(text).into_iter().map(|job| job.arrangement).collect();
+    assert_eq!(plan[0].ends, Ends::Group);
+    assert_eq!(
+        plan[1],
+        Arrangement { after: vec![0], delay: Duration::from_millis(1500), ..Arrangement::default() }
+    );
+    assert_eq!((plan[2].group, plan[2].is_plain()), (1, true));
+    let copies = jobs("[a]\nsize=1m\nnumjobs=3\n[b]\nsize=1m\nwait_for=a").remove(3);
+    assert_eq!(copies.arrangement.after, [0, 1, 2]);
+    let over = jobs("[a]\nfilename=/x\n[b]\nstonewall\nfilename=/x\nwait_for=a").remove(1);
+    assert!(over.arrangement.is_plain(), "it is over when the group begins");
+    for (what, ends) in [("group", Ends::Group), ("stonewall", Ends::Running), ("all", Ends::Everything)] {
+        let job = jobs(&format!("[a]\nfilename=/x\nexitall=1\nexit_what={what}")).remove(0);
+        assert_eq!(job.arrangement.ends, ends);
+    }
+    assert!(refusal("wait_for=b").contains("no job before this one"));
+    assert!(refusal("startdelay=1-5").contains("drawn from a range"));
+}
+
+#[test]
+fn a_job_goes_round_several_files_block_by_block() {
+    let job = jobs("[a]\nfilename=/none/x:/none/y\\:z\nbs=8k\nsize=1m\noffset=64k\nrw=write").remove(0);
+    let file = |path: &str| DeviceSpec::File { path: path.into(), size: Some((512 << 10) + (64 << 10)) };
+    let members = vec![file("/none/x"), file("/none/y:z")];
+    assert_eq!(job.device_spec(), DeviceSpec::Stripe { chunk: 8192, members });
+    assert_eq!((job.workload.size, job.workload.offset), (Some(1 << 20), 128 << 10));
+    let spec = job.device_spec().to_string();
+    assert_eq!(spec.parse::<DeviceSpec>().unwrap(), job.device_spec(), "{spec}");
+    let copies = jobs("[a]\nnrfiles=2\nnumjobs=2\nsize=64k");
+    let names: Vec<Vec<String>> =
+        copies.iter().map(|job| job.files.iter().map(|file| file.display().to_string()).collect()).collect();
+    assert_eq!(names, [["a.0.0", "a.0.1"], ["a.1.0", "a.1.1"]]);
+    for (line, reason) in [
+        ("filename=/x:/y\nbssplit=4k/50:8k/50", "blocks of one size"),
+        ("filename=/x:/y\nbs=100", "whole sectors"),
+        ("filename=/x:/y\nrw=read:8k", "steps are of one file"),
+        ("filename=/x::/y", "is empty"),
+        ("file_service_type=sequential", "after each request"),
+    ] {
+        assert!(refusal(line).contains(reason), "{line}: {}", refusal(line));
+    }
 }

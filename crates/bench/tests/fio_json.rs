@@ -254,6 +254,23 @@ fn documented(file: &JobFile, records: &[RunRecord], plus: bool) -> Value {
     to_fio_json(&results, &info)
 }
 
+#[test]
+fn jobs_of_a_group_that_say_group_reporting_are_one_entry() {
+    let text = "[global]\nfilename=/x\nsize=1m\nrw=randread\ngroup_reporting\n[a]\nnumjobs=2\n[b]\niodepth=8\n[c]\nnew_group\n\
+                [d]\ngroup_reporting=0\n";
+    let file = JobFile::parse(text, Path::new("g.fio"), &|_| None).expect("reads");
+    let records = results(&file);
+    let json = documented(&file, &records, false);
+    let jobs = json["jobs"].as_array().expect("jobs");
+    let names: Vec<&str> = jobs.iter().map(|job| job["jobname"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["a", "c", "d"]);
+    assert_eq!(jobs[0]["read"]["total_ios"], 1600, "those of a and b");
+    let one = documented(&file, &records, false)["jobs"][1]["read"]["iops"].as_f64().expect("a figure");
+    let two = jobs[0]["read"]["iops"].as_f64().expect("a figure");
+    assert!((two / one - 2.0).abs() < 0.01, "{two} and {one} requests a second");
+    assert_eq!(jobs[0]["read"]["clat_ns"]["N"], 1600);
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

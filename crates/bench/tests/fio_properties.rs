@@ -138,8 +138,8 @@ fn workloads() -> impl Strategy<Value = Workload> {
             size,
             offset,
             offset_increment: Some(increment),
-            random_distribution,
             norandommap: norandommap || random_distribution != RandomDistribution::Random,
+            random_distribution,
             randseed,
             verify,
             buffer_compress_percentage: compress,
@@ -148,6 +148,12 @@ fn workloads() -> impl Strategy<Value = Workload> {
             hipri: hipri && is_uring,
             sqthread_poll: sqthread_poll && is_uring,
             fdatasync,
+            fsync: fdatasync / 2,
+            loops: 1 + fdatasync % 3,
+            number_ios: Some(u64::from(fdatasync)).filter(|n| *n > 0),
+            thinktime: Duration::from_micros(if rate.is_some() { 0 } else { 7 * u64::from(compress) }),
+            rw_step: if rw.is_random() { 0 } else { i64::from(compress) * 4096 - 8192 },
+            percentage_random: if rw.is_random() { 100 - compress } else { 100 },
             end_fsync,
             ..Workload::default()
         }

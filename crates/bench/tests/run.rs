@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 use bench::problem::{ErrorClass, Problem};
 use bench::run::BenchError;
+use bench::run::cohorts::{Arranged, Arrangement, Ends, run_arranged};
 use bench::target::{BenchTarget, TargetOptions};
 use bench::{Outcome, RunOptions};
 use measure::WarningCode;
 use measure::record::RunRecord;
-use measure::workload::{IoEngine, LatencyClock, RandomDistribution, Rw, SizeShare, Verify, Workload};
+use measure::workload::{
+    IoEngine, LatencyClock, RandomDistribution, Rw, SizeShare, Verify, Workload, WriteSync,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -280,6 +283,8 @@ fn discards_flushes_and_syncs_run() {
     assert_eq!(record.total.trim_bytes, 4 * MIB);
     let problem = run(&mut scratch.target(), &workload(Rw::Read)).expect_err("holes are refused");
     assert_eq!(problem.class(), ErrorClass::Refused);
+    let w = Workload { fsync: 16, sync: WriteSync::Dsync, ..workload(Rw::Write) };
+    run(&mut Scratch::laid().target(), &w).expect("fsyncs");
     let w = Workload { fdatasync: 16, end_fsync: true, ..workload(Rw::Write) };
     let record = run(&mut scratch.target(), &w).expect("writes durably");
     assert_eq!(record.total.write_bytes, 4 * MIB);
@@ -320,4 +325,126 @@ fn several_jobs_at_once_each_have_a_record() {
     outcome.records.iter().for_each(assert_consistent);
     assert_eq!(outcome.records[1].total.read_bytes, 4 * MIB);
     assert!(outcome.records[0].interval_ns > 50_000_000);
+}
+
+#[test]
+fn a_job_does_as_many_requests_and_bytes_as_it_was_told() {
+    let mut target = BenchTarget::new("mem:4m", TargetOptions::default()).expect("a spec");
+    for (w, ios) in [
+        (Workload { number_ios: Some(100), ..workload(Rw::RandRead) }, 100),
+        (Workload { number_ios: Some(100), ..for_time(Rw::RandWrite, 60_000) }, 100),
+        (Workload { loops: 3, ..workload(Rw::Read) }, 3 * 1024),
+        (Workload { io_size: Some(MIB), loops: 2, ..workload(Rw::RandWrite) }, 512),
+        (Workload { rw_step: 4096, ..workload(Rw::Read) }, 1024),
+        (Workload { rw_step: -8192, ..workload(Rw::Write) }, 1024),
+        (Workload { percentage_random: 40, ..workload(Rw::RandRead) }, 1024),
+        (Workload { blockalign: Some(8192), ..workload(Rw::RandRead) }, 1024),
+    ] {
+        assert_eq!(run(&mut target, &w).expect("runs").total.ios, ios, "{}", w.summary());
+    }
+}
+
+#[test]
+fn a_job_rests_between_groups_of_requests() {
+    let mut target = BenchTarget::new("mem:4m", TargetOptions::default()).expect("a spec");
+    let thinktime = Duration::from_millis(20);
+    for iodepth in [1, 8] {
+        let w = Workload {
+            thinktime,
+            thinktime_blocks: 10,
+            number_ios: Some(60),
+            iodepth,
+            ..workload(Rw::RandRead)
+        };
+        let record = run(&mut target, &w).expect("runs");
+        assert_eq!(record.total.ios, 60);
+        // Five rests lie between six groups, and a sixth may follow the last one.
+        let rests = Duration::from_nanos(record.total.elapsed_ns).as_secs_f64() / thinktime.as_secs_f64();
+        assert!(rests >= 5.0, "{rests} rests at depth {iodepth}");
+    }
+}
+
+/// Runs jobs on memory of their own, each when its arrangement says so.
+fn arranged(jobs: &[(Workload, Arrangement)]) -> Arranged {
+    let mut targets: Vec<BenchTarget> =
+        jobs.iter().map(|_| BenchTarget::new("mem:4m", TargetOptions::default()).expect("a spec")).collect();
+    let prepared: Vec<_> =
+        targets.iter_mut().zip(jobs).map(|(target, (w, _))| target.job(w).expect("opens")).collect();
+    let arrangements: Vec<_> = jobs.iter().map(|(_, arrangement)| arrangement.clone()).collect();
+    run_arranged(&prepared, &arrangements, RunOptions::default()).expect("runs")
+}
+
+fn began_ns(arranged: &Arranged, job: usize) -> u64 {
+    arranged.records[job].as_ref().expect("a record").started_unix_ns
+}
+
+#[test]
+fn a_job_begins_after_its_delay_and_after_the_jobs_that_it_waits_for() {
+    let first = for_time(Rw::RandRead, 200);
+    let late = Arrangement { delay: Duration::from_millis(150), ..Arrangement::default() };
+    let after = Arrangement { after: vec![0], ..Arrangement::default() };
+    let short = Workload { number_ios: Some(10), ..workload(Rw::RandRead) };
+    let came = arranged(&[(first, Arrangement::default()), (short.clone(), late), (short, after)]);
+    assert!(!came.interrupted && !came.ends_everything);
+    assert!(began_ns(&came, 1) >= began_ns(&came, 0) + 100_000_000, "it is late by its delay");
+    assert!(began_ns(&came, 2) >= began_ns(&came, 0) + 200_000_000, "it waits for the first job's end");
+    let ios: Vec<u64> = came.records.iter().flatten().map(|record| record.total.ios).collect();
+    assert_eq!(ios[1..], [10, 10]);
+}
+
+#[test]
+fn the_end_of_a_job_ends_those_that_it_says_and_no_others() {
+    let long = for_time(Rw::RandRead, 60_000);
+    let short = for_time(Rw::RandRead, 100);
+    let ending = |ends, group| Arrangement { ends, group, ..Arrangement::default() };
+    let never = Arrangement { delay: Duration::from_secs(600), ..Arrangement::default() };
+    for (ends, is_everything) in [(Ends::Running, false), (Ends::Everything, true)] {
+        let came = arranged(&[
+            (short.clone(), ending(ends, 0)),
+            (long.clone(), Arrangement::default()),
+            (long.clone(), never.clone()),
+        ]);
+        assert_eq!(came.ends_everything, is_everything);
+        assert!(!came.interrupted);
+        let begun: Vec<bool> = came.records.iter().map(Option::is_some).collect();
+        assert_eq!(begun, [true, true, false]);
+    }
+    // Of the same cohort, of another one of the group, and of another group.
+    let bounded = Workload { number_ios: Some(5_000_000), ..long.clone() };
+    let other = Workload { thinktime: Duration::from_millis(20), number_ios: Some(30), ..long.clone() };
+    let came = arranged(&[
+        (short, ending(Ends::Group, 1)),
+        (long, ending(Ends::Group, 1)),
+        (bounded, ending(Ends::Nothing, 1)),
+        (other, ending(Ends::Nothing, 2)),
+    ]);
+    let ios: Vec<u64> = came.records.iter().flatten().map(|record| record.total.ios).collect();
+    assert_eq!(ios.len(), 4);
+    assert!(ios[2] < 5_000_000);
+    assert_eq!(ios[3], 30, "another group goes on");
+}
+
+#[test]
+fn a_writing_job_opens_its_target_as_synchronous_as_it_was_told() {
+    use std::os::fd::AsRawFd;
+    // O_DSYNC and O_SYNC of x86-64 and 64-bit ARM.
+    let scratch = Scratch::laid();
+    let mut target = scratch.target();
+    let mut flags = |w: &Workload| {
+        let device = target.job(w).expect("opens").device;
+        let info =
+            std::fs::read_to_string(format!("/proc/self/fdinfo/{}", device.fd().as_raw_fd())).expect("reads");
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("has flags");
+        i32::from_str_radix(flags.trim(), 8).expect("octal") & 0o4_010_000
+    };
+    for (sync, expected) in
+        [(WriteSync::None, 0), (WriteSync::Dsync, 0o10_000), (WriteSync::Sync, 0o4_010_000)]
+    {
+        assert_eq!(flags(&Workload { sync, ..workload(Rw::Write) }), expected, "{sync:?}");
+    }
+    assert_eq!(
+        flags(&Workload { sync: WriteSync::Sync, ..workload(Rw::Read) }),
+        0,
+        "reads have nothing to sync"
+    );
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use base::ErrorClass;
+use bench::fio::JobFileError;
 use bench::problem::Problem;
 use measure::workload::InvalidWorkload;
 use schemars::JsonSchema;
@@ -49,6 +50,8 @@ pub struct Failure {
     class: ErrorClass,
     message: String,
     hint: Option<String>,
+    /// What it consists of, where it is several things at once: a line each.
+    details: Vec<String>,
     /// Another process tells it.
     told_by_root: bool,
 }
@@ -56,7 +59,7 @@ pub struct Failure {
 impl Failure {
     /// A failure of a class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), hint: None, told_by_root: false }
+        Self { class, message: message.into(), hint: None, details: Vec::new(), told_by_root: false }
     }
 
     /// The work failed: exit code 1.
@@ -103,6 +106,12 @@ impl Failure {
         }
     }
 
+    /// With what it consists of, a line each.
+    pub fn details(mut self, details: impl IntoIterator<Item = String>) -> Self {
+        self.details.extend(details);
+        self
+    }
+
     /// With what it is about in front: the job, the target.
     pub fn about(mut self, what: impl Display) -> Self {
         self.message = format!("{what}: {}", self.message);
@@ -133,6 +142,9 @@ impl Failure {
         }
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut text = format!("{}: {}\n", paint::bad("error"), line(&self.message));
+        for detail in &self.details {
+            text += &format!("  {}\n", line(detail));
+        }
         if let Some(hint) = &self.hint {
             text += &format!("{}: {}\n", paint::good("hint"), line(hint));
         }
@@ -161,6 +173,17 @@ fn is_json_asked() -> bool {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Self::of(problem.class(), &problem).hint_if(problem.hint())
+    }
+}
+
+impl From<JobFileError> for Failure {
+    fn from(error: JobFileError) -> Self {
+        let failure = Self::of(ErrorClass::Invalid, &error).hint(error.hint());
+        let details = |fault: &JobFileError| format!("{fault} ({})", fault.hint());
+        match error.each() {
+            [_] => failure,
+            several => failure.details(several.iter().map(details)),
+        }
     }
 }
 

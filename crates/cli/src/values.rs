@@ -31,6 +31,12 @@ pub fn size(text: &str) -> Result<u64, BadValue> {
         .map_err(|e| BadValue::new(e.to_string(), "a size is bytes, or for instance 4k, 1m or 1.5g"))
 }
 
+/// Bytes that may be negative: `8k`, `-8k`.
+pub fn signed_size(text: &str) -> Result<i64, BadValue> {
+    measure::options::signed_size(text)
+        .map_err(|why| BadValue::new(why, "a size is bytes, or for instance 8k or -8k"))
+}
+
 /// Bytes, at least one.
 pub fn positive_size(text: &str) -> Result<u64, BadValue> {
     match size(text)? {
@@ -139,7 +145,8 @@ pub fn number_list(text: &str) -> Result<NumberList, BadValue> {
 
 /// fio's `random_distribution`: `random`, `zipf:1.2`, `pareto:0.2`.
 pub fn random_distribution(text: &str) -> Result<RandomDistribution, BadValue> {
-    const HINT: &str = "there are random, zipf:THETA as in zipf:1.2, and pareto:H as in pareto:0.2";
+    const HINT: &str = "there are random, zipf:THETA as in zipf:1.2, pareto:H as in pareto:0.2, and \
+                        zoned:REQUESTS/REGION:… as in zoned:50/5:30/15:20/80";
     let parameter = |value: &str| {
         value
             .parse::<f64>()
@@ -151,6 +158,9 @@ pub fn random_distribution(text: &str) -> Result<RandomDistribution, BadValue> {
         None if text == "random" => Ok(RandomDistribution::Random),
         Some(("zipf", theta)) => Ok(RandomDistribution::Zipf(parameter(theta)?)),
         Some(("pareto", h)) => Ok(RandomDistribution::Pareto(parameter(h)?)),
+        Some(("zoned", zones)) => measure::distribution::zones(zones)
+            .map(RandomDistribution::Zoned)
+            .map_err(|why| BadValue::new(why, "for instance zoned:50/5:30/15:20/80")),
         None if matches!(text, "zipf" | "pareto") => {
             Err(BadValue::new(format!("'{text}' lacks its parameter"), HINT))
         }

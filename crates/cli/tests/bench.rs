@@ -83,6 +83,40 @@ fn jobs_that_run_at_once_add_up() {
 }
 
 #[test]
+fn a_dry_run_says_what_would_run_and_changes_nothing() {
+    let folder = place();
+    let text =
+        "[global]\nsize=1m\nthread\n[lay]\nfilename=a:b\nrw=write\n[read]\nstonewall\nfilename=c\nloops=2\n";
+    std::fs::write(folder.path().join("j.fio"), text).expect("writes");
+    let came = works(folder.path(), &["bench", "j.fio", "--dry-run", "--bs=8k"]);
+    for part in [
+        "group 1: 1 job",
+        "lay: write 8 KiB",
+        "stripe(chunk=8k):file:a?size=512k,file:b?size=512k",
+        "until each copy moved 1 MiB 2 times",
+        "which would be made with 1 MiB and written in full first",
+        "without effect here: thread",
+        "nothing was changed",
+    ] {
+        assert!(came.out.contains(part), "{part} is missing:\n{}", came.out);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("reads").count(), 1, "nothing was made");
+}
+
+#[test]
+fn a_job_goes_round_several_files_that_are_made_for_it() {
+    let folder = place();
+    let text = "[a]\nfilename=x:y\nsize=1m\nrw=randread\nbs=4k\n";
+    std::fs::write(folder.path().join("j.fio"), text).expect("writes");
+    let document = json(folder.path(), &["bench", "j.fio", "--json"]);
+    let bytes: u64 = document["record"]["total"]["read_bytes"].as_u64().expect("bytes");
+    assert_eq!(bytes, 1 << 20);
+    for name in ["x", "y"] {
+        assert_eq!(std::fs::metadata(folder.path().join(name)).expect("is there").len(), 512 << 10);
+    }
+}
+
+#[test]
 fn a_job_file_of_four_sections_is_read_by_fios_own_tool() {
     let folder = place();
     std::fs::write(

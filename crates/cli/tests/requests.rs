@@ -232,13 +232,16 @@ hint: leave it out, or raise --iodepth
     let came = run(folder.path(), &["sweep", "plan", "space.toml"]);
     assert_eq!(came.code, 2);
     assert!(came.err.starts_with("error: space.toml:2: iodeph"), "{}", came.err);
+    write("wrong.fio", "[a]\nfilename=x\nbs=1.5k\nexec_prerun=y\n");
     refused(
         folder.path(),
-        &["bench", "job.fio", "--bs=8k"],
+        &["bench", "wrong.fio", "--iodepth=2"],
         2,
         "\
-error: --bs cannot be combined with a job file
-hint: write bs=… in a section of job.fio, or under [global]
+error: wrong.fio: 2 settings do not run here
+  wrong.fio:3: bs=1.5k: fio drops the fraction and its unit: it reads '1.5k' as 1 (write a whole number of a smaller unit)
+  wrong.fio:4: exec_prerun=y: commands are not run from job files (run the command yourself, before or after)
+hint: flashwright bench --cmdhelp says what becomes of each key
 ",
     );
     refused(

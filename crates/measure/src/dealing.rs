@@ -5,7 +5,8 @@
 //!
 //! - `iodepth` is divided among the devices, so that depths differ by one at most and add up to `iodepth`; each is at least
 //!   1. `iodepth_batch` and `iodepth_batch_complete_min` hold for each job, as far as its depth goes.
-//! - `size`, `rate_iops` and `rate` are divided likewise; of `size` each device gets an equal part, in whole blocks.
+//! - `size`, `io_size`, `number_ios`, `rate_iops` and `rate` are divided likewise; of `size` and `io_size` each device gets
+//!   an equal part, in whole blocks.
 //! - `offset` and `offset_increment` are places on each device. Everything else holds for each job as it stands; each has a
 //!   seed of its own.
 //!
@@ -96,6 +97,8 @@ pub fn part_of(w: &Workload, members: u32, number: u32) -> Result<Workload, Inva
         iodepth_batch: w.iodepth_batch.min(iodepth),
         iodepth_batch_complete_min: w.iodepth_batch_complete_min.min(iodepth),
         size: w.size.map(|size| size / u64::from(members) / unit * unit),
+        io_size: w.io_size.map(|bytes| (bytes / u64::from(members) / unit * unit).max(w.max_bs())),
+        number_ios: w.number_ios.map(|requests| part(requests).max(1)),
         rate_iops: rate("rate_iops", w.rate_iops)?,
         rate: rate("rate", w.rate)?,
         ..w.clone()

@@ -21,6 +21,7 @@
 
 pub mod dealing;
 pub mod decide;
+pub mod distribution;
 pub mod effects;
 pub mod histogram;
 pub mod ladder;

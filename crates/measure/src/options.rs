@@ -8,8 +8,7 @@
 use base::{Word, Words};
 
 use crate::workload::{
-    CpusAllowedPolicy, IoEngine, LatencyClock, Pages, RandomDistribution, RateProcess, Rw, SizeShare, Verify,
-    Workload,
+    CpusAllowedPolicy, IoEngine, LatencyClock, Pages, RateProcess, Rw, SizeShare, Verify, Workload, WriteSync,
 };
 
 /// What an option means to a search for the fastest configuration.
@@ -44,6 +43,8 @@ pub enum ValueKind {
     PositiveSize,
     /// Requests a second, at least one; a flag's suffixes are those of sizes, as in fio.
     Rate,
+    /// Bytes that may be negative: `8k`, `-8k`.
+    SignedSize,
     /// A duration: `500ms`; bare numbers are seconds.
     Duration,
     /// A duration above zero.
@@ -73,7 +74,7 @@ impl ValueKind {
     #[must_use]
     pub fn placeholder(self) -> &'static str {
         match self {
-            Self::Size | Self::PositiveSize => "SIZE",
+            Self::Size | Self::PositiveSize | Self::SignedSize => "SIZE",
             Self::Duration | Self::PositiveDuration => "TIME",
             Self::Switch => "0|1",
             Self::Rate | Self::Count | Self::Seed => "N",
@@ -89,7 +90,7 @@ impl ValueKind {
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Size | Self::PositiveSize => "bytes",
+            Self::Size | Self::PositiveSize | Self::SignedSize => "bytes",
             Self::Rate => "requests/s",
             Self::Duration | Self::PositiveDuration => "seconds",
             Self::Percent => "percent",
@@ -163,11 +164,8 @@ impl WorkloadOption {
                 let share = |s: &SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
                 workload.bssplit.iter().map(share).collect::<Vec<_>>().join(":")
             }
-            (ValueKind::Distribution, _) => match workload.random_distribution {
-                RandomDistribution::Random => "random".to_owned(),
-                RandomDistribution::Zipf(theta) => format!("zipf:{theta}"),
-                RandomDistribution::Pareto(h) => format!("pareto:{h}"),
-            },
+            (ValueKind::SignedSize, Value::Number(n)) => signed_size_text(n.as_i64().unwrap_or_default()),
+            (ValueKind::Distribution, _) => workload.random_distribution.to_string(),
             (_, Value::Bool(on)) => u8::from(on).to_string(),
             (_, Value::String(text)) => text,
             (_, value) => value.to_string(),
@@ -199,6 +197,27 @@ pub fn differing(workload: &Workload) -> impl Iterator<Item = &'static WorkloadO
     let fields = |workload: &Workload| serde_json::to_value(workload).unwrap_or_default();
     let (own, default) = (fields(workload), fields(&Workload::default()));
     OPTIONS.iter().filter(move |option| own[option.name] != default[option.name])
+}
+
+/// Reads `8k` or `-8k`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn signed_size(text: &str) -> Result<i64, String> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
+    };
+    let bytes = units::size(digits).map_err(|error| error.to_string())?;
+    let bytes = i64::try_from(bytes).map_err(|_| format!("'{text}' is out of range"))?;
+    Ok(sign * bytes)
+}
+
+/// A signed number of bytes as [`signed_size`] reads it.
+#[must_use]
+pub fn signed_size_text(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", units::bytes_short(bytes.unsigned_abs()))
 }
 
 /// The option of a name.
@@ -252,14 +271,19 @@ options! {
     "rw" also "readwrite", word::<Rw>(), Demand, WORKLOAD, Some("rw"), "Direction and order: read, write, randread, randwrite, rw, randrw, trim or randtrim";
     "bs" also "blocksize", ValueKind::PositiveSize, Demand, WORKLOAD, Some("bs"), "Bytes of a request [default: 4k]";
     "bssplit", ValueKind::Split, Demand, WORKLOAD, Some("bssplit"), "Several request sizes with their percentages: 4k/60:64k/40";
+    "blockalign" also "ba", ValueKind::PositiveSize, Demand, WORKLOAD, Some("ba"), "What random offsets are multiples of [default: the smallest block]";
     "iodepth", ValueKind::Count, Choice, WORKLOAD, Some("iodepth"), "Requests kept in flight by each job [default: 1]";
     "numjobs", ValueKind::Count, Choice, WORKLOAD, Some("numjobs"), "Identical jobs, a thread each [default: 1]";
     "rwmixread", ValueKind::Percent, Demand, WORKLOAD, Some("rwmixread"), "Percentage of reads in rw and randrw [default: 50]";
-    "random_distribution" also "random-distribution", ValueKind::Distribution, Demand, WORKLOAD, Some("random_distribution"), "How random offsets are drawn: random, zipf:1.2 or pareto:0.2";
+    "rw_step" also "rw-step", ValueKind::SignedSize, Demand, WORKLOAD, None, "Bytes that a sequential job skips after each request; below zero it goes backwards";
+    "percentage_random" also "percentage-random", ValueKind::Percent, Demand, WORKLOAD, Some("percentage_random"), "How many of a random job's requests are at random offsets [default: 100]";
+    "random_distribution" also "random-distribution", ValueKind::Distribution, Demand, WORKLOAD, Some("random_distribution"), "How random offsets are drawn: random, zipf:1.2, pareto:0.2 or zoned:50/5:30/15:20/80";
     "norandommap", ValueKind::Switch, Choice, WORKLOAD, Some("norandommap"), "1: draw each random offset afresh, instead of visiting every block once before any again";
     "randseed", ValueKind::Seed, Condition, WORKLOAD, Some("randseed"), "Seed of every random choice";
     "buffer_compress_percentage" also "buffer-compress-percentage", ValueKind::Percent, Demand, WORKLOAD, Some("buffer_compress_percentage"), "How much of each written block compresses away";
     "fdatasync", ValueKind::Count, Demand, WORKLOAD, Some("fdatasync"), "fdatasync after this many writes of a job; 0 for never";
+    "fsync", ValueKind::Count, Demand, WORKLOAD, Some("fsync"), "fsync after this many writes of a job; 0 for never";
+    "sync", word::<WriteSync>(), Demand, WORKLOAD, Some("sync"), "What each write has made durable: none, dsync (O_DSYNC) or sync (O_SYNC)";
     "end_fsync" also "end-fsync", ValueKind::Switch, Demand, WORKLOAD, Some("end_fsync"), "1: fsync at the end of a writing job, inside the measured time";
     "verify", word::<Verify>(), Demand, WORKLOAD, Some("verify"), "Put a checksum, the offset and a generation into each block and check them: crc32c or xxh3";
     "name", ValueKind::Text, Condition, WORKLOAD, Some("name"), "A name for reports";
@@ -268,6 +292,12 @@ options! {
     "ramp_time" also "ramp-time", ValueKind::Duration, Condition, TIME, Some("ramp_time"), "How long to run before measuring";
     "request_timeout" also "request-timeout", ValueKind::Duration, Condition, TIME, None, "How long a request may go unanswered before the run fails; 0: for ever [default: 120s]";
     "time_based" also "time-based", ValueKind::Switch, Condition, TIME, Some("time_based"), "0: end as soon as each job has moved its region once [default: 1]";
+    "io_size" also "io-size", ValueKind::PositiveSize, Condition, TIME, Some("io_size"), "With --time_based=0: bytes that each job moves [default: its region]";
+    "loops", ValueKind::Count, Condition, TIME, Some("loops"), "With --time_based=0: how often each job moves its region [default: 1]";
+    "number_ios" also "number-ios", ValueKind::Seed, Condition, TIME, Some("number_ios"), "The most requests of each job";
+    "thinktime", ValueKind::Duration, Demand, TIME, Some("thinktime"), "How long each job rests after --thinktime_blocks requests";
+    "thinktime_spin" also "thinktime-spin", ValueKind::Duration, Demand, TIME, Some("thinktime_spin"), "How much of a rest is spent computing";
+    "thinktime_blocks" also "thinktime-blocks", ValueKind::Count, Demand, TIME, Some("thinktime_blocks"), "Requests between two rests [default: 1]";
     "rate_iops" also "rate-iops", ValueKind::Rate, Demand, TIME, Some("rate_iops"), "Requests a second that each job starts, done or not: an open loop, latency from the intended start";
     "rate", ValueKind::PositiveSize, Demand, TIME, Some("rate"), "Bytes a second that each job starts, likewise";
     "rate_process" also "rate-process", word::<RateProcess>(), Demand, TIME, Some("rate_process"), "When requests are due under a rate: linear or poisson";

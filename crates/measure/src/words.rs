@@ -46,6 +46,29 @@ pub mod size {
     }
 }
 
+/// A number of bytes that may be negative; read from a number or from fio's spelling, written as a number.
+pub mod signed_size {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a size such as 8192, \"8k\" or \"-8k\"")]
+    enum Spelling {
+        Bytes(i64),
+        Text(String),
+    }
+
+    pub fn serialize<S: Serializer>(bytes: &i64, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_i64(*bytes)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
+        match Spelling::deserialize(d)? {
+            Spelling::Bytes(n) => Ok(n),
+            Spelling::Text(text) => crate::options::signed_size(&text).map_err(de::Error::custom),
+        }
+    }
+}
+
 /// A duration; read from seconds or from fio's spelling, written as seconds.
 pub mod seconds {
     use serde::{Deserialize, Deserializer, Serializer, de};

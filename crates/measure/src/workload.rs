@@ -11,8 +11,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod validity;
+
 pub use base::IoEngine;
 
+pub use self::validity::InvalidWorkload;
+pub use crate::distribution::{RandomDistribution, Zone};
 pub use crate::placement::{CpusAllowedPolicy, NumberList, Pages};
 use crate::words;
 
@@ -64,19 +68,6 @@ impl Rw {
     }
 }
 
-/// How random offsets are drawn: fio's `random_distribution`.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RandomDistribution {
-    /// Every block is as likely as any other.
-    #[default]
-    Random,
-    /// Block of rank k with probability ∝ 1/k^θ; θ as in fio, for instance 1.2.
-    Zipf(#[serde(deserialize_with = "words::finite")] f64),
-    /// A power law with exponent h in (0, 1), as in fio; smaller is more skewed.
-    Pareto(#[serde(deserialize_with = "words::finite")] f64),
-}
-
 base::words! {
     /// The checksum in the header of each written block: fio's `verify`.
     pub enum Verify {
@@ -96,6 +87,20 @@ base::words! {
         Linear = "linear",
         /// With exponential gaps, as requests from many independent users arrive.
         Poisson = "poisson",
+    }
+}
+
+base::words! {
+    /// What a write has made durable when it completes: fio's `sync`.
+    #[derive(Default)]
+    pub enum WriteSync {
+        /// Nothing, as far as the descriptor goes.
+        #[default]
+        None = "none" | "0",
+        /// Its data (O_DSYNC).
+        Dsync = "dsync",
+        /// Its data and the file's times (O_SYNC).
+        Sync = "sync" | "1",
     }
 }
 
@@ -147,6 +152,10 @@ pub struct Workload {
     pub bs: u64,
     /// Several block sizes with shares that add up to 100; takes the place of `bs` where not empty.
     pub bssplit: Vec<SizeShare>,
+    /// Random offsets are multiples of it, where they are not multiples of the smallest block; a multiple of that.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub blockalign: Option<u64>,
     /// Requests kept in flight by each job.
     pub iodepth: u32,
     /// The most requests handed to the kernel at once. 0 leaves it to the runner: 32 where they are served
@@ -159,6 +168,13 @@ pub struct Workload {
     pub numjobs: u32,
     /// Percentage of reads in a mix.
     pub rwmixread: u8,
+    /// Bytes that a sequential job skips after each request; below zero it goes backwards, and -2 blocks are the block
+    /// before the one just visited. fio writes it behind `rw`: `rw=read:8k`.
+    #[serde(with = "words::signed_size")]
+    #[schemars(with = "i64")]
+    pub rw_step: i64,
+    /// How many of a random job's requests are at random offsets; the others follow the one before them.
+    pub percentage_random: u8,
     /// Requests a second that *each job* is to start, whether or not earlier ones are done: an open
     /// loop. Latency then counts from the intended start.
     pub rate_iops: Option<u64>,
@@ -175,6 +191,24 @@ pub struct Workload {
     /// Go on for the whole `runtime`, over the region again if need be. Without it the run ends as
     /// soon as each job has moved `size` bytes.
     pub time_based: bool,
+    /// Bytes that each job moves, where they are not those of its region; meaningless with `time_based`.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub io_size: Option<u64>,
+    /// How often each job moves its region, or its `io_size`.
+    pub loops: u32,
+    /// The most requests of each job, whatever is left of its bytes or its time.
+    pub number_ios: Option<u64>,
+    /// How long each job rests after `thinktime_blocks` requests, once they are answered. In seconds in data.
+    #[serde(with = "words::seconds")]
+    #[schemars(with = "f64")]
+    pub thinktime: Duration,
+    /// How much of a rest is spent computing instead of asleep. In seconds in data.
+    #[serde(with = "words::seconds")]
+    #[schemars(with = "f64")]
+    pub thinktime_spin: Duration,
+    /// Requests between two rests.
+    pub thinktime_blocks: u32,
     /// How long to run before measuring. In seconds in data. Even at 0 the queue is filled once.
     #[serde(with = "words::seconds")]
     #[schemars(with = "f64")]
@@ -218,6 +252,10 @@ pub struct Workload {
     pub sqthread_poll: bool,
     /// fdatasync(2) after this many writes of a job; 0 for never.
     pub fdatasync: u32,
+    /// fsync(2) after this many writes of a job; 0 for never.
+    pub fsync: u32,
+    /// What each write has made durable when it completes, by the descriptor's flags.
+    pub sync: WriteSync,
     /// fsync(2) at the end of a writing job, inside the measured time (fio's `end_fsync`).
     pub end_fsync: bool,
     /// How often the clock is read.
@@ -244,16 +282,25 @@ impl Default for Workload {
             rw: Rw::RandRead,
             bs: 4096,
             bssplit: Vec::new(),
+            blockalign: None,
             iodepth: 1,
             iodepth_batch: 0,
             iodepth_batch_complete_min: 1,
             numjobs: 1,
             rwmixread: 50,
+            rw_step: 0,
+            percentage_random: 100,
             rate_iops: None,
             rate: None,
             rate_process: RateProcess::Linear,
             runtime: None,
             time_based: false,
+            io_size: None,
+            loops: 1,
+            number_ios: None,
+            thinktime: Duration::ZERO,
+            thinktime_spin: Duration::ZERO,
+            thinktime_blocks: 1,
             ramp_time: Duration::ZERO,
             request_timeout: Duration::from_secs(120),
             size: None,
@@ -269,6 +316,8 @@ impl Default for Workload {
             hipri: false,
             sqthread_poll: false,
             fdatasync: 0,
+            fsync: 0,
+            sync: WriteSync::None,
             end_fsync: false,
             latency_clock: LatencyClock::Batch,
             cpus_allowed: None,
@@ -278,20 +327,6 @@ impl Default for Workload {
             later_options: BTreeMap::new(),
         }
     }
-}
-
-/// A workload that contradicts itself. The message names the option and its value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{option}={value}: {reason}")]
-pub struct InvalidWorkload {
-    /// The option at fault, in fio's spelling.
-    pub option: &'static str,
-    /// Its value, as it would be typed.
-    pub value: String,
-    /// What is wrong with it.
-    pub reason: &'static str,
-    /// What to do instead.
-    pub hint: &'static str,
 }
 
 impl Workload {
@@ -307,10 +342,22 @@ impl Workload {
         self.bssplit.iter().map(|s| s.bs).min().unwrap_or(self.bs)
     }
 
+    /// What random offsets are multiples of.
+    #[must_use]
+    pub fn offset_unit(&self) -> u64 {
+        self.blockalign.filter(|_| self.rw.is_random()).unwrap_or(self.min_bs())
+    }
+
     /// Whether requests start on a schedule instead of when earlier ones end.
     #[must_use]
     pub fn is_open_loop(&self) -> bool {
         self.rate_iops.is_some() || self.rate.is_some()
+    }
+
+    /// Whether something in the run makes writes durable.
+    #[must_use]
+    pub fn makes_durable(&self) -> bool {
+        self.fdatasync > 0 || self.fsync > 0 || self.end_fsync || self.sync != WriteSync::None
     }
 
     /// One line for people: `randread 4 KiB, depth 32, 2 jobs`.
@@ -330,152 +377,6 @@ impl Workload {
             line += ", buffered";
         }
         line
-    }
-
-    /// Checks that the options agree with each other.
-    ///
-    /// # Errors
-    /// [`InvalidWorkload`] naming the first option that cannot be honoured.
-    pub fn validate(&self) -> Result<(), InvalidWorkload> {
-        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
-        if let Some(name) = self.later_options.keys().next() {
-            let reason = "is not an option of this version";
-            return bad("option", name.clone(), reason, "run it with the version that wrote it");
-        }
-        if self.min_bs() == 0 {
-            return bad("bs", "0".into(), "a block has at least one byte", "try --bs=4k");
-        }
-        if self.max_bs() > 1 << 30 {
-            return bad("bs", units::bytes_short(self.max_bs()), "a block has at most 1g", "try --bs=4m");
-        }
-        if self.iodepth == 0 || self.iodepth > 32_768 {
-            return bad("iodepth", self.iodepth.to_string(), "must be 1 to 32768", "try --iodepth=32");
-        }
-        if self.numjobs == 0 || self.numjobs > 4096 {
-            return bad("numjobs", self.numjobs.to_string(), "must be 1 to 4096", "try --numjobs=1");
-        }
-        if self.rwmixread > 100 {
-            return bad("rwmixread", self.rwmixread.to_string(), "must be 0 to 100", "a percentage of reads");
-        }
-        if self.buffer_compress_percentage > 100 {
-            let value = self.buffer_compress_percentage.to_string();
-            return bad("buffer_compress_percentage", value, "must be 0 to 100", "0 is incompressible");
-        }
-        if !self.bssplit.is_empty() && self.bssplit.iter().map(|s| u32::from(s.percent)).sum::<u32>() != 100 {
-            let value = self.bssplit_word();
-            return bad("bssplit", value, "the percentages must add up to 100", "for instance 4k/60:64k/40");
-        }
-        if self.bssplit.iter().any(|s| s.bs % self.min_bs() != 0) {
-            let value = self.bssplit_word();
-            return bad(
-                "bssplit",
-                value,
-                "each size must be a multiple of the smallest",
-                "for instance 4k/60:64k/40",
-            );
-        }
-        if self.iodepth_batch > self.iodepth {
-            let value = self.iodepth_batch.to_string();
-            return bad(
-                "iodepth_batch",
-                value,
-                "must not exceed iodepth",
-                "leave it out, or raise --iodepth",
-            );
-        }
-        if self.iodepth_batch_complete_min == 0 || self.iodepth_batch_complete_min > self.iodepth {
-            let value = self.iodepth_batch_complete_min.to_string();
-            return bad("iodepth_batch_complete_min", value, "must be 1 to iodepth", "leave it out");
-        }
-        if self.rate_iops == Some(0) || self.rate == Some(0) {
-            return bad(
-                "rate_iops",
-                "0".into(),
-                "a rate must be above zero",
-                "leave it out for a closed loop",
-            );
-        }
-        if self.rate_iops.is_some() && self.rate.is_some() {
-            let value = self.rate_iops.unwrap_or_default().to_string();
-            return bad("rate_iops", value, "cannot be combined with rate", "give one of the two");
-        }
-        if self.runtime == Some(Duration::ZERO) {
-            return bad("runtime", "0".into(), "must be above zero", "try --runtime=5s");
-        }
-        if self.time_based && self.runtime.is_none() {
-            return bad("time_based", "1".into(), "needs a runtime", "add --runtime=5s");
-        }
-        if self.size.is_some_and(|size| size < self.max_bs()) {
-            let value = units::bytes_short(self.size.unwrap_or_default());
-            return bad("size", value, "is smaller than one block", "raise --size or lower --bs");
-        }
-        self.validate_distribution()?;
-        self.validate_place()?;
-        self.validate_verify()
-    }
-
-    /// What can be said of CPUs without looking at the machine.
-    fn validate_place(&self) -> Result<(), InvalidWorkload> {
-        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
-        if let (Some(nodes), true) = (&self.numa_cpu_nodes, self.cpus_allowed.is_some()) {
-            let hint = "give one of the two; --cpus_allowed can name the node's CPUs";
-            return bad("numa_cpu_nodes", nodes.to_string(), "cannot be combined with cpus_allowed", hint);
-        }
-        let placed = self.cpus_allowed.is_some() || self.numa_cpu_nodes.is_some();
-        if self.cpus_allowed_policy == CpusAllowedPolicy::Split && !placed {
-            let reason = "needs CPUs to divide among the jobs";
-            return bad("cpus_allowed_policy", "split".into(), reason, "add --cpus_allowed=0-3");
-        }
-        Ok(())
-    }
-
-    fn validate_distribution(&self) -> Result<(), InvalidWorkload> {
-        let (value, reason, hint) = match self.random_distribution {
-            RandomDistribution::Zipf(theta) if !(theta > 0.0 && theta < 10.0 && theta != 1.0) => {
-                (format!("zipf:{theta}"), "theta must lie in (0, 10) and not be 1", "try zipf:1.2")
-            }
-            RandomDistribution::Pareto(h) if !(h > 0.0 && h < 1.0) => {
-                (format!("pareto:{h}"), "h must lie in (0, 1)", "try pareto:0.2")
-            }
-            _ => return Ok(()),
-        };
-        Err(InvalidWorkload { option: "random_distribution", value, reason, hint })
-    }
-
-    /// Verification knows which generation each block must hold only where each block is visited
-    /// once a pass, so anything that repeats blocks within a pass is refused.
-    fn validate_verify(&self) -> Result<(), InvalidWorkload> {
-        let Some(verify) = self.verify else { return Ok(()) };
-        let problem = if self.min_bs() < 512 {
-            Some(("needs blocks of at least 512 bytes", "raise --bs"))
-        } else if !self.bssplit.is_empty() {
-            Some(("needs one block size", "give --bs instead of --bssplit"))
-        } else if matches!(self.rw, Rw::Rw | Rw::RandRw | Rw::Trim | Rw::RandTrim) {
-            Some(("needs rw=read, write, randread or randwrite", "write first, then read with verify"))
-        } else if self.rw.is_random()
-            && (self.norandommap || self.random_distribution != RandomDistribution::Random)
-        {
-            Some((
-                "cannot tell stale from fresh where blocks repeat",
-                "drop norandommap and random_distribution",
-            ))
-        } else if self.buffer_compress_percentage > 0 {
-            Some(("cannot be combined with buffer_compress_percentage", "give one of the two"))
-        } else {
-            None
-        };
-        match problem {
-            Some((reason, hint)) => {
-                Err(InvalidWorkload { option: "verify", value: verify.word().into(), reason, hint })
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn bssplit_word(&self) -> String {
-        let entries: Vec<String> =
-            self.bssplit.iter().map(|s| format!("{}/{}", units::bytes_short(s.bs), s.percent)).collect();
-        entries.join(":")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where requests come from: the offsets, sizes and directions of a job, and when they are due.
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf};
+use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf, Zoned};
 use measure::workload::{RandomDistribution, RateProcess, Rw, Workload};
 
 use crate::device::{Operation, Time};
@@ -57,9 +57,10 @@ fn order(workload: &Workload, blocks: u64, seed: u64) -> Box<dyn Blocks + Send> 
     if !workload.rw.is_random() {
         return Box::new(Sequential::new(blocks));
     }
-    match workload.random_distribution {
-        RandomDistribution::Zipf(theta) => Box::new(Zipf::new(blocks, theta, seed)),
-        RandomDistribution::Pareto(h) => Box::new(Pareto::new(blocks, h, seed)),
+    match &workload.random_distribution {
+        RandomDistribution::Zipf(theta) => Box::new(Zipf::new(blocks, *theta, seed)),
+        RandomDistribution::Pareto(h) => Box::new(Pareto::new(blocks, *h, seed)),
+        RandomDistribution::Zoned(zones) => Box::new(Zoned::new(blocks, zones, seed)),
         RandomDistribution::Random if workload.norandommap => Box::new(Uniform::new(blocks, seed)),
         RandomDistribution::Random => Box::new(Cover::new(blocks, seed)),
     }

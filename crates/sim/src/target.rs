@@ -14,7 +14,7 @@ use measure::record::{
     CpuCounts, DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, Link, RunRecord, SCHEMA,
     TargetFacts, TotalCounts,
 };
-use measure::workload::InvalidWorkload;
+use measure::workload::{InvalidWorkload, WriteSync};
 use measure::{Target, TargetError, Workload};
 
 use crate::device::{DeviceCounts, Time};
@@ -340,6 +340,27 @@ fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
         (!workload.direct, "direct", "0", "the model has no page cache", "leave it out: --direct=1"),
         (workload.verify.is_some(), "verify", "1", "simulated drives hold no data", "leave it out"),
         (workload.fdatasync > 0, "fdatasync", "1", "the model has no flushes", "leave it out"),
+        (workload.fsync > 0, "fsync", "1", "the model has no flushes", "leave it out"),
+        (workload.sync != WriteSync::None, "sync", "1", "the model has no flushes", "leave it out"),
+        (workload.blockalign.is_some(), "blockalign", "4k", "the model visits every block", "leave it out"),
+        (workload.rw_step != 0, "rw_step", "1", "the model visits every block", "leave it out"),
+        (
+            workload.percentage_random < 100,
+            "percentage_random",
+            "1",
+            "the model draws every offset",
+            "leave it out",
+        ),
+        (workload.io_size.is_some(), "io_size", "1", "the model moves a region once", "give --size"),
+        (workload.loops > 1, "loops", "2", "the model moves a region once", "give --time_based"),
+        (workload.number_ios.is_some(), "number_ios", "1", "the model counts bytes", "give --size"),
+        (
+            !workload.thinktime.is_zero(),
+            "thinktime",
+            "1",
+            "the model keeps its queues full",
+            "give --rate_iops",
+        ),
         (workload.end_fsync, "end_fsync", "1", "the model has no flushes", "leave it out"),
         (workload.hipri, "hipri", "1", "the model has no polled queues", "leave it out"),
         (workload.sqthread_poll, "sqthread_poll", "1", "the model has no thread that polls", "leave it out"),

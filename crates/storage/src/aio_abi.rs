@@ -33,6 +33,7 @@ const _: () = assert!(size_of::<IoEvent>() == 32);
 
 pub const CMD_PREAD: u16 = 0;
 pub const CMD_PWRITE: u16 = 1;
+pub const CMD_FSYNC: u16 = 2;
 pub const CMD_FDSYNC: u16 = 3;
 /// Raise the eventfd in `event_fd` at the completion (`IOCB_FLAG_RESFD`).
 pub const FLAG_RESFD: u32 = 1;

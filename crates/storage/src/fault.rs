@@ -40,6 +40,8 @@ pub enum Call {
     Pwrite,
     /// fdatasync(2).
     Fdatasync,
+    /// fsync(2).
+    Fsync,
     /// The result of a request, as it comes out of a completion queue.
     Completion,
 }
@@ -251,6 +253,11 @@ unsafe impl Kernel for Faulty {
     fn fdatasync(&self, fd: RawFd) -> io::Result<()> {
         self.check(Call::Fdatasync)?;
         self.noted(Call::Fdatasync, Linux.fdatasync(fd))
+    }
+
+    fn fsync(&self, fd: RawFd) -> io::Result<()> {
+        self.check(Call::Fsync)?;
+        self.noted(Call::Fsync, Linux.fsync(fd))
     }
 
     fn completed(&self, result: i64) -> i64 {

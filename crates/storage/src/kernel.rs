@@ -89,6 +89,8 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
 
     /// fdatasync(2).
     fn fdatasync(&self, fd: RawFd) -> io::Result<()>;
+    /// fsync(2).
+    fn fsync(&self, fd: RawFd) -> io::Result<()>;
 
     /// The result of a request as it arrived in a completion queue. The kernel's is its last word;
     /// an injector may put another in its place.
@@ -192,5 +194,10 @@ unsafe impl Kernel for Linux {
     fn fdatasync(&self, fd: RawFd) -> io::Result<()> {
         // SAFETY: fdatasync takes no pointer.
         checked(libc::c_long::from(unsafe { libc::fdatasync(fd) })).map(drop)
+    }
+
+    fn fsync(&self, fd: RawFd) -> io::Result<()> {
+        // SAFETY: fsync takes no pointer.
+        checked(libc::c_long::from(unsafe { libc::fsync(fd) })).map(drop)
     }
 }

@@ -4,13 +4,14 @@ mod lab;
 
 use std::fs;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
 use lab::{Loop, Mounted, run};
 use storage::device::{
-    Device, DeviceKind, DeviceSpec, ErrorClass, OpenError, OpenOptions, check_written, open,
+    Device, DeviceKind, DeviceSpec, ErrorClass, OpenError, OpenOptions, WriteSync, check_written, open,
 };
 
 const MIB: u64 = 1 << 20;
@@ -94,6 +95,21 @@ fn memory_that_is_not_there_is_refused_before_it_is_taken() {
     let spec = DeviceSpec::Memory { size: 1 << 50 };
     let error = refused(&spec, &OpenOptions::writing(), ErrorClass::Failed, "mem:1p");
     assert!(error.hint().is_some());
+}
+
+#[test]
+fn synchronous_writes_are_a_flag_of_the_descriptor() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    for (sync, expected) in
+        [(WriteSync::None, 0), (WriteSync::Data, libc::O_DSYNC), (WriteSync::File, libc::O_SYNC)]
+    {
+        let device = open(&sized(&path, MIB), &OpenOptions { sync, ..buffered() }).unwrap();
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", device.fd().as_raw_fd())).unwrap();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+        let flags = i32::from_str_radix(flags.trim(), 8).unwrap();
+        assert_eq!(flags & libc::O_SYNC, expected, "{sync:?}");
+    }
 }
 
 #[test]

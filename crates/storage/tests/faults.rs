@@ -165,12 +165,18 @@ fn faults_of_the_third_request_are_the_third_requests() {
 #[test]
 fn failing_calls_of_threads_are_the_requests_failures() {
     let device = laid_file();
-    for (call, op) in [(Call::Pread, Op::Read), (Call::Pwrite, Op::Write), (Call::Fdatasync, Op::SyncData)] {
+    let calls = [
+        (Call::Pread, Op::Read),
+        (Call::Pwrite, Op::Write),
+        (Call::Fdatasync, Op::SyncData),
+        (Call::Fsync, Op::Sync),
+    ];
+    for (call, op) in calls {
         for depth in [1, 4] {
             for (number, succeeds) in [(libc::EINTR, true), (libc::EIO, false), (libc::ENOSPC, false)] {
                 let kernel = failing(call, number, 1);
                 let mut engine = Psync::with_kernel(kernel, Arc::clone(&device), &config(depth)).unwrap();
-                let length = if op == Op::SyncData { 0 } else { BLOCK };
+                let length = if op.is_sync() { 0 } else { BLOCK };
                 engine.prepare(0, op, 8192, length);
                 let ending = finish(&mut engine).swap_remove(0).expect("it came back");
                 match ending {

@@ -8,11 +8,14 @@ pub(super) mod numbers;
 pub(super) mod switches;
 pub(super) mod words;
 
+use std::time::Duration;
+
 use measure::Workload;
 use measure::workload::{IoEngine, Rw, SizeShare};
 
 use super::error::Problem;
 use super::values::{ByDirection, Size};
+use crate::run::cohorts::Ends;
 
 /// fio's default percentiles.
 pub(super) const PERCENTILES: [f64; 17] =
@@ -54,17 +57,30 @@ pub(super) struct Draft {
     pub iodepth_batch: u32,
     pub size: Option<Size>,
     pub io_size: Option<Size>,
+    pub offset: Size,
+    pub offset_increment: Size,
+    pub percentage_random: ByDirection<u8>,
     pub filesize: Option<u64>,
     pub randrepeat: bool,
     pub randseed: Option<u64>,
     pub lfsr: bool,
-    pub filename: Option<String>,
+    /// One file, or several that the job goes round.
+    pub filename: Option<Vec<String>>,
+    /// Files whose names are made, where none is given.
+    pub nrfiles: u32,
+    pub uri: Option<String>,
     pub directory: Option<String>,
     pub filename_format: String,
     pub name: Option<String>,
     pub description: Option<String>,
     pub stonewall: bool,
+    pub start_delay: Duration,
+    pub wait_for: Option<String>,
+    pub exitall: bool,
+    pub exit_what: Ends,
     pub new_group: bool,
+    pub group_reporting: bool,
+    pub overwrite: bool,
     pub invalidate: bool,
     pub unlink: bool,
     pub hipri: bool,
@@ -97,17 +113,28 @@ impl Default for Draft {
             iodepth_batch: 1,
             size: None,
             io_size: None,
+            offset: Size::Bytes(0),
+            offset_increment: Size::Bytes(0),
+            percentage_random: [None; 3],
             filesize: None,
             randrepeat: true,
             randseed: None,
             lfsr: false,
             filename: None,
+            nrfiles: 1,
+            uri: None,
             directory: None,
             filename_format: "$jobname.$jobnum.$filenum".to_owned(),
             name: None,
             description: None,
             stonewall: false,
+            start_delay: Duration::ZERO,
+            wait_for: None,
+            exitall: false,
+            exit_what: Ends::Group,
             new_group: false,
+            group_reporting: false,
+            overwrite: false,
             invalidate: true,
             unlink: false,
             hipri: false,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A line of a job file; prints as `jobs/read.fio:12`.
+/// A line of a job file, printed as `jobs/read.fio:12`, or the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     file: Arc<Path>,
@@ -17,13 +17,18 @@ impl Location {
         Self { file: Arc::clone(file), line }
     }
 
+    /// The flags beside a job file.
+    pub(super) fn of_flags() -> Self {
+        Self { file: Arc::from(Path::new("command line")), line: 0 }
+    }
+
     /// The file, as it was named.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The line, from 1.
+    /// The line, from 1; 0 for a flag beside the file.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
@@ -32,7 +37,10 @@ impl Location {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.line)
+        match self.line {
+            0 => write!(f, "{}", self.file.display()),
+            line => write!(f, "{}:{line}", self.file.display()),
+        }
     }
 }
 
@@ -92,6 +100,15 @@ pub enum JobFileError {
         /// What to write instead.
         hint: String,
     },
+    /// Several settings that do not run here, or make no sense, each with its line.
+    #[error("{}: {} settings do not run here", path.display(), faults.len())]
+    Several {
+        /// The job file.
+        path: PathBuf,
+        /// In the order of their lines; each is [`Refused`](Self::Refused), [`UnknownKey`](Self::UnknownKey) or
+        /// [`Syntax`](Self::Syntax).
+        faults: Vec<JobFileError>,
+    },
     /// Nothing to run.
     #[error("{} has no job section", path.display())]
     NoJobs {
@@ -108,7 +125,17 @@ impl JobFileError {
             Self::Read { .. } => "check the path and its permissions",
             Self::NotAJobFile { .. } => "a job file is text of the form [section], then key=value lines",
             Self::NoJobs { .. } => "add one: [job], then rw=randread, filename=…",
+            Self::Several { .. } => "flashwright bench --cmdhelp says what becomes of each key",
             Self::Syntax { hint, .. } | Self::UnknownKey { hint, .. } | Self::Refused { hint, .. } => hint,
+        }
+    }
+
+    /// The single errors that it consists of: itself, unless there are several.
+    #[must_use]
+    pub fn each(&self) -> &[Self] {
+        match self {
+            Self::Several { faults, .. } => faults,
+            single => std::slice::from_ref(single),
         }
     }
 
@@ -117,7 +144,7 @@ impl JobFileError {
     pub fn location(&self) -> Option<&Location> {
         match self {
             Self::Read { from, .. } => from.as_ref(),
-            Self::NotAJobFile { .. } | Self::NoJobs { .. } => None,
+            Self::NotAJobFile { .. } | Self::NoJobs { .. } | Self::Several { .. } => None,
             Self::Syntax { at, .. } | Self::UnknownKey { at, .. } | Self::Refused { at, .. } => Some(at),
         }
     }
@@ -141,5 +168,48 @@ pub(super) struct Problem {
 impl Problem {
     pub fn new(reason: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { reason: reason.into(), hint: hint.into() }
+    }
+}
+
+/// What is wrong with a job file, gathered so that it can all be mended at once.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Vec<JobFileError>);
+
+impl Faults {
+    /// Adds an error. Of those about one line the first is kept: the others may follow from it, and a line of a global
+    /// section is read once for each job.
+    pub fn push(&mut self, error: JobFileError) {
+        let at = error.location();
+        if at.is_none() || !self.0.iter().any(|earlier| earlier.location() == at) {
+            self.0.push(error);
+        }
+    }
+
+    pub fn into_iter(self) -> impl Iterator<Item = JobFileError> {
+        self.0.into_iter()
+    }
+
+    pub fn extend(&mut self, errors: impl IntoIterator<Item = JobFileError>) {
+        errors.into_iter().for_each(|error| self.push(error));
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(&JobFileError) -> bool) {
+        self.0.retain(keep);
+    }
+
+    /// # Errors
+    /// The one error, or all of them, in the order of their lines.
+    pub fn into_result(mut self, path: &Path) -> Result<(), JobFileError> {
+        // Those of included files come last.
+        let line = |error: &JobFileError| match error.location() {
+            Some(at) if at.file() == path => at.line(),
+            _ => usize::MAX,
+        };
+        self.0.sort_by_key(line);
+        match self.0.len() {
+            0 => Ok(()),
+            1 => Err(self.0.remove(0)),
+            _ => Err(JobFileError::Several { path: path.to_owned(), faults: self.0 }),
+        }
     }
 }

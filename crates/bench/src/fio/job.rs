@@ -5,6 +5,8 @@
 //! section is made into a job from the settings of the globals before it and its own, of which, as in
 //! fio, the last of a kind wins.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +14,11 @@ use measure::Workload;
 use storage::spec::DeviceSpec;
 
 use super::draft::{Draft, Reporting};
-use super::error::{JobFileError, Location, Problem};
+use super::error::{Faults, JobFileError, Location, Problem};
 use super::keys::{self, Treatment};
-use super::lines::{self, Environment, Section, Setting};
+use super::lines::{self, Environment, Section, Setting, Source};
 use super::resolve;
+use crate::run::cohorts::{Arrangement, Ends};
 
 /// A job file that can be run.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +29,8 @@ pub struct JobFile {
     pub global_options: Vec<(String, String)>,
     /// To be run one after the other.
     pub groups: Vec<Group>,
+    /// The keys that stand in it and change nothing here, in fio's main spelling.
+    pub without_effect: Vec<&'static str>,
 }
 
 /// Jobs that run at the same time: those between two `stonewall`s.
@@ -44,19 +49,31 @@ pub struct Job {
     pub group_id: u32,
     /// Where the section begins.
     pub at: Location,
-    /// The file or block device.
+    /// The file or block device; of an export of another host its address.
     pub path: PathBuf,
+    /// All files of the job, `path` first; a job goes round several of them.
+    pub files: Vec<PathBuf>,
+    /// Whether `path` is the address of an export.
+    pub is_export: bool,
     /// What runs there. `numjobs` above 1 means threads that share the file.
     pub workload: Workload,
     /// The section's own options, for `job options` in fio-json.
     pub options: Vec<(String, String)>,
     /// `desc` in fio-json.
     pub description: Option<String>,
+    /// When it begins and what it ends, among the jobs of its [`Group`].
+    pub arrangement: Arrangement,
+    /// Bytes that the file is made with, where that is more than the job works on.
+    pub filesize: Option<u64>,
     /// Drop the file's pages from the page cache before the run (fio's default), with
     /// [`drop_cached`](storage::cache::drop_cached).
     pub invalidate: bool,
     /// Remove the file after the run, if the run made it.
     pub unlink: bool,
+    /// Whether it shares an entry of fio-json with the other jobs of its reporting group that say so.
+    pub is_grouped: bool,
+    /// Write a file in full that is made for the job, even if the job only writes.
+    pub overwrite: bool,
     /// What fio-json spells out.
     pub reporting: Reporting,
     /// What the user should know: an option that fio, too, ignores here, an engine that stands in.
@@ -64,8 +81,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Bytes that the file needs if it has to be made: the end of the last thread's region. `None`
-    /// where the job gives no size, and the file must therefore exist.
+    /// Bytes that each file needs if it has to be made: of one, the end of the last thread's region; of several, their part
+    /// of that. `None` where the job gives no size, and the files must therefore exist.
     #[must_use]
     pub fn file_bytes(&self) -> Option<u64> {
         let threads = u64::from(self.workload.numjobs.max(1));
@@ -74,17 +91,31 @@ impl Job {
             .checked_mul(threads - 1)?
             .checked_add(self.workload.offset)?
             .checked_add(self.workload.size?)
+            .map(|end| end.div_ceil(self.files.len() as u64))
+            .map(|end| end.next_multiple_of(if self.files.len() > 1 { self.workload.bs } else { 1 }))
+            .map(|end| end.max(self.filesize.unwrap_or(0)))
     }
 
-    /// What to open: the path, or, where there is nothing yet and the job says how large it is to be, a
+    /// What to open: the path, several as a stripe, or, where there is nothing yet and the job says how large it is to be, a
     /// file to be made. The path is taken as it is, whatever characters it has.
     #[must_use]
     pub fn device_spec(&self) -> DeviceSpec {
-        match self.file_bytes() {
-            Some(size) if !self.path.exists() => {
-                DeviceSpec::File { path: self.path.clone(), size: Some(size) }
-            }
-            _ => DeviceSpec::Path(self.path.clone()),
+        if self.is_export
+            && let Ok(export) = self.path.to_string_lossy().parse()
+        {
+            return export;
+        }
+        let of_file = |path: &PathBuf| match self.file_bytes() {
+            Some(size) if !path.exists() => DeviceSpec::File { path: path.clone(), size: Some(size) },
+            _ => DeviceSpec::Path(path.clone()),
+        };
+        match self.files.as_slice() {
+            // A stripe whose chunk is a request is what fio's round-robin visits.
+            [_, _, ..] => DeviceSpec::Stripe {
+                chunk: self.workload.bs,
+                members: self.files.iter().map(of_file).collect(),
+            },
+            _ => of_file(&self.path),
         }
     }
 }
@@ -95,15 +126,20 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] naming file and line; nothing has been touched.
     pub fn read(path: &Path) -> Result<Self, JobFileError> {
-        Self::read_with(path, &|name| std::env::var(name).ok())
+        Self::read_with(path, &|name| std::env::var(name).ok(), &[])
     }
 
-    /// Reads a job file with a given environment.
+    /// Reads a job file with a given environment. `flags` are keys and values that come after those of each section, as
+    /// fio's flags beside a job file do.
     ///
     /// # Errors
     /// As [`JobFile::read`].
-    pub fn read_with(path: &Path, environment: Environment<'_>) -> Result<Self, JobFileError> {
-        Self::build(path, lines::read(path, environment)?)
+    pub fn read_with(
+        path: &Path,
+        environment: Environment<'_>,
+        flags: &[(String, String)],
+    ) -> Result<Self, JobFileError> {
+        Self::build(path, lines::read(path, environment)?, flags)
     }
 
     /// Reads `text` as if it stood at `path`; includes are looked for beside that.
@@ -111,7 +147,7 @@ impl JobFile {
     /// # Errors
     /// As [`JobFile::read`].
     pub fn parse(text: &str, path: &Path, environment: Environment<'_>) -> Result<Self, JobFileError> {
-        Self::build(path, lines::split(text, path, environment)?)
+        Self::build(path, lines::split(text, path, environment)?, &[])
     }
 
     /// All jobs, in the order of the file.
@@ -119,13 +155,17 @@ impl JobFile {
         self.groups.iter().flat_map(|group| &group.jobs)
     }
 
-    fn build(path: &Path, sections: Vec<Section>) -> Result<Self, JobFileError> {
-        let settings = || sections.iter().flat_map(|section| &section.settings);
-        for setting in settings() {
-            // An option of an engine that is not here is better explained by the engine.
-            known(setting).map_err(|error| settings().find_map(foreign_engine).unwrap_or(error))?;
-        }
-        let mut file = Self { path: path.to_owned(), global_options: Vec::new(), groups: Vec::new() };
+    fn build(path: &Path, source: Source, flags: &[(String, String)]) -> Result<Self, JobFileError> {
+        let Source { mut sections, mut faults } = source;
+        append(&mut sections, flags);
+        faults.extend(unknown(&sections).into_iter());
+        let mut file = Self {
+            path: path.to_owned(),
+            global_options: Vec::new(),
+            groups: Vec::new(),
+            without_effect: Vec::new(),
+        };
+        file.without_effect = without_effect(&sections);
         let mut globals: Vec<Setting> = Vec::new();
         let mut count = Count::default();
         for section in sections {
@@ -133,21 +173,101 @@ impl JobFile {
                 globals.extend(section.settings);
                 continue;
             }
-            let (draft, settings) = draft(&globals, &section)?;
-            let jobs = jobs(&section, &draft, &settings, &mut count)?;
+            let (draft, settings, wrong) = draft(&globals, &section);
+            let is_whole = wrong.is_empty();
+            faults.extend(wrong);
             if draft.stonewall || file.groups.is_empty() {
                 file.groups.push(Group::default());
             }
-            if let Some(group) = file.groups.last_mut() {
-                group.jobs.extend(jobs);
+            match jobs(&section, &draft, &settings, &mut count) {
+                Ok(mut jobs) => {
+                    if let Some(name) = &draft.wait_for {
+                        match file.awaited(name) {
+                            Some(after) => {
+                                jobs.iter_mut().for_each(|job| job.arrangement.after.clone_from(&after))
+                            }
+                            None => {
+                                faults.extend(settings.find("wait_for").map(|s| refused(s, no_such_job())))
+                            }
+                        }
+                    }
+                    if let Some(group) = file.groups.last_mut() {
+                        group.jobs.extend(jobs);
+                    }
+                }
+                // What does not agree may follow from what was left out.
+                Err(error) if is_whole => faults.push(error),
+                Err(_) => {}
             }
         }
+        faults.into_result(path)?;
         if file.groups.is_empty() {
             return Err(JobFileError::NoJobs { path: path.to_owned() });
         }
         file.global_options = options(globals.iter());
+        for group in &mut file.groups {
+            // Groups tell jobs apart only where one ends another's.
+            if group.jobs.iter().all(|job| job.arrangement.ends != Ends::Group) {
+                group.jobs.iter_mut().for_each(|job| job.arrangement.group = 0);
+            }
+        }
         Ok(file)
     }
+
+    /// The places in the last group of the jobs of a name; empty if they run in an earlier group, and are over by then.
+    /// None if there are none.
+    fn awaited(&self, name: &str) -> Option<Vec<usize>> {
+        let group = self.groups.last()?;
+        let is_named = |job: &Job| job.name == name;
+        let places = group.jobs.iter().enumerate().filter(|(_, job)| is_named(job)).map(|(place, _)| place);
+        let places: Vec<usize> = places.collect();
+        (!places.is_empty() || self.jobs().any(is_named)).then_some(places)
+    }
+}
+
+/// What is wrong with a `wait_for`.
+fn no_such_job() -> Problem {
+    Problem::new("no job before this one has this name", "name an earlier section")
+}
+
+/// Puts flags behind the settings of each section.
+fn append(sections: &mut [Section], flags: &[(String, String)]) {
+    let at = Location::of_flags();
+    for section in sections.iter_mut().filter(|section| !section.is_global()) {
+        section.settings.extend(flags.iter().map(|(key, value)| Setting {
+            key: key.clone(),
+            value: Some(value.clone()),
+            at: at.clone(),
+        }));
+    }
+}
+
+/// The errors of keys that do not exist or are refused whatever their value, in every section, so that one is reported even
+/// where a later setting would take its place.
+fn unknown(sections: &[Section]) -> Faults {
+    let settings = || sections.iter().flat_map(|section| &section.settings);
+    let mut faults = Faults::default();
+    faults.extend(settings().filter_map(|setting| known(setting).err()));
+    let engines: Vec<JobFileError> = settings().filter_map(foreign_engine).collect();
+    if !engines.is_empty() {
+        // An option of an engine that is not here is explained by the engine.
+        faults.retain(|fault| {
+            !matches!(fault, JobFileError::UnknownKey { .. }) && !keys::is_of_other_engine(fault.hint())
+        });
+        faults.extend(engines);
+    }
+    faults
+}
+
+/// The keys that change nothing.
+fn without_effect(sections: &[Section]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for key in sections.iter().flat_map(|section| &section.settings).filter_map(|s| keys::find(&s.key)) {
+        if matches!(key.treatment, Treatment::Accepted(_)) && !names.contains(&key.name) {
+            names.push(key.name);
+        }
+    }
+    names
 }
 
 /// What fio counts over a whole job file.
@@ -214,6 +334,7 @@ impl<'a> Effective<'a> {
     /// The setting to blame for a fault in `option`: the option itself, or one that shares its meaning.
     fn blame(&self, option: &str) -> Option<&'a Setting> {
         let same: &[&str] = match option {
+            "cpus_allowed" => &["cpus_allowed", "cpumask"],
             "direct" => &["direct", "buffered"],
             "rwmixread" => &["rwmixread", "rwmixwrite"],
             "bs" => &["bs", "bsrange", "bssplit"],
@@ -231,23 +352,23 @@ impl<'a> Effective<'a> {
     }
 }
 
-/// Applies the globals and the section's own settings to fio's defaults.
-fn draft<'a>(globals: &'a [Setting], section: &'a Section) -> Result<(Draft, Effective<'a>), JobFileError> {
+/// Applies the globals and the section's own settings to fio's defaults; a setting that is wrong is left out, and told.
+fn draft<'a>(globals: &'a [Setting], section: &'a Section) -> (Draft, Effective<'a>, Vec<JobFileError>) {
     let effective = Effective::of(globals.iter().chain(&section.settings));
     let mut draft = Draft::default();
+    let mut wrong = Vec::new();
     for (name, setting) in &effective.0 {
         let Some(key) = keys::find(name) else {
             continue;
         };
-        no_expressions(setting).map_err(|problem| refused(setting, problem))?;
-        match key.treatment {
+        let result = no_expressions(setting).and_then(|()| match key.treatment {
             Treatment::Supported(apply) => apply(&mut draft, setting.value.as_deref()),
             Treatment::Accepted(values) => accepted(values, key.note, setting.value.as_deref()),
             Treatment::Refused(hint) => Err(Problem::new(key.note, hint)),
-        }
-        .map_err(|problem| refused(setting, problem))?;
+        });
+        wrong.extend(result.err().map(|problem| refused(setting, problem)));
     }
-    Ok((draft, effective))
+    (draft, effective, wrong)
 }
 
 /// fio replaces three words of its own and then calculates; what it would come to is not guessed at.
@@ -280,15 +401,19 @@ fn jobs(
     settings: &Effective<'_>,
     count: &mut Count,
 ) -> Result<Vec<Job>, JobFileError> {
-    let (workload, notes) = resolve::workload(draft, count.threads).map_err(|(option, problem)| {
-        match settings.blame(option) {
-            Some(setting) => refused(setting, problem),
-            None => JobFileError::Syntax {
-                at: section.at.clone(),
-                reason: format!("job '{}': {option}: {}", section.name, problem.reason),
-                hint: problem.hint,
-            },
-        }
+    let paths = paths(section, draft, draft.workload.numjobs);
+    let whole = draft.filesize.or_else(|| length(&paths.first()[0]));
+    let width = paths.first().len() as u64;
+    let whole = whole.map(|bytes| bytes.saturating_mul(width));
+    let resolved = resolve::workload(draft, count.threads, whole)
+        .and_then(|(workload, notes)| Ok((resolve::over_files(workload, width)?, notes)));
+    let (workload, notes) = resolved.map_err(|(option, problem)| match settings.blame(option) {
+        Some(setting) => refused(setting, problem),
+        None => JobFileError::Syntax {
+            at: section.at.clone(),
+            reason: format!("job '{}': {option}: {}", section.name, problem.reason),
+            hint: problem.hint,
+        },
     })?;
     if (draft.stonewall || draft.new_group) && count.jobs_in_group > 0 {
         count.group_id += 1;
@@ -297,28 +422,39 @@ fn jobs(
     count.threads += u64::from(workload.numjobs);
     count.jobs_in_group += u64::from(workload.numjobs);
     let name = draft.name.clone().unwrap_or_else(|| section.name.clone());
-    let job = |path: PathBuf, mut workload: Workload| {
+    let job = |files: Vec<PathBuf>, mut workload: Workload| {
         workload.name.clone_from(&name);
         Job {
             name: name.clone(),
             group_id: count.group_id,
             at: section.at.clone(),
-            path,
+            path: files[0].clone(),
+            files,
+            is_export: draft.uri.is_some(),
             workload,
             options: options(section.settings.iter()),
             description: draft.description.clone(),
+            arrangement: Arrangement {
+                after: Vec::new(),
+                delay: draft.start_delay,
+                group: count.group_id,
+                ends: if draft.exitall { draft.exit_what } else { Ends::Nothing },
+            },
+            filesize: draft.filesize,
             invalidate: draft.invalidate,
             unlink: draft.unlink,
+            is_grouped: draft.group_reporting,
+            overwrite: draft.overwrite,
             reporting: draft.reporting.clone(),
             notes: notes.clone(),
         }
     };
-    Ok(match paths(section, draft, workload.numjobs) {
-        Paths::Shared(path) => vec![job(path, workload)],
+    Ok(match paths {
+        Paths::Shared(files) => vec![job(files, workload)],
         Paths::Own(paths) => paths
             .into_iter()
             .enumerate()
-            .map(|(copy, path)| job(path, copy_of(&workload, copy as u64)))
+            .map(|(copy, files)| job(files, copy_of(&workload, copy as u64)))
             .collect(),
     })
 }
@@ -336,8 +472,24 @@ fn copy_of(workload: &Workload, copy: u64) -> Workload {
 }
 
 enum Paths {
-    Shared(PathBuf),
-    Own(Vec<PathBuf>),
+    Shared(Vec<PathBuf>),
+    Own(Vec<Vec<PathBuf>>),
+}
+
+impl Paths {
+    /// The files of the first copy; one at least.
+    fn first(&self) -> &[PathBuf] {
+        match self {
+            Self::Shared(files) => files,
+            Self::Own(copies) => &copies[0],
+        }
+    }
+}
+
+/// Bytes of a file or block device; None if there is none yet, or it cannot be read.
+fn length(path: &Path) -> Option<u64> {
+    let mut file = File::open(path).ok()?;
+    file.seek(SeekFrom::End(0)).ok().filter(|bytes| *bytes > 0)
 }
 
 /// fio's rules: `filename`; else a section named after a block device is that device; else a name is
@@ -347,21 +499,25 @@ fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
         Some(directory) => Path::new(directory).join(name),
         None => PathBuf::from(name),
     };
-    if let Some(filename) = &draft.filename {
-        return Paths::Shared(within(filename));
+    if let Some(uri) = &draft.uri {
+        return Paths::Shared(vec![PathBuf::from(uri)]);
+    }
+    if let Some(names) = &draft.filename {
+        return Paths::Shared(names.iter().map(|name| within(name)).collect());
     }
     let is_device = |path: &Path| path.metadata().is_ok_and(|m| m.file_type().is_block_device());
     if is_device(Path::new(&section.name)) {
-        return Paths::Shared(PathBuf::from(&section.name));
+        return Paths::Shared(vec![PathBuf::from(&section.name)]);
     }
-    let name = |copy: u32| {
+    let name = |copy: u32, file: u32| {
         let name = draft.filename_format.replace("$jobname", &section.name);
-        within(&name.replace("$jobnum", &copy.to_string()).replace("$filenum", "0"))
+        within(&name.replace("$jobnum", &copy.to_string()).replace("$filenum", &file.to_string()))
     };
+    let files = |copy: u32| (0..draft.nrfiles).map(|file| name(copy, file)).collect();
     if numjobs > 1 && draft.filename_format.contains("$jobnum") {
-        Paths::Own((0..numjobs).map(name).collect())
+        Paths::Own((0..numjobs).map(files).collect())
     } else {
-        Paths::Shared(name(0))
+        Paths::Shared(files(0))
     }
 }
 

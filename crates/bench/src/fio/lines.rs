@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::{JobFileError, Location};
+use super::error::{Faults, JobFileError, Location};
 
 /// Includes within includes; fio's own examples need one.
 const MAX_DEPTH: usize = 16;
@@ -48,20 +48,24 @@ impl Section {
     }
 }
 
+/// What a job file says, and what is wrong with single lines of it.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub sections: Vec<Section>,
+    pub faults: Faults,
+}
+
 /// Reads the file at `path` and all that it includes.
-pub(super) fn read(path: &Path, environment: Environment<'_>) -> Result<Vec<Section>, JobFileError> {
+pub(super) fn read(path: &Path, environment: Environment<'_>) -> Result<Source, JobFileError> {
     let text = load(path, None)?;
     split(&text, path, environment)
 }
 
 /// Splits `text`, which is what stands at `path`.
-pub(super) fn split(
-    text: &str,
-    path: &Path,
-    environment: Environment<'_>,
-) -> Result<Vec<Section>, JobFileError> {
+pub(super) fn split(text: &str, path: &Path, environment: Environment<'_>) -> Result<Source, JobFileError> {
     let file: Arc<Path> = Arc::from(path);
-    let mut reader = Reader { environment, open: vec![identity(path)], settings: 0 };
+    let mut reader =
+        Reader { environment, open: vec![identity(path)], settings: 0, faults: Faults::default() };
     let mut sections: Vec<Section> = Vec::new();
     for (line, at) in lines(text, &file) {
         if line.starts_with('[') {
@@ -77,7 +81,7 @@ pub(super) fn split(
             });
         }
     }
-    Ok(sections)
+    Ok(Source { sections, faults: reader.faults })
 }
 
 /// The lines that say something, without blanks around them and without comments.
@@ -112,6 +116,7 @@ struct Reader<'a> {
     /// The files being read, outermost first, by what they really are.
     open: Vec<PathBuf>,
     settings: usize,
+    faults: Faults,
 }
 
 impl Reader<'_> {
@@ -133,7 +138,7 @@ impl Reader<'_> {
             Some((key, value)) => (key.trim_end(), Some(value)),
             None => (line, None),
         };
-        let value = value.map(|text| self.substitute(key, text, &at)).transpose()?;
+        let value = value.map(|text| self.substitute(key, text, &at));
         into.push(Setting { key: key.to_owned(), value, at });
         Ok(())
     }
@@ -177,8 +182,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Puts the environment's value in the place of each `${NAME}`.
-    fn substitute(&self, key: &str, text: &str, at: &Location) -> Result<String, JobFileError> {
+    /// Puts the environment's value in the place of each `${NAME}`. A variable that is not set is a fault.
+    fn substitute(&mut self, key: &str, text: &str, at: &Location) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find("${") {
@@ -186,19 +191,21 @@ impl Reader<'_> {
                 break;
             };
             let name = &rest[start + 2..start + 2 + length];
-            let value = (self.environment)(name).ok_or_else(|| JobFileError::Refused {
-                at: at.clone(),
-                key: key.to_owned(),
-                value: Some(text.to_owned()),
-                reason: format!("the environment variable '{name}' is not set"),
-                hint: format!("run it as {name}=… flashwright bench {}", at.file().display()),
-            })?;
             out.push_str(&rest[..start]);
-            out.push_str(&value);
+            match (self.environment)(name) {
+                Some(value) => out.push_str(&value),
+                None => self.faults.push(JobFileError::Refused {
+                    at: at.clone(),
+                    key: key.to_owned(),
+                    value: Some(text.to_owned()),
+                    reason: format!("the environment variable '{name}' is not set"),
+                    hint: format!("run it as {name}=… flashwright bench {}", at.file().display()),
+                }),
+            }
             rest = &rest[start + 2 + length + 1..];
         }
         out.push_str(rest);
-        Ok(out.trim().to_owned())
+        out.trim().to_owned()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use measure::Workload;
-use measure::workload::{CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Verify};
+use measure::workload::{CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Verify, WriteSync};
 
 use super::draft::Draft;
 
@@ -18,12 +18,18 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     let mut out = Options(Vec::new());
     let w = workload;
     let fio = Draft::default().workload;
-    out.add("rw", w.rw.word());
+    match w.rw_step {
+        0 => out.add("rw", w.rw.word()),
+        step => out.add("rw", format!("{}:{}", w.rw.word(), measure::options::signed_size_text(step))),
+    }
     out.add("bs", units::bytes_short(w.bs));
     out.unless(w.bssplit.is_empty(), "bssplit", || {
         let entry = |s: &measure::workload::SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
         w.bssplit.iter().map(entry).collect::<Vec<_>>().join(":")
     });
+    if let Some(align) = w.blockalign {
+        out.add("ba", units::bytes_short(align));
+    }
     out.add("iodepth", w.iodepth);
     out.unless(w.iodepth_batch <= 1, "iodepth_batch", || w.iodepth_batch);
     let min = w.iodepth_batch_complete_min;
@@ -41,6 +47,16 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
         out.add("runtime", time(runtime));
     }
     out.unless(!w.time_based, "time_based", || 1);
+    if let Some(bytes) = w.io_size {
+        out.add("io_size", units::bytes_short(bytes));
+    }
+    out.unless(w.loops == 1, "loops", || w.loops);
+    if let Some(requests) = w.number_ios {
+        out.add("number_ios", requests);
+    }
+    out.unless(w.thinktime.is_zero(), "thinktime", || time(w.thinktime));
+    out.unless(w.thinktime_spin.is_zero(), "thinktime_spin", || time(w.thinktime_spin));
+    out.unless(w.thinktime_blocks == 1, "thinktime_blocks", || w.thinktime_blocks);
     out.unless(w.ramp_time.is_zero(), "ramp_time", || time(w.ramp_time));
     if let Some(size) = w.size {
         out.add("size", units::bytes_short(size));
@@ -48,11 +64,9 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     out.unless(w.offset == 0, "offset", || units::bytes_short(w.offset));
     let increment = w.offset_increment.unwrap_or(0);
     out.unless(increment == 0, "offset_increment", || units::bytes_short(increment));
-    match w.random_distribution {
-        RandomDistribution::Random => {}
-        RandomDistribution::Zipf(theta) => out.add("random_distribution", format!("zipf:{theta}")),
-        RandomDistribution::Pareto(h) => out.add("random_distribution", format!("pareto:{h}")),
-    }
+    let is_random = w.random_distribution == RandomDistribution::Random;
+    out.unless(is_random, "random_distribution", || &w.random_distribution);
+    out.unless(w.percentage_random == 100, "percentage_random", || w.percentage_random);
     out.unless(!w.norandommap, "norandommap", || 1);
     out.unless(w.randseed == fio.randseed, "randseed", || w.randseed);
     if let Some(verify) = w.verify {
@@ -65,6 +79,8 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     out.unless(!w.hipri, "hipri", || 1);
     out.unless(!w.sqthread_poll, "sqthread_poll", || 1);
     out.unless(w.fdatasync == 0, "fdatasync", || w.fdatasync);
+    out.unless(w.fsync == 0, "fsync", || w.fsync);
+    out.unless(w.sync == WriteSync::None, "sync", || w.sync.word());
     out.unless(!w.end_fsync, "end_fsync", || 1);
     if let Some(cpus) = &w.cpus_allowed {
         out.add("cpus_allowed", cpus);

@@ -21,21 +21,57 @@ const TRIM: usize = 2;
 
 /// Decides what is left open in `draft`. `threads_before` is how many threads the jobs before this one
 /// have: fio numbers the threads of a whole job file, and draws each one's seed from its number.
-/// Returns the workload of the section and remarks for the user.
-pub(super) fn workload(draft: &Draft, threads_before: u64) -> Result<(Workload, Vec<String>), Fault> {
+/// `whole` is how large the file is, of which percentages are shares; None where it does not exist and nothing says how
+/// large it is to be. Returns the workload of the section and remarks for the user.
+pub(super) fn workload(
+    draft: &Draft,
+    threads_before: u64,
+    whole: Option<u64>,
+) -> Result<(Workload, Vec<String>), Fault> {
     let mut workload = draft.workload.clone();
     let mut notes = Vec::new();
     block_sizes(draft, &mut workload)?;
-    size(draft, &mut workload)?;
+    let share = Share { whole, block: workload.min_bs().max(1) };
+    size(draft, &mut workload, share)?;
     rates(draft, &mut workload)?;
     engine(draft, &mut workload, &mut notes)?;
     order(draft, &mut workload, threads_before)?;
     verification(draft, &workload, &mut notes)?;
     workload.validate().map_err(|InvalidWorkload { option, reason, hint, .. }| {
         // The hints are written for flags; a job file has none.
-        (option, Problem::new(reason, hint.replace("--", "")))
+        let key = if option == "blockalign" { "ba" } else { option };
+        (key, Problem::new(reason, hint.replace("--", "")))
     })?;
     Ok((workload, notes))
+}
+
+/// A workload over `width` files that are visited in turn, as one over the stripe that they make. fio counts `size` over all
+/// files, and `offset` in each.
+pub(super) fn over_files(workload: Workload, width: u64) -> Result<Workload, Fault> {
+    if width == 1 {
+        return Ok(workload);
+    }
+    let one_size = "write one block size, a multiple of 512, or a section for each file";
+    let problem = match () {
+        () if !workload.bssplit.is_empty() => {
+            Some(("bssplit", "several files are visited in blocks of one size", one_size))
+        }
+        () if !workload.bs.is_multiple_of(512) => {
+            Some(("bs", "several files are visited in whole sectors", one_size))
+        }
+        () if workload.rw_step != 0 => Some(("rw", "steps are of one file", "write a section for each file")),
+        () => None,
+    };
+    if let Some((option, reason, hint)) = problem {
+        return Err((option, Problem::new(reason, hint)));
+    }
+    let row = workload.bs * width;
+    Ok(Workload {
+        size: workload.size.map(|size| (size / row * row).max(row)),
+        offset: workload.offset.saturating_mul(width),
+        offset_increment: workload.offset_increment.map(|step| step.saturating_mul(width)),
+        ..workload
+    })
 }
 
 /// The directions that a job's requests have.
@@ -61,7 +97,7 @@ fn shared<T: Clone + PartialEq>(
         return Err((
             option,
             Problem::new(
-                "reads and writes of one job have the same sizes here",
+                "reads and writes of one job are alike in this here",
                 "run them as two sections, one reading and one writing",
             ),
         ));
@@ -76,64 +112,91 @@ fn block_sizes(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
     let or_default = draft.bs.map(|bs| bs.or(Some(4096)));
     workload.bs = shared("bs", &or_default, rw)?.unwrap_or(4096);
     if let Some((low, high)) = shared("bsrange", &draft.bsrange, rw)? {
-        if low != high {
-            let problem = Problem::new(
-                "sizes between the ends of a range are not drawn",
-                "write bssplit, such as bssplit=4k/50:64k/50",
-            );
-            return Err(("bsrange", problem));
-        }
         workload.bs = low;
+        workload.bssplit = sizes_between(low, high).map_err(|problem| ("bsrange", problem))?;
     }
     if let Some(split) = shared("bssplit", &draft.bssplit, rw)? {
         match split.as_slice() {
-            [SizeShare { bs, .. }] => workload.bs = *bs,
+            [SizeShare { bs, .. }] => (workload.bs, workload.bssplit) = (*bs, Vec::new()),
             _ => workload.bssplit = split,
         }
     }
-    let aligned = shared("ba", &draft.blockalign, rw)?;
-    if workload.rw.is_random() && aligned.is_some_and(|align| align != workload.min_bs()) {
-        let problem = Problem::new(
-            "offsets are multiples of the smallest block",
-            format!("write blockalign={}, or leave it out", units::bytes_short(workload.min_bs())),
-        );
-        return Err(("ba", problem));
-    }
+    workload.blockalign = shared("ba", &draft.blockalign, rw)?.filter(|align| *align != workload.min_bs());
     Ok(())
 }
 
-fn size(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
+/// The sizes that fio draws from a range, each as often as any other: the multiples of its lower end. Empty where there is
+/// one.
+fn sizes_between(low: u64, high: u64) -> Result<Vec<SizeShare>, Problem> {
+    let sizes = high / low;
+    let hint = "write bssplit, such as bssplit=4k/50:64k/50";
+    match sizes {
+        0 => Err(Problem::new("the upper end is below the lower one", "write for instance 4k-16k")),
+        1 => Ok(Vec::new()),
+        _ if sizes <= 100 && 100 % sizes == 0 => {
+            let percent = (100 / sizes) as u8;
+            Ok((1..=sizes).map(|times| SizeShare { bs: low * times, percent }).collect())
+        }
+        _ => Err(Problem::new(format!("{sizes} sizes do not divide 100 percent"), hint)),
+    }
+}
+
+/// What a percentage is of.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    whole: Option<u64>,
+    block: u64,
+}
+
+impl Share {
+    /// The bytes of a percentage in whole blocks, rounded down.
+    fn bytes(self, option: &'static str, percent: u64) -> Result<u64, Fault> {
+        let whole = self.whole.ok_or_else(|| {
+            let reason = "the file does not exist, so that nothing says what the percentage is of";
+            (option, Problem::new(reason, "give it in bytes, such as 1g, or write filesize="))
+        })?;
+        let bytes = (u128::from(whole) * u128::from(percent) / 100) as u64;
+        Ok(bytes / self.block * self.block)
+    }
+
+    /// The place at a percentage: as fio has it, the first block that begins there or after.
+    fn place(self, option: &'static str, size: Size) -> Result<u64, Fault> {
+        let percent = match size {
+            Size::Bytes(bytes) => return Ok(bytes),
+            Size::Percent(percent) => percent,
+        };
+        let down = self.bytes(option, percent)?;
+        let is_exact = u128::from(down) * 100 == u128::from(self.whole.unwrap_or(0)) * u128::from(percent);
+        Ok(if is_exact { down } else { down + self.block })
+    }
+}
+
+fn size(draft: &Draft, workload: &mut Workload, share: Share) -> Result<(), Fault> {
+    workload.offset = share.place("offset", draft.offset)?;
+    workload.offset_increment = Some(share.place("offset_increment", draft.offset_increment)?);
     workload.size = match draft.size {
         // fio reads a size of 0 as none given.
         None | Some(Size::Bytes(0) | Size::Percent(100)) => None,
         Some(Size::Bytes(bytes)) => Some(bytes),
-        Some(Size::Percent(_)) => {
-            let problem =
-                Problem::new("only 100% of a file can be asked for", "give the size in bytes, such as 1g");
-            return Err(("size", problem));
-        }
+        Some(Size::Percent(percent)) => Some(share.bytes("size", percent)?),
     };
     match (workload.size, draft.filesize) {
-        (None, Some(filesize)) => workload.size = Some(filesize),
-        (Some(size), Some(filesize)) if size != filesize => {
-            let problem = Problem::new("it differs from size", "give one of the two");
+        (None, Some(filesize)) => workload.size = filesize.checked_sub(workload.offset),
+        (Some(size), Some(filesize)) if size > filesize => {
+            let problem = Problem::new("it is smaller than size", "give one of the two");
             return Err(("filesize", problem));
         }
         _ => {}
     }
-    match draft.io_size {
-        None | Some(Size::Bytes(0)) => Ok(()),
-        Some(_) if workload.time_based => Ok(()),
-        Some(Size::Bytes(bytes)) if workload.size == Some(bytes) => Ok(()),
-        Some(Size::Percent(100)) => Ok(()),
-        Some(_) => Err((
-            "io_size",
-            Problem::new(
-                "a job moves its size once, or runs for its runtime",
-                "leave it out, or write runtime= and time_based",
-            ),
-        )),
-    }
+    workload.io_size = match draft.io_size {
+        None | Some(Size::Bytes(0)) => None,
+        // It means nothing in a job that runs for a time.
+        Some(_) if workload.time_based => None,
+        Some(Size::Bytes(bytes)) => Some(bytes),
+        Some(Size::Percent(100)) => None,
+        Some(Size::Percent(percent)) => Some(share.bytes("io_size", percent)?),
+    };
+    Ok(())
 }
 
 fn rates(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
@@ -189,6 +252,11 @@ fn engine(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Re
         );
         return Err((option, problem));
     }
+    if (workload.ioengine == IoEngine::Nbd) != draft.uri.is_some() {
+        let reason = "an export is named by uri, and read by ioengine=nbd";
+        let option = if draft.uri.is_some() { "uri" } else { "ioengine" };
+        return Err((option, Problem::new(reason, "write ioengine=nbd with uri=nbd://host/name")));
+    }
     workload.hipri = draft.hipri;
     workload.sqthread_poll = draft.sqthread_poll;
     if workload.ioengine == IoEngine::Psync {
@@ -227,6 +295,9 @@ fn order(draft: &Draft, workload: &mut Workload, threads_before: u64) -> Result<
     if workload.random_distribution != RandomDistribution::Random {
         workload.norandommap = true;
     }
+    workload.percentage_random = shared("percentage_random", &draft.percentage_random, workload.rw)?
+        .filter(|_| workload.rw.is_random())
+        .unwrap_or(100);
     let seed = match draft.randseed {
         Some(seed) => seed,
         None if draft.randrepeat => Workload::default().randseed,

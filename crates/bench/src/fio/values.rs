@@ -101,22 +101,33 @@ pub(super) fn number32(text: &str, lowest: u32, highest: u32) -> Result<u32, Pro
 
 /// A time; a bare number is in seconds.
 pub(super) fn time(text: &str) -> Result<Duration, Problem> {
+    time_in(text, "s", 1_000_000)
+}
+
+/// A time; a bare number is in microseconds.
+pub(super) fn short_time(text: &str) -> Result<Duration, Problem> {
+    time_in(text, "us", 1)
+}
+
+/// A time; a bare number is in `unit`, which is so many microseconds.
+fn time_in(text: &str, unit: &str, bare: u64) -> Result<Duration, Problem> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let units = "the units are us, ms, s, m, h, d; a bare number is in seconds";
+    let units = format!("the units are us, ms, s, m, h, d; a bare number is in {unit}");
     let number: u64 =
-        text[..end].parse().map_err(|_| Problem::new(format!("'{text}' is not a time"), units))?;
+        text[..end].parse().map_err(|_| Problem::new(format!("'{text}' is not a time"), &*units))?;
     let suffix = text[end..].to_ascii_lowercase();
     let micros = match suffix.as_str() {
+        "" => bare,
         "us" | "usec" => 1,
         "ms" | "msec" => 1_000,
-        "" | "s" => 1_000_000,
+        "s" => 1_000_000,
         "m" => 60_000_000,
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
         _ if suffix.starts_with('.') => {
             return Err(Problem::new(
-                format!("fio drops the fraction and its unit: it reads '{text}' as {number} s"),
+                format!("fio drops the fraction and its unit: it reads '{text}' as {number} {unit}"),
                 "write a whole number of a smaller unit, such as 500ms",
             ));
         }

@@ -75,7 +75,7 @@ fn may_be_flash(drive: &Layer) -> bool {
 
 fn volatile_cache(evidence: &Evidence<'_>) -> Option<Warning> {
     let record = evidence.record;
-    let flushes = record.workload.fdatasync > 0 || record.workload.end_fsync;
+    let flushes = record.workload.makes_durable();
     if record.write.ios == 0 || flushes {
         return None;
     }

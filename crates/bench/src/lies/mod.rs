@@ -65,6 +65,9 @@ pub struct Known {
     /// What other jobs that ran at the same time moved on the same drives: ours as well, but not
     /// this record's.
     pub beside: Traffic,
+    /// Whether other jobs use the drives at times that do not coincide with this run, so that what the drives did says nothing
+    /// of it.
+    pub drives_are_shared: bool,
 }
 
 /// What was moved on a drive.
@@ -182,8 +185,11 @@ impl<'a> Evidence<'a> {
     }
 
     /// What all `layers` together did, less what was done beside; none where one of them was not
-    /// counted, or there is none.
+    /// counted, or serves others at other times, or there is none.
     fn counted(&self, layers: impl Iterator<Item = &'a Layer>) -> Option<DriveCounts> {
+        if self.known.drives_are_shared {
+            return None;
+        }
         let counts: Vec<&DriveCounts> =
             layers.map(|layer| self.observed.counted(layer)).collect::<Option<_>>()?;
         let sum = |of: fn(&DriveCounts) -> u64| counts.iter().map(|c| of(c)).sum::<u64>();

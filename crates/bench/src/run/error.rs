@@ -105,7 +105,7 @@ pub enum BenchError {
         source: VerifyFailure,
     },
     /// Data could not be made durable.
-    #[error("fdatasync of {device}")]
+    #[error("sync of {device}")]
     Flush {
         /// Spec of the device.
         device: String,

@@ -6,10 +6,14 @@
 //! is short or is not answered in time fails the run: such a record would be a lie, so there is none.
 
 mod batch;
+mod budget;
+pub mod cohorts;
 mod control;
 mod coordinator;
 mod error;
 mod opening;
+mod order;
+mod pauses;
 mod placement;
 mod record;
 mod requests;
@@ -65,6 +69,8 @@ pub struct RunOptions<'a> {
     /// When the threads start, all having been prepared before: the moment that several processes have agreed on. At once
     /// where there is none or it is over.
     pub start: Option<Instant>,
+    /// The first job to end ends all.
+    pub first_ends_all: bool,
 }
 
 impl std::fmt::Debug for RunOptions<'_> {
@@ -127,7 +133,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     let process = usage::process().since(before);
     let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
     let interrupted = coordinator.wants_stop();
-    let all_left = coordinator.wait_for_the_end(interrupted);
+    let all_left = coordinator.wait_for_the_end(interrupted || options.first_ends_all);
     let failure = || controls.iter().find_map(|control| control.take_failure());
     if !all_left {
         // What waits in the kernel cannot be called back. Its thread owns its engine and buffers, and keeps them until
@@ -239,6 +245,8 @@ fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
         for share in &workload.bssplit {
             aligned("bssplit", share.bs)?;
         }
+        aligned("blockalign", workload.blockalign.unwrap_or(0))?;
+        aligned("rw_step", workload.rw_step.unsigned_abs())?;
         aligned("offset", workload.offset)?;
         aligned("offset_increment", workload.offset_increment.unwrap_or(0))?;
     }

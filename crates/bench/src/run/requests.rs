@@ -4,10 +4,12 @@
 //! request and compiles to an offset and a push. [`General`] does everything else.
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf};
-use measure::workload::{RandomDistribution, Rw, Workload};
+use measure::pattern::{Blocks, Rng};
+use measure::workload::{Rw, Workload};
 use storage::engine::{Engine, Op};
 
+use super::budget::Budget;
+use super::order::{Cursor, Order};
 use super::tally::Direction;
 use crate::payload::{Header, Payload, VerifyFailure};
 
@@ -59,30 +61,6 @@ pub(super) trait Requests {
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure>;
 }
 
-/// How many bytes a thread is to move: everything, or until told to stop.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Budget(u64);
-
-impl Budget {
-    pub fn new(workload: &Workload, region: &Region) -> Self {
-        Self(if workload.time_based {
-            u64::MAX
-        } else {
-            region.length / workload.min_bs() * workload.min_bs()
-        })
-    }
-
-    #[inline]
-    fn take(&mut self, bytes: u64) -> bool {
-        if self.0 < bytes {
-            return false;
-        }
-        // A budget of u64::MAX outlasts every drive.
-        self.0 -= bytes;
-        true
-    }
-}
-
 /// Reads of one size.
 #[derive(Debug)]
 pub(super) struct Reads<B> {
@@ -117,43 +95,6 @@ impl<B: Blocks> Requests for Reads<B> {
     }
 }
 
-/// The order in which blocks are visited, decided at run time.
-#[derive(Debug)]
-pub(super) enum Order {
-    Sequential(Sequential),
-    Uniform(Uniform),
-    Cover(Cover),
-    Zipf(Zipf),
-    Pareto(Pareto),
-}
-
-impl Order {
-    /// The order that a workload asks for over `blocks` blocks.
-    pub fn new(workload: &Workload, blocks: u64, seed: u64) -> Self {
-        if !workload.rw.is_random() {
-            return Self::Sequential(Sequential::new(blocks));
-        }
-        match workload.random_distribution {
-            RandomDistribution::Zipf(theta) => Self::Zipf(Zipf::new(blocks, theta, seed)),
-            RandomDistribution::Pareto(h) => Self::Pareto(Pareto::new(blocks, h, seed)),
-            RandomDistribution::Random if workload.norandommap => Self::Uniform(Uniform::new(blocks, seed)),
-            RandomDistribution::Random => Self::Cover(Cover::new(blocks, seed)),
-        }
-    }
-}
-
-impl Blocks for Order {
-    fn next_block(&mut self) -> u64 {
-        match self {
-            Self::Sequential(order) => order.next_block(),
-            Self::Uniform(order) => order.next_block(),
-            Self::Cover(order) => order.next_block(),
-            Self::Zipf(order) => order.next_block(),
-            Self::Pareto(order) => order.next_block(),
-        }
-    }
-}
-
 /// A request in flight.
 #[derive(Debug, Clone, Copy)]
 struct InFlight {
@@ -183,12 +124,15 @@ pub(super) struct General {
     in_flight: Vec<InFlight>,
     /// The next request, where it was made before there was room for it.
     ahead: Option<Made>,
-    /// Where the next sequential request of mixed sizes begins, relative to the region.
-    cursor: u64,
+    /// Where the next sequential request goes, where the order of blocks does not say.
+    cursor: Cursor,
+    /// Requests that may still be made.
+    requests_left: u64,
     /// Requests issued, which with the region's blocks gives the pass.
     issued: u64,
+    writes_since_data_sync: u32,
     writes_since_sync: u32,
-    sync_due: bool,
+    sync_due: Option<Op>,
     flushes: u32,
     generation: u64,
     pub verified_blocks: u64,
@@ -199,16 +143,18 @@ impl General {
         let seed = workload.randseed.wrapping_add(u64::from(region.job));
         let idle = InFlight { op: Op::Read, length: 0, expected: None };
         Self {
-            order: Order::new(workload, region.length / workload.min_bs(), seed),
+            order: Order::new(workload, (region.length / workload.offset_unit()).max(1), seed),
             rng: Rng::new(seed ^ 0x006d_6978_6573),
             budget: Budget::new(workload, region),
             payload: Payload::new(seed, workload.buffer_compress_percentage),
             in_flight: vec![idle; depth as usize],
             ahead: None,
-            cursor: 0,
+            cursor: Cursor::new(workload, region),
+            requests_left: workload.number_ios.unwrap_or(u64::MAX),
             issued: 0,
+            writes_since_data_sync: 0,
             writes_since_sync: 0,
-            sync_due: false,
+            sync_due: None,
             flushes: 0,
             generation,
             verified_blocks: 0,
@@ -256,18 +202,15 @@ impl General {
 
     /// Where a request of `bytes` goes. It never leaves the region.
     fn next_offset(&mut self, bytes: u64) -> u64 {
-        let unit = self.workload.min_bs();
-        let room = self.region.length / unit * unit;
-        if self.workload.bssplit.is_empty() || self.workload.rw.is_random() {
+        let w = &self.workload;
+        if w.rw.is_random() || (w.bssplit.is_empty() && w.rw_step == 0) {
+            let unit = w.offset_unit();
+            // The last request must fit, whatever its size.
+            let last = self.region.length / w.min_bs() * w.min_bs() - bytes;
             let at = self.order.next_block() * unit;
-            return self.region.start + at.min(room - bytes);
+            return self.region.start + at.min(last / unit * unit);
         }
-        if self.cursor + bytes > room {
-            self.cursor = 0;
-        }
-        let at = self.cursor;
-        self.cursor += bytes;
-        self.region.start + at
+        self.region.start + self.cursor.advance(bytes)
     }
 
     /// The header of the block that the request about to be issued writes: its generation counts the
@@ -283,15 +226,15 @@ impl General {
     /// Makes the next request in an idle slot; None where the share is done. At most one is made and not launched, so
     /// that a header's generation is that of the request's own place in the order.
     fn make<E: Engine>(&mut self, engine: &mut E, slot: u32) -> Option<Made> {
-        if self.sync_due {
-            self.sync_due = false;
-            let request = InFlight { op: Op::SyncData, length: 0, expected: None };
+        if let Some(op) = self.sync_due.take() {
+            let request = InFlight { op, length: 0, expected: None };
             return Some(Made { slot, offset: 0, request });
         }
         let bytes = self.next_size();
-        if !self.budget.take(bytes) {
+        if self.requests_left == 0 || !self.budget.take(bytes) {
             return None;
         }
+        self.requests_left -= 1;
         let op = self.next_op();
         let offset = self.next_offset(bytes);
         let length = bytes as u32;
@@ -315,16 +258,25 @@ impl General {
         let Made { slot, offset, request } = made;
         self.in_flight[slot as usize] = request;
         engine.prepare(slot, request.op, offset, request.length);
-        if request.op == Op::SyncData {
+        if request.op.is_sync() {
             self.flushes += 1;
             return;
         }
         self.issued += 1;
-        if request.op == Op::Write && self.workload.fdatasync > 0 {
-            self.writes_since_sync += 1;
-            if self.writes_since_sync == self.workload.fdatasync {
-                (self.writes_since_sync, self.sync_due) = (0, true);
-            }
+        if request.op == Op::Write && (self.workload.fdatasync > 0 || self.workload.fsync > 0) {
+            self.count_write();
+        }
+    }
+
+    /// Says whether a sync is due. Where both are, fsync(2) does what fdatasync(2) does.
+    fn count_write(&mut self) {
+        self.writes_since_data_sync += 1;
+        self.writes_since_sync += 1;
+        if self.writes_since_data_sync == self.workload.fdatasync {
+            (self.writes_since_data_sync, self.sync_due) = (0, Some(Op::SyncData));
+        }
+        if self.writes_since_sync == self.workload.fsync {
+            (self.writes_since_sync, self.sync_due) = (0, Some(Op::Sync));
         }
     }
 }
@@ -360,22 +312,22 @@ impl Requests for General {
     }
 
     fn is_flush(&self, slot: u32) -> bool {
-        self.in_flight[slot as usize].op == Op::SyncData
+        self.in_flight[slot as usize].op.is_sync()
     }
 
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
         let InFlight { op, length, expected, .. } = self.in_flight[slot as usize];
-        self.flushes -= u32::from(op == Op::SyncData);
+        self.flushes -= u32::from(op.is_sync());
         if let (Some(header), Some(kind)) = (expected, self.workload.verify) {
             header.check(kind, &engine.buffer(slot)[..length as usize])?;
             self.verified_blocks += 1;
         }
         let direction = match op {
-            Op::Read | Op::SyncData => Direction::Read,
+            Op::Read | Op::SyncData | Op::Sync => Direction::Read,
             Op::Write => Direction::Write,
             Op::Trim => Direction::Trim,
         };
-        Ok(Settled { direction, bytes: u64::from(length), counts: op != Op::SyncData })
+        Ok(Settled { direction, bytes: u64::from(length), counts: !op.is_sync() })
     }
 }
 

@@ -27,6 +27,7 @@ use storage::usage;
 
 use super::batch::Batch;
 use super::control::{Control, Phase, Pulse};
+use super::pauses::Pauses;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::schedule::Schedule;
 use super::tally::{Summary, Tally};
@@ -92,10 +93,12 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
 /// Picks the loop for the workload: the narrow one where nothing but reads is asked for.
 fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
     let w = &task.workload;
-    let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none();
+    let plain =
+        w.rw_step == 0 && w.percentage_random == 100 && w.number_ios.is_none() && w.blockalign.is_none();
+    let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none() && plain;
     let blocks = task.region.length / w.min_bs();
     let seed = w.randseed.wrapping_add(u64::from(task.region.job));
-    match w.random_distribution {
+    match &w.random_distribution {
         _ if narrow && !w.rw.is_random() => narrow_run(engine, task, control, Sequential::new(blocks)),
         RandomDistribution::Random if narrow && w.norandommap => {
             narrow_run(engine, task, control, Uniform::new(blocks, seed))
@@ -206,6 +209,8 @@ struct Turn<'a, E, R> {
     ramp_until: u64,
     fill_until: u64,
     deadline: u64,
+    /// The rests between requests, where the workload has any.
+    pauses: Option<Pauses>,
     /// The interval ends with a flush of this thread's own, not with the first thread to end.
     own_end: bool,
     last_seen: Phase,
@@ -240,6 +245,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             // A queue of large blocks may take longer to fill than the run is to last.
             fill_until: ramp_until + clock.ticks(runtime),
             deadline: u64::MAX,
+            pauses: Pauses::new(workload),
             own_end: workload.end_fsync && workload.rw.writes(),
             last_seen: Phase::Ramp,
             engine,
@@ -278,16 +284,25 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if now >= self.next_ages {
                 self.check_ages(now)?;
             }
-            self.issue(batch.with(self.engine.in_flight()), now);
+            let mut group = batch.with(self.engine.in_flight());
+            if let Some(pauses) = &mut self.pauses {
+                if pauses.is_due() && self.engine.in_flight() == 0 && !self.exhausted {
+                    now = pauses.rest(self.clock);
+                    continue;
+                }
+                group = group.min(pauses.left as usize);
+            }
+            self.issue(group, now);
             self.rest_while_flushing();
             if self.exhausted && self.engine.in_flight() == 0 {
                 return Ok(());
             }
             // While the queue is not full, submit without waiting.
-            let filling = !self.exhausted && self.room() > 0;
+            let is_resting = self.pauses.as_ref().is_some_and(Pauses::is_due);
+            let filling = !self.exhausted && self.room() > 0 && !is_resting;
             let wait_for = if filling {
                 0
-            } else if self.exhausted {
+            } else if self.exhausted || is_resting {
                 1
             } else {
                 complete_min
@@ -298,7 +313,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     self.began[slot as usize] = now;
                 }
             }
-            if R::WORKS_AHEAD && self.spare > 0 && !filling && !self.exhausted {
+            if R::WORKS_AHEAD && self.spare > 0 && !filling && !self.exhausted && !is_resting {
                 self.make_ahead()?;
             }
             self.engine.submit(wait_for, None)?;
@@ -338,6 +353,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             return;
         }
         self.issued.clear();
+        let mut count = 0;
         for _ in 0..batch.min(self.room()) {
             let ahead = if R::WORKS_AHEAD { self.requests.issue_ahead(&mut self.engine) } else { None };
             let slot = match ahead {
@@ -353,9 +369,13 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 }
             };
             self.began[slot as usize] = now;
+            count += 1;
             if R::SLOW_TO_ISSUE || batch == 1 {
                 self.issued.push(slot);
             }
+        }
+        if let Some(pauses) = &mut self.pauses {
+            pauses.left -= count;
         }
     }
 
@@ -539,12 +559,12 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         self.control.done();
     }
 
-    /// fdatasync(2), waited for.
+    /// fsync(2), waited for.
     fn flush(&mut self) -> Result<(), BenchError> {
         if self.has_unlimited_flushes() {
             self.pulse.rest();
         }
-        self.engine.prepare(0, Op::SyncData, 0, 0);
+        self.engine.prepare(0, Op::Sync, 0, 0);
         let mut failure = None;
         while self.engine.in_flight() > 0 {
             self.engine.submit(1, None)?;

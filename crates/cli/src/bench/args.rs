@@ -22,7 +22,8 @@ Examples:
       --target /dev/nvme1n1 --destroy /dev/nvme1n1
   flashwright bench --rw=randread --rate_iops=20k --target FILE
                        open loop: latency under a given load
-  flashwright bench job.fio --output-format=fio-json
+  flashwright bench job.fio --dry-run
+  flashwright bench job.fio --runtime=30 --output-format=fio-json
   flashwright bench --rw=randwrite --bs=4k --purge --precondition=steady \\
       --target /dev/nvme1n1 --destroy /dev/nvme1n1
   flashwright bench --wsat --purge --output curve/ \\
@@ -41,7 +42,7 @@ underscores.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// A workload in TOML, or a fio job file; flags go before what a TOML file says
+    /// A workload in TOML, or a fio job file; flags go before what the file says
     #[arg(value_name = "JOBFILE.fio|WORKLOAD.toml")]
     pub file: Option<PathBuf>,
 
@@ -79,6 +80,10 @@ pub struct BenchArgs {
         help_heading = "Output"
     )]
     pub cmdhelp: Option<String>,
+
+    /// Say what would run and on what, and change nothing
+    #[arg(long = "dry-run", alias = "dry_run", conflicts_with_all = ["json", "output_format", "tasks"], help_heading = "Output")]
+    pub dry_run: bool,
 
     #[command(flatten)]
     pub prepare: PrepareArgs,
@@ -227,10 +232,54 @@ impl WorkloadArgs {
         self.given.first().map(|(option, _)| option.name)
     }
 
+    /// What was given, as keys of fio's job files with their values.
+    pub fn fio_settings(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut settings = Vec::new();
+        for (option, value) in &self.given {
+            let Some(key) = option.fio else { continue };
+            let mut workload = Workload::default();
+            option
+                .set(&mut workload, value.clone())
+                .map_err(|why| Failure::invalid(format!("--{}: {why}", option.name)))?;
+            let text = fio_value(option, value, &workload)?;
+            settings.push((key.to_owned(), text));
+        }
+        Ok(settings)
+    }
+
+    /// Puts what was given and fio has no key for into a workload.
+    pub fn apply_own(&self, workload: &mut Workload) -> Result<(), Failure> {
+        for (option, value) in self.given.iter().filter(|(option, _)| option.fio.is_none()) {
+            option
+                .set(workload, value.clone())
+                .map_err(|why| Failure::invalid(format!("--{}: {why}", option.name)))?;
+        }
+        Ok(workload.validate()?)
+    }
+
     /// Whether an option was given.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(option, _)| option.name == name)
     }
+}
+
+/// An option's value in the words of fio's job files.
+fn fio_value(option: &WorkloadOption, value: &Value, workload: &Workload) -> Result<String, Failure> {
+    let text = option.text(workload).unwrap_or_default();
+    Ok(match (option.name, option.kind, text.as_str()) {
+        ("verify", _, "xxh3") => "xxhash".to_owned(),
+        ("pages", _, "auto") => "malloc".to_owned(),
+        ("pages", _, "huge") => "mmaphuge".to_owned(),
+        ("pages", ..) => {
+            return Err(Failure::invalid(format!("--pages={text} cannot be combined with a job file"))
+                .hint("fio has no word for these pages; leave it out, or write --pages=huge"));
+        }
+        // fio reads no fractions.
+        (_, ValueKind::Duration | ValueKind::PositiveDuration, _) => {
+            format!("{}us", (value.as_f64().unwrap_or_default() * 1e6).round() as u64)
+        }
+        _ => text,
+    })
 }
 
 impl FromArgMatches for WorkloadArgs {
@@ -281,6 +330,7 @@ fn value(kind: ValueKind, text: &str) -> Result<Value, BadValue> {
         ValueKind::Size => values::size(text)?.into(),
         // fio reads `20k` requests a second as 20,480, as it does every size, and so does this.
         ValueKind::PositiveSize | ValueKind::Rate => values::positive_size(text)?.into(),
+        ValueKind::SignedSize => values::signed_size(text)?.into(),
         ValueKind::Duration => values::duration(text)?.as_secs_f64().into(),
         ValueKind::PositiveDuration => values::positive_duration(text)?.as_secs_f64().into(),
         ValueKind::Switch => values::switch(text)?.into(),

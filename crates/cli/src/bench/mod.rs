@@ -8,10 +8,11 @@
 //!
 //! Several processes that do it together are [`tasks`].
 //!
-//! `--cmdhelp` lists the keys of fio's job files ([`cmdhelp`]). With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
+//! `--dry-run` says what would run ([`dry_run`]). `--cmdhelp` lists the keys of fio's job files ([`cmdhelp`]). With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
 
 pub mod args;
 mod cmdhelp;
+mod dry_run;
 pub mod figures;
 mod live;
 mod prepare;
@@ -45,6 +46,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(flag) = args.first_of_tasks() {
         return Err(Failure::invalid(format!("--{flag} needs several tasks"))
             .hint("start them with --tasks N, or with mpirun"));
+    }
+    if args.dry_run {
+        return args.sink()?.write(&dry_run::text(&Request::read(args)?));
     }
     if args.prepare.wsat {
         return wsat::wsat(args);

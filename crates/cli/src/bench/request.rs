@@ -1,8 +1,8 @@
 //! What is to run, and where: from flags, from a workload in TOML, or from a fio job file.
 //!
 //! A workload from flags or TOML measures for a time: five seconds unless it says otherwise, over its region
-//! again and again. In a job file fio's own defaults hold, and what is in it stands alone: a flag that
-//! changes a workload beside it is refused, because nobody could say which of its jobs was meant.
+//! again and again. In a job file fio's own defaults hold. A flag beside it takes the place of what each of its
+//! sections says, as fio's flags do.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub struct Request {
     pub saturate: Option<saturation::Plan>,
     /// For fio's JSON: what stood in global sections.
     pub global_options: Vec<(String, String)>,
+    /// Keys of a job file that change nothing here.
+    pub without_effect: Vec<&'static str>,
 }
 
 /// A workload and its target.
@@ -66,9 +68,9 @@ impl Request {
     /// Reads flags and file.
     pub fn read(args: &BenchArgs) -> Result<Self, Failure> {
         let (prepare, mut saturate) = prepare::plans(&args.prepare)?;
-        let (groups, global_options) = match &args.file {
+        let Read { groups, global_options, without_effect } = match &args.file {
             Some(path) if !is_toml(path) => read_job_file(args, path)?,
-            file => (vec![vec![read_workload(args, file.as_deref())?]], Vec::new()),
+            file => Read { groups: vec![vec![read_workload(args, file.as_deref())?]], ..Read::default() },
         };
         if let (Some(plan), Some(job)) = (&mut saturate, groups.first().and_then(|group| group.first())) {
             prepare::check_saturation(&job.workload)?;
@@ -81,6 +83,7 @@ impl Request {
             destroy: args.destroy.clone(),
             allow_unwritten: args.allow_unwritten,
             global_options,
+            without_effect,
         })
     }
 
@@ -94,7 +97,13 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
-type Groups = (Vec<Vec<Job>>, Vec<(String, String)>);
+/// What a file says.
+#[derive(Default)]
+struct Read {
+    groups: Vec<Vec<Job>>,
+    global_options: Vec<(String, String)>,
+    without_effect: Vec<&'static str>,
+}
 
 /// Whether a path is more likely a target than a job file: a device, or a file that begins with what text never has.
 fn is_target(path: &Path) -> bool {
@@ -111,7 +120,7 @@ fn is_target(path: &Path) -> bool {
     facts.file_type().is_block_device()
 }
 
-fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Groups, Failure> {
+fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Read, Failure> {
     let is_named_so = path.extension().is_some_and(|extension| extension == "fio" || extension == "job");
     let is_missing = !is_named_so && args.workload.first_given().is_some() && !path.exists();
     if args.target.is_none() && (is_missing || is_target(path)) {
@@ -123,27 +132,52 @@ fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Groups, Failure> {
         return Err(Failure::invalid(format!("--{flag} cannot be combined with a job file"))
             .hint("write the workload as flags, or as TOML"));
     }
-    let flag = args.workload.first_given().or(args.target.is_some().then_some("target"));
-    if let Some(flag) = flag {
-        let word = if flag == "target" { "filename" } else { flag };
-        return Err(Failure::invalid(format!("--{flag} cannot be combined with a job file"))
-            .hint(format!("write {word}=… in a section of {}, or under [global]", path.display())));
+    let environment = |name: &str| std::env::var(name).ok();
+    let mut flags = args.workload.fio_settings()?;
+    if let Some(target) = &args.target {
+        flags.push(("filename".to_owned(), filename(target)));
     }
-    let file = JobFile::read(path)
-        .map_err(|error| Failure::of(base::ErrorClass::Invalid, &error).hint(error.hint()))?;
-    let groups = file.groups.into_iter().map(|group| group.jobs.into_iter().map(fio_job).collect()).collect();
-    Ok((groups, file.global_options))
+    let file = JobFile::read_with(path, &environment, &flags)?;
+    let job = |job| {
+        let mut job = fio_job(job);
+        args.workload.apply_own(&mut job.workload)?;
+        if let Some(target) = &args.target {
+            job.target.clone_from(target);
+        }
+        Ok::<_, Failure>(job)
+    };
+    let group = |group: bench::fio::Group| group.jobs.into_iter().map(job).collect::<Result<Vec<_>, _>>();
+    Ok(Read {
+        groups: file.groups.into_iter().map(group).collect::<Result<_, _>>()?,
+        global_options: file.global_options,
+        without_effect: file.without_effect,
+    })
+}
+
+/// A target as `filename` has it. That of a target that is no path has the name of its spec, which no job opens.
+fn filename(target: &str) -> String {
+    let path = match target.parse::<storage::spec::DeviceSpec>() {
+        // Relative to this directory, and not to that of the section.
+        Ok(storage::spec::DeviceSpec::Path(path)) => std::path::absolute(&path).unwrap_or(path),
+        _ => PathBuf::from(target),
+    };
+    path.display().to_string().replace(':', "\\:")
 }
 
 fn fio_job(job: bench::fio::Job) -> Job {
     let missing = match job.file_bytes() {
-        Some(bytes) if job.workload.rw.reads() => Missing::Lay(bytes),
+        _ if job.is_export => Missing::Refuse,
+        Some(bytes) if job.workload.rw.reads() || job.overwrite => Missing::Lay(bytes),
         Some(bytes) => Missing::Make(bytes),
         None => Missing::Refuse,
     };
     Job {
         name: job.name.clone(),
-        target: path_spec(&job.path),
+        target: match job.files.as_slice() {
+            [_, _, ..] => job.device_spec().to_string(),
+            _ if job.is_export => job.path.display().to_string(),
+            _ => path_spec(&job.path),
+        },
         workload: job.workload.clone(),
         missing,
         fio: Some(Box::new(job)),
@@ -272,7 +306,13 @@ impl Written {
 pub fn notes(request: &Request) -> Vec<String> {
     let of = |job: &Job| job.fio.as_ref().map(|fio| fio.notes.clone()).unwrap_or_default();
     let about = |job: &Job, note: String| format!("{}: {note}", job.name);
-    request.jobs().flat_map(|job| of(job).into_iter().map(|note| about(job, note))).collect()
+    let mut notes: Vec<String> =
+        request.jobs().flat_map(|job| of(job).into_iter().map(|note| about(job, note))).collect();
+    if !request.without_effect.is_empty() {
+        let keys = request.without_effect.join(", ");
+        notes.push(format!("without effect here: {keys} (flashwright bench --cmdhelp=KEY says why)"));
+    }
+    notes
 }
 
 /// An error with the job that it is about, where there are several.

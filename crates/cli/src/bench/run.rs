@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::problem::Problem;
+use bench::run::cohorts::{Arranged, Arrangement, run_arranged};
 use bench::target::{BenchTarget, TargetOptions};
-use bench::{Outcome, Progress, RunOptions, precondition, saturation, scratch};
+use bench::{Progress, RunOptions, precondition, saturation, scratch};
 use measure::RunRecord;
 use measure::precondition::Preconditioned;
 use measure::saturation::Saturation;
@@ -67,10 +68,14 @@ pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Resu
         let progress = live.then_some(&say as &dyn Fn(&Progress));
         let options = RunOptions { progress, ..RunOptions::default() };
         match bench.group(group, request.jobs().count() > 1, options) {
-            Ok(outcome) => {
-                let records = group.iter().zip(outcome.records);
-                run.done.extend(records.map(|(job, record)| Done { job, group: number, record }));
-                run.interrupted |= outcome.interrupted;
+            Ok(arranged) => {
+                let records = group.iter().zip(arranged.records);
+                let done = |(job, record): (_, Option<_>)| Some(Done { job, group: number, record: record? });
+                run.done.extend(records.filter_map(done));
+                run.interrupted |= arranged.interrupted;
+                if arranged.ends_everything {
+                    break;
+                }
             }
             Err(failure) => run.failure = Some(failure),
         }
@@ -173,8 +178,8 @@ impl<'r> Bench<'r> {
         Ok(())
     }
 
-    /// Makes the files of a volume that are not there, if a job is going to write it; and writes all of it, if a
-    /// job is going to read it as well.
+    /// Makes the files of a volume that are not there, if a job is going to write it or a job file says how large they
+    /// are; and writes all of it, if a job is going to read it as well.
     fn make_members(&mut self, request: &Request, job: &Job, spec: &DeviceSpec) -> Result<(), Failure> {
         let missing = |leaf: &&DeviceSpec| match leaf {
             DeviceSpec::File { path, size: Some(_) } => std::fs::symlink_metadata(path).is_err(),
@@ -184,13 +189,17 @@ impl<'r> Bench<'r> {
         let missing = leaves.iter().copied().filter(missing).filter_map(DeviceSpec::path);
         let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         let sharing = || request.jobs().filter(|other| other.target == job.target);
-        if missing.is_empty() || !sharing().any(|other| other.workload.rw.modifies()) {
+        let makes = |other: &Job| other.workload.rw.modifies() || matches!(other.missing, Missing::Lay(_));
+        if missing.is_empty() || !sharing().any(makes) {
             return Ok(());
         }
         let options =
             OpenOptions { direct: false, destroy: request.destroy.clone(), ..OpenOptions::writing() };
         let device = volume::open(spec, &options).map_err(Problem::from)?;
         let first = missing[0].clone();
+        if job.fio.as_ref().is_some_and(|fio| fio.unlink) {
+            self.unlink.extend(missing.iter().cloned());
+        }
         let debris = Debris(missing);
         if sharing().any(|other| other.workload.rw.reads()) {
             self.lay(&first, device.size(), &device)?;
@@ -232,7 +241,7 @@ impl<'r> Bench<'r> {
         group: &[Job],
         of_several: bool,
         options: RunOptions<'_>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Arranged, Failure> {
         let mut jobs = Vec::new();
         for job in group {
             let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
@@ -243,13 +252,17 @@ impl<'r> Bench<'r> {
             }
             jobs.push(prepared);
         }
-        let outcome = bench::run::run(&jobs, RunOptions { stop: Some(self.stop), pass: 1, ..options });
+        let options = RunOptions { stop: Some(self.stop), pass: 1, ..options };
+        let of_job = |job: &Job| job.fio.as_ref().map(|fio| fio.arrangement.clone()).unwrap_or_default();
+        let arrangements: Vec<Arrangement> = group.iter().map(of_job).collect();
+        let outcome = run_arranged(&jobs, &arrangements, options);
         if group.iter().any(|job| job.workload.rw.modifies()) {
             // Two targets may be names of one device.
             self.targets.values_mut().for_each(BenchTarget::contents_changed);
         }
         let outcome = outcome.map_err(|e| Failure::from(Problem::from(e)))?;
         for (job, record) in group.iter().zip(&outcome.records) {
+            let Some(record) = record else { continue };
             self.targets.get_mut(job.target.as_str()).expect("prepared for each job").count_written(record);
         }
         Ok(outcome)

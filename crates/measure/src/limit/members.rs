@@ -135,7 +135,7 @@ pub(super) fn queue_depth(seen: &Seen<'_>) -> Option<Finding> {
     let counted = seen.members.iter().all(|m| m.ios() >= LEAST_IOS);
     let idle = counted && seen.busy() < IDLE && in_flight / drives <= FEW_IN_FLIGHT;
     // What flushes, or waits in a cache, waits for other things than requests.
-    let plain = record.workload.direct && record.workload.fdatasync == 0 && !record.workload.end_fsync;
+    let plain = record.workload.direct && !record.workload.makes_durable();
     (idle && plain).then(|| {
         let evidence = format!(
             "{} had requests {} of the time (limit {}), with {} in flight for each drive",

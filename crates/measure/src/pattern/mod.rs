@@ -13,10 +13,12 @@ mod cover;
 mod random;
 mod scramble;
 mod skew;
+mod zoned;
 
 pub use cover::Cover;
 pub use random::{Rng, split_mix};
 pub use skew::{Pareto, Zipf};
+pub use zoned::Zoned;
 
 /// A stream of block numbers.
 pub trait Blocks {

@@ -89,7 +89,7 @@ fn open_fd(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<File> {
     FsOptions::new()
         .read(true)
         .write(options.access.writes())
-        .custom_flags(direct | flags | libc::O_NOCTTY)
+        .custom_flags(direct | flags | options.sync.flag() | libc::O_NOCTTY)
         .open(path)
 }
 

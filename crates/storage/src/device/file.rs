@@ -179,7 +179,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<File, OpenError> {
         FsOptions::new()
             .read(true)
             .write(options.access.writes())
-            .custom_flags(flags | libc::O_NOCTTY)
+            .custom_flags(flags | options.sync.flag() | libc::O_NOCTTY)
             .open(path)
     };
     // O_NOATIME is for owners and CAP_FOWNER; without it, reads merely touch the access time.

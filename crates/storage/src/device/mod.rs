@@ -34,7 +34,7 @@ pub(crate) use memory_device::available_memory;
 pub use memory_device::open_memory;
 pub use open::{check_written, open};
 pub(crate) use open::{failed, open_error};
-pub use options::{Access, OpenOptions};
+pub use options::{Access, OpenOptions, WriteSync};
 pub use scratch::ScratchFile;
 pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of, route, targets};
 pub use sys::{LoopBacking, loop_backing, space};

@@ -31,6 +31,29 @@ impl Access {
     }
 }
 
+/// What a write has made durable when it completes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WriteSync {
+    /// Nothing, as far as the descriptor goes.
+    #[default]
+    None,
+    /// Its data (O_DSYNC).
+    Data,
+    /// Its data and the file's times (O_SYNC).
+    File,
+}
+
+impl WriteSync {
+    /// The flag of open(2).
+    pub(super) fn flag(self) -> i32 {
+        match self {
+            Self::None => 0,
+            Self::Data => libc::O_DSYNC,
+            Self::File => libc::O_SYNC,
+        }
+    }
+}
+
 /// How a device is to be opened. The default reads buffered, and refuses regions never written.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
@@ -51,6 +74,9 @@ pub struct OpenOptions {
     /// makes up. A labelled volume is then open to writing without its members being named in `destroy`; of all
     /// other devices nothing is known that would make a difference.
     pub as_owner: bool,
+    /// What each write makes durable. Files and block devices obey it. Memory has nothing to make durable, and exports
+    /// of other hosts ignore it.
+    pub sync: WriteSync,
 }
 
 impl OpenOptions {

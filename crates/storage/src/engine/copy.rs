@@ -66,7 +66,7 @@ pub(super) fn perform(slots: &Slots, id: u32) -> i64 {
             }
         }
         Op::Trim => return discard(&**device, request.offset, request.length),
-        Op::SyncData => return 0,
+        Op::SyncData | Op::Sync => return 0,
     }
     bytes as i64
 }

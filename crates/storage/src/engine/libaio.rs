@@ -97,9 +97,10 @@ impl<K: Kernel> Libaio<K> {
             Op::Read => abi::CMD_PREAD,
             Op::Write => abi::CMD_PWRITE,
             Op::SyncData => abi::CMD_FDSYNC,
+            Op::Sync => abi::CMD_FSYNC,
             Op::Trim => return self.discard_now(part.id..part.id + 1),
         };
-        let transfers = part.op != Op::SyncData;
+        let transfers = !part.op.is_sync();
         self.blocks[part.id as usize] = Iocb {
             data: u64::from(part.id),
             opcode,
@@ -203,14 +204,17 @@ impl<K: Kernel> Libaio<K> {
     }
 
     /// The result of a request that io_submit(2) would not take. Not every file takes an asynchronous
-    /// fdatasync; the plain call always does.
+    /// fdatasync or fsync; the plain call always does.
     #[cold]
     fn refused(&self, id: u32, errno: i32) -> i64 {
         let unsupported = matches!(errno, libc::EINVAL | libc::EOPNOTSUPP);
         let part = self.slots.part(id);
-        if unsupported && part.op == Op::SyncData {
-            let member = &self.slots.members()[part.member as usize];
-            return errno_or_zero(self.kernel.fdatasync(member.fd().as_raw_fd()));
+        if unsupported && part.op.is_sync() {
+            let fd = self.slots.members()[part.member as usize].fd().as_raw_fd();
+            return errno_or_zero(match part.op {
+                Op::Sync => self.kernel.fsync(fd),
+                _ => self.kernel.fdatasync(fd),
+            });
         }
         -i64::from(errno)
     }

@@ -60,6 +60,8 @@ pub enum Op {
     Trim,
     /// Make completed writes durable (fdatasync(2)).
     SyncData,
+    /// Make completed writes durable, and the file's times with them (fsync(2)).
+    Sync,
 }
 
 impl Op {
@@ -71,7 +73,15 @@ impl Op {
             Self::Write => "write",
             Self::Trim => "trim",
             Self::SyncData => "fdatasync",
+            Self::Sync => "fsync",
         }
+    }
+
+    /// Whether it makes writes durable, and moves no data.
+    #[must_use]
+    #[inline]
+    pub fn is_sync(self) -> bool {
+        matches!(self, Self::SyncData | Self::Sync)
     }
 }
 

@@ -74,7 +74,7 @@ impl Nbd {
                 (command, refused.or((length == 0).then_some(0)))
             }
             Op::Trim => (Command::Trim, self.trim_refused(host, part.offset, length, &**device)),
-            Op::SyncData => {
+            Op::SyncData | Op::Sync => {
                 let can = self.fleet.remote(host).export().flags.flush();
                 (Command::Flush, (!can).then(|| refuse(libc::EOPNOTSUPP)))
             }

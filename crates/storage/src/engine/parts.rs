@@ -185,7 +185,7 @@ impl Parts {
                 covered = length;
             }
             Op::Trim => {}
-            Op::SyncData => {
+            Op::SyncData | Op::Sync => {
                 for member in 0..self.width {
                     put(Piece { member, offset: 0, length: 0 }, 0)?;
                 }
@@ -230,7 +230,7 @@ impl Parts {
         assert!(request.remaining > 0, "a completion arrived for part {id}, whose request is idle");
         let expected = match entry.op {
             Op::Read | Op::Write => i64::from(entry.length),
-            Op::Trim | Op::SyncData => 0,
+            Op::Trim | Op::SyncData | Op::Sync => 0,
         };
         if result != expected {
             if is_transient(result) && entry.retries < MAX_RETRIES {

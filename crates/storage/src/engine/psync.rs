@@ -207,6 +207,7 @@ fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request)
         // SAFETY: as above.
         Op::Write => errno_or_bytes(unsafe { kernel.pwrite(fd, buffer, length as usize, offset) }),
         Op::SyncData => errno_or_zero(kernel.fdatasync(fd)),
+        Op::Sync => errno_or_zero(kernel.fsync(fd)),
         Op::Trim => errno_or_zero(device.discard(offset, u64::from(length))),
     };
     (result, None)
@@ -223,7 +224,8 @@ fn perform_by_device(device: &dyn Device, request: Request) -> io::Result<usize>
         Op::Read => device.read_at(unsafe { std::slice::from_raw_parts_mut(buffer, inside) }, offset)?,
         // SAFETY: as above.
         Op::Write => device.write_at(unsafe { std::slice::from_raw_parts(buffer, inside) }, offset)?,
-        Op::SyncData => return device.sync_data().map(|()| 0),
+        // Such a device has no times to be kept.
+        Op::SyncData | Op::Sync => return device.sync_data().map(|()| 0),
         Op::Trim => return device.discard(offset, u64::from(length)).map(|()| 0),
     }
     Ok(inside)

@@ -349,7 +349,7 @@ impl Slots {
         assert!(state.in_flight, "a completion arrived for slot {id}, which is idle");
         let expected = match state.op {
             Op::Read | Op::Write => i64::from(state.length),
-            Op::Trim | Op::SyncData => 0,
+            Op::Trim | Op::SyncData | Op::Sync => 0,
         };
         if result != expected {
             return false;
@@ -409,7 +409,7 @@ impl Slots {
                     Some(error) => (None, RequestError::Os(error)),
                     None => (member, cause),
                 };
-                if matches!(op, Op::Write | Op::SyncData) {
+                if op == Op::Write || op.is_sync() {
                     self.device.writing_failed();
                 }
                 let device = self.device.spec().to_owned();

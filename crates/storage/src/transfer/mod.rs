@@ -179,13 +179,13 @@ impl Flight {
         let Ok(said) = u32::try_from(result) else {
             let errno = i32::try_from(-result).unwrap_or(libc::EIO);
             self.tries += 1;
-            let passes = matches!(errno, libc::EINTR | libc::EAGAIN) && self.op != Op::SyncData;
+            let passes = matches!(errno, libc::EINTR | libc::EAGAIN) && !self.op.is_sync();
             if passes && self.tries < MOST_TRIES {
                 return Verdict::Again;
             }
             return Verdict::Over(Err(RequestError::Os(io::Error::from_raw_os_error(errno))));
         };
-        if self.op == Op::SyncData {
+        if self.op.is_sync() {
             return Verdict::Over(Ok(0));
         }
         let reached = self.moved + said.min(most.unwrap_or(u32::MAX)).min(self.length - self.moved);
@@ -358,7 +358,7 @@ impl<K: Kernel + Send + Sync> Transfer<K> {
     /// Passes the next attempt at a request on.
     fn attempt(&mut self, id: u32) {
         let flight = self.flights[id as usize].as_ref().expect("it is under way");
-        let address = if flight.op == Op::SyncData {
+        let address = if flight.op.is_sync() {
             std::ptr::null_mut()
         } else {
             let into = (flight.within + flight.moved) as usize;

@@ -67,9 +67,10 @@ impl<K: Kernel> Ring<K> {
             (Op::Read, false) => (abi::OP_READ, 0),
             (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
             (Op::Write, false) => (abi::OP_WRITE, 0),
+            (Op::Sync, _) => (abi::OP_FSYNC, 0),
             (Op::SyncData | Op::Trim, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
         };
-        let transfers = attempt.op != Op::SyncData;
+        let transfers = !attempt.op.is_sync();
         self.shared.write_sqe(
             self.tail,
             Sqe {

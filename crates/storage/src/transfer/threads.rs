@@ -120,6 +120,7 @@ fn make<K: Kernel>(kernel: &K, attempt: Attempt) -> i64 {
         // SAFETY: as above.
         Op::Write => unsafe { kernel.pwrite(fd, address, length as usize, offset) },
         Op::SyncData | Op::Trim => kernel.fdatasync(fd).map(|()| 0),
+        Op::Sync => kernel.fsync(fd).map(|()| 0),
     };
     match result {
         Ok(bytes) => bytes as i64,

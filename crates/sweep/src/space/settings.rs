@@ -141,6 +141,7 @@ pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> R
             ValueKind::Count | ValueKind::Seed | ValueKind::Rate | ValueKind::Percent => {
                 count(source, name, node)?
             }
+            ValueKind::SignedSize => signed_size(source, name, node)?,
             ValueKind::Word(words) => word(source, name, node, words)?,
             ValueKind::Distribution => distribution(source, name, node)?,
             ValueKind::Split => split(source, name, node)?,
@@ -276,13 +277,25 @@ fn word(source: Source<'_>, name: &str, node: &Node, known: Words) -> Read {
     }
 }
 
+fn signed_size(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let bytes = match &node.value {
+        Value::Integer(bytes) => i64::try_from(*bytes).ok(),
+        Value::Text(text) => measure::options::signed_size(text).ok(),
+        _ => None,
+    };
+    let hint = "for instance \"8k\" or \"-8k\"";
+    let bytes = bytes.ok_or_else(|| source.bad_value(name, node, "is not a size", hint))?;
+    Ok(field(measure::options::signed_size_text(bytes), bytes))
+}
+
 fn distribution(source: Source<'_>, name: &str, node: &Node) -> Read {
-    let hint = "\"random\", \"zipf:1.2\" or \"pareto:0.2\"";
+    let hint = "\"random\", \"zipf:1.2\", \"pareto:0.2\" or \"zoned:50/5:30/15:20/80\"";
     let parsed = match &node.value {
         Value::Text(text) if text == "random" => Some(RandomDistribution::Random),
-        Value::Text(text) => {
-            text.split_once(':').and_then(|(shape, parameter)| skewed(shape, parameter.parse().ok()?))
-        }
+        Value::Text(text) => text.split_once(':').and_then(|(shape, parameter)| match shape {
+            "zoned" => measure::distribution::zones(parameter).ok().map(RandomDistribution::Zoned),
+            shape => skewed(shape, parameter.parse().ok()?),
+        }),
         Value::Table(entries) => match entries.as_slice() {
             [Entry { key, node: Node { value: Value::Float(parameter), .. }, .. }] => skewed(key, *parameter),
             _ => None,
@@ -293,6 +306,11 @@ fn distribution(source: Source<'_>, name: &str, node: &Node) -> Read {
         Some(RandomDistribution::Random) => return Ok(field("random".to_owned(), "random")),
         Some(RandomDistribution::Zipf(theta)) => ("zipf", theta),
         Some(RandomDistribution::Pareto(h)) => ("pareto", h),
+        Some(zoned @ RandomDistribution::Zoned(_)) => {
+            let table = toml::Value::try_from(&zoned)
+                .map_err(|_| source.bad_value(name, node, "is no distribution", hint))?;
+            return Ok(field(zoned.to_string(), table));
+        }
         None => return Err(source.bad_value(name, node, "is no distribution", hint)),
     };
     let table = toml::Table::from_iter([(shape.to_owned(), toml::Value::Float(parameter))]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use measure::workload::SizeShare;
+use measure::workload::{NumberList, SizeShare};
 
 use super::super::error::Problem;
 use super::super::values;
@@ -30,6 +30,13 @@ pub fn bsrange(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             .ok_or_else(|| Problem::new("it is not a range", "write for instance 4k-4k"))?;
         Ok((values::number(low, 1, 1 << 30)?, values::number(high, 1, 1 << 30)?))
     })?;
+    Ok(())
+}
+
+/// `cpus_allowed` as the bits of a number.
+pub fn cpumask(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let mask = values::number(values::required(value)?, 1, u64::MAX)?;
+    draft.workload.cpus_allowed = NumberList::new((0..64).filter(|cpu| mask >> cpu & 1 == 1));
     Ok(())
 }
 
@@ -157,12 +164,12 @@ pub fn filesize(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
 }
 
 pub fn offset(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.offset = values::bytes(values::required(value)?)?;
+    draft.offset = values::size(values::required(value)?)?;
     Ok(())
 }
 
 pub fn offset_increment(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.offset_increment = Some(values::bytes(values::required(value)?)?);
+    draft.offset_increment = values::size(values::required(value)?)?;
     Ok(())
 }
 
@@ -178,5 +185,61 @@ pub fn buffer_compress_percentage(draft: &mut Draft, value: Option<&str>) -> Res
 
 pub fn fdatasync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.fdatasync = count(value, 0, u32::MAX)?;
+    Ok(())
+}
+
+pub fn fsync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.fsync = count(value, 0, u32::MAX)?;
+    Ok(())
+}
+
+pub fn loops(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.loops = count(value, 1, u32::MAX)?;
+    Ok(())
+}
+
+/// fio reads 0 as "no limit".
+pub fn number_ios(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let requests = values::number(values::required(value)?, 0, u64::MAX)?;
+    draft.workload.number_ios = Some(requests).filter(|n| *n > 0);
+    Ok(())
+}
+
+pub fn percentage_random(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let read = |text: &str| values::number32(text, 0, 100).map(|percent| percent as u8);
+    draft.percentage_random = values::by_direction(values::required(value)?, read)?;
+    Ok(())
+}
+
+pub fn thinktime(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.thinktime = values::short_time(values::required(value)?)?;
+    Ok(())
+}
+
+pub fn thinktime_spin(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.thinktime_spin = values::short_time(values::required(value)?)?;
+    Ok(())
+}
+
+pub fn thinktime_blocks(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.thinktime_blocks = count(value, 1, u32::MAX)?;
+    Ok(())
+}
+
+/// fio draws from a range; a run here is to be the same each time.
+pub fn startdelay(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let text = values::required(value)?;
+    if text.contains('-') {
+        return Err(Problem::new(
+            "a delay drawn from a range is not supported",
+            "write one time, such as 5s",
+        ));
+    }
+    draft.start_delay = values::time(text)?;
+    Ok(())
+}
+
+pub fn nrfiles(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.nrfiles = count(value, 1, 1024)?;
     Ok(())
 }

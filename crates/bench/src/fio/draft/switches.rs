@@ -44,6 +44,21 @@ pub fn stonewall(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> 
     Ok(())
 }
 
+pub fn exitall(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.exitall = values::switch(value)?;
+    Ok(())
+}
+
+pub fn group_reporting(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.group_reporting = values::switch(value)?;
+    Ok(())
+}
+
+pub fn overwrite(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.overwrite = values::boolean(value)?;
+    Ok(())
+}
+
 pub fn new_group(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.new_group = values::switch(value)?;
     Ok(())

@@ -1,25 +1,60 @@
 //! Options that are a word, a path or a text.
 
+use measure::distribution::zones;
 use measure::workload::{
-    CpusAllowedPolicy, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify,
+    CpusAllowedPolicy, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify, WriteSync,
 };
+
+use storage::spec::DeviceSpec;
 
 use super::super::error::Problem;
 use super::super::values;
 use super::{Draft, MAX_PERCENTILES};
+use crate::run::cohorts::Ends;
 
+/// `randread`, and with what fio puts behind it: `read:8k` skips, `read:-8k` goes backwards.
 pub fn rw(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let word = values::required(value)?;
-    draft.workload.rw = Rw::from_word(word).ok_or_else(|| match word.split_once(':') {
-        Some((base, _)) if Rw::from_word(base).is_some() => {
-            Problem::new("steps between requests (rw=…:N) are not supported", format!("write rw={base}"))
+    let (base, behind) = match word.split_once(':') {
+        Some((base, behind)) => (base, Some(behind)),
+        None => (word, None),
+    };
+    draft.workload.rw = Rw::from_word(base).ok_or_else(|| {
+        if base.ends_with("trimwrite") {
+            let hint = "trim in one section and write in the next, after stonewall";
+            return Problem::new("a trim before each write is not supported", hint);
         }
-        _ if word.ends_with("trimwrite") => Problem::new(
-            "a trim before each write is not supported",
-            "trim in one section and write in the next, after stonewall",
-        ),
-        _ => Problem::new("it is not a direction", format!("write one of {}", Rw::WORDS.join(", "))),
+        Problem::new("it is not a direction", format!("write one of {}", Rw::WORDS.join(", ")))
     })?;
+    draft.workload.rw_step = match behind {
+        None | Some("1") if draft.workload.rw.is_random() => 0,
+        None => 0,
+        Some(_) if draft.workload.rw.is_random() => {
+            return Err(Problem::new(
+                "several requests at one random offset (rw=rand…:N) are not supported",
+                format!("write rw={base}, with percentage_random for requests that follow each other"),
+            ));
+        }
+        Some(step) => signed(step)?,
+    };
+    Ok(())
+}
+
+/// Bytes that may be negative.
+fn signed(text: &str) -> Result<i64, Problem> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let bytes = i64::try_from(values::bytes(digits)?);
+    Ok(sign
+        * bytes.map_err(|_| Problem::new(format!("'{text}' is out of range"), "write for instance 8k"))?)
+}
+
+/// fio's `sync`: a word, or 0 and 1, which mean none and O_SYNC.
+pub fn sync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.sync = WriteSync::from_word(values::required(value)?)
+        .ok_or_else(|| Problem::new("it is not a kind of synchronous writes", "write none, dsync or sync"))?;
     Ok(())
 }
 
@@ -28,11 +63,13 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.ioengine = match word {
         "io_uring" => IoEngine::IoUring,
         "libaio" | "linuxaio" | "aio" => IoEngine::Libaio,
+        "auto" => IoEngine::Auto,
+        "nbd" => IoEngine::Nbd,
         "psync" | "sync" | "pvsync" | "pvsync2" => IoEngine::Psync,
         _ => {
             return Err(Problem::new(
                 "flashwright has no such engine",
-                "write io_uring, libaio or psync (sync, pvsync and pvsync2 run as psync)",
+                "write io_uring, libaio, nbd or psync (sync, pvsync and pvsync2 run as psync)",
             ));
         }
     };
@@ -64,10 +101,18 @@ pub fn random_distribution(draft: &mut Draft, value: Option<&str>) -> Result<(),
         "random" if parameter.is_none() => RandomDistribution::Random,
         "zipf" => RandomDistribution::Zipf(exponent(1.1)?),
         "pareto" => RandomDistribution::Pareto(exponent(0.2)?),
+        "zoned" => {
+            let hint = "write for instance zoned:50/5:30/15:20/80";
+            let text = parameter.unwrap_or_default();
+            if text.contains(',') {
+                return Err(Problem::new("one distribution for each direction is not supported", hint));
+            }
+            RandomDistribution::Zoned(zones(text).map_err(|why| Problem::new(why, hint))?)
+        }
         _ => {
             return Err(Problem::new(
                 "this distribution is not supported",
-                "write random, zipf:1.2 or pareto:0.2",
+                "write random, zipf:1.2, pareto:0.2 or zoned:50/5:30/15:20/80",
             ));
         }
     };
@@ -141,34 +186,55 @@ pub fn iomem(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
 
 /// fio takes several files divided by colons; `\:` is a colon in a name.
 pub fn filename(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.filename = Some(one_path(values::required(value)?, "one section for each file")?);
+    draft.filename = Some(paths(values::required(value)?)?);
     Ok(())
+}
+
+/// The order in which several files are visited.
+pub fn file_service_type(_: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    match values::required(value)? {
+        "roundrobin" | "roundrobin:1" | "random" | "random:1" => Ok(()),
+        _ => Err(Problem::new(
+            "a job goes on to the next of its files after each request",
+            "write roundrobin, or a section for each file",
+        )),
+    }
 }
 
 pub fn directory(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.directory = Some(one_path(values::required(value)?, "one section for each directory")?);
+    match paths(values::required(value)?)?.as_slice() {
+        [one] => draft.directory = Some(one.clone()),
+        _ => {
+            let hint = "write one section for each directory, or '\\:' for a colon in the name";
+            return Err(Problem::new("copies are not dealt out to several directories", hint));
+        }
+    }
     Ok(())
 }
 
-fn one_path(text: &str, instead: &str) -> Result<String, Problem> {
+/// Splits at each colon that no backslash precedes.
+fn paths(text: &str) -> Result<Vec<String>, Problem> {
+    let mut paths = Vec::new();
     let mut path = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if letters.peek() == Some(&':') => path.extend(letters.next()),
-            ':' => {
-                return Err(Problem::new(
-                    "a job works on one file here; fio reads ':' as the start of another",
-                    format!("write {instead}, or '\\:' for a colon in the name"),
-                ));
-            }
+            ':' => paths.push(std::mem::take(&mut path)),
             other => path.push(other),
         }
     }
-    if path == "-" {
+    paths.push(path);
+    if paths.iter().any(|path| path == "-") {
         return Err(Problem::new("standard input is no drive", "name a file or a block device"));
     }
-    Ok(path)
+    if paths.iter().any(String::is_empty) {
+        return Err(Problem::new(
+            "a name between two colons is empty",
+            "write names divided by one colon each",
+        ));
+    }
+    Ok(paths)
 }
 
 pub fn filename_format(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
@@ -180,6 +246,36 @@ pub fn filename_format(draft: &mut Draft, value: Option<&str>) -> Result<(), Pro
         ));
     }
     format.clone_into(&mut draft.filename_format);
+    Ok(())
+}
+
+/// The export of another host, of fio's engine `nbd`.
+pub fn uri(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let text = values::required(value)?;
+    match text.parse::<DeviceSpec>() {
+        Ok(DeviceSpec::Nbd(_)) => {
+            draft.uri = Some(text.to_owned());
+            Ok(())
+        }
+        _ => Err(Problem::new(
+            "it is not the address of an export",
+            "write for instance nbd://host:10809/name",
+        )),
+    }
+}
+
+pub fn wait_for(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.wait_for = Some(values::required(value)?.to_owned());
+    Ok(())
+}
+
+pub fn exit_what(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.exit_what = match values::required(value)? {
+        "group" => Ends::Group,
+        "stonewall" => Ends::Running,
+        "all" => Ends::Everything,
+        _ => return Err(Problem::new("it is not what a job can end", "write group, stonewall or all")),
+    };
     Ok(())
 }
 

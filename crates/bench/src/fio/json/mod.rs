@@ -10,11 +10,13 @@
 //! errs upwards), `sync`, `minf`, the `ticks` and `in_queue` of drives, and those depth distributions
 //! that do not follow from the workload.
 //!
-//! A job's copies (`numjobs`) are one entry, as under fio's `group_reporting`. Bandwidth and IOPS are the
+//! A job's copies (`numjobs`) are one entry, as under fio's `group_reporting`; so are the jobs of a group that say so
+//! ([`groups`]). Bandwidth and IOPS are the
 //! record's, so that this output and `--json` agree. Times are UTC.
 
 mod clock;
 mod drives;
+mod groups;
 mod latency;
 mod parts;
 mod samples;
@@ -45,6 +47,8 @@ pub struct JobResult<'a> {
     pub description: Option<String>,
     /// What is spelled out.
     pub reporting: Reporting,
+    /// Whether it shares an entry with others of its reporting group that say so too: fio's `group_reporting`.
+    pub is_grouped: bool,
     /// What was seen.
     pub record: &'a RunRecord,
 }
@@ -60,6 +64,7 @@ impl<'a> JobResult<'a> {
             options: super::options_of(&record.workload),
             description: None,
             reporting: Reporting::default(),
+            is_grouped: false,
             record,
         }
     }
@@ -73,6 +78,7 @@ impl<'a> JobResult<'a> {
             options: job.options.clone(),
             description: job.description.clone(),
             reporting: job.reporting.clone(),
+            is_grouped: job.is_grouped,
             record,
         }
     }
@@ -106,7 +112,7 @@ pub struct Document {
     /// Absent where there are none, as in fio.
     #[serde(rename = "global options", skip_serializing_if = "Words::is_empty")]
     pub global_options: Words<String>,
-    /// One for each job.
+    /// One for each job, or for each reporting group that wants one.
     pub jobs: Vec<JobReport>,
     /// One for each block device below the targets.
     pub disk_util: Vec<DiskUtil>,
@@ -116,14 +122,21 @@ pub struct Document {
 #[must_use]
 pub fn document(results: &[JobResult<'_>], info: &GlobalInfo) -> Document {
     let timestamp_ms = info.finished_unix_ns / 1_000_000;
-    let totals = parts::group_bandwidths(results);
+    let entries = groups::entries(results);
+    let sums: Vec<Option<RunRecord>> = entries.iter().map(|entry| groups::sum(entry)).collect();
+    let reported: Vec<JobResult<'_>> = entries
+        .iter()
+        .zip(&sums)
+        .map(|(entry, sum)| JobResult { record: sum.as_ref().unwrap_or(entry[0].record), ..entry[0].clone() })
+        .collect();
+    let totals = parts::group_bandwidths(&reported);
     Document {
         version: VERSION,
         timestamp: timestamp_ms / 1000,
         timestamp_ms,
         time: clock::ctime(timestamp_ms / 1000),
         global_options: Words(info.options.clone()),
-        jobs: results.iter().map(|result| parts::job(result, info, &totals)).collect(),
+        jobs: reported.iter().map(|result| parts::job(result, info, &totals)).collect(),
         disk_util: drives::disk_util(results.iter().map(|result| result.record)),
     }
 }

@@ -279,7 +279,8 @@ fn depths(record: &RunRecord) -> [Words<f64>; 3] {
     let depth = workload.iodepth;
     // One request a call, by the clock that was asked for or by the system call itself.
     let each = record.engine.latency_clock == LatencyClock::Each || record.engine.used == "psync";
-    let is_full = !workload.is_open_loop() && workload.iodepth_batch_complete_min <= 1;
+    let rests = !workload.thinktime.is_zero();
+    let is_full = !workload.is_open_loop() && !rests && workload.iodepth_batch_complete_min <= 1;
     let level = (any && is_full && depth > 0).then(|| (depth.ilog2() as usize).min(6));
     let batch = if workload.iodepth_batch == 0 { depth } else { workload.iodepth_batch.min(depth) };
     let submit = (any && (each || batch <= 4)).then_some(1);

@@ -29,6 +29,8 @@ struct Scripted<'a> {
     /// Completions that come together.
     group: usize,
     prepared: Vec<u32>,
+    /// What was prepared, in order.
+    ops: Rc<RefCell<Vec<Op>>>,
     under_way: VecDeque<u32>,
     finished: Vec<u32>,
     events: Rc<RefCell<Vec<Event>>>,
@@ -67,7 +69,8 @@ impl Engine for Scripted<'_> {
         &mut self.buffer
     }
 
-    fn prepare(&mut self, slot: u32, _op: Op, _offset: u64, _length: u32) {
+    fn prepare(&mut self, slot: u32, op: Op, _offset: u64, _length: u32) {
+        self.ops.borrow_mut().push(op);
         self.prepared.push(slot);
     }
 
@@ -104,18 +107,25 @@ fn scripted(workload: Workload, group: usize, waits: usize) -> Vec<Event> {
 
 /// The same with an engine of so many slots more than the depth.
 fn scripted_with_slots(workload: Workload, spare: u32, group: usize, waits: usize) -> Vec<Event> {
+    scripted_run(workload, spare, group, waits).0
+}
+
+/// The same, with what was asked of the drive.
+fn scripted_run(workload: Workload, spare: u32, group: usize, waits: usize) -> (Vec<Event>, Vec<Op>) {
     let spec = "mem:64m".parse().expect("a spec");
     let device = open(&spec, &OpenOptions::writing()).expect("memory");
     let region = Region { start: 0, length: 64 << 20, job: 0 };
     let task = Task { device: Arc::clone(&device), workload, region, cpus: None, generation: 0, number: 0 };
     let control = Control::new(1);
     let events = Rc::new(RefCell::new(Vec::new()));
+    let ops = Rc::new(RefCell::new(Vec::new()));
     let engine = Scripted {
         device,
         depth: task.workload.iodepth + spare,
         buffer: vec![0; task.workload.max_bs() as usize],
         group,
         prepared: Vec::new(),
+        ops: Rc::clone(&ops),
         under_way: VecDeque::new(),
         finished: Vec::new(),
         events: Rc::clone(&events),
@@ -123,7 +133,9 @@ fn scripted_with_slots(workload: Workload, spare: u32, group: usize, waits: usiz
         waits,
     };
     run(engine, &task, &control).expect("runs");
-    events.take()
+    let events = events.take();
+    let ops = ops.take();
+    (events, ops)
 }
 
 fn handed_over(events: &[Event]) -> Vec<usize> {
@@ -220,4 +232,51 @@ fn small_writes_are_handed_over_before_many_are_made() {
     let writes = |bs| Workload { rw: Rw::RandWrite, bs, ..reads(128) };
     let most = |bs| handed_over(&scripted(writes(bs), 32, 50)).into_iter().max();
     assert_eq!((most(4 << 10), most(32 << 10), most(256 << 10)), (Some(32), Some(4), Some(1)));
+}
+
+#[test]
+fn fsync_and_fdatasync_follow_as_many_writes_as_was_asked() {
+    let workload = Workload {
+        rw: Rw::Write,
+        fdatasync: 2,
+        fsync: 3,
+        number_ios: Some(6),
+        size: Some(1 << 20),
+        ..Workload::default()
+    };
+    let (_, ops) = scripted_run(workload, 0, 1, 100);
+    let words: Vec<&str> = ops.iter().map(|op| op.word()).collect();
+    // Where both are due, fsync(2) does what fdatasync(2) does.
+    let expected =
+        ["write", "write", "fdatasync", "write", "fsync", "write", "fdatasync", "write", "write", "fsync"];
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn no_request_is_made_while_others_are_waited_for_before_a_rest() {
+    let workload = Workload {
+        iodepth: 8,
+        thinktime: Duration::from_millis(1),
+        thinktime_blocks: 4,
+        number_ios: Some(12),
+        size: Some(1 << 20),
+        ..Workload::default()
+    };
+    let events = scripted(workload, 2, 100);
+    // Four requests, answered in two groups of two; then the rest.
+    let group = [Event::HandedOver(4), Event::Waited(4), Event::Waited(2)];
+    assert_eq!(events, group.repeat(3));
+}
+
+#[test]
+fn the_sync_at_the_end_is_fsync() {
+    let workload = Workload {
+        rw: Rw::Write,
+        end_fsync: true,
+        number_ios: Some(2),
+        size: Some(1 << 20),
+        ..Workload::default()
+    };
+    let (_, ops) = scripted_run(workload, 0, 1, 100);
+    assert_eq!(ops, [Op::Write, Op::Write, Op::Sync]);
 }

@@ -119,6 +119,7 @@ impl Task<'_> {
             prepare: None,
             saturate: None,
             global_options: Vec::new(),
+            without_effect: Vec::new(),
         };
         let mut bench = None;
         let rounds = self.division.shared.then_some(rank == 0).into_iter().chain([true]);
@@ -243,8 +244,12 @@ fn run_once(
     let outcome = bench.group(group, false, options)?;
     let on_clock = |at: Instant| now_ns() - at.elapsed().as_nanos() as i64;
     let (began_ns, ended_ns) = (on_clock(outcome.span.start), on_clock(outcome.span.end));
-    let record =
-        outcome.records.into_iter().next().ok_or_else(|| Failure::failed("the run gave no record"))?;
+    let record = outcome
+        .records
+        .into_iter()
+        .flatten()
+        .next()
+        .ok_or_else(|| Failure::failed("the run gave no record"))?;
     Ok(TaskRun { record, began_ns, ended_ns })
 }
 

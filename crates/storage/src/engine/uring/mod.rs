@@ -162,8 +162,9 @@ impl<K: Kernel> IoUring<K> {
             (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
             (Op::Write, false) => (abi::OP_WRITE, 0),
             // A ring that polls takes nothing that cannot be polled for.
-            (Op::SyncData, _) if self.hipri => return self.make_now(part.id..part.id + 1),
+            (Op::SyncData | Op::Sync, _) if self.hipri => return self.make_now(part.id..part.id + 1),
             (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
+            (Op::Sync, _) => (abi::OP_FSYNC, 0),
             (Op::Trim, _) => return self.make_now(part.id..part.id + 1),
         };
         // Each entry has one completion, so what was put in and not yet reaped is this much.

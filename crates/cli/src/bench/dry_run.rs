@@ -1,0 +1,76 @@
+//! `bench --dry-run`: what would run, and on what. Nothing is opened for writing, made or changed.
+
+use std::path::Path;
+
+use storage::device::DeviceSpec;
+
+use super::request::{self, Job, Missing, Request};
+
+/// The groups, their jobs, and what would be done to each target first.
+pub fn text(request: &Request) -> String {
+    let several = request.groups.len() > 1;
+    let mut text = String::new();
+    for (number, group) in request.groups.iter().enumerate() {
+        if several {
+            let jobs = match group.len() {
+                1 => "1 job".to_owned(),
+                n => format!("{n} jobs at once"),
+            };
+            text += &format!("group {}: {jobs}\n", number + 1);
+        }
+        for job in group {
+            let name = if job.name.is_empty() { "bench" } else { &job.name };
+            text += &format!(
+                "{name}: {}, {}, {}\n",
+                job.workload.summary(),
+                job.workload.ioengine.word(),
+                end(job)
+            );
+            text += &format!("  on {}{}\n", job.target, state(job));
+        }
+    }
+    for note in request::notes(request) {
+        text += &format!("note: {note}\n");
+    }
+    text += "nothing was changed\n";
+    text
+}
+
+/// When the job ends.
+fn end(job: &Job) -> String {
+    let w = &job.workload;
+    let mut ends = Vec::new();
+    if let Some(runtime) = w.runtime {
+        let how = if w.time_based { "for" } else { "for at most" };
+        ends.push(format!("{how} {}", units::seconds(runtime)));
+    }
+    if !w.time_based {
+        let amount = match w.io_size.or(w.size) {
+            Some(bytes) => units::bytes(bytes),
+            None => "its target once".to_owned(),
+        };
+        let times = if w.loops > 1 { format!(" {} times", w.loops) } else { String::new() };
+        ends.push(format!("until each copy moved {amount}{times}"));
+    }
+    if let Some(requests) = w.number_ios {
+        ends.push(format!("at most {requests} requests"));
+    }
+    ends.join(", ")
+}
+
+/// What is there, and what would be done about it.
+fn state(job: &Job) -> String {
+    let Ok(spec) = DeviceSpec::parse(&job.target) else { return String::new() };
+    let Some(path) = spec.path() else { return String::new() };
+    if Path::new(path).exists() {
+        let would = if job.workload.rw.modifies() { ", whose contents it changes" } else { "" };
+        return would.to_owned();
+    }
+    match job.missing {
+        Missing::Make(bytes) => format!(", which would be made with {}", units::bytes(bytes)),
+        Missing::Lay(bytes) => {
+            format!(", which would be made with {} and written in full first", units::bytes(bytes))
+        }
+        Missing::Refuse => ", which does not exist".to_owned(),
+    }
+}

@@ -1,0 +1,239 @@
+//! Which workloads contradict themselves.
+//!
+//! One function for each group of options; each names the first option that cannot be honoured. What depends on the
+//! device, such as alignment, is the runner's to check.
+
+use std::time::Duration;
+
+use super::{CpusAllowedPolicy, RandomDistribution, Rw, Workload};
+
+/// A workload that contradicts itself. The message names the option and its value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{option}={value}: {reason}")]
+pub struct InvalidWorkload {
+    /// The option at fault, in fio's spelling.
+    pub option: &'static str,
+    /// Its value, as it would be typed.
+    pub value: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+    /// What to do instead.
+    pub hint: &'static str,
+}
+
+impl Workload {
+    /// Checks that the options agree with each other.
+    ///
+    /// # Errors
+    /// [`InvalidWorkload`] naming the first option that cannot be honoured.
+    pub fn validate(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if let Some(name) = self.later_options.keys().next() {
+            let reason = "is not an option of this version";
+            return bad("option", name.clone(), reason, "run it with the version that wrote it");
+        }
+        if self.min_bs() == 0 {
+            return bad("bs", "0".into(), "a block has at least one byte", "try --bs=4k");
+        }
+        if self.max_bs() > 1 << 30 {
+            return bad("bs", units::bytes_short(self.max_bs()), "a block has at most 1g", "try --bs=4m");
+        }
+        if self.iodepth == 0 || self.iodepth > 32_768 {
+            return bad("iodepth", self.iodepth.to_string(), "must be 1 to 32768", "try --iodepth=32");
+        }
+        if self.numjobs == 0 || self.numjobs > 4096 {
+            return bad("numjobs", self.numjobs.to_string(), "must be 1 to 4096", "try --numjobs=1");
+        }
+        if self.rwmixread > 100 {
+            return bad("rwmixread", self.rwmixread.to_string(), "must be 0 to 100", "a percentage of reads");
+        }
+        if self.buffer_compress_percentage > 100 {
+            let value = self.buffer_compress_percentage.to_string();
+            return bad("buffer_compress_percentage", value, "must be 0 to 100", "0 is incompressible");
+        }
+        if !self.bssplit.is_empty() && self.bssplit.iter().map(|s| u32::from(s.percent)).sum::<u32>() != 100 {
+            let value = self.bssplit_word();
+            return bad("bssplit", value, "the percentages must add up to 100", "for instance 4k/60:64k/40");
+        }
+        if self.bssplit.iter().any(|s| s.bs % self.min_bs() != 0) {
+            let value = self.bssplit_word();
+            return bad(
+                "bssplit",
+                value,
+                "each size must be a multiple of the smallest",
+                "for instance 4k/60:64k/40",
+            );
+        }
+        if self.iodepth_batch > self.iodepth {
+            let value = self.iodepth_batch.to_string();
+            return bad(
+                "iodepth_batch",
+                value,
+                "must not exceed iodepth",
+                "leave it out, or raise --iodepth",
+            );
+        }
+        if self.iodepth_batch_complete_min == 0 || self.iodepth_batch_complete_min > self.iodepth {
+            let value = self.iodepth_batch_complete_min.to_string();
+            return bad("iodepth_batch_complete_min", value, "must be 1 to iodepth", "leave it out");
+        }
+        if self.rate_iops == Some(0) || self.rate == Some(0) {
+            return bad(
+                "rate_iops",
+                "0".into(),
+                "a rate must be above zero",
+                "leave it out for a closed loop",
+            );
+        }
+        if self.rate_iops.is_some() && self.rate.is_some() {
+            let value = self.rate_iops.unwrap_or_default().to_string();
+            return bad("rate_iops", value, "cannot be combined with rate", "give one of the two");
+        }
+        if self.runtime == Some(Duration::ZERO) {
+            return bad("runtime", "0".into(), "must be above zero", "try --runtime=5s");
+        }
+        if self.time_based && self.runtime.is_none() {
+            return bad("time_based", "1".into(), "needs a runtime", "add --runtime=5s");
+        }
+        if self.size.is_some_and(|size| size < self.max_bs()) {
+            let value = units::bytes_short(self.size.unwrap_or_default());
+            return bad("size", value, "is smaller than one block", "raise --size or lower --bs");
+        }
+        self.validate_amount()?;
+        self.validate_order()?;
+        self.validate_distribution()?;
+        self.validate_place()?;
+        self.validate_verify()
+    }
+
+    /// What can be said of CPUs without looking at the machine.
+    fn validate_place(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if let (Some(nodes), true) = (&self.numa_cpu_nodes, self.cpus_allowed.is_some()) {
+            let hint = "give one of the two; --cpus_allowed can name the node's CPUs";
+            return bad("numa_cpu_nodes", nodes.to_string(), "cannot be combined with cpus_allowed", hint);
+        }
+        let placed = self.cpus_allowed.is_some() || self.numa_cpu_nodes.is_some();
+        if self.cpus_allowed_policy == CpusAllowedPolicy::Split && !placed {
+            let reason = "needs CPUs to divide among the jobs";
+            return bad("cpus_allowed_policy", "split".into(), reason, "add --cpus_allowed=0-3");
+        }
+        Ok(())
+    }
+
+    fn validate_distribution(&self) -> Result<(), InvalidWorkload> {
+        let (value, reason, hint) = match &self.random_distribution {
+            RandomDistribution::Zipf(theta) if !(*theta > 0.0 && *theta < 10.0 && *theta != 1.0) => {
+                (format!("zipf:{theta}"), "theta must lie in (0, 10) and not be 1", "try zipf:1.2")
+            }
+            RandomDistribution::Pareto(h) if !(*h > 0.0 && *h < 1.0) => {
+                (format!("pareto:{h}"), "h must lie in (0, 1)", "try pareto:0.2")
+            }
+            zoned @ RandomDistribution::Zoned(zones) if !crate::distribution::is_complete(zones) => {
+                let reason = "the shares of requests, and those of the region, must each add up to 100";
+                (zoned.to_string(), reason, "for instance zoned:50/5:30/15:20/80")
+            }
+            _ => return Ok(()),
+        };
+        Err(InvalidWorkload { option: "random_distribution", value, reason, hint })
+    }
+
+    /// Verification knows which generation each block must hold only where each block is visited
+    /// once a pass, so anything that repeats blocks within a pass is refused.
+    fn validate_verify(&self) -> Result<(), InvalidWorkload> {
+        let Some(verify) = self.verify else { return Ok(()) };
+        let problem = if self.min_bs() < 512 {
+            Some(("needs blocks of at least 512 bytes", "raise --bs"))
+        } else if !self.bssplit.is_empty() {
+            Some(("needs one block size", "give --bs instead of --bssplit"))
+        } else if matches!(self.rw, Rw::Rw | Rw::RandRw | Rw::Trim | Rw::RandTrim) {
+            Some(("needs rw=read, write, randread or randwrite", "write first, then read with verify"))
+        } else if self.rw.is_random()
+            && (self.norandommap
+                || self.percentage_random < 100
+                || self.random_distribution != RandomDistribution::Random)
+        {
+            Some((
+                "cannot tell stale from fresh where blocks repeat",
+                "drop norandommap and random_distribution",
+            ))
+        } else if self.blockalign.is_some_and(|align| align != self.bs) {
+            Some(("needs blocks side by side", "drop blockalign"))
+        } else if self.rw_step != 0 {
+            Some(("cannot tell stale from fresh where blocks are skipped", "drop the step"))
+        } else if self.buffer_compress_percentage > 0 {
+            Some(("cannot be combined with buffer_compress_percentage", "give one of the two"))
+        } else {
+            None
+        };
+        match problem {
+            Some((reason, hint)) => {
+                Err(InvalidWorkload { option: "verify", value: verify.word().into(), reason, hint })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How much is done, and what comes between requests.
+    fn validate_amount(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if self.loops == 0 {
+            return bad("loops", "0".into(), "must be 1 or more", "leave it out");
+        }
+        if self.number_ios == Some(0) {
+            return bad("number_ios", "0".into(), "must be 1 or more", "leave it out for no limit");
+        }
+        if self.io_size.is_some_and(|bytes| bytes < self.max_bs()) {
+            let value = units::bytes_short(self.io_size.unwrap_or_default());
+            return bad("io_size", value, "is smaller than one block", "raise it or lower --bs");
+        }
+        if self.thinktime_blocks == 0 {
+            return bad("thinktime_blocks", "0".into(), "must be 1 or more", "leave it out");
+        }
+        let text = |time: Duration| format!("{}us", time.as_micros());
+        if self.thinktime > Duration::ZERO && self.is_open_loop() {
+            let hint = "the rate says when requests start; leave one of the two out";
+            return bad("thinktime", text(self.thinktime), "cannot be combined with a rate", hint);
+        }
+        if self.thinktime_spin > self.thinktime {
+            let value = text(self.thinktime_spin);
+            return bad("thinktime_spin", value, "is longer than thinktime", "raise --thinktime");
+        }
+        Ok(())
+    }
+
+    /// The order of requests, as far as it is no distribution.
+    fn validate_order(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if self.percentage_random > 100 {
+            let value = self.percentage_random.to_string();
+            return bad("percentage_random", value, "must be 0 to 100", "100 draws every offset");
+        }
+        if self.percentage_random < 100 && !self.rw.is_random() {
+            let value = self.percentage_random.to_string();
+            return bad(
+                "percentage_random",
+                value,
+                "needs random requests",
+                "write --rw=randread, for instance",
+            );
+        }
+        if let Some(align) = self.blockalign
+            && (align == 0 || align % self.min_bs() != 0)
+        {
+            let value = units::bytes_short(align);
+            return bad("blockalign", value, "must be a multiple of the smallest block", "leave it out");
+        }
+        if self.rw_step != 0 && self.rw.is_random() {
+            let value = self.rw_step.to_string();
+            return bad("rw_step", value, "needs sequential requests", "write --rw=read, for instance");
+        }
+        Ok(())
+    }
+
+    fn bssplit_word(&self) -> String {
+        let entries: Vec<String> =
+            self.bssplit.iter().map(|s| format!("{}/{}", units::bytes_short(s.bs), s.percent)).collect();
+        entries.join(":")
+    }
+}
