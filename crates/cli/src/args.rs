@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
+use crate::db::args::DbArgs;
 use crate::failure::Failure;
 use crate::flashio::args::FlashioArgs;
 use crate::layout::args::LayoutArgs;
@@ -65,6 +66,8 @@ pub enum Command {
     Stage(Box<StageArgs>),
     /// Compute and checkpoint on two tiers, with and without a drain: what it is worth here
     Flashio(Box<FlashioArgs>),
+    /// Load and ask the DASH paper's databases on your tiers: which is faster at what, and why
+    Db(Box<DbArgs>),
     /// What to buy, how often to checkpoint, how long it lasts: from measured figures and prices
     Plan(PlanArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
@@ -178,6 +181,16 @@ pub enum Document {
     PlanTier,
     /// `flashio --json` (flashwright.flashio/1)
     Flashio,
+    /// `db load --json` (flashwright.db-load/1)
+    DbLoad,
+    /// `db run --json` (flashwright.db-run/1)
+    DbRun,
+    /// `db run --rate --json` (flashwright.db-stream/1)
+    DbStream,
+    /// `db ingest --json` (flashwright.db-ingest/1)
+    DbIngest,
+    /// `db compare --json` and `db report --json` (flashwright.db-compare/1)
+    DbCompare,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)

@@ -13,6 +13,7 @@
 
 mod args;
 mod bench;
+mod db;
 mod failure;
 mod flashio;
 mod layout;
@@ -65,6 +66,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Volume(args) => volume::volume(&args),
         Command::Stage(args) => stage::stage(&args),
         Command::Flashio(args) => flashio::flashio(&args),
+        Command::Db(args) => db::db(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),

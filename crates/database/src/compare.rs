@@ -1,6 +1,6 @@
 //! The same database on several tiers: which is faster at what, and why.
 //!
-//! 1. Each tier is loaded, unless its database is there and complete.
+//! 1. Each tier is loaded, unless its database is there and complete. A database that is made here goes with the comparison.
 //! 2. A block takes the tiers in random order. On each, every query runs cold and then warm, with the same key on all tiers of a block and
 //!    another one in the next block.
 //! 3. Answers of one query and key must be equal on all tiers; else the comparison ends with [`DatabaseError::Differ`].
@@ -14,15 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use measure::pattern::Rng;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::ask::{Answer, Asked, Temperature, ask, ask_cold};
-use crate::dataset::{Dataset, LoadProgress, Loaded, load};
-use crate::engine::{Engine, EngineFacts};
+use crate::dataset::{Dataset, LoadProgress, is_new, load};
+use crate::engine::Engine;
 use crate::error::DatabaseError;
 use crate::figures;
 use crate::query::Query;
+pub use crate::record::{Direct, Run, Tier};
 
 /// Opens or makes the database in a directory.
 pub type Opener<'a> = dyn Fn(&Path) -> Result<Box<dyn Engine>, DatabaseError> + 'a;
@@ -34,50 +33,6 @@ pub struct TierSpec {
     pub name: String,
     /// Where its database is.
     pub directory: PathBuf,
-}
-
-/// A tier that was compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tier {
-    /// As the user calls it.
-    pub name: String,
-    /// Where its database is.
-    pub directory: PathBuf,
-    /// Its files are in memory: nothing is durable there, and cold is as warm.
-    pub is_in_memory: bool,
-    /// The engine and its settings.
-    pub engine: EngineFacts,
-    /// How it was loaded.
-    pub loaded: Loaded,
-    /// What direct reads of the database's own file give; None where the file system has none.
-    pub direct: Option<Direct>,
-}
-
-/// What direct reads of a tier give, beside its queries.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Direct {
-    /// Random reads of 4 KiB one after another: the mean time of one.
-    pub random_us: f64,
-    /// Sequential reads of 1 MiB, bytes a second.
-    pub sequential_bytes_per_s: f64,
-}
-
-/// A query on a tier.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Run {
-    /// The block, from 0.
-    pub block: u32,
-    /// The tier, by its place in the list.
-    pub tier: usize,
-    /// The query.
-    pub query: Query,
-    /// Its key.
-    pub key: u64,
-    /// What was in memory.
-    pub temperature: Temperature,
-    /// What came of it.
-    #[serde(flatten)]
-    pub asked: Asked,
 }
 
 /// What is to be compared.
@@ -92,6 +47,8 @@ pub struct Config<'a> {
     pub blocks: u32,
     /// Seed of the order of tiers.
     pub seed: u64,
+    /// Leave the databases that are made for it where they are.
+    pub keep: bool,
     /// Opens a tier's database.
     pub open: &'a Opener<'a>,
     /// Measures direct reads of a file.
@@ -134,15 +91,35 @@ pub struct Compared {
 /// What fails before the first block. A later failure is in [`Compared::ended`].
 pub fn compare(config: &Config<'_>, listener: &mut dyn Listener) -> Result<Compared, DatabaseError> {
     let mut engines = Vec::new();
+    let compared = over(config, listener, &mut engines);
+    let mut removed = Ok(());
+    for (mut engine, is_made) in engines {
+        if is_made && !config.keep {
+            removed = removed.and(engine.remove());
+        }
+    }
+    let mut compared = compared?;
+    compared.ended = compared.ended.or(removed.err());
+    Ok(compared)
+}
+
+/// Compares, and leaves the engines open, each with whether its database was made here.
+fn over(
+    config: &Config<'_>,
+    listener: &mut dyn Listener,
+    engines: &mut Vec<(Box<dyn Engine>, bool)>,
+) -> Result<Compared, DatabaseError> {
     let mut tiers = Vec::new();
     for tier in &config.tiers {
         let mut engine = (config.open)(&tier.directory)?;
-        tiers.push(prepare(config, tier, &mut *engine, listener)?);
-        engines.push(engine);
+        let is_made = is_new(&mut *engine)?;
+        engines.push((engine, is_made));
+        let (engine, _) = &mut engines[tiers.len()];
+        tiers.push(prepare(config, tier, &mut **engine, listener)?);
     }
     listener.loaded(&tiers)?;
     let mut runs = Vec::new();
-    let ended = blocks(config, &tiers, &mut engines, listener, &mut runs).err();
+    let ended = blocks(config, &tiers, engines, listener, &mut runs).err();
     Ok(Compared { tiers, runs, ended })
 }
 
@@ -181,7 +158,7 @@ pub fn is_in_memory(directory: &Path) -> Result<bool, DatabaseError> {
 fn blocks(
     config: &Config<'_>,
     tiers: &[Tier],
-    engines: &mut [Box<dyn Engine>],
+    engines: &mut [(Box<dyn Engine>, bool)],
     listener: &mut dyn Listener,
     runs: &mut Vec<Run>,
 ) -> Result<(), DatabaseError> {
@@ -198,7 +175,7 @@ fn blocks(
                     return Err(DatabaseError::Interrupted);
                 }
                 listener.asking(&tiers[tier].name, block, query);
-                let pair = both(config, &tiers[tier], &mut *engines[tier], (query, block.into()))?;
+                let pair = both(config, &tiers[tier], &mut *engines[tier].0, (query, block.into()))?;
                 for (temperature, asked) in pair {
                     agree(&mut answers, query, &tiers[tier].name, asked.answer)?;
                     of_block.push(Run { block, tier, query, key: block.into(), temperature, asked });

@@ -14,7 +14,6 @@ use crate::bionet::{self, Bionet};
 use crate::engine::{Engine, Statement};
 use crate::error::DatabaseError;
 use crate::ptf::{self, Ptf};
-use crate::query::Query;
 use crate::schema::{Column, ColumnType, Rows, Table, Value};
 
 base::words! {
@@ -102,15 +101,6 @@ impl Dataset {
         }
     }
 
-    /// Its queries.
-    #[must_use]
-    pub fn queries(&self) -> &'static [Query] {
-        match self {
-            Self::Ptf(_) => &Query::PTF,
-            Self::Bionet(_) => &Query::BIONET,
-        }
-    }
-
     /// How many rows a table has.
     #[must_use]
     pub fn rows(&self, table: &Table) -> u64 {
@@ -137,6 +127,11 @@ impl Dataset {
         let scale = Value::from(self.scale() as i64);
         vec![Value::from(self.workload().word()), scale, Value::from(seed as i64), Value::from(state)]
     }
+}
+
+/// Seconds, to the microsecond: such a number is the same after it was written and read as JSON.
+fn seconds_since(begun: Instant) -> f64 {
+    begun.elapsed().as_micros() as f64 / 1e6
 }
 
 /// What a load is doing.
@@ -245,6 +240,34 @@ pub fn is_complete(engine: &mut dyn Engine, dataset: &Dataset) -> Result<bool, D
     Err(DatabaseError::Other { found: words(&there[0]), expected: words(&expected[0]) })
 }
 
+/// Whether nothing of a database is there.
+///
+/// # Errors
+/// [`DatabaseError`] of the engine.
+pub fn is_new(engine: &mut dyn Engine) -> Result<bool, DatabaseError> {
+    engine.create(&[IDENTITY])?;
+    Ok(engine.loaded(&IDENTITY)? == 0)
+}
+
+/// The complete database of a workload that is there; `at` says where.
+///
+/// # Errors
+/// [`DatabaseError::Incomplete`] if there is none, and those of the engine.
+pub fn find(engine: &mut dyn Engine, workload: Workload, at: &str) -> Result<Dataset, DatabaseError> {
+    engine.create(&[IDENTITY])?;
+    match identity(engine)?.as_slice() {
+        [first, _] => match first.as_slice() {
+            [Value::Text(word), Value::Integer(scale), Value::Integer(seed), _]
+                if word == workload.word() =>
+            {
+                Dataset::new(workload, scale.unsigned_abs(), *seed as u64)
+            }
+            _ => Err(DatabaseError::Incomplete { at: at.to_owned() }),
+        },
+        _ => Err(DatabaseError::Incomplete { at: at.to_owned() }),
+    }
+}
+
 /// Loads what is not there yet. Ends between two batches if `stop` is set, and goes on there the next time.
 ///
 /// # Errors
@@ -267,7 +290,7 @@ pub fn load(
         let begun = Instant::now();
         engine.finish_load(dataset.tables())?;
         engine.load(&IDENTITY, &mut Once(Some(dataset.identity("complete"))))?;
-        loaded.finish_s = begun.elapsed().as_secs_f64();
+        loaded.finish_s = seconds_since(begun);
     }
     loaded.size_bytes = engine.size_bytes()?;
     Ok(loaded)
@@ -300,7 +323,7 @@ fn load_tables(
             table: table.name.to_owned(),
             resumed_rows,
             rows: there - resumed_rows,
-            load_s: begun.elapsed().as_secs_f64(),
+            load_s: seconds_since(begun),
             index_s: 0.0,
         });
     }
@@ -324,7 +347,7 @@ fn load_indexes(
                 return Err(DatabaseError::Interrupted);
             }
         }
-        figures.index_s = begun.elapsed().as_secs_f64();
+        figures.index_s = seconds_since(begun);
     }
     Ok(())
 }

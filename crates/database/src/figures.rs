@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ask::{PagesIn, Temperature};
-use crate::compare::Run;
 use crate::query::Query;
+use crate::record::Run;
 
 /// Times that differ by less are equivalent.
 pub const EQUIVALENCE: f64 = 0.05;

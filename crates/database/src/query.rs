@@ -5,7 +5,7 @@
 //! pinned there; PostgreSQL plans them itself.
 
 use crate::bionet::Bionet;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Workload};
 use crate::engine::{Dialect, SkyIndex, Statement};
 use crate::ptf::{self, Ptf};
 use crate::schema::Value;
@@ -67,6 +67,15 @@ impl Query {
     /// The queries of BiologicalNetworks, in the order of the paper's table.
     pub const BIONET: [Self; 5] =
         [Self::Enrichment, Self::Paths, Self::Lookup, Self::Cocitation, Self::Neighbours];
+
+    /// The queries of a workload.
+    #[must_use]
+    pub fn of(workload: Workload) -> &'static [Self] {
+        match workload {
+            Workload::Ptf => &Self::PTF,
+            Workload::Bionet => &Self::BIONET,
+        }
+    }
 
     /// Times in the DASH paper (Tables 10 and 11), milliseconds: on disk, on flash and in memory.
     #[must_use]

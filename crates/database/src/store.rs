@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, params};
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{Run, Tier};
 use crate::dataset::Dataset;
 use crate::error::DatabaseError;
 use crate::query::Query;
+use crate::record::{Run, Tier};
 
 /// `fldb`: marks an SQLite file as the results of a comparison of databases.
 const APPLICATION_ID: i64 = 0x666c_6462;

@@ -29,7 +29,7 @@ fn check(workload: Workload, scale: u64, most: u64) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (dataset, mut engine) = loaded(folder.path(), workload, scale);
     let oracle = Oracle::new(dataset);
-    for &query in dataset.queries() {
+    for &query in Query::of(workload) {
         let (mut rows, mut asked) = (0, 0);
         for key in keys(query, &dataset, most) {
             let (answer, cost) = ask(&mut *engine, &dataset, query, key).unwrap();

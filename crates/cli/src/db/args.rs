@@ -1,0 +1,204 @@
+//! Flags of `flashwright db`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use database::compare::TierSpec;
+use database::dataset::Workload;
+use database::open::EngineKind;
+use database::query::Query;
+
+use crate::values::{self, BadValue};
+
+/// `flashwright db`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Workloads: ptf (Palomar Transient Factory, a survey of the sky) and bionet
+(BiologicalNetworks, a warehouse of pathways), both of the DASH paper.
+
+Examples:
+  flashwright db load ptf --rows 10000000 --dir /flash
+  flashwright db run ptf --dir /flash
+  flashwright db run ptf --dir /flash --query forward --rate 10 --for 60s
+  flashwright db compare ptf --tiers ram=/ram,flash=/flash,disk=/disk
+  flashwright db ingest --dir /flash --for 60s")]
+pub struct DbArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DbCommand,
+}
+
+/// The verbs below `db`.
+#[derive(Debug, Subcommand)]
+pub enum DbCommand {
+    /// Make a workload's database in a directory; goes on with one that was cut off
+    Load(LoadArgs),
+    /// Ask a database: each query cold and then warm, or one of them at a set rate
+    Run(RunArgs),
+    /// Take in alerts at a set rate while cones are searched at another one
+    Ingest(IngestArgs),
+    /// Ask the same database on several tiers, and say which is faster at what
+    Compare(CompareArgs),
+    /// Show what a comparison found again
+    Report(ReportArgs),
+}
+
+/// `flashwright db load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// The workload: ptf or bionet
+    #[arg(value_name = "WORKLOAD", value_parser = values::word::<Workload>)]
+    pub workload: Workload,
+    /// A directory on the tier
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The engine: sqlite
+    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
+    pub engine: EngineKind,
+    /// Rows of ptf's candidates, or of bionet's nodes
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = values::whole::<u64>)]
+    pub rows: u64,
+    /// What all rows follow from
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
+    pub seed: u64,
+    /// Print one JSON document (flashwright.db-load/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright db run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The workload: ptf or bionet
+    #[arg(value_name = "WORKLOAD", value_parser = values::word::<Workload>)]
+    pub workload: Workload,
+    /// The directory that it was loaded into
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The engine: sqlite
+    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
+    pub engine: EngineKind,
+    /// Only these queries, joined by commas [default: all of the workload]
+    #[arg(long, value_name = "QUERY,…", value_delimiter = ',', value_parser = values::word::<Query>)]
+    pub query: Vec<Query>,
+    /// The key that parameters follow from; with --rate the first one
+    #[arg(long, value_name = "N", default_value = "0", value_parser = values::whole::<u64>)]
+    pub key: u64,
+    /// Print each query's plan as well
+    #[arg(long, conflicts_with = "rate")]
+    pub explain: bool,
+    /// Ask one query so often a second, each time with another key, from cold
+    #[arg(long, value_name = "QUERIES/S", value_parser = positive)]
+    pub rate: Option<f64>,
+    /// How long to ask at that rate
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", requires = "rate", value_parser = values::positive_duration)]
+    pub lasts: Duration,
+    /// Connections that share the rate
+    #[arg(long, value_name = "N", default_value = "1", requires = "rate", value_parser = values::whole::<u32>)]
+    pub connections: u32,
+    /// Print one JSON document (flashwright.db-run/1, or with --rate flashwright.db-stream/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright db ingest`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Rubin sends 350 alerts a second: 10 million in a night of eight hours. The
+database is made in DIR for this run, and removed at its end.")]
+pub struct IngestArgs {
+    /// A directory on the tier
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Rows before the first alert
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = values::whole::<u64>)]
+    pub rows: u64,
+    /// Alerts a second
+    #[arg(long, value_name = "ALERTS/S", default_value = "350", value_parser = values::whole::<u64>)]
+    pub rate: u64,
+    /// Cones a second, half of 5″ and half of 1′
+    #[arg(long, value_name = "CONES/S", default_value = "20", value_parser = positive)]
+    pub cones: f64,
+    /// How long alerts come in
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = values::positive_duration)]
+    pub lasts: Duration,
+    /// What all rows follow from
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
+    pub seed: u64,
+    /// Print one JSON document (flashwright.db-ingest/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright db compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A block takes the tiers in random order; on each, every query runs cold and then
+warm, with the same key on all tiers. Speed-ups are over the last tier.")]
+pub struct CompareArgs {
+    /// The workload: ptf or bionet
+    #[arg(value_name = "WORKLOAD", value_parser = values::word::<Workload>)]
+    pub workload: Workload,
+    /// Directories on the tiers with a name each, joined by commas; others are compared with the last
+    #[arg(long, value_name = "NAME=DIR,…", value_delimiter = ',', required = true, value_parser = tier)]
+    pub tiers: Vec<TierSpec>,
+    /// The engine: sqlite
+    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
+    pub engine: EngineKind,
+    /// Rows of ptf's candidates, or of bionet's nodes
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = values::whole::<u64>)]
+    pub rows: u64,
+    /// What all rows and the order of tiers follow from
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
+    pub seed: u64,
+    /// Only these queries, joined by commas [default: all of the workload]
+    #[arg(long, value_name = "QUERY,…", value_delimiter = ',', value_parser = values::word::<Query>)]
+    pub query: Vec<Query>,
+    /// The most blocks; fewer where all comparisons are decided before
+    #[arg(long, value_name = "N", default_value = "6", value_parser = values::whole::<u32>)]
+    pub blocks: u32,
+    /// Leave the databases that this comparison makes where they are
+    #[arg(long)]
+    pub keep: bool,
+    /// Print one JSON document (flashwright.db-compare/1)
+    #[arg(long)]
+    pub json: bool,
+    /// Write results.db, report.html and compare.json to DIR, which is made if its parent is there
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
+/// `flashwright db report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A comparison's directory, or its results.db
+    #[arg(value_name = "DIR|results.db")]
+    pub results: PathBuf,
+    /// Print one JSON document (flashwright.db-compare/1)
+    #[arg(long)]
+    pub json: bool,
+    /// Write the page to FILE
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// A number above zero.
+fn positive(text: &str) -> Result<f64, BadValue> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number
+        .ok_or_else(|| BadValue::new(format!("'{text}' is not a number above zero"), "for instance 2 or 0.5"))
+}
+
+/// A tier: `flash=/mnt/flash`.
+fn tier(text: &str) -> Result<TierSpec, BadValue> {
+    match text.split_once('=') {
+        Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
+            Ok(TierSpec { name: name.to_owned(), directory: directory.into() })
+        }
+        _ => Err(BadValue::new(
+            format!("'{text}' is not NAME=DIR"),
+            "for instance flash=/mnt/flash,disk=/mnt/disk",
+        )),
+    }
+}

@@ -1,0 +1,150 @@
+//! What the verbs of `db` print with `--json`.
+
+use std::path::PathBuf;
+
+use database::ask::{Asked, Temperature};
+use database::compare::Tier;
+use database::dataset::{Dataset, Loaded, Workload};
+use database::engine::EngineFacts;
+use database::figures::{self, Contest, QueryFigures};
+use database::ingest::Ingested;
+use database::query::Query;
+use database::store::Kept;
+use database::stream::Streamed;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `db load --json` (`flashwright.db-load/1`). Times are seconds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbLoadDocument {
+    /// `flashwright.db-load/1`.
+    pub schema: &'static str,
+    /// The workload.
+    pub workload: Workload,
+    /// Rows of ptf's candidates, or of bionet's nodes.
+    pub rows: u64,
+    /// What all rows follow from.
+    pub seed: u64,
+    /// Where the database is.
+    pub path: PathBuf,
+    /// The engine.
+    pub engine: EngineFacts,
+    /// What was done.
+    pub loaded: Loaded,
+}
+
+/// A query of `db run`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbRunQuery {
+    /// The query.
+    pub query: Query,
+    /// What was in memory.
+    pub temperature: Temperature,
+    /// What came of it.
+    pub asked: Asked,
+    /// Its plan, a step a line, where it was asked for.
+    pub plan: Option<String>,
+}
+
+/// `db run --json` (`flashwright.db-run/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbRunDocument {
+    /// `flashwright.db-run/1`.
+    pub schema: &'static str,
+    /// The workload.
+    pub workload: Workload,
+    /// Rows of ptf's candidates, or of bionet's nodes.
+    pub rows: u64,
+    /// What all rows follow from.
+    pub seed: u64,
+    /// The key that parameters follow from.
+    pub key: u64,
+    /// The engine.
+    pub engine: EngineFacts,
+    /// Each query, cold and warm.
+    pub queries: Vec<DbRunQuery>,
+    /// What bears on the figures.
+    pub notes: Vec<String>,
+}
+
+/// `db run --rate --json` (`flashwright.db-stream/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbStreamDocument {
+    /// `flashwright.db-stream/1`.
+    pub schema: &'static str,
+    /// The workload.
+    pub workload: Workload,
+    /// Rows of ptf's candidates, or of bionet's nodes.
+    pub rows: u64,
+    /// What all rows follow from.
+    pub seed: u64,
+    /// The engine.
+    pub engine: EngineFacts,
+    /// What came of it.
+    pub stream: Streamed,
+    /// What bears on the figures.
+    pub notes: Vec<String>,
+}
+
+/// `db ingest --json` (`flashwright.db-ingest/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbIngestDocument {
+    /// `flashwright.db-ingest/1`.
+    pub schema: &'static str,
+    /// The engine.
+    pub engine: EngineFacts,
+    /// What came of it.
+    pub ingested: Ingested,
+}
+
+/// `db compare --json` and `db report --json` (`flashwright.db-compare/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbCompareDocument {
+    /// `flashwright.db-compare/1`.
+    pub schema: &'static str,
+    /// The workload.
+    pub workload: Workload,
+    /// Rows of ptf's candidates, or of bionet's nodes.
+    pub rows: u64,
+    /// What all rows follow from.
+    pub seed: u64,
+    /// The tiers.
+    pub tiers: Vec<Tier>,
+    /// Complete blocks.
+    pub blocks: u32,
+    /// Each query, temperature and tier: medians.
+    pub figures: Vec<QueryFigures>,
+    /// Each query and temperature of a tier against the last one.
+    pub contests: Vec<Contest>,
+    /// What bears on the figures.
+    pub notes: Vec<String>,
+    /// Why it ended early.
+    pub ended: Option<String>,
+}
+
+impl DbCompareDocument {
+    /// Of what was kept.
+    pub fn of(kept: &Kept, ended: Option<String>) -> Self {
+        let (meta, runs) = (&kept.meta, &kept.runs);
+        Self {
+            schema: "flashwright.db-compare/1",
+            workload: meta.dataset.workload(),
+            rows: meta.dataset.scale(),
+            seed: seed(&meta.dataset),
+            tiers: meta.tiers.clone(),
+            blocks: runs.iter().map(|run| run.block + 1).max().unwrap_or(0),
+            figures: figures::figures(runs, &meta.queries, meta.tiers.len()),
+            contests: figures::contests(runs, &meta.queries, meta.tiers.len()),
+            notes: meta.notes.clone(),
+            ended,
+        }
+    }
+}
+
+/// What all rows follow from.
+pub fn seed(dataset: &Dataset) -> u64 {
+    match dataset {
+        Dataset::Ptf(ptf) => ptf.seed,
+        Dataset::Bionet(bionet) => bionet.seed,
+    }
+}

@@ -1,0 +1,39 @@
+//! `flashwright db`: the database workloads of the DASH paper on the user's tiers.
+
+pub mod args;
+mod compare;
+pub mod document;
+mod load;
+mod page;
+mod run;
+
+use database::DatabaseError;
+
+use self::args::{DbArgs, DbCommand};
+use crate::failure::Failure;
+
+/// Runs one of the verbs below `db`.
+pub fn db(args: &DbArgs) -> Result<(), Failure> {
+    match &args.command {
+        DbCommand::Load(args) => load::load(args),
+        DbCommand::Run(args) => run::run(args),
+        DbCommand::Ingest(args) => load::ingest(args),
+        DbCommand::Compare(args) => compare::compare(args),
+        DbCommand::Report(args) => compare::report(args),
+    }
+}
+
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Self {
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+/// What a reader of cold figures has to know about this machine.
+fn machine_notes() -> Vec<String> {
+    let host = storage::survey::Host::read(&storage::sysfs::Sysfs::host());
+    let guest = host.virtualization.map(|kind| {
+        format!("guest-cold: in a virtual machine ({kind}) the host may keep in memory what this system has dropped")
+    });
+    guest.into_iter().collect()
+}

@@ -1,0 +1,130 @@
+//! `db run`: each query cold and warm, or one of them at a set rate.
+
+use database::DatabaseError;
+use database::ask::{Asked, Temperature, ask, ask_cold};
+use database::compare::is_in_memory;
+use database::dataset::{self, Dataset};
+use database::engine::Engine;
+use database::open;
+use database::query::Query;
+use database::stream::{StreamConfig, stream};
+
+use super::args::RunArgs;
+use super::document::{DbRunDocument, DbRunQuery, DbStreamDocument, seed};
+use super::{machine_notes, page};
+use crate::failure::Failure;
+use crate::{output, plan, signals};
+
+/// Asks.
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
+    let mut engine = open::open(args.engine, args.workload, &args.dir)?;
+    let at = open::path(args.engine, args.workload, &args.dir).display().to_string();
+    let dataset = dataset::find(&mut *engine, args.workload, &at)?;
+    let queries = chosen(&args.query, &dataset)?;
+    let mut notes = machine_notes();
+    let is_in_memory = is_in_memory(&args.dir)?;
+    if is_in_memory {
+        notes.push("the tier is in memory: nothing can be evicted, and cold is as warm".to_owned());
+    }
+    match args.rate {
+        Some(rate) => at_rate(args, &mut *engine, &dataset, &queries, rate, notes),
+        None => one_by_one(args, &mut *engine, &dataset, &queries, is_in_memory, notes),
+    }
+}
+
+/// The queries that flags name; all of the workload if none.
+pub fn chosen(named: &[Query], dataset: &Dataset) -> Result<Vec<Query>, Failure> {
+    let there = Query::of(dataset.workload());
+    if let Some(other) = named.iter().find(|query| !there.contains(query)) {
+        let words: Vec<_> = there.iter().map(|query| query.word()).collect();
+        let workload = dataset.workload().word();
+        return Err(Failure::invalid(format!("--query={}: is not a query of {workload}", other.word()))
+            .hint(format!("there are {}", words.join(", "))));
+    }
+    Ok(if named.is_empty() { there.to_vec() } else { named.to_vec() })
+}
+
+fn one_by_one(
+    args: &RunArgs,
+    engine: &mut dyn Engine,
+    dataset: &Dataset,
+    queries: &[Query],
+    is_in_memory: bool,
+    notes: Vec<String>,
+) -> Result<(), Failure> {
+    let stop = signals::stop_flag()?;
+    let mut asked = Vec::new();
+    for &query in queries {
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(DatabaseError::Interrupted.into());
+        }
+        if output::is_watched() {
+            output::tell(&format!("{}\n", query.word()));
+        }
+        let statement = query.statement(dataset, args.key, engine.dialect(), engine.sky());
+        let plan = args.explain.then(|| engine.explain(&statement)).transpose()?;
+        let mut keep = |temperature, asked_so: Asked| {
+            let plan = plan.clone().filter(|_| temperature == Temperature::Cold);
+            asked.push(DbRunQuery { query, temperature, asked: asked_so, plan });
+        };
+        keep(Temperature::Cold, ask_cold(engine, dataset, query, args.key, is_in_memory)?);
+        let (answer, cost) = ask(engine, dataset, query, args.key)?;
+        keep(Temperature::Warm, Asked { answer, cost, pages: None });
+    }
+    let document = DbRunDocument {
+        schema: "flashwright.db-run/1",
+        workload: args.workload,
+        rows: dataset.scale(),
+        seed: seed(dataset),
+        key: args.key,
+        engine: engine.facts()?,
+        queries: asked,
+        notes,
+    };
+    if args.json {
+        return output::print_document(&document);
+    }
+    output::print(&plan::screen::text(&page::of_run(&document)))
+}
+
+fn at_rate(
+    args: &RunArgs,
+    engine: &mut dyn Engine,
+    dataset: &Dataset,
+    queries: &[Query],
+    rate: f64,
+    notes: Vec<String>,
+) -> Result<(), Failure> {
+    let [query] = args.query[..] else {
+        let words: Vec<_> = queries.iter().map(|query| query.word()).collect();
+        return Err(Failure::invalid(format!("--rate={rate}: is of one query"))
+            .hint(format!("name it with --query, one of {}", words.join(", "))));
+    };
+    if args.connections == 0 {
+        return Err(Failure::invalid("--connections=0: must be above zero").hint("for instance 4"));
+    }
+    let stop = signals::stop_flag()?;
+    engine.make_cold()?;
+    let config = StreamConfig {
+        dataset: *dataset,
+        query,
+        rate,
+        lasts: args.lasts,
+        connections: args.connections as usize,
+        first_key: args.key,
+        stop: &stop,
+    };
+    let document = DbStreamDocument {
+        schema: "flashwright.db-stream/1",
+        workload: args.workload,
+        rows: dataset.scale(),
+        seed: seed(dataset),
+        engine: engine.facts()?,
+        stream: stream(engine, &config)?,
+        notes,
+    };
+    if args.json {
+        return output::print_document(&document);
+    }
+    output::print(&plan::screen::text(&page::of_stream(&document)))
+}

@@ -1,0 +1,313 @@
+//! Loads that are cut off and go on, databases that are another one, and comparisons on two tiers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use database::ask::{Temperature, ask};
+use database::compare::{Config, Listener, Run, Tier, TierSpec, compare};
+use database::dataset::{Dataset, LoadProgress, Workload, find, load};
+use database::engine::Statement;
+use database::ingest::{IngestConfig, ingest};
+use database::open::{self, EngineKind};
+use database::query::Query;
+use database::sqlite::{Journal, Sqlite};
+use database::store::{self, Meta, Store};
+use database::stream::{StreamConfig, stream};
+use database::{DatabaseError, Engine};
+
+fn place() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn opened(directory: &Path) -> Box<dyn Engine> {
+    open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory).unwrap()
+}
+
+fn ptf(rows: u64) -> Dataset {
+    Dataset::new(Workload::Ptf, rows, 5).unwrap()
+}
+
+/// All answers of all queries.
+fn answers(engine: &mut dyn Engine, dataset: &Dataset) -> Vec<database::ask::Answer> {
+    Query::of(dataset.workload()).iter().map(|&query| ask(engine, dataset, query, 3).unwrap().0).collect()
+}
+
+#[test]
+fn a_load_that_was_cut_off_goes_on_to_the_same_database() {
+    let (cut, whole) = (place(), place());
+    // More rows than one batch, so that a table is cut off in its middle.
+    let dataset = ptf(120_000);
+    let mut engine = opened(cut.path());
+    let (stop, mut cuts) = (AtomicBool::new(false), 0);
+    loop {
+        stop.store(false, Ordering::Relaxed);
+        let mut steps = 0;
+        let loaded = load(&mut *engine, &dataset, &stop, &mut |_| {
+            // Further each time.
+            steps += 1;
+            stop.store(steps > cuts, Ordering::Relaxed);
+        });
+        match loaded {
+            Ok(loaded) => {
+                assert!(loaded.tables.iter().any(|table| table.resumed_rows > 0), "{loaded:?}");
+                break;
+            }
+            Err(DatabaseError::Interrupted) => cuts += 7,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(matches!(find(&mut *engine, Workload::Ptf, "here"), Err(DatabaseError::Incomplete { .. })));
+        engine = opened(cut.path());
+    }
+    assert!(cuts > 0);
+    let mut other = opened(whole.path());
+    load(&mut *other, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert_eq!(answers(&mut *engine, &dataset), answers(&mut *other, &dataset));
+    for table in dataset.tables() {
+        assert_eq!(engine.loaded(table).unwrap(), dataset.rows(table), "{}", table.name);
+    }
+    // A complete one is left alone.
+    assert!(load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap().was_complete);
+    assert_eq!(find(&mut *engine, Workload::Ptf, "here").unwrap(), dataset);
+}
+
+#[test]
+fn a_batch_is_stored_whole_or_not_at_all() {
+    struct Failing(u64);
+    impl database::schema::Rows for Failing {
+        fn next(&mut self, row: &mut Vec<database::schema::Value>) -> bool {
+            // The third row repeats the number of the second.
+            self.0 += 1;
+            *row = [1, 2, 2][self.0 as usize - 1..][..1].iter().map(|id| (*id).into()).collect();
+            row.extend([1.0, 2.0].map(Into::into));
+            true
+        }
+    }
+    let folder = place();
+    let mut engine = opened(folder.path());
+    engine.create(&[database::ptf::tables::FIELD]).unwrap();
+    let error = engine.load(&database::ptf::tables::FIELD, &mut Failing(0)).unwrap_err();
+    assert!(error.to_string().contains("cannot load ptffield"), "{error}");
+    assert_eq!(engine.loaded(&database::ptf::tables::FIELD).unwrap(), 0);
+}
+
+#[test]
+fn a_database_of_other_rows_or_seed_is_refused() {
+    let folder = place();
+    let mut engine = opened(folder.path());
+    load(&mut *engine, &ptf(1000), &AtomicBool::new(false), &mut |_| ()).unwrap();
+    for other in [ptf(1001), Dataset::new(Workload::Ptf, 1000, 6).unwrap()] {
+        let error = load(&mut *engine, &other, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+        assert!(error.to_string().contains("ptf of 1000 rows and seed 5, not ptf of"), "{error}");
+        assert_eq!(error.class(), base::ErrorClass::Invalid);
+    }
+    let missing = open::open(EngineKind::Sqlite, Workload::Bionet, folder.path());
+    assert!(matches!(missing.err(), Some(DatabaseError::Incomplete { .. })));
+    let nowhere = open::open_or_make(EngineKind::Sqlite, Workload::Ptf, &folder.path().join("no"));
+    assert!(matches!(nowhere.err(), Some(DatabaseError::Invalid { .. })));
+    assert!(Dataset::new(Workload::Bionet, 99, 1).is_err() && Dataset::new(Workload::Ptf, 0, 1).is_err());
+}
+
+#[test]
+fn what_is_no_database_is_refused_and_left_as_it_is() {
+    let folder = place();
+    let path = open::path(EngineKind::Sqlite, Workload::Ptf, folder.path());
+    std::fs::write(&path, vec![b'x'; 8192]).unwrap();
+    let error = open::open_or_make(EngineKind::Sqlite, Workload::Ptf, folder.path()).err().unwrap();
+    assert!(error.hint().unwrap().contains("another directory"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 8192]);
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Kept {
+    blocks: usize,
+    tiers: Vec<Tier>,
+    /// Sets this after the first block.
+    stop: Option<Arc<AtomicBool>>,
+    /// Does this before the first question.
+    before: Option<Box<dyn FnOnce()>>,
+}
+
+impl Listener for Kept {
+    fn loading(&mut self, _tier: &str, _progress: LoadProgress<'_>) {}
+
+    fn loaded(&mut self, tiers: &[Tier]) -> Result<(), DatabaseError> {
+        self.tiers = tiers.to_vec();
+        if let Some(before) = self.before.take() {
+            before();
+        }
+        Ok(())
+    }
+
+    fn asking(&mut self, _tier: &str, _block: u32, _query: Query) {}
+
+    fn block(&mut self, _runs: &[Run]) -> Result<(), DatabaseError> {
+        self.blocks += 1;
+        if let Some(stop) = &self.stop {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn config<'a>(
+    folder: &Path,
+    keep: bool,
+    stop: &Arc<AtomicBool>,
+    open: &'a database::compare::Opener<'a>,
+) -> Config<'a> {
+    let tiers = ["one", "other"].map(|name| {
+        let directory = folder.join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        TierSpec { name: name.to_owned(), directory }
+    });
+    Config {
+        dataset: ptf(3000),
+        tiers: tiers.to_vec(),
+        queries: vec![Query::Forward, Query::ColumnScan],
+        blocks: 2,
+        seed: 1,
+        keep,
+        open,
+        direct: &|_| None,
+        stop: Arc::clone(stop),
+    }
+}
+
+fn files(folder: &Path) -> usize {
+    ["one", "other"].map(|name| std::fs::read_dir(folder.join(name)).unwrap().count()).iter().sum()
+}
+
+#[test]
+fn a_comparison_has_every_query_cold_and_warm_on_each_tier_and_removes_what_it_made() {
+    let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
+    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let mut kept = Kept::default();
+    let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
+    assert!(compared.ended.is_none(), "{:?}", compared.ended);
+    assert_eq!((compared.runs.len(), kept.blocks, files(folder.path())), (2 * 2 * 2 * 2, 2, 0));
+    for block in 0..2 {
+        for query in [Query::Forward, Query::ColumnScan] {
+            let of = |temperature| {
+                let is_of =
+                    |run: &&Run| (run.block, run.query, run.temperature) == (block, query, temperature);
+                compared.runs.iter().filter(is_of).map(|run| run.key).collect::<Vec<_>>()
+            };
+            let key = u64::from(block);
+            assert_eq!((of(Temperature::Cold), of(Temperature::Warm)), (vec![key; 2], vec![key; 2]));
+        }
+    }
+    // What was there stays, and what --keep says stays.
+    compare(&config(folder.path(), true, &stop, &open), &mut Kept::default()).unwrap();
+    assert_eq!(files(folder.path()), 2);
+    compare(&config(folder.path(), false, &stop, &open), &mut Kept::default()).unwrap();
+    assert_eq!(files(folder.path()), 2);
+}
+
+#[test]
+fn an_interrupted_comparison_keeps_whole_blocks_and_leaves_no_database() {
+    let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
+    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let mut kept = Kept { stop: Some(Arc::clone(&stop)), ..Kept::default() };
+    let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
+    assert!(matches!(compared.ended, Some(DatabaseError::Interrupted)), "{:?}", compared.ended);
+    assert_eq!((compared.runs.len(), files(folder.path())), (8, 0));
+    // Also if it is stopped while it loads.
+    let error = compare(&config(folder.path(), false, &stop, &open), &mut Kept::default()).err();
+    assert!(matches!(error, Some(DatabaseError::Interrupted)), "{error:?}");
+    assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn tiers_that_answer_differently_end_the_comparison() {
+    let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
+    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let path = open::path(EngineKind::Sqlite, Workload::Ptf, &folder.path().join("other"));
+    let damage = move || {
+        let mut sqlite = Sqlite::open(&path, Journal::Rollback).unwrap();
+        let sql = "UPDATE candidate SET flag = flag + 1 WHERE mag_err < 0.1".to_owned();
+        sqlite.run(&Statement { sql, parameters: Vec::new() }, &mut |_| Ok(())).unwrap();
+    };
+    let mut kept = Kept { before: Some(Box::new(damage)), ..Kept::default() };
+    let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
+    let error = compared.ended.unwrap();
+    assert!(matches!(error, DatabaseError::Differ { query: "column-scan", .. }), "{error}");
+    assert!(error.to_string().contains(" on one") && error.to_string().contains(" on other"), "{error}");
+    assert_eq!((compared.runs.len(), files(folder.path())), (0, 0));
+}
+
+#[test]
+fn results_are_read_as_they_were_kept_and_no_other_file_is_taken_for_them() {
+    let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
+    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let mut kept = Kept::default();
+    let config = config(folder.path(), false, &stop, &open);
+    let compared = compare(&config, &mut kept).unwrap();
+    let meta = Meta {
+        dataset: config.dataset,
+        queries: config.queries.clone(),
+        tiers: kept.tiers,
+        notes: vec!["a note".to_owned()],
+    };
+    let path = folder.path().join(store::FILE_NAME);
+    let mut store = Store::create(&path, &meta).unwrap();
+    let (first, second): (Vec<Run>, Vec<Run>) = compared.runs.iter().partition(|run| run.block == 0);
+    store.block(&meta.tiers, &first).unwrap();
+    store.block(&meta.tiers, &second).unwrap();
+    // A block is there once.
+    assert!(store.block(&meta.tiers, &second).is_err());
+    drop(store);
+    let read = store::read(folder.path()).unwrap();
+    assert_eq!((read.meta, read.runs), (meta.clone(), compared.runs));
+    assert!(matches!(Store::create(&path, &meta), Err(DatabaseError::Io { .. })));
+    let other = folder.path().join("other.db");
+    drop(Sqlite::open(&other, Journal::Rollback).unwrap());
+    let error = store::read(&other).unwrap_err();
+    assert!(error.to_string().contains("is not the results of db compare"), "{error}");
+}
+
+#[test]
+fn a_stream_asks_every_key_once_and_counts_from_the_time_that_a_query_was_due() {
+    let folder = place();
+    let mut engine = opened(folder.path());
+    let dataset = ptf(5000);
+    load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    let stop = AtomicBool::new(false);
+    let lasts = std::time::Duration::from_millis(200);
+    let config = StreamConfig {
+        dataset,
+        query: Query::Forward,
+        rate: 100.0,
+        lasts,
+        connections: 2,
+        first_key: 0,
+        stop: &stop,
+    };
+    let streamed = stream(&*engine, &config).unwrap();
+    assert_eq!((streamed.queries, streamed.are_distinct), (20, true));
+    // All of them are due within a microsecond of each other, so that all but the first wait for those before.
+    let late =
+        StreamConfig { rate: 1e6, lasts: std::time::Duration::from_micros(50), connections: 1, ..config };
+    let streamed = stream(&*engine, &late).unwrap();
+    assert_eq!(streamed.queries, 50);
+    assert!(streamed.from_due.max_ms > 3.0 * streamed.service.p50_ms, "{streamed:?}");
+    stop.store(true, Ordering::Relaxed);
+    assert!(matches!(stream(&*engine, &config), Err(DatabaseError::Interrupted)));
+}
+
+#[test]
+fn alerts_are_durable_and_found_while_cones_are_searched() {
+    let folder = place();
+    let mut engine = Sqlite::open(&folder.path().join("alerts.sqlite"), Journal::WriteAhead).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = IngestConfig { history: 3000, rate: 300, cones: 20.0, seconds: 2, seed: 1, stop };
+    let ingested = ingest(&mut engine, &config, &mut |_| ()).unwrap();
+    assert_eq!((ingested.alerts, ingested.arcseconds.queries, ingested.arcminute.queries), (600, 20, 20));
+    let mut again = Sqlite::open(&folder.path().join("alerts.sqlite"), Journal::WriteAhead).unwrap();
+    assert_eq!(again.loaded(&database::ptf::tables::CANDIDATE).unwrap(), 3600);
+    let dataset = ptf(3600);
+    let (answer, _) =
+        ask(&mut again, &Dataset::new(Workload::Ptf, 3600, 1).unwrap(), Query::ColumnScan, 0).unwrap();
+    assert_eq!((answer.rows, dataset.scale()), (1, 3600));
+}
