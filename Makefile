@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: wheel package left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: wheel package left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -46,7 +46,7 @@ DEBUG_BINARY = $(TARGET)/debug/flashwright
 build-debug:
 	$(QUICK) $(CARGO) build --workspace --bins --examples --locked
 
-# A failure of one part is not to hide another, nor what was left out. All there are: build lint lab hostile slurm python torch mpi cargo.
+# A failure of one part is not to hide another, nor what was left out. All there are: build lint lab hostile slurm postgres python torch mpi cargo.
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
@@ -130,6 +130,18 @@ test-slurm: build-debug ## Run jobs with burst buffers on a slurmctld and two sl
 	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SLURM_PACKAGES) >/dev/null; } </dev/null \
 	  || echo "make test-slurm: could not install them"
 	$(NOTED) python3 tools/slurm --binary $(DEBUG_BINARY)
+
+# PostgreSQL 15 with Q3C. The cluster that Debian's package makes by itself is not used.
+POSTGRES_PACKAGES = postgresql-15 postgresql-15-q3c
+# The tests of the crate, which other rings leave out where there is no PostgreSQL, then the binary as a user runs it.
+test-postgres: build-debug ## Try the databases on a real PostgreSQL 15 with Q3C; as root on Debian, install them first (docs/postgres.md)
+	@if [ -e /usr/share/postgresql/15/extension/q3c.control ] || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then exit 0; fi; \
+	echo "make test-postgres: installing $(POSTGRES_PACKAGES)"; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(POSTGRES_PACKAGES) >/dev/null; } </dev/null \
+	  || echo "make test-postgres: could not install them"
+	$(NOTED) sh -c 'failed=0; \
+	  $(QUICK) $(CARGO) test --workspace --locked --test postgres -- --show-output --test-threads=2 || failed=1; \
+	  python3 tools/postgres --binary $(DEBUG_BINARY) || failed=1; exit $$failed'
 
 # The same tests as in `make test`, which takes a sample; and strace as a second opinion.
 test-crash: ## Kill and fail a move at every call it makes, and cut the power at hundreds of moments: hours

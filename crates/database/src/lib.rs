@@ -2,8 +2,8 @@
 //! BiologicalNetworks.
 //!
 //! 1. [`schema`] has tables, columns and values in the words that all engines share; [`ptf`] and [`bionet`] make the rows.
-//! 2. [`engine`] is the interface to a database engine: create, load, index, run a statement, make cold. [`sqlite`] implements it; [`open`] finds
-//!    databases in directories.
+//! 2. [`engine`] is the interface to a database engine: create, load, index, run a statement, make cold. [`sqlite`] and [`postgres`]
+//!    implement it; [`open`] finds databases in directories.
 //! 3. [`dataset`] loads, resumably; [`query`] has the statements; [`sky`] the cells and cones that positions are found by.
 //! 4. [`ask`] runs one query cold or warm; [`stream`] many at a set rate; [`ingest`] beside rows that come in.
 //! 5. [`compare`] runs the same queries on several tiers in blocks; [`figures`] is a pure function of its runs, and [`store`] keeps them.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::dataset::Workload;
 use crate::engine::Engine;
 use crate::error::DatabaseError;
+use crate::postgres::{self, Existing, Managed, Postgres, PostgresOptions};
 use crate::sqlite::{Journal, Sqlite};
 
 base::words! {
@@ -14,15 +15,30 @@ base::words! {
         /// SQLite, within this program: no server, no set-up.
         #[default]
         Sqlite = "sqlite",
+        /// PostgreSQL: a server of our own in the directory, or the user's.
+        Postgres = "postgres",
+    }
+}
+
+/// An engine, and how it is reached and set.
+#[derive(Debug, Clone, Default)]
+pub struct EngineChoice {
+    /// Which.
+    pub kind: EngineKind,
+    /// Of PostgreSQL.
+    pub postgres: PostgresOptions,
+}
+
+impl From<EngineKind> for EngineChoice {
+    fn from(kind: EngineKind) -> Self {
+        Self { kind, postgres: PostgresOptions::default() }
     }
 }
 
 /// The database of a workload in a directory.
 #[must_use]
 pub fn path(kind: EngineKind, workload: Workload, directory: &Path) -> PathBuf {
-    match kind {
-        EngineKind::Sqlite => directory.join(format!("flashwright-{}.sqlite", workload.word())),
-    }
+    directory.join(format!("flashwright-{}.{}", workload.word(), kind.word()))
 }
 
 /// Opens the database of a workload in a directory, or makes an empty one.
@@ -30,7 +46,7 @@ pub fn path(kind: EngineKind, workload: Workload, directory: &Path) -> PathBuf {
 /// # Errors
 /// [`DatabaseError::Invalid`] if there is no such directory; those of the engine.
 pub fn open_or_make(
-    kind: EngineKind,
+    choice: &EngineChoice,
     workload: Workload,
     directory: &Path,
 ) -> Result<Box<dyn Engine>, DatabaseError> {
@@ -41,9 +57,19 @@ pub fn open_or_make(
             hint: "name a directory on the tier, that is there and may be written to".to_owned(),
         });
     }
-    let path = path(kind, workload, directory);
-    match kind {
+    let path = path(choice.kind, workload, directory);
+    match choice.kind {
         EngineKind::Sqlite => Ok(Box::new(Sqlite::open(&path, Journal::Rollback)?)),
+        EngineKind::Postgres => {
+            let options = &choice.postgres;
+            let managed = Managed {
+                directory: path,
+                programs: options.programs.clone(),
+                settings: options.settings.clone(),
+                memory_bytes: options.memory_bytes,
+            };
+            Ok(Box::new(Postgres::managed(&managed, options.sky)?))
+        }
     }
 }
 
@@ -52,13 +78,26 @@ pub fn open_or_make(
 /// # Errors
 /// [`DatabaseError::Incomplete`] if there is none; as [`open_or_make`].
 pub fn open(
-    kind: EngineKind,
+    choice: &EngineChoice,
     workload: Workload,
     directory: &Path,
 ) -> Result<Box<dyn Engine>, DatabaseError> {
-    let path = path(kind, workload, directory);
-    if directory.is_dir() && !path.exists() {
+    let path = path(choice.kind, workload, directory);
+    let is_there = match choice.kind {
+        EngineKind::Sqlite => path.exists(),
+        EngineKind::Postgres => postgres::is_there(&path),
+    };
+    if directory.is_dir() && !is_there {
         return Err(DatabaseError::Incomplete { at: path.display().to_string() });
     }
-    open_or_make(kind, workload, directory)
+    open_or_make(choice, workload, directory)
+}
+
+/// Opens the database on a server of the user's own, or makes an empty one there.
+///
+/// # Errors
+/// As [`Postgres::existing`].
+pub fn connect(connection: &str, options: &PostgresOptions) -> Result<Box<dyn Engine>, DatabaseError> {
+    let existing = Existing { connection: connection.to_owned(), settings: options.settings.clone() };
+    Ok(Box::new(Postgres::existing(&existing, options.sky)?))
 }

@@ -21,7 +21,7 @@ fn place() -> tempfile::TempDir {
 }
 
 fn opened(directory: &Path) -> Box<dyn Engine> {
-    open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory).unwrap()
+    open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory).unwrap()
 }
 
 fn ptf(rows: u64) -> Dataset {
@@ -101,9 +101,9 @@ fn a_database_of_other_rows_or_seed_is_refused() {
         assert!(error.to_string().contains("ptf of 1000 rows and seed 5, not ptf of"), "{error}");
         assert_eq!(error.class(), base::ErrorClass::Invalid);
     }
-    let missing = open::open(EngineKind::Sqlite, Workload::Bionet, folder.path());
+    let missing = open::open(&EngineKind::Sqlite.into(), Workload::Bionet, folder.path());
     assert!(matches!(missing.err(), Some(DatabaseError::Incomplete { .. })));
-    let nowhere = open::open_or_make(EngineKind::Sqlite, Workload::Ptf, &folder.path().join("no"));
+    let nowhere = open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, &folder.path().join("no"));
     assert!(matches!(nowhere.err(), Some(DatabaseError::Invalid { .. })));
     assert!(Dataset::new(Workload::Bionet, 99, 1).is_err() && Dataset::new(Workload::Ptf, 0, 1).is_err());
 }
@@ -113,7 +113,7 @@ fn what_is_no_database_is_refused_and_left_as_it_is() {
     let folder = place();
     let path = open::path(EngineKind::Sqlite, Workload::Ptf, folder.path());
     std::fs::write(&path, vec![b'x'; 8192]).unwrap();
-    let error = open::open_or_make(EngineKind::Sqlite, Workload::Ptf, folder.path()).err().unwrap();
+    let error = open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, folder.path()).err().unwrap();
     assert!(error.hint().unwrap().contains("another directory"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 8192]);
 }
@@ -182,7 +182,7 @@ fn files(folder: &Path) -> usize {
 #[test]
 fn a_comparison_has_every_query_cold_and_warm_on_each_tier_and_removes_what_it_made() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let mut kept = Kept::default();
     let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
     assert!(compared.ended.is_none(), "{:?}", compared.ended);
@@ -208,7 +208,7 @@ fn a_comparison_has_every_query_cold_and_warm_on_each_tier_and_removes_what_it_m
 #[test]
 fn an_interrupted_comparison_keeps_whole_blocks_and_leaves_no_database() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let mut kept = Kept { stop: Some(Arc::clone(&stop)), ..Kept::default() };
     let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
     assert!(matches!(compared.ended, Some(DatabaseError::Interrupted)), "{:?}", compared.ended);
@@ -222,7 +222,7 @@ fn an_interrupted_comparison_keeps_whole_blocks_and_leaves_no_database() {
 #[test]
 fn tiers_that_answer_differently_end_the_comparison() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let path = open::path(EngineKind::Sqlite, Workload::Ptf, &folder.path().join("other"));
     let damage = move || {
         let mut sqlite = Sqlite::open(&path, Journal::Rollback).unwrap();
@@ -240,7 +240,7 @@ fn tiers_that_answer_differently_end_the_comparison() {
 #[test]
 fn results_are_read_as_they_were_kept_and_no_other_file_is_taken_for_them() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(EngineKind::Sqlite, Workload::Ptf, directory);
+    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let mut kept = Kept::default();
     let config = config(folder.path(), false, &stop, &open);
     let compared = compare(&config, &mut kept).unwrap();

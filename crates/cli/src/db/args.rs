@@ -6,9 +6,12 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use database::compare::TierSpec;
 use database::dataset::Workload;
-use database::open::EngineKind;
+use database::engine::SkyIndex;
+use database::open::{EngineChoice, EngineKind};
+use database::postgres::{PostgresOptions, Setting, parse_setting};
 use database::query::Query;
 
+use crate::failure::Failure;
 use crate::values::{self, BadValue};
 
 /// `flashwright db`.
@@ -22,7 +25,9 @@ Examples:
   flashwright db run ptf --dir /flash
   flashwright db run ptf --dir /flash --query forward --rate 10 --for 60s
   flashwright db compare ptf --tiers ram=/ram,flash=/flash,disk=/disk
-  flashwright db ingest --dir /flash --for 60s")]
+  flashwright db ingest --dir /flash --for 60s
+  flashwright db compare ptf --engine postgres --sky q3c \\
+    --tiers flash=/flash,disk=/disk")]
 pub struct DbArgs {
     /// What to do.
     #[command(subcommand)]
@@ -50,12 +55,12 @@ pub struct LoadArgs {
     /// The workload: ptf or bionet
     #[arg(value_name = "WORKLOAD", value_parser = values::word::<Workload>)]
     pub workload: Workload,
-    /// A directory on the tier
-    #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
-    /// The engine: sqlite
-    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
-    pub engine: EngineKind,
+    /// Where it is
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// The engine
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Rows of ptf's candidates, or of bionet's nodes
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = values::whole::<u64>)]
     pub rows: u64,
@@ -73,12 +78,12 @@ pub struct RunArgs {
     /// The workload: ptf or bionet
     #[arg(value_name = "WORKLOAD", value_parser = values::word::<Workload>)]
     pub workload: Workload,
-    /// The directory that it was loaded into
-    #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
-    /// The engine: sqlite
-    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
-    pub engine: EngineKind,
+    /// Where it is
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// The engine
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Only these queries, joined by commas [default: all of the workload]
     #[arg(long, value_name = "QUERY,…", value_delimiter = ',', value_parser = values::word::<Query>)]
     pub query: Vec<Query>,
@@ -143,9 +148,9 @@ pub struct CompareArgs {
     /// Directories on the tiers with a name each, joined by commas; others are compared with the last
     #[arg(long, value_name = "NAME=DIR,…", value_delimiter = ',', required = true, value_parser = tier)]
     pub tiers: Vec<TierSpec>,
-    /// The engine: sqlite
-    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
-    pub engine: EngineKind,
+    /// The engine
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Rows of ptf's candidates, or of bionet's nodes
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = values::whole::<u64>)]
     pub rows: u64,
@@ -181,6 +186,88 @@ pub struct ReportArgs {
     /// Write the page to FILE
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// The directory of a database, or the server that has it.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// A directory on the tier
+    #[arg(long, value_name = "DIR", required_unless_present = "connect")]
+    pub dir: Option<PathBuf>,
+    /// postgres: your own server, as "host=… user=… dbname=…" or postgresql://…; it is never stopped, so nothing is cold
+    #[arg(long, value_name = "STRING", conflicts_with_all = ["dir", "memory_limit", "programs"])]
+    pub connect: Option<String>,
+}
+
+/// The engine, and how it is set.
+#[derive(Debug, Args)]
+pub struct EngineArgs {
+    /// The engine: sqlite or postgres
+    #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
+    pub engine: EngineKind,
+    /// postgres: search cones by healpix or q3c [default: healpix]
+    #[arg(long, value_name = "INDEX", value_parser = values::word::<SkyIndex>)]
+    pub sky: Option<SkyIndex>,
+    /// postgres: a setting of the server, or of each session with --connect; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    pub set: Vec<Setting>,
+    /// postgres: limit of memory for its processes and the pages that they read; takes root
+    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    pub memory_limit: Option<u64>,
+    /// postgres: the directory of its programs [default: PATH, then where packages put them]
+    #[arg(long, value_name = "DIR")]
+    pub programs: Option<PathBuf>,
+}
+
+impl EngineArgs {
+    /// The engine, unless a flag is of another one.
+    pub fn choice(&self) -> Result<EngineChoice, Failure> {
+        let of_postgres = [
+            self.sky.map(|sky| format!("sky={}", sky.word())),
+            self.set.first().map(|(name, value)| format!("set={name}={value}")),
+            self.memory_limit.map(|bytes| format!("memory-limit={bytes}")),
+            self.programs.as_ref().map(|path| format!("programs={}", path.display())),
+        ];
+        if self.engine != EngineKind::Postgres
+            && let Some(flag) = of_postgres.into_iter().flatten().next()
+        {
+            let engine = self.engine.word();
+            return Err(Failure::invalid(format!("--{flag}: {engine} has no such setting"))
+                .hint("it is of --engine postgres"));
+        }
+        let postgres = PostgresOptions {
+            sky: self.sky.unwrap_or_default(),
+            settings: self.set.clone(),
+            memory_bytes: self.memory_limit,
+            programs: self.programs.clone(),
+        };
+        Ok(EngineChoice { kind: self.engine, postgres })
+    }
+}
+
+impl PlaceArgs {
+    /// The user's own server, which is PostgreSQL.
+    pub fn server(&self, choice: &EngineChoice) -> Result<Option<&str>, Failure> {
+        match &self.connect {
+            Some(_) if choice.kind != EngineKind::Postgres => {
+                let engine = choice.kind.word();
+                Err(Failure::invalid(format!("--connect: {engine} has no server"))
+                    .hint("add --engine postgres"))
+            }
+            connect => Ok(connect.as_deref()),
+        }
+    }
+
+    /// The directory, which is there if no server is named.
+    pub fn directory(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_default()
+    }
+}
+
+/// A setting: `work_mem=64MB`.
+fn setting(text: &str) -> Result<Setting, BadValue> {
+    parse_setting(text)
+        .map_err(|problem| BadValue::new(format!("'{text}': {problem}"), "for instance work_mem=64MB"))
 }
 
 /// A number above zero.

@@ -34,6 +34,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
     let dataset = Dataset::new(args.workload, args.rows, args.seed)?;
     let queries = chosen(&args.query, &dataset)?;
+    let choice = args.engine.choice()?;
     let output = args.output.as_deref().map(Output::new).transpose()?;
     let config = Config {
         dataset,
@@ -42,7 +43,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         blocks: args.blocks,
         seed: args.seed,
         keep: args.keep,
-        open: &|directory| open::open_or_make(args.engine, args.workload, directory),
+        open: &|directory| open::open_or_make(&choice, args.workload, directory),
         direct: &|file| direct(file, &stop),
         stop: Arc::clone(&stop),
     };

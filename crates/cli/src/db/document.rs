@@ -25,8 +25,8 @@ pub struct DbLoadDocument {
     pub rows: u64,
     /// What all rows follow from.
     pub seed: u64,
-    /// Where the database is.
-    pub path: PathBuf,
+    /// Where the database is; null on a server of the user's own.
+    pub path: Option<PathBuf>,
     /// The engine.
     pub engine: EngineFacts,
     /// What was done.

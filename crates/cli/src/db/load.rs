@@ -53,7 +53,15 @@ impl Watch {
 pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
     let dataset = Dataset::new(args.workload, args.rows, args.seed)?;
-    let mut engine = open::open_or_make(args.engine, args.workload, &args.dir)?;
+    let choice = args.engine.choice()?;
+    let directory = args.place.directory();
+    let (mut engine, path) = match args.place.server(&choice)? {
+        Some(server) => (open::connect(server, &choice.postgres)?, None),
+        None => {
+            let path = open::path(choice.kind, args.workload, &directory);
+            (open::open_or_make(&choice, args.workload, &directory)?, Some(path))
+        }
+    };
     let mut watch = Watch::new();
     let loaded = dataset::load(&mut *engine, &dataset, &stop, &mut |progress| watch.tell("", &progress))?;
     let document = DbLoadDocument {
@@ -61,7 +69,7 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
         workload: args.workload,
         rows: args.rows,
         seed: args.seed,
-        path: open::path(args.engine, args.workload, &args.dir),
+        path,
         engine: engine.facts()?,
         loaded,
     };

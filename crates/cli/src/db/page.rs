@@ -18,8 +18,8 @@ const FORMULAS: [[&str; 3]; 4] = [
     ["Time", "from the request until the last row", "DASH, Tables 10 and 11; medians over blocks"],
     [
         "I/O time",
-        "time - CPU time - time in the run queue of the thread that asks",
-        "/proc/thread-self/schedstat",
+        "SQLite: time - CPU time - time in the run queue of the thread that asks; PostgreSQL: the server's waits for reads",
+        "/proc/thread-self/schedstat; track_io_timing",
     ],
     [
         "Random share",
@@ -44,7 +44,8 @@ pub fn of_load(document: &DbLoadDocument) -> Page {
     let rows: u64 = loaded.tables.iter().map(|table| table.rows).sum();
     let seconds: f64 = loaded.tables.iter().map(|table| table.load_s + table.index_s).sum();
     let size = units::bytes(loaded.size_bytes);
-    let path = document.path.display();
+    let path =
+        document.path.as_ref().map_or("the server's database".into(), |path| path.display().to_string());
     let answer = match loaded.was_complete {
         true => format!("{path} is complete: {size}"),
         false => format!(

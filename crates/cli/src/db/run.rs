@@ -17,12 +17,26 @@ use crate::{output, plan, signals};
 
 /// Asks.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let mut engine = open::open(args.engine, args.workload, &args.dir)?;
-    let at = open::path(args.engine, args.workload, &args.dir).display().to_string();
+    let choice = args.engine.choice()?;
+    let directory = args.place.directory();
+    let server = args.place.server(&choice)?;
+    let (mut engine, at) = match server {
+        Some(server) => (open::connect(server, &choice.postgres)?, "the server".to_owned()),
+        None => {
+            let path = open::path(choice.kind, args.workload, &directory);
+            (open::open(&choice, args.workload, &directory)?, path.display().to_string())
+        }
+    };
     let dataset = dataset::find(&mut *engine, args.workload, &at)?;
     let queries = chosen(&args.query, &dataset)?;
     let mut notes = machine_notes();
-    let is_in_memory = is_in_memory(&args.dir)?;
+    let is_in_memory = server.is_none() && is_in_memory(&directory)?;
+    if server.is_some() {
+        notes.push(
+            "the server is the user's own and is not stopped: nothing is cold, each query runs twice"
+                .to_owned(),
+        );
+    }
     if is_in_memory {
         notes.push("the tier is in memory: nothing can be evicted, and cold is as warm".to_owned());
     }
@@ -53,6 +67,7 @@ fn one_by_one(
     notes: Vec<String>,
 ) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
+    let is_owned = engine.facts()?.is_owned;
     let mut asked = Vec::new();
     for &query in queries {
         if stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -64,10 +79,14 @@ fn one_by_one(
         let statement = query.statement(dataset, args.key, engine.dialect(), engine.sky());
         let plan = args.explain.then(|| engine.explain(&statement)).transpose()?;
         let mut keep = |temperature, asked_so: Asked| {
-            let plan = plan.clone().filter(|_| temperature == Temperature::Cold);
+            let plan = plan.clone().filter(|_| temperature == Temperature::Cold || !is_owned);
             asked.push(DbRunQuery { query, temperature, asked: asked_so, plan });
         };
-        keep(Temperature::Cold, ask_cold(engine, dataset, query, args.key, is_in_memory)?);
+        if is_owned {
+            keep(Temperature::Cold, ask_cold(engine, dataset, query, args.key, is_in_memory)?);
+        } else {
+            ask(engine, dataset, query, args.key)?;
+        }
         let (answer, cost) = ask(engine, dataset, query, args.key)?;
         keep(Temperature::Warm, Asked { answer, cost, pages: None });
     }
@@ -104,7 +123,9 @@ fn at_rate(
         return Err(Failure::invalid("--connections=0: must be above zero").hint("for instance 4"));
     }
     let stop = signals::stop_flag()?;
-    engine.make_cold()?;
+    if engine.facts()?.is_owned {
+        engine.make_cold()?;
+    }
     let config = StreamConfig {
         dataset: *dataset,
         query,

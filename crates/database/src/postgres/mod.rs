@@ -56,6 +56,19 @@ pub struct Existing {
     pub settings: Vec<Setting>,
 }
 
+/// How a user wants it.
+#[derive(Debug, Clone, Default)]
+pub struct PostgresOptions {
+    /// How cones are searched.
+    pub sky: SkyIndex,
+    /// Settings of the server, or of each session on the user's own.
+    pub settings: Vec<Setting>,
+    /// Limit of memory for a server of our own and the pages that it reads.
+    pub memory_bytes: Option<u64>,
+    /// The directory of PostgreSQL's programs; None looks for them.
+    pub programs: Option<PathBuf>,
+}
+
 /// A connection to a database.
 #[derive(Debug)]
 pub struct Postgres {

@@ -1,0 +1,252 @@
+"""Tests of `flashwright db` on a real PostgreSQL with Q3C, as a user runs it (docs/postgres.md).
+
+    tools/postgres --binary PATH [--only TEST]...   runs the tests; a line for each
+    tools/postgres --binary PATH --figures          prints figures beside psql's and pgbench's instead
+
+Every server that a test starts is ended by it, also when it fails.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROWS = 60_000
+# What takes longer has failed.
+END_S = 600
+EXTENSIONS = pathlib.Path("/usr/share/postgresql/15/extension")
+PROGRAMS = pathlib.Path("/usr/lib/postgresql/15/bin")
+
+
+class Desk:
+    """The binary, and a directory for tiers that a server's user can enter."""
+
+    def __init__(self, binary: pathlib.Path, folder: pathlib.Path):
+        self.binary, self.folder = binary, folder
+        folder.chmod(0o755)
+
+    def command(self, *arguments) -> list[str]:
+        return [str(self.binary), "db", *map(str, arguments)]
+
+    def run(self, *arguments, before=()) -> tuple[int, str, str]:
+        done = subprocess.run([*before, *self.command(*arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=END_S)
+        return done.returncode, done.stdout, done.stderr
+
+    def document(self, *arguments) -> dict:
+        code, out, err = self.run(*arguments, "--json")
+        assert code == 0, f"exit code {code}: {err}"
+        return json.loads(out)
+
+    def tier(self, name: str) -> pathlib.Path:
+        tier = self.folder / name
+        tier.mkdir()
+        return tier
+
+
+def servers_in(folder: pathlib.Path) -> list[int]:
+    """The processes of servers with data below a directory."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if pathlib.Path(os.readlink(process / "cwd")).is_relative_to(folder):
+                found.append(int(process.name))
+    return found
+
+
+def hashes(document: dict) -> dict:
+    return {(query["query"], query["temperature"]): query["asked"]["answer"] for query in document["queries"]}
+
+
+def both_workloads_answer_as_sqlite_does(desk: Desk):
+    for workload, rows in (("ptf", ROWS), ("bionet", 3000)):
+        tier = desk.tier(workload)
+        desk.document("load", workload, "--dir", tier, "--rows", rows)
+        expected = hashes(desk.document("run", workload, "--dir", tier))
+        for sky in ("healpix", "q3c"):
+            of_sky = desk.tier(f"{workload}-{sky}")
+            options = ("--dir", of_sky, "--engine", "postgres", "--sky", sky)
+            desk.document("load", workload, *options, "--rows", rows)
+            document = desk.document("run", workload, *options)
+            assert hashes(document) == expected, sky
+            assert document["engine"]["version"].startswith("PostgreSQL ")
+        # Kept for what comes after this test only by its own directory.
+        assert not servers_in(desk.folder)
+
+
+def comparison_of_tiers_leaves_no_server_and_no_database(desk: Desk):
+    tiers = [desk.tier(name) for name in ("one", "two")]
+    named = ",".join(f"{tier.name}={tier}" for tier in tiers)
+    document = desk.document("compare", "ptf", "--engine", "postgres", "--rows", ROWS, "--tiers", named, "--blocks", "1", "--query", "forward,object")
+    assert document["blocks"] == 1, document
+    assert not servers_in(desk.folder)
+    assert [list(tier.iterdir()) for tier in tiers] == [[], []]
+
+
+def interrupted_load_leaves_no_server_and_goes_on(desk: Desk):
+    tier = desk.tier("tier")
+    load = ("load", "ptf", "--dir", tier, "--engine", "postgres", "--rows", 2_000_000)
+    with subprocess.Popen(desk.command(*load), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            until = time.monotonic() + END_S
+            while not list(tier.glob("*/data/base/*/[0-9]*")) or not servers_in(tier):
+                assert child.poll() is None and time.monotonic() < until, "no server comes"
+                time.sleep(0.05)
+            time.sleep(1)
+            child.send_signal(signal.SIGINT)
+            _, err = child.communicate(timeout=END_S)
+        finally:
+            child.kill()
+    assert child.returncode == 130, f"exit code {child.returncode}: {err}"
+    assert not servers_in(tier)
+    code, _, err = desk.run("load", "ptf", "--dir", tier, "--engine", "postgres", "--rows", 1000)
+    assert code == 2 and "2000000" in err.replace(",", ""), f"exit code {code}: {err}"
+
+
+def missing_q3c_is_named(desk: Desk):
+    if os.geteuid() != 0:
+        print("SKIP missing_q3c_is_named: hiding it takes root")
+        return
+    other, tier = desk.tier("extensions"), desk.tier("tier")
+    for file in EXTENSIONS.iterdir():
+        if not file.name.startswith("q3c"):
+            shutil.copy(file, other)
+    hidden = ("unshare", "-m", "sh", "-c", f'mount --bind "{other}" "{EXTENSIONS}" && exec "$@"', "sh")
+    code, _, err = desk.run("load", "ptf", "--dir", tier, "--engine", "postgres", "--sky", "q3c", "--rows", 1000, before=hidden)
+    assert code == 1 and "q3c" in err and "hint:" in err and "postgresql-15-q3c" in err, f"exit code {code}: {err}"
+    assert not servers_in(tier) and not list(tier.iterdir())
+
+
+def bad_requests_are_told_with_a_hint(desk: Desk):
+    tier = desk.tier("tier")
+    base = ("load", "ptf", "--rows", 1000)
+    for more, words in (
+        (("--dir", tier, "--sky", "q3c"), "--sky=q3c"),
+        (("--dir", tier, "--engine", "postgres", "--set", "port=1"), "port"),
+        (("--connect", "host=/nowhere"), "--connect"),
+        (("--engine", "postgres", "--connect", "hst=1"), "--connect"),
+    ):
+        code, _, err = desk.run(*base, *more)
+        assert code == 2 and words in err and "hint:" in err, f"exit code {code}: {err}"
+    code, _, err = desk.run(*base, "--engine", "postgres", "--connect", f"host={tier} user=none")
+    assert code == 1 and "is the server running" in err, f"exit code {code}: {err}"
+    code, _, err = desk.run(*base, "--dir", tier, "--engine", "postgres", "--programs", tier)
+    assert code == 1 and "postgres and initdb" in err and not list(tier.iterdir()), f"exit code {code}: {err}"
+
+
+TESTS = [both_workloads_answer_as_sqlite_does, comparison_of_tiers_leaves_no_server_and_no_database,
+         interrupted_load_leaves_no_server_and_goes_on, missing_q3c_is_named, bad_requests_are_told_with_a_hint]
+
+
+class Cluster:
+    """A server of PostgreSQL's own making, by the settings of a managed one that bear on these figures."""
+
+    SETTINGS = {"listen_addresses": "", "autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0", "work_mem": "64MB",
+                "maintenance_work_mem": "256MB", "random_page_cost": "1.1", "jit": "off", "max_parallel_workers_per_gather": "0"}
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder, self.data = folder, folder / "data"
+        self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        if os.geteuid() == 0:
+            shutil.chown(folder, self.user)
+
+    def program(self, name: str, *arguments) -> str:
+        user = {"user": self.user, "group": pwd.getpwnam(self.user).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        done = subprocess.run([PROGRAMS / name, *map(str, arguments)], cwd="/", capture_output=True, text=True, check=False, timeout=END_S, **user)
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        return done.stdout
+
+    def sql(self, *statements: str) -> str:
+        commands = [word for statement in statements for word in ("-c", statement)]
+        return self.program("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-d", "postgres", *commands)
+
+    def __enter__(self):
+        self.program("initdb", "-D", self.data, "--auth=trust", "--encoding=UTF8", "--locale=C")
+        settings = " ".join(f"-c {name}='{value}'" for name, value in {**self.SETTINGS, "unix_socket_directories": self.folder}.items())
+        subprocess.run([PROGRAMS / "pg_ctl", "--version"], check=True, capture_output=True)
+        # The server keeps the descriptors that it is given, so its output goes to a file.
+        self.program("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "-o", settings, "start")
+        return self
+
+    def __exit__(self, *_):
+        self.program("pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
+
+
+def figures(desk: Desk, rows: int):
+    """Our load beside psql's \\copy of the same rows, and our forward query beside pgbench's."""
+    folder = desk.tier("cluster")
+    with Cluster(folder) as cluster:
+        connect = ("--engine", "postgres", "--sky", "q3c", "--connect", f"host={folder} user={cluster.user} dbname=postgres")
+        loaded = desk.document("load", "ptf", "--rows", rows, *connect)
+        ours = next(table["load_s"] for table in loaded["loaded"]["tables"] if table["table"] == "candidate")
+        file = folder / "candidate.bin"
+        cluster.sql(f"\\copy flashwright.candidate to '{file}' (format binary)", "create table theirs (like flashwright.candidate)")
+        seconds = []
+        for _ in range(3):
+            cluster.sql("truncate theirs", "checkpoint")
+            began = time.monotonic()
+            cluster.sql(f"\\copy theirs from '{file}' (format binary)")
+            seconds.append(time.monotonic() - began)
+        theirs = sorted(seconds)[1]
+        print(f"load of {rows} candidates: {ours:.1f} s with their making; psql \\copy of the same rows from a file: {theirs:.1f} s; "
+              f"{theirs / ours:.0%} of its speed")
+        names = cluster.sql("select ra, dec from flashwright.candidate order by md5(id::text) limit 200").split()
+        scripts = []
+        for number, line in enumerate(names):
+            ra, dec = line.split("|")
+            script = folder / f"forward{number}.sql"
+            script.write_text(
+                "SELECT c.id, c.ra, c.dec, c.mag, c.mag_err, b.realbogus, s.ujd, s.filter, s.lmt_mg_new FROM flashwright.candidate c "
+                "CROSS JOIN flashwright.rb_classifier b CROSS JOIN flashwright.subtraction s "
+                f"WHERE q3c_radial_query(c.ra, c.dec, {ra}, {dec}, 0.00083) AND b.candidate_id = c.id AND b.realbogus > 0.07 "
+                "AND s.id = c.sub_id ORDER BY s.ujd, c.id;\n")
+            scripts += ["-f", script]
+        pgbench = ("pgbench", "-n", "-M", "prepared", "-h", folder, "-T", "10", "-R", "50", *scripts, "postgres")
+        stream = ("run", "ptf", *connect, "--query", "forward", "--rate", "50", "--for", "10s")
+        for turn in range(4):
+            ours = desk.document(*stream)["stream"]["service"]
+            said = cluster.program(*pgbench)
+            mean = float(re.search(r"latency average = ([0-9.]+)", said)[1])
+            lag = float(re.search(r"rate limit schedule lag: avg ([0-9.]+)", said)[1])
+            # The first turn warms.
+            if turn:
+                print(f"forward, warm, 50 a second: ours p50 {ours['p50_ms']:.2f} ms, p99 {ours['p99_ms']:.2f} ms; pgbench mean {mean - lag:.2f} ms")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tools/postgres", description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", required=True, type=pathlib.Path, help="the program")
+    parser.add_argument("--only", action="append", help="one test by its name")
+    parser.add_argument("--figures", action="store_true", help="print figures beside psql's and pgbench's")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="candidates of --figures")
+    arguments = parser.parse_args()
+    if not (PROGRAMS / "initdb").exists() or not (EXTENSIONS / "q3c.control").exists():
+        print("SKIP postgres: PostgreSQL 15 or Q3C is not there (Debian: postgresql-15 postgresql-15-q3c)")
+        return 0
+    failed = 0
+    for test in [figures] if arguments.figures else TESTS:
+        if arguments.only and test.__name__ not in arguments.only:
+            continue
+        began = time.monotonic()
+        # Beside the build, because /tmp may be memory.
+        with tempfile.TemporaryDirectory(dir=arguments.binary.resolve().parent) as folder:
+            desk = Desk(arguments.binary.resolve(), pathlib.Path(folder))
+            try:
+                test(desk, *([arguments.rows] if arguments.figures else []))
+                print(f"ok   {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the test's result
+                failed += 1
+                print(f"FAIL {test.__name__}: {error!r}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
