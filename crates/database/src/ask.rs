@@ -139,7 +139,91 @@ pub fn ask_cold(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::dataset::Workload;
+    use crate::engine::{Cold, Dialect, EngineFacts, SkyIndex, Statement};
+    use crate::schema::{Index, Rows, Table};
+
+    /// An engine whose files keep a page, and that answers with one row.
+    struct Lingering;
+
+    impl Engine for Lingering {
+        fn facts(&mut self) -> Result<EngineFacts, DatabaseError> {
+            Ok(EngineFacts { version: String::new(), settings: Vec::new(), is_owned: true })
+        }
+
+        fn dialect(&self) -> Dialect {
+            Dialect::Sqlite
+        }
+
+        fn sky(&self) -> SkyIndex {
+            SkyIndex::Healpix
+        }
+
+        fn create(&mut self, _: &[Table]) -> Result<(), DatabaseError> {
+            Ok(())
+        }
+
+        fn loaded(&mut self, _: &Table) -> Result<u64, DatabaseError> {
+            Ok(0)
+        }
+
+        fn load(&mut self, _: &Table, _: &mut dyn Rows) -> Result<u64, DatabaseError> {
+            Ok(0)
+        }
+
+        fn build_index(&mut self, _: &Table, _: &Index) -> Result<(), DatabaseError> {
+            Ok(())
+        }
+
+        fn finish_load(&mut self, _: &[Table]) -> Result<(), DatabaseError> {
+            Ok(())
+        }
+
+        fn run(
+            &mut self,
+            _: &Statement,
+            sink: &mut dyn FnMut(&[Value]) -> Result<(), DatabaseError>,
+        ) -> Result<Cost, DatabaseError> {
+            sink(&[Value::from(1)])?;
+            Ok(Cost::default())
+        }
+
+        fn explain(&mut self, _: &Statement) -> Result<String, DatabaseError> {
+            Ok(String::new())
+        }
+
+        fn make_cold(&mut self) -> Result<Cold, DatabaseError> {
+            Ok(Cold { is_restarted: true, file_bytes: 8192, resident_bytes: 4096 })
+        }
+
+        fn files(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+
+        fn size_bytes(&mut self) -> Result<u64, DatabaseError> {
+            Ok(8192)
+        }
+
+        fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
+            Ok(Box::new(Self))
+        }
+
+        fn remove(&mut self) -> Result<(), DatabaseError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_database_with_a_page_in_memory_is_not_cold_unless_its_tier_is_memory() {
+        let dataset = Dataset::new(Workload::Ptf, 100, 1).unwrap();
+        let ask = |is_in_memory| ask_cold(&mut Lingering, &dataset, Query::Forward, 0, is_in_memory);
+        assert!(matches!(ask(false), Err(DatabaseError::Warm { resident_bytes: 4096, .. })));
+        let asked = ask(true).unwrap();
+        assert_eq!((asked.answer.rows, asked.pages), (1, None));
+    }
 
     #[test]
     fn answers_are_equal_in_any_order_and_differ_in_any_value() {
