@@ -68,7 +68,11 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
 
 /// Shows what was kept.
 pub fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let sink = args.html.as_deref().map(|path| Sink::of_flag("html", Some(path))).transpose()?;
+    let sink = |path| {
+        Sink::of_flag("html", Some(path), false)
+            .map_err(|failure| failure.hint("name another file, or move that one away"))
+    };
+    let sink = args.html.as_deref().map(sink).transpose()?;
     if args.json && sink == Some(Sink::Stdout) {
         return Err(Failure::invalid("--html=-: standard output takes the JSON document").hint("name a file"));
     }
@@ -125,7 +129,10 @@ impl Output {
         if results.exists() {
             return Err(refused("has results already".to_owned()).hint("name another directory"));
         }
-        let sink = |name: &str| Sink::of(Some(&directory.join(name)));
+        let sink = |name: &str| {
+            Sink::of(Some(&directory.join(name)), false)
+                .map_err(|failure| failure.hint("name another directory, or move that file away"))
+        };
         Ok(Self { results, html: sink("report.html")?, json: sink("compare.json")? })
     }
 }
