@@ -9,6 +9,7 @@ mod error;
 pub mod fetch;
 pub mod format;
 pub mod fully_external;
+pub mod many;
 pub mod results;
 pub mod semi;
 pub mod validate;
