@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
+use crate::bfs::args::BfsArgs;
 use crate::db::args::DbArgs;
 use crate::failure::Failure;
 use crate::flashio::args::FlashioArgs;
@@ -68,6 +69,8 @@ pub enum Command {
     Flashio(Box<FlashioArgs>),
     /// Load and ask the DASH paper's databases on your tiers: which is faster at what, and why
     Db(Box<DbArgs>),
+    /// Search graphs larger than memory, breadth first: make, import, build and show them
+    Bfs(Box<BfsArgs>),
     /// What to buy, how often to checkpoint, how long it lasts: from measured figures and prices
     Plan(PlanArgs),
     /// Make a sweep's report again: HTML, Markdown, CSV or JSON
@@ -191,6 +194,10 @@ pub enum Document {
     DbIngest,
     /// `db compare --json` and `db report --json` (flashwright.db-compare/1)
     DbCompare,
+    /// `bfs generate --json`, `bfs import --json`, and `bfs info --json` of an edge list (flashwright.edges/1)
+    Edges,
+    /// `bfs build --json`, and `bfs info --json` of a graph (flashwright.graph/1)
+    Graph,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)

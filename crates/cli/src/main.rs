@@ -13,6 +13,7 @@
 
 mod args;
 mod bench;
+mod bfs;
 mod db;
 mod failure;
 mod flashio;
@@ -67,6 +68,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Stage(args) => stage::stage(&args),
         Command::Flashio(args) => flashio::flashio(&args),
         Command::Db(args) => db::db(&args),
+        Command::Bfs(args) => bfs::bfs(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Report(args) => report::report(&args),
         Command::Schema(args) => schema::schema(&args),

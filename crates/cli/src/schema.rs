@@ -51,6 +51,8 @@ fn of(document: Document) -> Value {
         Document::DbStream => schema_for!(crate::db::document::DbStreamDocument),
         Document::DbIngest => schema_for!(crate::db::document::DbIngestDocument),
         Document::DbCompare => schema_for!(crate::db::document::DbCompareDocument),
+        Document::Edges => schema_for!(crate::bfs::documents::EdgesDocument),
+        Document::Graph => schema_for!(crate::bfs::documents::GraphDocument),
         Document::Status => schema_for!(sweep::status::Status),
         Document::Diff => schema_for!(sweep::diff::Diff),
         Document::Statistics => schema_for!(measure::simulation::report::Statistics),

@@ -77,6 +77,41 @@ pub enum GraphError {
         /// What is wrong with it.
         detail: String,
     },
+    /// An edge names a vertex beyond the number of vertices that the list has, or beyond what its width holds.
+    #[error("{}: vertex {vertex} is not below {limit}", path.display())]
+    VertexTooLarge {
+        /// The edge list.
+        path: PathBuf,
+        /// The vertex.
+        vertex: VertexId,
+        /// The number that vertices are below.
+        limit: u64,
+    },
+    /// Parquet that cannot be read.
+    #[error("{}: cannot be read as Parquet", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// The library's error.
+        #[source]
+        source: parquet::errors::ParquetError,
+    },
+    /// Something else than what this would write lies in its place.
+    #[error("{}: is there already, and is not {expected}", path.display())]
+    WouldReplace {
+        /// The place.
+        path: PathBuf,
+        /// What may be replaced: `a graph (.fwg) or an empty file`.
+        expected: &'static str,
+    },
+    /// Another process works on the same file.
+    #[error("{}: is being written by {by}", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// The process.
+        by: String,
+    },
     /// There is no vertex of this number.
     #[error("{}: has no vertex {vertex}: vertices are 0 to {}", path.display(), vertices.saturating_sub(1))]
     NoVertex {
@@ -125,17 +160,44 @@ impl GraphError {
         Self::Io { operation, path: path.to_owned(), offset: Some(offset), source }
     }
 
+    /// What to do about it, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Io { source, .. } if source.raw_os_error() == Some(28) => {
+                Some("make room on that file system; what is complete is used again".to_owned())
+            }
+            Self::WrongFormat { .. } => {
+                Some("bfs generate and bfs import make edge lists, bfs build makes graphs".to_owned())
+            }
+            Self::NewerVersion { .. } => Some("use the flashwright that wrote it, or a newer one".to_owned()),
+            Self::Corrupt { .. } | Self::Truncated { .. } => Some("make the file again".to_owned()),
+            Self::BadInput { .. } => Some("correct it, or choose another --format".to_owned()),
+            Self::VertexTooLarge { .. } => Some("give more --vertices, or correct the input".to_owned()),
+            Self::Memory { needed, .. } => {
+                Some(format!("--memory {}", units::bytes_short(needed.next_multiple_of(1 << 20))))
+            }
+            Self::WouldReplace { .. } => Some("name another file, or remove this one".to_owned()),
+            Self::Interrupted { .. } => Some("the same command again goes on where it can".to_owned()),
+            _ => None,
+        }
+    }
+
     /// The class, which becomes an exit code.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Io { .. } | Self::Corrupt { .. } | Self::Truncated { .. } => ErrorClass::Failed,
+            Self::Io { .. } | Self::Corrupt { .. } | Self::Truncated { .. } | Self::Parquet { .. } => {
+                ErrorClass::Failed
+            }
             Self::WrongFormat { .. }
             | Self::NewerVersion { .. }
             | Self::BadInput { .. }
             | Self::NoVertex { .. }
+            | Self::VertexTooLarge { .. }
             | Self::Memory { .. }
             | Self::Invalid { .. } => ErrorClass::Invalid,
+            Self::Busy { .. } | Self::WouldReplace { .. } => ErrorClass::Refused,
             Self::External(error) => error.class(),
             Self::Interrupted { .. } => ErrorClass::Interrupted,
         }

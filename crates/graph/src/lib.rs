@@ -5,15 +5,22 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod blocks;
+pub mod build;
+pub mod edges;
 mod error;
 pub mod fetch;
 pub mod format;
 pub mod fully_external;
+pub mod generate;
+pub mod import;
 pub mod many;
 pub mod results;
 pub mod semi;
+mod steps;
 pub mod validate;
 mod vertex;
 
 pub use error::GraphError;
+pub use steps::Steps;
 pub use vertex::{IdWidth, VertexId};

@@ -49,3 +49,9 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const fn list_start(end: u64, bytes: u64) -> u64 {
     if bytes >= PAGE_BYTES { end.next_multiple_of(PAGE_BYTES) } else { end }
 }
+
+/// Whether a file with these first bytes is a stored graph.
+#[must_use]
+pub fn is_graph(first_bytes: &[u8]) -> bool {
+    first_bytes.starts_with(&header::MAGIC)
+}

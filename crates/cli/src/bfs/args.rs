@@ -1,0 +1,153 @@
+//! Flags of `flashwright bfs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use graph::format::Order;
+use graph::generate::GraphKind;
+use graph::import::InputFormat;
+
+use crate::values::{self, BadValue};
+
+/// `flashwright bfs`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An edge list (.el) is generated or imported, a graph (.fwg) is built from it \
+within a budget of memory, and searched.
+
+Examples:
+  flashwright bfs generate --scale 22 --output kron.el
+  flashwright bfs import soc-LiveJournal1.txt.gz --output lj.el
+  flashwright bfs build kron.el --output kron.fwg --memory 64m
+  flashwright bfs info kron.fwg")]
+pub struct BfsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BfsCommand,
+}
+
+/// The verbs below `bfs`.
+#[derive(Debug, Subcommand)]
+pub enum BfsCommand {
+    /// Make an edge list: Kronecker (Graph500), uniform, road-like or web-like
+    Generate(GenerateArgs),
+    /// Make an edge list of SNAP text, Matrix Market, GAP, Parquet or raw pairs
+    Import(ImportArgs),
+    /// Build a graph of an edge list
+    Build(BuildArgs),
+    /// Show what an edge list or a graph is
+    Info(InfoArgs),
+}
+
+/// `flashwright bfs generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// 2^N vertices
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    pub scale: u32,
+    /// kronecker, uniform, grid (road-like, large diameter) or web (directed)
+    #[arg(long, value_name = "KIND", default_value = "kronecker", value_parser = values::word::<GraphKind>)]
+    pub kind: GraphKind,
+    /// Edges a vertex; grid has its own [default: 16]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    pub edge_factor: Option<u32>,
+    /// Seed: the same one gives the same edges
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
+    pub seed: u64,
+    /// The edge list
+    #[arg(long, value_name = "FILE.el")]
+    pub output: PathBuf,
+    /// Print one JSON document (flashwright.edges/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright bfs import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The file, which may be compressed by gzip or zstd
+    #[arg(value_name = "FILE")]
+    pub input: PathBuf,
+    /// The edge list
+    #[arg(long, value_name = "FILE.el")]
+    pub output: PathBuf,
+    /// snap, matrix-market, gap, parquet, raw32 or raw64 [default: told by the first bytes; raw pairs are not]
+    #[arg(long, value_name = "FORMAT", value_parser = values::word::<InputFormat>)]
+    pub format: Option<InputFormat>,
+    /// Edges have a direction [default: as the input says, else not]
+    #[arg(long, conflicts_with = "undirected")]
+    pub directed: bool,
+    /// Edges have no direction
+    #[arg(long)]
+    pub undirected: bool,
+    /// Vertices are 0 to N − 1 [default: as the input says, else the largest one that has an edge is the last]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    pub vertices: Option<u64>,
+    /// Print one JSON document (flashwright.edges/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright bfs build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The edge list
+    #[arg(value_name = "FILE.el")]
+    pub edges: PathBuf,
+    /// The graph
+    #[arg(long, value_name = "FILE.fwg")]
+    pub output: PathBuf,
+    /// The most memory to use; at least 32m
+    #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
+    pub memory: u64,
+    /// degree (hubs first; fewest pages for most graphs) or given (as in the input; for roads)
+    #[arg(long, value_name = "ORDER", default_value = "degree", value_parser = order)]
+    pub order: Order,
+    /// Neighbours of each vertex that are stored apart as well, for steps that go bottom-up
+    #[arg(long, value_name = "N", default_value = "4", value_parser = heads)]
+    pub heads: u32,
+    /// Follow edges in their direction only [default: as the edge list says]
+    #[arg(long, conflicts_with = "undirected")]
+    pub directed: bool,
+    /// Follow edges in both directions
+    #[arg(long)]
+    pub undirected: bool,
+    /// Keep edges that occur several times as often as they occur
+    #[arg(long)]
+    pub keep_duplicates: bool,
+    /// Keep edges from a vertex to itself
+    #[arg(long)]
+    pub keep_self_loops: bool,
+    /// Where the sorts have their scratch file [default: beside the graph]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Print one JSON document (flashwright.graph/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright bfs info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// An edge list or a graph
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print one JSON document (flashwright.edges/1 or flashwright.graph/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn order(text: &str) -> Result<Order, BadValue> {
+    let words = [Order::Degree, Order::Given];
+    let unknown = || values::unknown_word(text, &words.map(Order::word));
+    words.into_iter().find(|order| order.word() == text).ok_or_else(unknown)
+}
+
+/// More than a page of heads a vertex would be a second copy of the graph.
+fn heads(text: &str) -> Result<u32, BadValue> {
+    match values::whole(text)? {
+        heads @ 0..=64 => Ok(heads),
+        heads => Err(BadValue::new(format!("{heads} is above 64"), "1 to 4 heads answer most questions")),
+    }
+}

@@ -1,0 +1,181 @@
+//! `flashwright bfs`: breadth-first search on graphs larger than memory.
+
+pub mod args;
+pub mod documents;
+mod progress;
+
+use std::path::Path;
+use std::time::Instant;
+
+use graph::GraphError;
+use graph::build::{BUILD_PHASES, BuildOptions, build};
+use graph::edges::{EdgeList, EdgesHeader};
+use graph::format::Fwg;
+use graph::generate::{GraphKind, GraphSpec, generate};
+use graph::import::{ImportOptions, import};
+
+use self::args::{BfsArgs, BfsCommand, BuildArgs, GenerateArgs, ImportArgs, InfoArgs};
+use self::documents::{BuildDocument, EdgesDocument, GraphDocument};
+use crate::failure::Failure;
+use crate::output::{self, Sink};
+
+/// Edges a vertex where nothing is said: Graph500's.
+const EDGE_FACTOR: u32 = 16;
+
+/// Does one of the verbs.
+pub fn bfs(args: &BfsArgs) -> Result<(), Failure> {
+    match &args.command {
+        BfsCommand::Generate(args) => generate_list(args),
+        BfsCommand::Import(args) => import_list(args),
+        BfsCommand::Build(args) => build_graph(args),
+        BfsCommand::Info(args) => info(args),
+    }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn generate_list(args: &GenerateArgs) -> Result<(), Failure> {
+    if args.kind == GraphKind::Grid && args.edge_factor.is_some() {
+        return Err(Failure::invalid("--edge-factor: a grid has its own number of edges")
+            .hint("drop --edge-factor, or choose another --kind"));
+    }
+    check_list(&args.output)?;
+    let spec = GraphSpec {
+        kind: args.kind,
+        scale: args.scale,
+        edge_factor: args.edge_factor.unwrap_or(EDGE_FACTOR),
+        seed: args.seed,
+        threads: threads(),
+    };
+    let begun = Instant::now();
+    let header = progress::watch(&["generating"], |steps| generate(&spec, &args.output, steps))?;
+    show_list(&args.output, &header, Some(begun), args.json)
+}
+
+fn import_list(args: &ImportArgs) -> Result<(), Failure> {
+    check_list(&args.output)?;
+    Sink::File(args.output.clone()).is_none_of([args.input.as_path()])?;
+    let directed = direction(args.directed, args.undirected);
+    let options = ImportOptions { format: args.format, directed, vertices: args.vertices };
+    let begun = Instant::now();
+    let work = |steps: &_| import(&args.input, &args.output, &options, steps);
+    let imported = progress::watch(&["importing"], work)?;
+    show_list(&args.output, &imported.header, Some(begun), args.json)
+}
+
+fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
+    let list = EdgeList::open(&args.edges)?;
+    let options = BuildOptions {
+        memory: args.memory,
+        directed: direction(args.directed, args.undirected),
+        keep_duplicates: args.keep_duplicates,
+        keep_self_loops: args.keep_self_loops,
+        order: args.order,
+        heads: args.heads,
+        scratch: args.scratch.clone(),
+        threads: threads(),
+    };
+    let begun = Instant::now();
+    let built = progress::watch(&BUILD_PHASES, |steps| build(&list, &args.output, &options, steps))?;
+    let how = BuildDocument::of(&built, args.memory, begun.elapsed().as_secs_f64());
+    show_graph(&GraphDocument::of(&args.output, &built.header, Some(how)), args.json)
+}
+
+fn info(args: &InfoArgs) -> Result<(), Failure> {
+    match EdgeList::open(&args.file) {
+        Ok(list) => show_list(&args.file, list.header(), None, args.json),
+        Err(GraphError::WrongFormat { .. }) => {
+            let graph = Fwg::open(&args.file.to_string_lossy())?;
+            show_graph(&GraphDocument::of(&args.file, graph.header(), None), args.json)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn direction(directed: bool, undirected: bool) -> Option<bool> {
+    (directed || undirected).then_some(directed)
+}
+
+/// Refuses a place where something else than an edge list lies: it would be replaced.
+fn check_list(path: &Path) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(path) {
+        Err(_) => Ok(()),
+        Ok(facts) if facts.is_file() && facts.len() == 0 => Ok(()),
+        Ok(facts) if facts.is_file() && EdgeList::open(path).is_ok() => Ok(()),
+        Ok(_) => Err(Failure::refused(format!(
+            "--output={}: is there already, and is no edge list",
+            path.display()
+        ))
+        .hint("name another file, or remove this one")),
+    }
+}
+
+fn show_list(path: &Path, header: &EdgesHeader, begun: Option<Instant>, json: bool) -> Result<(), Failure> {
+    let elapsed = begun.map(|begun| begun.elapsed());
+    let document = EdgesDocument::of(path, header, elapsed.map(|elapsed| elapsed.as_secs_f64()));
+    if json {
+        return output::print_document(&document);
+    }
+    let directed = if header.directed { "directed" } else { "undirected" };
+    let took = elapsed.map(|elapsed| format!(", in {}", units::seconds(elapsed))).unwrap_or_default();
+    output::print(&format!(
+        "edge list  {} ({}{took})\nedges      {}, {directed}\nvertices   {}, {} bytes each\nfrom       {}\n",
+        path.display(),
+        units::bytes(document.file_bytes),
+        header.edges,
+        header.vertices,
+        document.vertex_bytes,
+        header.origin,
+    ))
+}
+
+fn show_graph(document: &GraphDocument, json: bool) -> Result<(), Failure> {
+    if json {
+        return output::print_document(document);
+    }
+    let directed = if document.directed { "directed" } else { "undirected" };
+    let mut text = format!(
+        "graph      {} ({})\nvertices   {}, {} bytes each, in {} order\nedges      {} list entries, {directed}, of {} \
+         input edges; at most {} a vertex\n",
+        document.path.display(),
+        units::bytes(document.file_bytes),
+        document.vertices,
+        document.vertex_bytes,
+        document.order,
+        document.entries,
+        document.input_edges,
+        document.max_degree,
+    );
+    for section in &document.sections {
+        text += &format!("{:<14} {:>10}\n", section.name, units::bytes(section.bytes));
+    }
+    if let Some(build) = &document.build {
+        let how = if build.resumed { ", going on from an earlier build" } else { "" };
+        text += &format!(
+            "built      in {:.1} s within {}{how}; scratch: {} written, {} read\n",
+            build.elapsed_s,
+            units::bytes(build.memory_bytes),
+            units::bytes(build.scratch_bytes_written),
+            units::bytes(build.scratch_bytes_read),
+        );
+    }
+    output::print(&text)
+}
+
+impl From<GraphError> for Failure {
+    fn from(error: GraphError) -> Self {
+        Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::format::SectionKind;
+
+    #[test]
+    fn every_section_has_a_name_for_the_table() {
+        assert!(SectionKind::ALL.iter().all(|kind| !kind.word().is_empty() && kind.word().len() <= 14));
+    }
+}

@@ -1,0 +1,276 @@
+//! Arcs to adjacency lists.
+
+use external::{Sorted, Sorter, SorterOptions, Source, Space};
+
+use super::READ_DEPTH;
+use super::arcs::Arc;
+use super::numbers::{NumberScan, Numbers};
+use crate::edges::EdgeList;
+use crate::format::FwgWriter;
+use crate::{GraphError, IdWidth, Steps, VertexId};
+
+/// Records that are handed over at once.
+const BATCH: usize = 1 << 14;
+
+/// How the budget is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Numbers lie in an array in memory.
+    pub array: bool,
+    /// Bytes for each sort of arcs.
+    pub(super) arcs: u64,
+    /// Bytes for the sort of vertices.
+    pub(super) vertices: u64,
+    pub(super) threads: usize,
+}
+
+impl Plan {
+    /// Divides `budget` bytes.
+    pub fn new(budget: u64, vertices: u64, threads: usize) -> Self {
+        let array_bytes = array_bytes(vertices);
+        let array = array_bytes <= budget / 2;
+        let rest = if array { budget - array_bytes } else { budget };
+        let of_vertices = (rest / 4).min(64 << 20);
+        let arcs = (rest - of_vertices) / if array { 1 } else { 2 };
+        Self { array, arcs, vertices: of_vertices, threads }
+    }
+
+    /// Whether an array of the numbers of a list's vertices surely fits.
+    pub fn fits_array(budget: u64, list: &EdgeList) -> bool {
+        array_bytes(list.header().vertices) <= budget / 4
+    }
+
+    fn sorter<A: Arc>(&self, space: &Space, bytes: u64) -> Result<Sorter<A>, GraphError> {
+        let mut options = SorterOptions::new(bytes);
+        options.threads = self.threads;
+        Ok(Sorter::new(space, &options)?)
+    }
+}
+
+fn array_bytes(vertices: u64) -> u64 {
+    vertices.saturating_mul(IdWidth::for_vertices(vertices).bytes() as u64)
+}
+
+/// Writes lists in the given order: those of `arcs.el`.
+pub fn write_given(
+    sorted: &EdgeList,
+    numbers: &Numbers,
+    vertices: u64,
+    writer: &mut FwgWriter,
+    steps: &Steps,
+) -> Result<(), GraphError> {
+    steps.begin(4, sorted.header().edges);
+    let mut degrees = numbers.scan(vertices)?;
+    let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
+    let mut batch: Vec<VertexId> = Vec::new();
+    let mut current = None;
+    while let Some((_, pairs)) = scan.next_block()? {
+        for (source, target) in pairs.iter() {
+            if current != Some(source) {
+                writer.neighbours(&batch)?;
+                batch.clear();
+                begin_through(source, &mut degrees, writer)?;
+                current = Some(source);
+            }
+            batch.push(target);
+        }
+        writer.neighbours(&batch)?;
+        batch.clear();
+        steps.add(pairs.len() as u64, "writing the graph")?;
+    }
+    if vertices > 0 { begin_through(vertices - 1, &mut degrees, writer) } else { Ok(()) }
+}
+
+/// Begins the vertices up to `last` that were not begun.
+fn begin_through(last: VertexId, degrees: &mut NumberScan, writer: &mut FwgWriter) -> Result<(), GraphError> {
+    while let Some(vertex) = degrees.peek()?.filter(|vertex| vertex.old <= last) {
+        writer.begin_vertex(vertex.old, vertex.degree)?;
+        degrees.advance();
+    }
+    Ok(())
+}
+
+/// Renumbers the arcs and writes the lists in degree order.
+pub fn write_renumbered<A: Arc>(
+    space: &Space,
+    plan: &Plan,
+    sorted: &EdgeList,
+    numbers: &Numbers,
+    (vertices, writer): (u64, &mut FwgWriter),
+    steps: &Steps,
+) -> Result<(), GraphError> {
+    steps.begin(3, sorted.header().blocks());
+    let renumbered = match (plan.array, IdWidth::for_vertices(vertices)) {
+        (true, IdWidth::Four) => {
+            let array = array(numbers, vertices, |new| new as u32)?;
+            renumber::<A>(
+                space,
+                plan,
+                sorted,
+                numbers.scan(vertices)?,
+                |old| array[old as usize].into(),
+                steps,
+            )?
+        }
+        (true, IdWidth::Eight) => {
+            let array = array(numbers, vertices, |new| new)?;
+            renumber::<A>(space, plan, sorted, numbers.scan(vertices)?, |old| array[old as usize], steps)?
+        }
+        (false, _) => renumber_by_sorting::<A>(space, plan, sorted, (numbers, vertices), steps)?,
+    };
+    let mut by_number = plan.sorter::<A>(space, plan.vertices)?;
+    let mut scan = numbers.scan(vertices)?;
+    while let Some(vertex) = scan.next()? {
+        if vertex.degree > 0 {
+            by_number.push(A::of(vertex.new, vertex.old))?;
+        }
+    }
+    steps.begin(4, sorted.header().edges);
+    write_lists(renumbered, by_number.finish()?, numbers, writer, steps)?;
+    write_isolated(numbers, vertices, writer)?;
+    write_old_to_new(numbers, vertices, writer)
+}
+
+/// The stored number of each vertex.
+fn array<N: Clone + Default>(
+    numbers: &Numbers,
+    vertices: u64,
+    narrow: impl Fn(VertexId) -> N,
+) -> Result<Vec<N>, GraphError> {
+    let mut array = vec![N::default(); vertices as usize];
+    let mut scan = numbers.scan(vertices)?;
+    while let Some(vertex) = scan.next()? {
+        array[vertex.old as usize] = narrow(vertex.new);
+    }
+    Ok(array)
+}
+
+/// Renumbers by an array. Sources ascend, so their numbers come from a scan.
+fn renumber<A: Arc>(
+    space: &Space,
+    plan: &Plan,
+    sorted: &EdgeList,
+    mut sources: NumberScan,
+    number: impl Fn(VertexId) -> VertexId,
+    steps: &Steps,
+) -> Result<Sorted<A>, GraphError> {
+    let mut sorter = plan.sorter::<A>(space, plan.arcs)?;
+    let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut last = None;
+    while let Some((_, pairs)) = scan.next_block()? {
+        for (source, target) in pairs.iter() {
+            let new = match last {
+                Some((old, new)) if old == source => new,
+                _ => sources.number(source)?,
+            };
+            last = Some((source, new));
+            batch.push(A::of(new, number(target)));
+            if batch.len() == BATCH {
+                sorter.push_slice(&batch)?;
+                batch.clear();
+            }
+        }
+        steps.add(1, "renumbering")?;
+    }
+    sorter.push_slice(&batch)?;
+    Ok(sorter.finish()?)
+}
+
+/// Renumbers the sources by a scan, sorts by targets, and renumbers those by a second scan.
+fn renumber_by_sorting<A: Arc>(
+    space: &Space,
+    plan: &Plan,
+    sorted: &EdgeList,
+    (numbers, vertices): (&Numbers, u64),
+    steps: &Steps,
+) -> Result<Sorted<A>, GraphError> {
+    let mut by_target = plan.sorter::<A>(space, plan.arcs)?;
+    let mut sources = numbers.scan(vertices)?;
+    let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
+    while let Some((_, pairs)) = scan.next_block()? {
+        for (source, target) in pairs.iter() {
+            by_target.push(A::of(target, sources.number(source)?))?;
+        }
+        steps.add(1, "renumbering")?;
+    }
+    drop(sources);
+    let mut by_target = by_target.finish()?;
+    let mut by_source = plan.sorter::<A>(space, plan.arcs)?;
+    let mut targets = numbers.scan(vertices)?;
+    loop {
+        let records = by_target.fill()?;
+        let count = records.len().min(BATCH);
+        if count == 0 {
+            return Ok(by_source.finish()?);
+        }
+        for record in &records[..count] {
+            let (target, source) = record.ends();
+            by_source.push(A::of(source, targets.number(target)?))?;
+        }
+        by_target.consume(count);
+        steps.add(0, "renumbering")?;
+    }
+}
+
+/// Writes the vertices that have neighbours.
+fn write_lists<A: Arc>(
+    mut arcs: Sorted<A>,
+    mut by_number: Sorted<A>,
+    numbers: &Numbers,
+    writer: &mut FwgWriter,
+    steps: &Steps,
+) -> Result<(), GraphError> {
+    let mut next = 0;
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut told = 0;
+    for (degree, count) in numbers.runs() {
+        for new in next..next + count {
+            let (numbered, old) = by_number.next_record()?.expect("every number is given").ends();
+            assert_eq!(numbered, new, "numbers are consecutive");
+            writer.begin_vertex(old, degree)?;
+            let mut owed = degree as usize;
+            while owed > 0 {
+                let records = arcs.fill()?;
+                let count = records.len().min(BATCH).min(owed);
+                assert!(count > 0, "vertex {new} has {degree} arcs");
+                batch.clear();
+                for record in &records[..count] {
+                    let (source, target) = record.ends();
+                    assert_eq!(source, new, "degrees are of the same arcs");
+                    batch.push(target);
+                }
+                arcs.consume(count);
+                writer.neighbours(&batch)?;
+                owed -= count;
+                told += count;
+            }
+            if told >= BATCH {
+                steps.add(told as u64, "writing the graph")?;
+                told = 0;
+            }
+        }
+        next += count;
+    }
+    Ok(())
+}
+
+/// Writes the vertices without neighbours.
+fn write_isolated(numbers: &Numbers, vertices: u64, writer: &mut FwgWriter) -> Result<(), GraphError> {
+    let mut scan = numbers.scan(vertices)?;
+    while let Some(vertex) = scan.next()? {
+        if vertex.degree == 0 {
+            writer.begin_vertex(vertex.old, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the stored number of each input vertex.
+fn write_old_to_new(numbers: &Numbers, vertices: u64, writer: &mut FwgWriter) -> Result<(), GraphError> {
+    let mut scan = numbers.scan(vertices)?;
+    while let Some(vertex) = scan.next()? {
+        writer.old_to_new(vertex.new)?;
+    }
+    Ok(())
+}

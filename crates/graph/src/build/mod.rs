@@ -1,0 +1,175 @@
+//! From an edge list to a stored graph, within a budget of memory.
+//!
+//! 1. **Arcs.** Each edge becomes one arc, or two if it has no direction. They are sorted by source and target
+//!    ([`external::Sorter`]), duplicates are dropped, and the result is an edge list `arcs.el` in the work directory
+//!    `NAME.build` beside the graph, with the degree of each source in `degrees.el`.
+//! 2. **Numbers.** In degree order a vertex's number follows from `degrees.el` and a count of the vertices of each degree
+//!    ([`numbers::Numbers`]); vertices of equal degree keep the order of the input.
+//! 3. **Lists.** In degree order both ends of each arc are renumbered and the arcs sorted again; their merge goes to the
+//!    [`FwgWriter`]. In the given order the lists are those of `arcs.el`.
+//!
+//! Renumbering looks numbers up in an array where half of the budget holds one. Otherwise the arcs are sorted by each end in turn
+//! and merged with the numbers, which takes one more sort and no memory by the number of vertices.
+//!
+//! **Resuming.** `arcs.el` is complete or does not exist, and its header names the input and the options. A build that was
+//! killed or stopped after step 1 goes on with step 2 if the same is asked again; before that it starts again.
+//!
+//! **Disk.** The sorts take scratch space of 8 or 16 bytes an arc in an unnamed file, which is gone when the process ends;
+//! `arcs.el` takes as much again.
+
+mod arcs;
+mod lists;
+mod numbers;
+mod work;
+
+use std::path::{Path, PathBuf};
+
+use external::{Space, SpaceOptions, Usage};
+
+use crate::edges::EdgeList;
+use crate::format::{FwgConfig, FwgWriter, Header, Order};
+use crate::{GraphError, IdWidth, Steps};
+
+use arcs::Arc;
+use work::WorkDirectory;
+
+/// The least budget, bytes.
+pub const LEAST_MEMORY_BYTES: u64 = 32 << 20;
+/// Buffers of edge lists that are read and written at the same time, and what threads and allocator need.
+const FIXED_BYTES: u64 = 14 << 20;
+/// Blocks of an edge list that are read at once.
+const READ_DEPTH: u32 = 3;
+
+/// How a graph is built.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// Bytes of memory for everything; at least [`LEAST_MEMORY_BYTES`].
+    pub memory: u64,
+    /// Whether arcs go in the direction of the edges only; None takes what the list says.
+    pub directed: Option<bool>,
+    /// Keep edges that occur several times as often as they occur.
+    pub keep_duplicates: bool,
+    /// Keep edges from a vertex to itself.
+    pub keep_self_loops: bool,
+    /// How vertices are numbered.
+    pub order: Order,
+    /// Neighbours of each vertex in the heads section.
+    pub heads: u32,
+    /// Where the scratch file is made; None puts it beside the graph.
+    pub scratch: Option<PathBuf>,
+    /// Threads that sort.
+    pub threads: usize,
+}
+
+/// What a build did.
+#[derive(Debug)]
+pub struct Built {
+    /// The graph.
+    pub header: Header,
+    /// Whether an earlier build's arcs were used.
+    pub resumed: bool,
+    /// Whether renumbering took an array in memory; None if nothing was renumbered.
+    pub array_in_memory: Option<bool>,
+    /// Arcs before duplicates and self-loops were dropped; None after a resumption.
+    pub arcs_sorted: Option<u64>,
+    /// What the sorts moved.
+    pub scratch: Usage,
+}
+
+/// Phases of a build, as [`Steps`] tells them.
+pub const BUILD_PHASES: [&str; 4] = ["reading edges", "sorting edges", "renumbering", "writing the graph"];
+
+/// Builds the graph of `list` at `path`.
+///
+/// # Errors
+/// Of reading and writing, a full disk and corrupt input among them; [`GraphError::Memory`];
+/// [`GraphError::Busy`] if the same graph is being built; [`GraphError::WouldReplace`] if something
+/// else than a graph is at `path`.
+pub fn build(
+    list: &EdgeList,
+    path: &Path,
+    options: &BuildOptions,
+    steps: &Steps,
+) -> Result<Built, GraphError> {
+    if options.memory < LEAST_MEMORY_BYTES {
+        let (needed, budget) = (LEAST_MEMORY_BYTES, options.memory);
+        return Err(GraphError::Memory { purpose: "building a graph".to_owned(), needed, budget });
+    }
+    work::check_replaceable(path)?;
+    match list.header().width {
+        IdWidth::Four => build_with::<u64>(list, path, options, steps),
+        IdWidth::Eight => build_with::<[u64; 2]>(list, path, options, steps),
+    }
+}
+
+fn build_with<A: Arc>(
+    list: &EdgeList,
+    path: &Path,
+    options: &BuildOptions,
+    steps: &Steps,
+) -> Result<Built, GraphError> {
+    let directed = options.directed.unwrap_or(list.header().directed);
+    let work = WorkDirectory::open(path)?;
+    let space = scratch_space::<A>(list, directed, path, options)?;
+    let budget = options.memory - FIXED_BYTES;
+    let key = work::key(list, directed, options)?;
+    let resumed = work.is_sorted(&key);
+    let mut arcs_sorted = None;
+    if !resumed {
+        let sort = arcs::Sort { space: &space, budget, directed, options, steps };
+        arcs_sorted = Some(sort.run::<A>(list, &work, &key)?);
+    }
+    let sorted = work.sorted()?;
+    let numbers = numbers::Numbers::count(work.degrees()?)?;
+    let vertices = list.header().vertices;
+    let listed = match options.order {
+        Order::Degree => numbers.listed(),
+        Order::Given => vertices,
+    };
+    let (order, heads, input_edges) = (options.order, options.heads, list.header().edges);
+    let config = FwgConfig { vertices, listed, order, directed, heads, input_edges };
+    let writer_bytes = config.memory_bytes(sorted.header().edges);
+    let rest = budget.checked_sub(writer_bytes + numbers.memory_bytes()).filter(|rest| *rest >= 8 << 20);
+    let Some(rest) = rest else {
+        let needed = options.memory - budget + writer_bytes + numbers.memory_bytes() + (8 << 20);
+        let purpose = format!("writing a graph of {} list entries", sorted.header().edges);
+        return Err(GraphError::Memory { purpose, needed, budget: options.memory });
+    };
+    let mut writer = FwgWriter::create(path, config)?;
+    let array_in_memory = match options.order {
+        Order::Given => {
+            lists::write_given(&sorted, &numbers, vertices, &mut writer, steps)?;
+            None
+        }
+        Order::Degree => {
+            let plan = lists::Plan::new(rest, vertices, options.threads);
+            lists::write_renumbered::<A>(&space, &plan, &sorted, &numbers, (vertices, &mut writer), steps)?;
+            Some(plan.array)
+        }
+    };
+    let header = writer.finish()?;
+    work.remove();
+    Ok(Built { header, resumed, array_in_memory, arcs_sorted, scratch: space.usage() })
+}
+
+/// Scratch space for the sorts, of which at most two are under way.
+fn scratch_space<A: Arc>(
+    list: &EdgeList,
+    directed: bool,
+    path: &Path,
+    options: &BuildOptions,
+) -> Result<Space, GraphError> {
+    let arcs = list.header().edges * if directed { 1 } else { 2 };
+    let record = size_of::<A>() as u64;
+    let fits = options.order == Order::Given || lists::Plan::fits_array(options.memory - FIXED_BYTES, list);
+    let copies = if fits { 1 } else { 2 };
+    let records = arcs * copies + list.header().vertices;
+    // The last block of each run is not full: an eighth more holds them.
+    let bytes = (records * record * 9 / 8).next_multiple_of(1 << 20) + (16 << 20);
+    let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = options.scratch.as_deref().unwrap_or(beside);
+    Ok(Space::scratch(folder, bytes, &SpaceOptions::default())?)
+}
+
+#[cfg(test)]
+mod tests;
