@@ -30,8 +30,11 @@ def arguments(parser):
     parser.add_argument("--source", type=int, default=0, help="the vertex to search from (default 0)")
 
 
-def compiled(name, folder):
-    """The path of a yardstick; None where it cannot be compiled here."""
+def compiled(name, folder, ours):
+    """The path of a yardstick; None where it cannot be compiled here, or our program `ours` is not built."""
+    if not os.path.exists(ours):
+        print(f"{name}: not compared, {ours} is missing: cargo build --release -p flashwright-external -p flashwright-graph --examples")
+        return None
     program = os.path.join(folder, name)
     command = ["g++", "-O3", "-march=native", "-std=c++17", "-fopenmp", "-DSTXXL_PARALLEL_MODE_EXPLICIT",
                os.path.join(SOURCES, f"{name}.cpp"), "-o", program, "-lstxxl"]
@@ -71,8 +74,8 @@ def run(options):
         with open(config, "w") as file:
             file.write(f"disk={folder}/stxxl.disk,0,linuxaio direct unlink\n")
         count, memory = options.sort_bytes // 8, str(options.memory)
-        if program := compiled("sort", folder):
-            ours = [os.path.join(EXAMPLES, "sorting"), folder, str(count), memory]
+        ours = [os.path.join(EXAMPLES, "sorting"), folder, str(count), memory]
+        if program := compiled("sort", folder, ours[0]):
             compare(f"sort of {options.sort_bytes >> 20} MiB of 64-bit numbers in {options.memory >> 20} MiB", {
                 "flashwright": lambda: line_of(ours, folder),
                 "STXXL": lambda: line_of([program, str(count), memory], folder, STXXLCFG=config, STXXLLOGFILE="/dev/null",
@@ -80,7 +83,7 @@ def run(options):
             }, options.rounds, lambda run: (run["is_sorted"], run["sum"]))
         if not options.graph:
             print("search: not compared, --graph is needed")
-        elif program := compiled("mr_bfs", folder):
+        elif program := compiled("mr_bfs", folder, os.path.join(EXAMPLES, "external_search")):
             graph, gap = options.graph, os.path.splitext(options.graph)[0] + ".sg"
             ours = [os.path.join(EXAMPLES, "external_search"), "mr", graph, str(options.source), memory, folder]
             compare(f"mr on {os.path.basename(graph)} from {options.source} in {options.memory >> 20} MiB", {
