@@ -69,7 +69,7 @@ pub enum Command {
     Flashio(Box<FlashioArgs>),
     /// Load and ask the DASH paper's databases on your tiers: which is faster at what, and why
     Db(Box<DbArgs>),
-    /// Search graphs larger than memory, breadth first: make, import, build and show them
+    /// Search graphs larger than memory, breadth first: make, import, build, search and check them
     Bfs(Box<BfsArgs>),
     /// What to buy, how often to checkpoint, how long it lasts: from measured figures and prices
     Plan(PlanArgs),
@@ -198,6 +198,14 @@ pub enum Document {
     Edges,
     /// `bfs build --json`, and `bfs info --json` of a graph (flashwright.graph/1)
     Graph,
+    /// `bfs run --json` (flashwright.bfs/1)
+    Bfs,
+    /// `bfs run --sources --json` (flashwright.bfs-many/1)
+    BfsMany,
+    /// `bfs validate --json` (flashwright.bfs-validate/1)
+    BfsValidate,
+    /// `bfs bench --json` (flashwright.bfs-bench/1)
+    BfsBench,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)

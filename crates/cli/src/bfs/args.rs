@@ -8,6 +8,7 @@ use graph::format::Order;
 use graph::generate::GraphKind;
 use graph::import::InputFormat;
 
+use super::search::args::SearchCommand;
 use crate::values::{self, BadValue};
 
 /// `flashwright bfs`.
@@ -20,6 +21,9 @@ Examples:
   flashwright bfs generate --scale 22 --output kron.el
   flashwright bfs import soc-LiveJournal1.txt.gz --output lj.el
   flashwright bfs build kron.el --output kron.fwg --memory 64m
+  flashwright bfs run kron.fwg --source 7 --memory 64m --output kron.out
+  flashwright bfs validate kron.fwg kron.out --edges kron.el
+  flashwright bfs bench kron.fwg --edges kron.el
   flashwright bfs info kron.fwg")]
 pub struct BfsArgs {
     /// What to do.
@@ -38,6 +42,8 @@ pub enum BfsCommand {
     Build(BuildArgs),
     /// Show what an edge list or a graph is
     Info(InfoArgs),
+    #[command(flatten)]
+    Search(SearchCommand),
 }
 
 /// `flashwright bfs generate`.
@@ -105,7 +111,7 @@ pub struct BuildArgs {
     #[arg(long, value_name = "ORDER", default_value = "degree", value_parser = order)]
     pub order: Order,
     /// Neighbours of each vertex that are stored apart as well, for steps that go bottom-up
-    #[arg(long, value_name = "N", default_value = "4", value_parser = heads)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = heads)]
     pub heads: u32,
     /// Follow edges in their direction only [default: as the edge list says]
     #[arg(long, conflicts_with = "undirected")]

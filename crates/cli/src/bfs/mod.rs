@@ -3,6 +3,7 @@
 pub mod args;
 pub mod documents;
 mod progress;
+pub mod search;
 
 use std::path::Path;
 use std::time::Instant;
@@ -29,6 +30,7 @@ pub fn bfs(args: &BfsArgs) -> Result<(), Failure> {
         BfsCommand::Import(args) => import_list(args),
         BfsCommand::Build(args) => build_graph(args),
         BfsCommand::Info(args) => info(args),
+        BfsCommand::Search(command) => search::search(command),
     }
 }
 

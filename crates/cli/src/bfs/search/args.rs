@@ -1,0 +1,118 @@
+//! Flags of `bfs run`, `bfs validate` and `bfs bench`.
+
+use std::path::PathBuf;
+
+use base::IoEngine;
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::values;
+
+/// The verbs that search.
+#[derive(Debug, Subcommand)]
+pub enum SearchCommand {
+    /// Search a graph from one vertex, or from up to 64 at once
+    Run(RunArgs),
+    /// Check a search's results against the original edges (Graph500's five checks)
+    Validate(ValidateArgs),
+    /// Search from 64 random vertices and show the harmonic mean of edges per second
+    Bench(BenchArgs),
+}
+
+/// How a graph can be searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Algorithm {
+    /// By the graph and the budget
+    Auto,
+    /// Sorting, nothing in memory but the budget (Munagala and Ranade); undirected graphs
+    Mr,
+    /// The same with clusters, for graphs of large diameter (Mehlhorn and Meyer)
+    Mm,
+    /// Vertices in memory, edges on the drive, direction-optimizing
+    Semi,
+}
+
+/// `flashwright bfs run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashwright bfs run kron.fwg --source 7 --memory 64m
+  flashwright bfs run kron.fwg --source 7 --output kron.out
+  flashwright bfs run kron.fwg --sources keys.txt --memory 256m")]
+pub struct RunArgs {
+    /// The graph, or the device it lies on
+    #[arg(value_name = "FILE.fwg")]
+    pub graph: String,
+    /// The vertex to search from
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>, required_unless_present = "sources")]
+    pub source: Option<u64>,
+    /// A file of up to 64 vertices, one a line, searched from at once
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "output", "algorithm"])]
+    pub sources: Option<PathBuf>,
+    /// How
+    #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "auto")]
+    pub algorithm: Algorithm,
+    /// The most memory to use
+    #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
+    pub memory: u64,
+    /// Threads [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = values::whole::<usize>)]
+    pub threads: Option<usize>,
+    /// auto, io_uring, libaio or psync
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = values::word::<IoEngine>)]
+    pub ioengine: IoEngine,
+    /// Where mr and mm keep what does not fit in memory [default: beside the graph]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Write a parent and a level for each vertex
+    #[arg(long, value_name = "FILE.out")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document (flashwright.bfs/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright bfs validate`.
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// The graph that was searched
+    #[arg(value_name = "FILE.fwg")]
+    pub graph: String,
+    /// The results of the search
+    #[arg(value_name = "FILE.out")]
+    pub results: PathBuf,
+    /// The edge list that the graph was built of
+    #[arg(long, value_name = "FILE.el")]
+    pub edges: PathBuf,
+    /// Print one JSON document (flashwright.bfs-validate/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright bfs bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The graph, or the device it lies on
+    #[arg(value_name = "FILE.fwg")]
+    pub graph: String,
+    /// Vertices to search from, drawn from those with neighbours
+    #[arg(long, value_name = "N", default_value = "64", value_parser = values::whole::<u32>)]
+    pub keys: u32,
+    /// Seed of the draw
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
+    pub seed: u64,
+    /// The most memory to use
+    #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
+    pub memory: u64,
+    /// Threads [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = values::whole::<usize>)]
+    pub threads: Option<usize>,
+    /// auto, io_uring, libaio or psync
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = values::word::<IoEngine>)]
+    pub ioengine: IoEngine,
+    /// Validate every search against this edge list
+    #[arg(long, value_name = "FILE.el")]
+    pub edges: Option<PathBuf>,
+    /// Print one JSON document (flashwright.bfs-bench/1)
+    #[arg(long)]
+    pub json: bool,
+}
