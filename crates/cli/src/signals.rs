@@ -9,7 +9,7 @@ use signal_hook::flag;
 use crate::failure::Failure;
 
 /// What a shell reports for a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED: i32 = 130;
 
 /// A flag that the first SIGINT, SIGTERM or SIGHUP sets. The second ends the process there and then; what
 /// is on disk by then is whole, because nothing relies on being finished properly.

@@ -34,6 +34,7 @@ pub mod precondition;
 pub mod record;
 mod remedy;
 pub mod saturation;
+mod signed_size;
 pub mod simulation;
 pub mod stats;
 pub mod target;

@@ -64,7 +64,7 @@ pub mod signed_size {
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
         match Spelling::deserialize(d)? {
             Spelling::Bytes(n) => Ok(n),
-            Spelling::Text(text) => crate::options::signed_size(&text).map_err(de::Error::custom),
+            Spelling::Text(text) => crate::signed_size::signed_size(&text).map_err(de::Error::custom),
         }
     }
 }

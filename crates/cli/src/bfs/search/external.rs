@@ -1,6 +1,7 @@
 //! `bfs run --algorithm mr` and `mm`.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use graph::GraphError;
 use graph::format::Fwg;
@@ -10,6 +11,7 @@ use graph::results::ResultsWriter;
 use super::args::{Algorithm, RunArgs};
 use super::documents::{BfsDocument, IoDocument, MemoryDocument, TimeDocument};
 use crate::failure::Failure;
+use crate::signals;
 
 /// What the program takes by itself.
 const PROGRAM_BYTES: u64 = 8 << 20;
@@ -20,6 +22,7 @@ pub fn run(
     graph: &Fwg,
     (algorithm, reason): (Algorithm, String),
     threads: usize,
+    stop: &AtomicBool,
 ) -> Result<BfsDocument, Failure> {
     let header = graph.header();
     let fixed = PROGRAM_BYTES + graph.memory_bytes();
@@ -35,10 +38,11 @@ pub fn run(
     let options = ExternalSearchOptions { memory, threads, space };
     let source = args.source.unwrap_or_default();
     let began = Instant::now();
-    let (word, mut tree) = match algorithm {
-        Algorithm::Mm => ("mm", mehlhorn_meyer(graph, source, &options)?),
-        _ => ("mr", munagala_ranade(graph, source, &options)?),
-    };
+    let (word, tree) = unless_stopped(stop, || match algorithm {
+        Algorithm::Mm => ("mm", mehlhorn_meyer(graph, source, &options)),
+        _ => ("mr", munagala_ranade(graph, source, &options)),
+    });
+    let mut tree = tree?;
     let elapsed_s = began.elapsed().as_secs_f64();
     write(args, graph, source, &mut tree)?;
     let figures = tree.figures();
@@ -75,6 +79,26 @@ pub fn run(
         time: TimeDocument { io_wait_s: wait, compute_s: (elapsed_s - sort_s).max(0.0), sort_s },
         limit: super::limit(wait.min(all), all),
         steps: Vec::new(),
+    })
+}
+
+/// Runs what does not look at the flag. It leaves only a scratch file without a name, so the process may end meanwhile.
+fn unless_stopped<T>(stop: &AtomicBool, work: impl FnOnce() -> T) -> T {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
+                    let _ = Failure::interrupted("interrupted; nothing was kept").report();
+                    std::process::exit(signals::INTERRUPTED);
+                }
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+        });
+        let result = work();
+        is_done.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        result
     })
 }
 

@@ -48,7 +48,9 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let (algorithm, reason) = choose(args.algorithm, &graph, &config);
     let document = match algorithm {
-        Algorithm::Mr | Algorithm::Mm => external::run(args, &graph, (algorithm, reason), config.threads)?,
+        Algorithm::Mr | Algorithm::Mm => {
+            external::run(args, &graph, (algorithm, reason), config.threads, &stop)?
+        }
         Algorithm::Semi | Algorithm::Auto => semi(args, &graph, source, &config, reason, &stop)?,
     };
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
@@ -92,7 +94,7 @@ fn check_output(output: &Path, graph: &str) -> Result<(), Failure> {
     if exists && graph::results::Results::open(output).is_ok() {
         return Ok(());
     }
-    Sink::of(Some(output))?.is_none_of([Path::new(graph)])
+    Sink::of(Some(output), false)?.is_none_of([Path::new(graph)])
 }
 
 fn semi(
