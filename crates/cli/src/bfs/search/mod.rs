@@ -112,9 +112,11 @@ fn semi(
     let plan = *semi.plan();
     let document = semi_document(args, graph, (source, reason), &record, &traffic, plan.total());
     if let Some(path) = &args.output {
+        // Results take the place of what the search had in memory.
+        let parents = semi.into_parents();
         drop(index);
         let mut writer = ResultsWriter::create(path, graph.header().vertices, source)?;
-        in_input_order(graph, semi.into_parents(), plan.for_tree(graph), |found| writer.vertex(found))?;
+        in_input_order(graph, parents, plan.for_tree(graph), |found| writer.vertex(found))?;
         writer.finish()?;
     }
     Ok(document)
