@@ -105,3 +105,92 @@ fn a_killed_build_goes_on_from_its_sorted_arcs() {
     assert_eq!(built["build"]["resumed"].as_bool(), Some(false));
     assert!(std::fs::read(folder.join("a.fwg")).expect("reads") == resumed, "the same graph");
 }
+
+/// A graph of 1,024 vertices in a folder, as `a.el` and `a.fwg`.
+fn built(folder: &std::path::Path) {
+    works(folder, &["bfs", "generate", "--scale", "10", "--output", "a.el"]);
+    works(folder, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "32m"]);
+}
+
+#[test]
+fn each_algorithm_finds_the_same_levels_and_a_valid_tree() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    let mut found = Vec::new();
+    for algorithm in ["auto", "semi", "mr", "mm"] {
+        let out = format!("{algorithm}.out");
+        let search = ["bfs", "run", "a.fwg", "--source", "3", "--algorithm", algorithm, "--memory", "64m"];
+        let run = json(folder, &[&search[..], &["--output", &out, "--json"]].concat());
+        fits_schema(folder, "bfs", &run);
+        let chosen = if algorithm == "auto" { "semi" } else { algorithm };
+        assert_eq!(run["algorithm"], chosen);
+        let valid = json(folder, &["bfs", "validate", "a.fwg", &out, "--edges", "a.el", "--json"]);
+        fits_schema(folder, "bfs-validate", &valid);
+        assert_eq!((valid["valid"].as_bool(), valid["source"].as_u64()), (Some(true), Some(3)));
+        assert_eq!(valid["edges"].as_u64(), Some(16 << 10));
+        assert_eq!((&valid["reached"], &valid["levels"]), (&run["reached"], &run["levels"]));
+        found.push((run["reached"].clone(), run["levels"].clone(), run["entries"].clone()));
+    }
+    assert!(found[0].0.as_u64() > Some(500), "{found:?}");
+    assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+    let names = names(folder);
+    assert_eq!(names, ["a.el", "a.fwg", "auto.out", "mm.out", "mr.out", "semi.out"], "nothing else is left");
+}
+
+#[test]
+fn many_searches_at_once_find_what_each_finds() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    std::fs::write(folder.join("keys"), "# keys\n3\n\n77 # another\n1023\n").expect("writes");
+    let many = json(folder, &["bfs", "run", "a.fwg", "--sources", "keys", "--memory", "64m", "--json"]);
+    fits_schema(folder, "bfs-many", &many);
+    for (key, one) in ["3", "77", "1023"].iter().zip(many["sources"].as_array().expect("a list")) {
+        let alone = json(folder, &["bfs", "run", "a.fwg", "--source", key, "--memory", "64m", "--json"]);
+        assert_eq!(one["reached"], alone["reached"], "from {key}");
+        assert_eq!(one["levels"].as_array().map(Vec::len), alone["levels"].as_u64().map(|n| n as usize));
+    }
+    let bench = ["bfs", "bench", "a.fwg", "--keys", "4", "--memory", "64m", "--edges", "a.el", "--json"];
+    let bench = json(folder, &bench);
+    fits_schema(folder, "bfs-bench", &bench);
+    assert_eq!(bench["validated"].as_bool(), Some(true));
+    assert_eq!(bench["searches"].as_array().map(Vec::len), Some(4));
+    assert_eq!(names(folder), ["a.el", "a.fwg", "keys"], "nothing else is left");
+}
+
+#[test]
+fn wrong_searches_and_wrong_results_are_named() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    let outside = run(folder, &["bfs", "run", "a.fwg", "--source", "1024"]);
+    assert_eq!(outside.code, 2);
+    assert!(outside.err.contains("has no vertex 1024: vertices are 0 to 1023"), "{}", outside.err);
+    let small =
+        run(folder, &["bfs", "run", "a.fwg", "--source", "3", "--algorithm", "semi", "--memory", "1m"]);
+    assert_eq!(small.code, 2);
+    assert!(small.err.contains("the budget is 1 MiB\nhint: --memory "), "{}", small.err);
+    std::fs::write(folder.join("keys"), "3\nfour\n").expect("writes");
+    refused(
+        folder,
+        &["bfs", "run", "a.fwg", "--sources", "keys"],
+        2,
+        "error: --sources=keys: line 2: 'four' is not a vertex\nhint: one vertex a line\n",
+    );
+    let thesis = run(folder, &["bfs", "run", "a.fwg", "--source", "3", "--output", "a.el"]);
+    assert_eq!(thesis.code, 3, "{}", thesis.err);
+    works(folder, &["bfs", "info", "a.el"]);
+    // The tree of one vertex, said to be of another graph's edges.
+    works(folder, &["bfs", "run", "a.fwg", "--source", "3", "--output", "a.out"]);
+    works(folder, &["bfs", "generate", "--scale", "10", "--seed", "2", "--output", "b.el"]);
+    let wrong = run(folder, &["bfs", "validate", "a.fwg", "a.out", "--edges", "b.el"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.err.contains("a.out: is not a valid search: check "), "{}", wrong.err);
+    let mut bytes = std::fs::read(folder.join("a.out")).expect("reads");
+    bytes[5000] ^= 1;
+    std::fs::write(folder.join("a.out"), bytes).expect("writes");
+    let corrupt = run(folder, &["bfs", "validate", "a.fwg", "a.out", "--edges", "a.el"]);
+    assert_eq!(corrupt.code, 1);
+    assert!(corrupt.err.contains("at offset 4096"), "{}", corrupt.err);
+}
