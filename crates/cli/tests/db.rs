@@ -89,6 +89,7 @@ fn wrong_requests_name_flag_and_value() {
     works(folder.path(), &["db", "load", "ptf", "--dir=.", "--rows=1000"]);
     for (arguments, words) in [
         (vec!["load", "ptf", "--dir=no"], "--dir=no: is not a directory"),
+        (vec!["compare", "ptf", "--tiers=a=.,b=no"], "--tiers=b=no: is not a directory"),
         (vec!["load", "ptf", "--dir=.", "--rows=0"], "--rows=0"),
         (vec!["load", "ptf", "--dir=.", "--rows=1001"], "not ptf of 1001 rows"),
         (vec!["load", "atf", "--dir=."], "'atf' is not known"),

@@ -91,6 +91,11 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
 fn check(args: &CompareArgs) -> Result<(), Failure> {
     let identity = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     for (n, tier) in args.tiers.iter().enumerate() {
+        if !tier.directory.is_dir() {
+            let flag = format!("--tiers={}={}", tier.name, tier.directory.display());
+            return Err(Failure::invalid(format!("{flag}: is not a directory"))
+                .hint("name directories that are there and may be written to"));
+        }
         for other in &args.tiers[..n] {
             if other.name == tier.name || identity(&other.directory) == identity(&tier.directory) {
                 let pair = format!("--tiers={}={}", tier.name, tier.directory.display());

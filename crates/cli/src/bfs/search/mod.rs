@@ -64,7 +64,7 @@ fn config(memory: u64, threads: Option<usize>, engine: base::IoEngine) -> SemiCo
 /// The algorithm, and why.
 fn choose(asked: Algorithm, graph: &Fwg, config: &SemiConfig) -> (Algorithm, String) {
     if asked != Algorithm::Auto {
-        return (asked, "asked for".to_owned());
+        return (asked, "by --algorithm".to_owned());
     }
     let header = graph.header();
     let budget = units::bytes(config.memory);
@@ -198,12 +198,12 @@ fn peak_resident_bytes() -> Option<u64> {
 fn text(document: &BfsDocument) -> String {
     let BfsDocument { io, time, memory, .. } = document;
     let mut text = format!(
-        "{} from {}: {} vertices on {} levels in {}, {:.1} million edges/s\nchosen     {}\n",
+        "{} from {}: {} vertices on {} levels in {:.3} s, {:.1} million edges/s\nchosen     {}\n",
         document.algorithm,
         document.source,
         document.reached,
         document.levels,
-        units::seconds(std::time::Duration::from_secs_f64(document.elapsed_s)),
+        document.elapsed_s,
         document.teps / 1e6,
         document.reason,
     );
