@@ -353,7 +353,12 @@ pub fn help(args: &HelpArgs) -> Result<(), Failure> {
         };
         verb = below.clone();
     }
-    output::print(&verb.render_long_help().ansi().to_string())
+    // As clap answers the flag, which knows whether a verb has two lengths of help.
+    let flag = [OsString::from("flashwright")].into_iter().chain(args.verbs.clone()).chain(["--help".into()]);
+    match command().try_get_matches_from(flag) {
+        Err(answer) => output::print(&answer.render().ansi().to_string()),
+        Ok(_) => Err(Failure::failed("a verb has no help")),
+    }
 }
 
 /// Reads the command line.

@@ -117,9 +117,8 @@ fn a_target_in_the_place_of_a_job_file_is_told() {
 fn a_target_in_memory_is_called_so_first() {
     let folder = place();
     let Some(memory) = memory_beside(folder.path()) else { return };
-    let file = memory.path().join("data").display().to_string();
-    let bench =
-        ["bench", "--rw=write", "--bs=64k", "--size=1m", "--time_based=0", "--direct=0", "--target", &file];
+    let file = format!("file:{}?size=1m", memory.path().join("data").display());
+    let bench = ["bench", "--rw=write", "--bs=64k", "--time_based=0", "--direct=0", "--target", &file];
     let came = works(folder.path(), &bench);
     assert!(came.out.lines().next().is_some_and(|line| line.contains("in memory, no drive")), "{}", came.out);
 }

@@ -52,8 +52,8 @@ mod vector;
 
 pub use error::ExternalError;
 pub use queue::PriorityQueue;
-pub use record::Record;
-pub use sorter::{Same, Sorted, Sorter, SorterOptions};
+pub use record::{Record, Same};
+pub use sorter::{Sorted, Sorter, SorterOptions};
 pub use space::{Space, SpaceOptions, Usage};
 pub use stream::{Source, Stream, StreamReader, StreamWriter};
 pub use vector::ExternalVec;

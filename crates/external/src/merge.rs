@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use crate::gather::{Batch, Gatherer};
-use crate::sorter::Same;
+use crate::record::Same;
 use crate::{ExternalError, Record, radix};
 
 /// What goes to and comes from a sorting thread.

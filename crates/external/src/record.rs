@@ -8,6 +8,9 @@ use std::fmt::Debug;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+/// Whether two neighbours in sorted order count as the same, so that only the first is kept.
+pub type Same<T> = fn(&T, &T) -> bool;
+
 /// A value of a fixed size without padding and pointers.
 ///
 /// Implemented for `u32`, `u64`, `u128` and arrays of `u32` and `u64`, which are ordered by their first element, then their

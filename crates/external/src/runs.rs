@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use crate::blocks::BlockIo;
 use crate::plan::Plan;
-use crate::sorter::Same;
+use crate::record::Same;
 use crate::stream::{Stream, block_records};
 use crate::{ExternalError, Record, Space, radix};
 

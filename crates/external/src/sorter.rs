@@ -12,12 +12,10 @@ use crate::blocks::BlockIo;
 use crate::gather::Gatherer;
 use crate::merge::Merge;
 use crate::plan::Plan;
+use crate::record::Same;
 use crate::runs::{Run, RunFormer};
 use crate::stream::block_records;
 use crate::{ExternalError, Record, Source, Space, radix};
-
-/// Whether two neighbours in sorted order count as the same, so that only the first is kept.
-pub type Same<T> = fn(&T, &T) -> bool;
 
 /// How a sorter works.
 #[derive(Debug, Clone)]

@@ -81,7 +81,7 @@ pub struct ValidateArgs {
     #[arg(value_name = "FILE.out")]
     pub results: PathBuf,
     /// The edge list that the graph was built of
-    #[arg(long, value_name = "FILE.el")]
+    #[arg(long, value_name = "LIST")]
     pub edges: PathBuf,
     /// Print one JSON document (flashwright.bfs-validate/1)
     #[arg(long)]
