@@ -299,7 +299,7 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
             "error: /dev/zero: cannot be read: is not a regular",
         ),
         (
-            &[&target[..], &["--prices=cray.toml", "--html=link.html"]].concat(),
+            &[&target[..], &["--prices=cray.toml", "--force", "--html=link.html"]].concat(),
             "error: --html=link.html: is what this command reads\n",
         ),
         (

@@ -40,7 +40,7 @@ hint: `flashwright bench --help` lists them
             &["bench", "--group_reporting"],
             "\
 error: --group_reporting is no flag of flashwright bench
-hint: fio's group_reporting changes nothing here; leave it out
+hint: fio's group_reporting is understood in a job file: flashwright bench JOBFILE.fio
 ",
         ),
         (
@@ -260,10 +260,10 @@ fn an_output_that_cannot_be_written_is_refused_before_the_run() {
     let folder = place();
     refused(
         folder.path(),
-        &["bench", "--target", "mem:1m", "--output", "no/such/out.json"],
+        &["bench", "--target", "mem:1m", "--output", "no/such/out.txt"],
         2,
         "\
-error: --output=no/such/out.json: there is no directory no/such
+error: --output=no/such/out.txt: there is no directory no/such
 hint: make it first, or name another file
 ",
     );
@@ -368,7 +368,7 @@ fn what_a_command_reads_is_not_replaced_by_its_output() {
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("data"), vec![7_u8; 1 << 20]).unwrap();
     std::fs::write(path("workload.toml"), "rw = \"randread\"\n").unwrap();
-    let bench = ["bench", "--runtime=100ms", "--target", "data", "--output"];
+    let bench = ["bench", "--runtime=100ms", "--target", "data", "--force", "--output"];
     let words =
         |name: &str| format!("error: --output={name}: is what this command reads\nhint: name another file\n");
     refused(folder.path(), &[&bench[..], &["./data"]].concat(), 2, &words("./data"));
