@@ -6,7 +6,7 @@
 //! 3. Answers of one query and key must be equal on all tiers; else the comparison ends with [`DatabaseError::Differ`].
 //! 4. After each block, races over the tiers (`measure::decide`) decide each query; blocks end when all are decided.
 //!
-//! [`figures`](crate::figures) is a pure function of the runs.
+//! [`figures`] is a pure function of the runs.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! PostgreSQL as an engine: a server of our own on the tier, or the user's own by its connection string.
 //!
 //! 1. A server of our own ([`Managed`]) is found, initialised, started, and stopped when the last connection to it is dropped
-//!    ([`server`] says what happens when this program is killed). The user's own ([`Existing`]) is asked for nothing but statements: it
+//!    (`server` says what happens when this program is killed). The user's own ([`Existing`]) is asked for nothing but statements: it
 //!    is never stopped, and its files are not evicted.
 //! 2. Tables are in a schema of their own. A batch of rows is one transaction with the count of rows in it, so that [`Engine::loaded`] is
 //!    exact after any end of a load.
-//! 3. A statement's cost is counted while it runs, not by a second run ([`counts`]).
+//! 3. A statement's cost is counted while it runs, not by a second run (`counts`).
 //! 4. Cold is: server stopped, everything synced, the cluster's files evicted and asked for by mincore(2), server started.
 
 mod copy;

@@ -4,7 +4,7 @@
 //!    ([`external::Sorter`]), duplicates are dropped, and the result is an edge list `arcs.el` in the work directory
 //!    `NAME.build` beside the graph, with the degree of each source in `degrees.el`.
 //! 2. **Numbers.** In degree order a vertex's number follows from `degrees.el` and a count of the vertices of each degree
-//!    ([`numbers::Numbers`]); vertices of equal degree keep the order of the input.
+//!    (`numbers`); vertices of equal degree keep the order of the input.
 //! 3. **Lists.** In degree order both ends of each arc are renumbered and the arcs sorted again; their merge goes to the
 //!    [`FwgWriter`]. In the given order the lists are those of `arcs.el`.
 //!

@@ -11,7 +11,7 @@
 //! that do not follow from the workload.
 //!
 //! A job's copies (`numjobs`) are one entry, as under fio's `group_reporting`; so are the jobs of a group that say so
-//! ([`groups`]). Bandwidth and IOPS are the
+//! (`groups`). Bandwidth and IOPS are the
 //! record's, so that this output and `--json` agree. Times are UTC.
 
 mod clock;
