@@ -86,7 +86,9 @@ fn it_is_told_on_a_screen_of_any_width_and_as_a_page_that_needs_no_network() {
         }
     }
     let page = std::fs::read_to_string(folder.path().join("page.html")).expect("was written");
-    for word in ["data-hierarchy", "data-chase", "data-bandwidth-of-levels", "default-src 'none'", "mem:8m"] {
+    for word in
+        ["id=\"hierarchy\"", "id=\"chase\"", "id=\"bandwidth-of-levels\"", "default-src 'none'", "mem:8m"]
+    {
         assert!(page.contains(word), "{word} is missing");
     }
     assert_eq!(names(folder.path()), ["page.html"]);

@@ -253,7 +253,7 @@ impl<'a> Session<'a> {
             let Config { compute, every, matrix, .. } = *self.config;
             let least = units::seconds(Duration::from_nanos(one_ns as u64) * every);
             return Err(FlashioError::Invalid {
-                flag: format!("compute={}", units::seconds(compute)),
+                flag: format!("compute={}", units::nanoseconds(compute.as_nanos() as f64)),
                 problem: format!(
                     "{every} iterations of one multiplication of matrices of {matrix} rows take {least}"
                 ),

@@ -176,7 +176,7 @@ fn values_that_make_no_sense_are_refused_with_their_flag() {
     refused(|config| config.checkpoint_bytes = 6144, "--checkpoint-size=6k: is not a multiple of 4 KiB");
     refused(
         |config| (config.matrix, config.compute) = (300, Duration::from_micros(1)),
-        "--compute=1.0 µs: 2 iterations of one multiplication of matrices of 300 rows take",
+        "--compute=1.00 µs: 2 iterations of one multiplication of matrices of 300 rows take",
     );
     refused(
         |config| config.matrix = 10_000_000,

@@ -353,7 +353,7 @@ fn a_space_without_test_types_names_settings_and_flags_as_they_are_typed() {
     assert_eq!((depth.value.as_str(), depth.pairs), ("1", 2));
     assert!((depth.ratio - 1.0 / 3.0).abs() < 0.005, "{}", depth.ratio);
     let page = sweep::report::html(&report);
-    assert!(page.contains("data-by-configuration"));
+    assert!(page.contains("id=\"by-configuration\""));
 }
 
 #[test]
