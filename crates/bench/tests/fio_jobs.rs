@@ -351,7 +351,7 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("rw=trimwrite", "a trim before each write"),
         ("ioengine=mmap", "no such engine"),
         ("verify=md5", "not supported"),
-        ("random_distribution=zoned:60/10", "not supported"),
+        ("random_distribution=zoned:60/10", "do not come to 100 %"),
         ("random_distribution=zipf:x", "not a number"),
         ("random_distribution=zipf:1.2:0.5", "a centre"),
         ("random_distribution=zipf:1", "not be 1"),

@@ -151,7 +151,7 @@ fn show_graph(document: &GraphDocument, json: bool) -> Result<(), Failure> {
         document.max_degree,
     );
     for section in &document.sections {
-        text += &format!("{:<14} {:>10}\n", section.name, units::bytes(section.bytes));
+        text += &format!("{:<18} {:>10}\n", section.name, units::bytes(section.bytes));
     }
     if let Some(build) = &document.build {
         let how = if build.resumed { ", going on from an earlier build" } else { "" };
@@ -178,6 +178,6 @@ mod tests {
 
     #[test]
     fn every_section_has_a_name_for_the_table() {
-        assert!(SectionKind::ALL.iter().all(|kind| !kind.word().is_empty() && kind.word().len() <= 14));
+        assert!(SectionKind::ALL.iter().all(|kind| !kind.word().is_empty() && kind.word().len() <= 18));
     }
 }
