@@ -97,7 +97,8 @@ fn cluster<I: Ids>(
     let mut levels = Levels::<I>::new(graph, options, "mm", masters, |_, cluster| cluster)?;
     while levels.advance(|pair| Ok(unsorted.push(*pair)?))? {}
     let of_clustering = levels.finish();
-    *figures = ExternalSearchFigures { levels: 0, ..of_clustering };
+    // The lists are read again and counted when the clusters are built.
+    *figures = ExternalSearchFigures { levels: 0, entries: 0, ..of_clustering };
 
     let unsorted = unsorted.finish()?;
     figures.bytes_in_theory += 2 * spilled_bytes(space, &unsorted);

@@ -49,7 +49,8 @@ pub struct ExternalSearchFigures {
     pub reached: u64,
     /// Levels, the source's included.
     pub levels: u64,
-    /// Entries of the lists that were read.
+    /// Entries of the lists that were read, each list counted once. `mm` reads those of other components as well, where
+    /// clusters lie in them.
     pub entries: u64,
     /// Bytes read of the graph.
     pub graph_bytes_read: u64,
