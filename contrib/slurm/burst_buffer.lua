@@ -93,11 +93,10 @@ local function pool_named(pools, name)
 	end
 end
 
--- Looks at the pools, and renews each reservation once an hour (it lasts a day), in a process that nobody waits for.
+-- refresh.sh looks at the pools, renews reservations, and marks the records of jobs that are over.
 local function refresh_pools()
-	commands.leave_behind("cd " .. commands.quote(RECORDS) .. " && exec 9>refresh.lock && flock -n 9 || exit\n"
-		.. LIST_POOLS .. " >pools.json.refresh && mv pools.json.refresh pools.json\n"
-		.. "find . -name '*.renew' -mmin +60 -exec touch {} \\; -exec sh {} \\;")
+	local script = assert(commands.read_file(HERE .. "refresh.sh"))
+	commands.leave_behind("cd " .. commands.quote(RECORDS) .. " && exec " .. commands.line({ "bash", "-c", script, "bash", LIST_POOLS }))
 end
 
 -- A reservation whose number is not known: setup was killed between the reservation and its record.
@@ -244,6 +243,7 @@ end
 
 local function forget(job)
 	os.remove(RECORDS .. job.id .. ".renew")
+	os.remove(RECORDS .. job.id .. ".over")
 	os.remove(record_path(job.id))
 	look_at_pools()
 end
@@ -404,6 +404,11 @@ local function stage(phase, begin, test)
 	end)
 end
 
+-- Has refresh.sh found that Slurm has done with this job? slurmctld cannot be asked here: it waits for the answer of get_status.
+local function is_over(job)
+	return run(commands.line({ "test", record_path(job.id), "-ef", RECORDS .. job.id .. ".over" })) == 0
+end
+
 local function line_of(job)
 	local moves = (job.phase == "staging in" or job.phase == "staging out") and moves_of(job) or {}
 	local verified, total = 0, 0
@@ -510,13 +515,14 @@ function slurm_bb_job_teardown(id, _, hurry)
 	return is_gone and slurm.SUCCESS or slurm.ERROR, why
 end
 
--- Every user may ask, so no names of files are said. What was kept goes once nothing in it would be lost any more.
+-- Every user may ask, so no names of files are said. What was kept, or was left by a teardown that did not come to its end, goes once
+-- nothing in it would be lost any more.
 function slurm_bb_get_status()
 	local _, names = run("ls " .. commands.quote(RECORDS))
 	local lines = {}
 	for id in names:gmatch("(%d+)%.json\n") do
 		local job = load_job(id)
-		if job and not (job.kept and dismantle(job, false)) then
+		if job and not ((job.kept or is_over(job)) and dismantle(job, false)) then
 			-- What is read here is the user's: it is not to keep others from their lines.
 			local is_line, line = pcall(line_of, job)
 			lines[#lines + 1] = is_line and line or "job " .. id .. ": unknown\n"

@@ -14,8 +14,8 @@ import time
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 USER = "flashwright-slurm-test"
-# What is waited for comes in seconds; this bounds a test that has failed.
-PATIENCE_S = 60
+# What is waited for comes in seconds, and after a teardown that Slurm has killed in a minute; this bounds a test that has failed.
+PATIENCE_S = 180
 PR_SET_CHILD_SUBREAPER = 36
 # Set when the tests are to end before their time: all waits fail then.
 INTERRUPTED = threading.Event()

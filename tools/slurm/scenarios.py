@@ -1,6 +1,7 @@
 """What is tried: each scenario takes a running cluster, and leaves no buffer behind."""
 
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -66,7 +67,7 @@ def record(cluster: Cluster, number: str) -> pathlib.Path:
 
 
 def is_gone(cluster: Cluster, number: str, pool: str = "fast") -> bool:
-    left = [directory(cluster, number, pool), record(cluster, number), record(cluster, number).with_suffix(".renew"),
+    left = [directory(cluster, number, pool), record(cluster, number), record(cluster, number).with_suffix(".renew"), record(cluster, number).with_suffix(".over"),
             cluster.folder / f"state/journals/{number}"]
     return not any(path.exists() for path in left)
 
@@ -429,6 +430,28 @@ def renewed_reservation(cluster: Cluster):
     gone(cluster, number)
 
 
+def left_by_teardown(cluster: Cluster):
+    """What a teardown that slurmctld has killed leaves goes by itself, but not what is not durable. It is put there again here: kills come by chance."""
+    number = submitted(cluster, script(["pool=fast capacity=16M"], "sleep 300"))
+    state_is(cluster, number, "RUNNING")
+    text = record(cluster, number).read_text()
+    cluster.command("scancel", number)
+    gone(cluster, number)
+    job = {**json.loads(text), "stage_out": [{"source": "out", "destination": "/nowhere"}]}
+    del job["reservation"]
+    journal = make(cluster, cluster.folder / f"state/journals/{number}", {})
+    said = cluster.command(cluster.binary, "stage", "pools", "reserve", "fast", f"job-{number}", "--size", "16M",
+                           "--config", f"{cluster.folder}/conf/pools.toml", "--state", str(journal), user=True)
+    assert "reservation" in said, said
+    result = directory(cluster, number) / "out"
+    result.write_bytes(b"not durable")
+    record(cluster, number).write_text(json.dumps(job))
+    until(lambda: '"kept"' in record(cluster, number).read_text(), f"the clearing away of job {number}")
+    assert result.read_bytes() == b"not durable"
+    result.unlink()
+    gone(cluster, number)
+
+
 def example(cluster: Cluster):
     """examples/slurm/burst-buffer.sh: signalled before its time limit, it writes a last checkpoint; a job that needs its results waits for them."""
     home = cluster.folder / "slow/example"
@@ -550,5 +573,5 @@ def closed_directories(cluster: Cluster):
 
 # Those that change no setting and leave slurmctld alone, all at once; then the others, one after another.
 BESIDE = [example, good_job, wrong_directives, failing_stage_in, others_files, failing_stage_out, destination_in_memory, requeued, full_pool, drain, failing_drain, renewed_reservation, taken_journal,
-          processes_of_a_job, closed_directories]
+          left_by_teardown, processes_of_a_job, closed_directories]
 ALONE = [cancelled_in_setup, cancelled_in_each_phase, hurried_teardown, killed_server, controller_killed]
