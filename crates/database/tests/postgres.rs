@@ -320,7 +320,9 @@ fn a_connection_that_is_cut_in_a_query_or_a_load_is_told_and_the_next_request_co
         other
     });
     let (said, hint) = words(&rows_of(&mut postgres, &sql("SELECT CAST(pg_sleep(60) AS text)")).unwrap_err());
-    assert!(said.contains("terminating connection") && hint.contains("log"), "{said}; {hint}");
+    // The server's reason reaches a session that waits for an answer, and none between two messages of a request.
+    let is_told = said.contains("terminating connection") || said.contains("connection closed");
+    assert!(is_told && hint.contains("log"), "{said}; {hint}");
     let mut other = cutter.join().unwrap();
     assert_eq!(postgres.loaded(&TABLE).unwrap(), 10);
 
