@@ -107,7 +107,7 @@ test-hostile: build-debug ## Attack the servers behind each of their doors, and 
 MPI_PACKAGES = openmpi-bin libopenmpi-dev libclang-dev
 MPI_BINARY = $(TARGET)/mpi/flashwright
 
-# With the features of all other builds and one more, so that only two crates are compiled again.
+# With the features of all other builds (those of tests, which examples select) and one more, so that only two crates are compiled again.
 test-mpi: ## Try several processes under a real mpirun (docs/mpi.md)
 	@if ! command -v mpicc >/dev/null 2>&1 || ! ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
@@ -116,7 +116,7 @@ test-mpi: ## Try several processes under a real mpirun (docs/mpi.md)
 	  fi; \
 	fi
 	@if command -v mpicc >/dev/null 2>&1; then \
-	  $(NOTED) sh -c '$(QUICK) $(CARGO) build --workspace --bins --features flashwright/mpi --locked \
+	  $(NOTED) sh -c '$(QUICK) $(CARGO) build --workspace --bins --examples --features flashwright/mpi --locked \
 	    && mkdir -p $(dir $(MPI_BINARY)) && cp $(DEBUG_BINARY) $(MPI_BINARY) && python3 tools/mpi --binary $(MPI_BINARY)'; \
 	else \
 	  $(NOTED) echo "SKIP mpi: no mpicc (Debian: $(MPI_PACKAGES))"; \
