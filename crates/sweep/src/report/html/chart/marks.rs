@@ -222,7 +222,7 @@ fn beside(out: &mut String, trace: &Value, field: &Field, i: usize, (from, to, y
         trace["error_x"]["array"][i].as_f64().zip(trace["x"][i].as_f64()).map(|(up, value)| value + up);
     let end = reach.and_then(|v| field.x(&Value::from(v))).unwrap_or(to).max(to) + 8.0;
     let y = y + 4.0;
-    let _ = if end + wide <= field.right() + 12.0 {
+    let _ = if end + wide <= field.right() + field.margin {
         write!(out, "<text x=\"{end:.1}\" y=\"{y:.1}\">{text}</text>")
     } else if to - from > wide + 12.0 {
         write!(
@@ -231,6 +231,10 @@ fn beside(out: &mut String, trace: &Value, field: &Field, i: usize, (from, to, y
             to - 8.0
         )
     } else {
-        write!(out, "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>", field.right() + 12.0)
+        write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>",
+            field.right() + field.margin
+        )
     };
 }

@@ -36,6 +36,8 @@ struct Field {
     top: f64,
     width: f64,
     height: f64,
+    /// What is free to the right of it.
+    margin: f64,
     x: Axis,
     y: Axis,
     has_titles: bool,
@@ -134,6 +136,11 @@ fn legend_entry(out: &mut String, trace: &Value, x: f64, y: f64) {
     let _ = write!(out, "</g><text x=\"{:.1}\" y=\"{:.1}\">{name}</text>", x + 25.0, y + 4.0);
 }
 
+/// Pixels that the title of the upright axis takes.
+fn title_room(y: &Axis) -> f64 {
+    if y.title.is_empty() { 2.0 } else { 18.0 }
+}
+
 /// Reads the axes and leaves room for what stands around them.
 fn field(traces: &[&Value], layout: &Value, size: Size, legend: f64) -> Field {
     let horizontal = |trace: &&Value| trace["type"] == "bar" && trace["orientation"] == "h";
@@ -163,15 +170,20 @@ fn field(traces: &[&Value], layout: &Value, size: Size, legend: f64) -> Field {
         y.widen_above(0.06);
     }
     let longest = y.longest_tick() as f64 * CHARACTER + 10.0;
-    let title = if y.title.is_empty() { 2.0 } else { 18.0 };
-    let left = longest.min(size.width * 0.42) + title;
+    let left = longest.min(size.width * 0.42) + title_room(&y);
     let (top, bottom) = (legend + 12.0, if x.title.is_empty() { 26.0 } else { 44.0 });
-    let right = 14.0 + x.last_tick() as f64 * CHARACTER / 2.0;
+    let right = (14.0 + x.last_tick() as f64 * CHARACTER / 2.0).min(60.0);
+    // The figure of a bar that reaches the end stands behind it, and not over it.
+    let lying = traces.iter().copied().filter(|trace| horizontal(trace));
+    let figures = lying.flat_map(|trace| trace["text"].as_array().into_iter().flatten());
+    let longest = figures.filter_map(|text| Some(plain(text.as_str()?).chars().count())).max().unwrap_or(0);
+    let margin = right.max((longest as f64 * CHARACTER + 12.0).min(size.width * 0.4));
     Field {
         left,
         top,
-        width: (size.width - left - right.min(60.0)).max(40.0),
+        width: (size.width - left - margin).max(40.0),
         height: (size.height - top - bottom).max(40.0),
+        margin,
         x,
         y,
         has_titles: size.has_titles,
@@ -205,7 +217,7 @@ fn axes(out: &mut String, field: &Field) {
         let _ =
             write!(out, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>", bottom + 16.0);
     }
-    let most = ((left - 22.0) / CHARACTER) as usize;
+    let most = ((left - 10.0 - title_room(&field.y)) / CHARACTER + 0.01) as usize;
     for tick in &field.y.ticks {
         let y = bottom - tick.at * field.height + 4.0;
         let text = fitted(&tick.text, most.max(4));
@@ -303,6 +315,21 @@ mod tests {
         assert!(bars.iter().all(|(_, y)| (y - bars[0].1).abs() < 0.01), "one ground: {bars:?}");
         assert!(bars[0].0 < bars[2].0 && bars[2].0 < bars[1].0, "side by side: {bars:?}");
         assert!(text.contains(">a</text>") && text.contains(">b</text>"), "a legend");
+    }
+
+    #[test]
+    fn names_are_whole_where_there_is_room_and_figures_stand_behind_their_bars() {
+        let (name, figure) = ("depth 4, random seeking", "1.78 GB/s · 1.32×");
+        let plot = json!({"data": [{"type": "bar", "orientation": "h", "x": [1.0, 2.0], "y": ["baseline", name],
+                                    "text": ["1 GB/s", figure], "error_x": {"array": [0.1, 0.2], "arrayminus": [0.1, 0.2]}}],
+                          "layout": {"yaxis": {"type": "category"}}});
+        assert!(drawn(&plot).contains(&format!(">{name}</text>")));
+        let narrow = svg(&plot, Size { width: 360.0, height: 200.0, has_titles: false });
+        let number = |text: &str| text.split(['"', 'V', 'H']).next().unwrap().parse::<f64>().unwrap();
+        let end_of_bar = number(narrow.split("class=\"bar\"").nth(2).unwrap().split('H').nth(1).unwrap());
+        let before = &narrow[..narrow.find(figure).unwrap()];
+        let begin = number(before.rsplit("<text x=\"").next().unwrap());
+        assert!(begin > end_of_bar && begin + 17.0 * CHARACTER <= 360.0, "{begin}, {end_of_bar}: {narrow}");
     }
 
     #[test]
