@@ -91,6 +91,34 @@ def comparison_of_tiers_leaves_no_server_and_no_database(desk: Desk):
     assert [list(tier.iterdir()) for tier in tiers] == [[], []]
 
 
+def alerts_come_in_on_a_server_that_goes_with_them(desk: Desk):
+    tier = desk.tier("tier")
+    for sky in ("healpix", "q3c"):
+        document = desk.document("ingest", "--engine", "postgres", "--sky", sky, "--dir", tier, "--rows", 5000, "--rate", 50, "--for", "2s")
+        ingested = document["ingested"]
+        assert ingested["alerts"] == 100 and document["engine"]["version"].startswith("PostgreSQL "), document
+        assert ingested["arcseconds"]["queries"] == ingested["arcminute"]["queries"] == 20, ingested
+        assert not servers_in(desk.folder) and not list(tier.iterdir()), sky
+
+
+def killed_comparison_is_cleared_by_the_next_one(desk: Desk):
+    tiers = [desk.tier(name) for name in ("one", "two")]
+    named = ",".join(f"{tier.name}={tier}" for tier in tiers)
+    compare = ("compare", "ptf", "--engine", "postgres", "--tiers", named, "--blocks", "1", "--query", "object")
+    with subprocess.Popen(desk.command(*compare, "--rows", 2_000_000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        try:
+            until = time.monotonic() + END_S
+            while not list(tiers[0].glob("*/data/base/*/[0-9]*")) or not servers_in(tiers[0]):
+                assert child.poll() is None and time.monotonic() < until, "no server comes"
+                time.sleep(0.05)
+        finally:
+            child.kill()
+    assert list(tiers[0].iterdir())
+    assert desk.document(*compare, "--rows", ROWS)["blocks"] == 1
+    assert not servers_in(desk.folder)
+    assert [list(tier.iterdir()) for tier in tiers] == [[], []]
+
+
 def interrupted_load_leaves_no_server_and_goes_on(desk: Desk):
     tier = desk.tier("tier")
     load = ("load", "ptf", "--dir", tier, "--engine", "postgres", "--rows", 2_000_000)
@@ -143,6 +171,7 @@ def bad_requests_are_told_with_a_hint(desk: Desk):
 
 
 TESTS = [both_workloads_answer_as_sqlite_does, comparison_of_tiers_leaves_no_server_and_no_database,
+         alerts_come_in_on_a_server_that_goes_with_them, killed_comparison_is_cleared_by_the_next_one,
          interrupted_load_leaves_no_server_and_goes_on, missing_q3c_is_named, bad_requests_are_told_with_a_hint]
 
 

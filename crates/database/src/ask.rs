@@ -144,6 +144,7 @@ mod tests {
     use super::*;
     use crate::dataset::Workload;
     use crate::engine::{Cold, Dialect, EngineFacts, SkyIndex, Statement};
+    use crate::interrupt::Interrupter;
     use crate::schema::{Index, Rows, Table};
 
     /// An engine whose files keep a page, and that answers with one row.
@@ -209,6 +210,10 @@ mod tests {
 
         fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
             Ok(Box::new(Self))
+        }
+
+        fn interrupter(&self) -> Interrupter {
+            std::sync::Arc::new(|| ())
         }
 
         fn remove(&mut self) -> Result<(), DatabaseError> {

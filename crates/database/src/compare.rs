@@ -1,6 +1,7 @@
 //! The same database on several tiers: which is faster at what, and why.
 //!
-//! 1. Each tier is loaded, unless its database is there and complete. A database that is made here goes with the comparison.
+//! 1. What comparisons that were killed left on the tiers is removed, or gone on with. Each tier is loaded, unless its database is there and
+//!    complete. A database that is made here goes with the comparison ([`claim`](crate::claim)).
 //! 2. A block takes the tiers in random order. On each, every query runs cold and then warm, with the same key on all tiers of a block and
 //!    another one in the next block.
 //! 3. Answers of one query and key must be equal on all tiers; else the comparison ends with [`DatabaseError::Differ`].
@@ -16,15 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use measure::pattern::Rng;
 
 use crate::ask::{Answer, Asked, Temperature, ask, ask_cold};
-use crate::dataset::{Dataset, LoadProgress, is_new, load};
+use crate::claim::{Claimed, clear, open_claimed};
+use crate::dataset::{Dataset, LoadProgress, load};
 use crate::engine::Engine;
 use crate::error::DatabaseError;
 use crate::figures;
+use crate::interrupt::{Watch, interruptible, told};
+use crate::open::{self, EngineChoice};
 use crate::query::Query;
 pub use crate::record::{Direct, Run, Tier};
-
-/// Opens or makes the database in a directory.
-pub type Opener<'a> = dyn Fn(&Path) -> Result<Box<dyn Engine>, DatabaseError> + 'a;
 
 /// A tier's name and directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +50,8 @@ pub struct Config<'a> {
     pub seed: u64,
     /// Leave the databases that are made for it where they are.
     pub keep: bool,
-    /// Opens a tier's database.
-    pub open: &'a Opener<'a>,
+    /// What has it on each tier.
+    pub engine: EngineChoice,
     /// Measures direct reads of a file.
     pub direct: &'a dyn Fn(&Path) -> Option<Direct>,
     /// Ends it when it is set.
@@ -59,6 +60,8 @@ pub struct Config<'a> {
 
 /// What happens, for whoever watches or keeps it.
 pub trait Listener {
+    /// What a command that was killed had left was removed.
+    fn cleared(&mut self, path: &Path);
     /// A tier is being loaded.
     fn loading(&mut self, tier: &str, progress: LoadProgress<'_>);
     /// All tiers are loaded.
@@ -90,36 +93,39 @@ pub struct Compared {
 /// # Errors
 /// What fails before the first block. A later failure is in [`Compared::ended`].
 pub fn compare(config: &Config<'_>, listener: &mut dyn Listener) -> Result<Compared, DatabaseError> {
-    let mut engines = Vec::new();
-    let compared = over(config, listener, &mut engines);
-    let mut removed = Ok(());
-    for (mut engine, is_made) in engines {
-        if is_made && !config.keep {
-            removed = removed.and(engine.remove());
-        }
-    }
+    let mut places = Vec::new();
+    let compared = interruptible(&config.stop, |watch| over(config, listener, watch, &mut places));
+    let removed = places.into_iter().map(|place| match config.keep {
+        true => place.keep().map(drop),
+        false => place.end(),
+    });
+    let removed = removed.fold(Ok(()), Result::and);
     let mut compared = compared?;
     compared.ended = compared.ended.or(removed.err());
     Ok(compared)
 }
 
-/// Compares, and leaves the engines open, each with whether its database was made here.
+/// Compares, and leaves the databases open.
 fn over(
     config: &Config<'_>,
     listener: &mut dyn Listener,
-    engines: &mut Vec<(Box<dyn Engine>, bool)>,
+    watch: &Watch,
+    places: &mut Vec<Claimed>,
 ) -> Result<Compared, DatabaseError> {
     let mut tiers = Vec::new();
     for tier in &config.tiers {
-        let mut engine = (config.open)(&tier.directory)?;
-        let is_made = is_new(&mut *engine)?;
-        engines.push((engine, is_made));
-        let (engine, _) = &mut engines[tiers.len()];
-        tiers.push(prepare(config, tier, &mut **engine, listener)?);
+        let here = open::path(config.engine.kind, config.dataset.workload(), &tier.directory);
+        clear(&tier.directory, &here)?.iter().for_each(|path| listener.cleared(path));
+        let mut place = open_claimed(&config.engine, &config.dataset, &tier.directory)?;
+        watch.over(&*place.engine);
+        let prepared = prepare(config, tier, &mut *place.engine, listener);
+        places.push(place);
+        tiers.push(prepared?);
     }
     listener.loaded(&tiers)?;
     let mut runs = Vec::new();
-    let ended = blocks(config, &tiers, engines, listener, &mut runs).err();
+    let ended = blocks(config, &tiers, places, listener, &mut runs).err();
+    let ended = ended.map(|error| told(&config.stop, error));
     Ok(Compared { tiers, runs, ended })
 }
 
@@ -158,7 +164,7 @@ pub fn is_in_memory(directory: &Path) -> Result<bool, DatabaseError> {
 fn blocks(
     config: &Config<'_>,
     tiers: &[Tier],
-    engines: &mut [(Box<dyn Engine>, bool)],
+    places: &mut [Claimed],
     listener: &mut dyn Listener,
     runs: &mut Vec<Run>,
 ) -> Result<(), DatabaseError> {
@@ -175,7 +181,7 @@ fn blocks(
                     return Err(DatabaseError::Interrupted);
                 }
                 listener.asking(&tiers[tier].name, block, query);
-                let pair = both(config, &tiers[tier], &mut *engines[tier].0, (query, block.into()))?;
+                let pair = both(config, &tiers[tier], &mut *places[tier].engine, (query, block.into()))?;
                 for (temperature, asked) in pair {
                     agree(&mut answers, query, &tiers[tier].name, asked.answer)?;
                     of_block.push(Run { block, tier, query, key: block.into(), temperature, asked });

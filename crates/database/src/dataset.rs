@@ -240,15 +240,6 @@ pub fn is_complete(engine: &mut dyn Engine, dataset: &Dataset) -> Result<bool, D
     Err(DatabaseError::Other { found: words(&there[0]), expected: words(&expected[0]) })
 }
 
-/// Whether nothing of a database is there.
-///
-/// # Errors
-/// [`DatabaseError`] of the engine.
-pub fn is_new(engine: &mut dyn Engine) -> Result<bool, DatabaseError> {
-    engine.create(&[IDENTITY])?;
-    Ok(engine.loaded(&IDENTITY)? == 0)
-}
-
 /// The complete database of a workload that is there; `at` says where.
 ///
 /// # Errors

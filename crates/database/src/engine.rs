@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DatabaseError;
+use crate::interrupt::Interrupter;
 use crate::schema::{Index, Rows, Table, Value};
 
 base::words! {
@@ -163,6 +164,9 @@ pub trait Engine: Send {
     /// # Errors
     /// [`DatabaseError`] of the engine.
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError>;
+
+    /// What cancels a statement of this connection.
+    fn interrupter(&self) -> Interrupter;
 
     /// Removes the database with all its files. The engine is not used afterwards.
     ///

@@ -3,15 +3,17 @@
 //!
 //! 1. [`schema`] has tables, columns and values in the words that all engines share; [`ptf`] and [`bionet`] make the rows.
 //! 2. [`engine`] is the interface to a database engine: create, load, index, run a statement, make cold. [`sqlite`] and [`postgres`]
-//!    implement it; [`open`] finds databases in directories.
+//!    implement it; [`open`] finds databases in directories, and [`claim`] says which of them a command may remove.
 //! 3. [`dataset`] loads, resumably; [`query`] has the statements; [`sky`] the cells and cones that positions are found by.
 //! 4. [`ask`] runs one query cold or warm; [`stream`] many at a set rate; [`ingest`] beside rows that come in.
 //! 5. [`compare`] runs the same queries on several tiers in blocks; [`figures`] is a pure function of its runs, and [`store`] keeps them.
+//! 6. [`interrupt`] ends statements when the user asks to stop.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod ask;
 pub mod bionet;
+pub mod claim;
 pub mod cold;
 pub mod compare;
 pub mod dataset;
@@ -19,6 +21,7 @@ pub mod engine;
 pub mod error;
 pub mod figures;
 pub mod ingest;
+pub mod interrupt;
 pub mod meter;
 pub mod open;
 pub mod postgres;

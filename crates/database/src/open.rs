@@ -35,10 +35,32 @@ impl From<EngineKind> for EngineChoice {
     }
 }
 
+/// What the database of `db ingest` is called in the place of a workload.
+pub const INGEST: &str = "ingest";
+
 /// The database of a workload in a directory.
 #[must_use]
 pub fn path(kind: EngineKind, workload: Workload, directory: &Path) -> PathBuf {
-    directory.join(format!("flashwright-{}.{}", workload.word(), kind.word()))
+    named(kind, workload.word(), directory)
+}
+
+/// A database in a directory.
+#[must_use]
+pub fn named(kind: EngineKind, name: &str, directory: &Path) -> PathBuf {
+    directory.join(format!("flashwright-{name}.{}", kind.word()))
+}
+
+/// Removes a database and all its files, whatever state they are in. A server that a killed command left on it is stopped.
+///
+/// # Errors
+/// [`DatabaseError::Io`]; those of the engine.
+pub fn remove(kind: EngineKind, path: &Path) -> Result<(), DatabaseError> {
+    match kind {
+        EngineKind::Sqlite => Sqlite::files_of(path)
+            .iter()
+            .try_for_each(|file| std::fs::remove_file(file).map_err(DatabaseError::io("remove it", file))),
+        EngineKind::Postgres => postgres::remove(path),
+    }
 }
 
 /// Opens the database of a workload in a directory, or makes an empty one.
@@ -50,20 +72,34 @@ pub fn open_or_make(
     workload: Workload,
     directory: &Path,
 ) -> Result<Box<dyn Engine>, DatabaseError> {
-    if !directory.is_dir() {
-        return Err(DatabaseError::Invalid {
-            flag: format!("dir={}", directory.display()),
-            problem: "is not a directory".to_owned(),
-            hint: "name a directory on the tier, that is there and may be written to".to_owned(),
-        });
+    check_directory(directory)?;
+    open_at(choice, &path(choice.kind, workload, directory), Journal::Rollback)
+}
+
+/// Refuses what is not a directory.
+pub(crate) fn check_directory(directory: &Path) -> Result<(), DatabaseError> {
+    if directory.is_dir() {
+        return Ok(());
     }
-    let path = path(choice.kind, workload, directory);
+    Err(DatabaseError::Invalid {
+        flag: format!("dir={}", directory.display()),
+        problem: "is not a directory".to_owned(),
+        hint: "name a directory on the tier, that is there and may be written to".to_owned(),
+    })
+}
+
+/// Opens a database, or makes an empty one. The journal is SQLite's.
+pub(crate) fn open_at(
+    choice: &EngineChoice,
+    path: &Path,
+    journal: Journal,
+) -> Result<Box<dyn Engine>, DatabaseError> {
     match choice.kind {
-        EngineKind::Sqlite => Ok(Box::new(Sqlite::open(&path, Journal::Rollback)?)),
+        EngineKind::Sqlite => Ok(Box::new(Sqlite::open(path, journal)?)),
         EngineKind::Postgres => {
             let options = &choice.postgres;
             let managed = Managed {
-                directory: path,
+                directory: path.to_owned(),
                 programs: options.programs.clone(),
                 settings: options.settings.clone(),
                 memory_bytes: options.memory_bytes,

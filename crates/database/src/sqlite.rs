@@ -4,16 +4,19 @@
 //! which has little to keep because a load only appends; it is durable when [`Engine::load`] returns. Statements read with pread(2), a
 //! page a call: `mmap_size` is 0, so that reads can be counted. What sorts and groups need stays in memory, off the tier.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value as SqlValue, ValueRef};
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, InterruptHandle, OpenFlags, OptionalExtension, params_from_iter};
 
 use crate::cold;
 use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, SkyIndex, Statement};
 use crate::error::DatabaseError;
+use crate::interrupt::Interrupter;
 use crate::meter::Meter;
 use crate::schema::{Column, ColumnType, Index, IndexKey, Rows, Table, Value};
 use crate::sky;
@@ -35,12 +38,19 @@ pub enum Journal {
 }
 
 /// A database file.
-#[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
     journal: Journal,
     /// None only within [`Engine::make_cold`].
     connection: Option<Connection>,
+    /// Of the connection that was opened last.
+    handle: Arc<Mutex<Option<InterruptHandle>>>,
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Sqlite {
@@ -49,7 +59,7 @@ impl Sqlite {
     /// # Errors
     /// [`DatabaseError::Engine`] if there is no such directory, or the file is no database.
     pub fn open(path: &Path, journal: Journal) -> Result<Self, DatabaseError> {
-        let mut sqlite = Self { path: path.to_owned(), journal, connection: None };
+        let mut sqlite = Self { path: path.to_owned(), journal, connection: None, handle: Arc::default() };
         sqlite.reopen()?;
         Ok(sqlite)
     }
@@ -88,7 +98,10 @@ impl Sqlite {
             })?;
             Ok(connection)
         });
-        self.connection = Some(opened.map_err(|error| self.failed("open it", error))?);
+        let connection = opened.map_err(|error| self.failed("open it", error))?;
+        let handle = connection.get_interrupt_handle();
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        self.connection = Some(connection);
         Ok(())
     }
 
@@ -321,8 +334,15 @@ impl Engine for Sqlite {
     }
 
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
-        let mut other = Self { path: self.path.clone(), journal: self.journal, connection: None };
-        other.reopen()?;
-        Ok(Box::new(other))
+        Ok(Box::new(Self::open(&self.path, self.journal)?))
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        let handle = Arc::clone(&self.handle);
+        Arc::new(move || {
+            if let Some(handle) = &*handle.lock().unwrap_or_else(PoisonError::into_inner) {
+                handle.interrupt();
+            }
+        })
     }
 }

@@ -130,6 +130,8 @@ struct Kept {
 }
 
 impl Listener for Kept {
+    fn cleared(&mut self, _path: &Path) {}
+
     fn loading(&mut self, _tier: &str, _progress: LoadProgress<'_>) {}
 
     fn loaded(&mut self, tiers: &[Tier]) -> Result<(), DatabaseError> {
@@ -151,12 +153,7 @@ impl Listener for Kept {
     }
 }
 
-fn config<'a>(
-    folder: &Path,
-    keep: bool,
-    stop: &Arc<AtomicBool>,
-    open: &'a database::compare::Opener<'a>,
-) -> Config<'a> {
+fn config(folder: &Path, keep: bool, stop: &Arc<AtomicBool>) -> Config<'static> {
     let tiers = ["one", "other"].map(|name| {
         let directory = folder.join(name);
         std::fs::create_dir_all(&directory).unwrap();
@@ -169,7 +166,7 @@ fn config<'a>(
         blocks: 2,
         seed: 1,
         keep,
-        open,
+        engine: EngineKind::Sqlite.into(),
         direct: &|_| None,
         stop: Arc::clone(stop),
     }
@@ -182,9 +179,8 @@ fn files(folder: &Path) -> usize {
 #[test]
 fn a_comparison_has_every_query_cold_and_warm_on_each_tier_and_removes_what_it_made() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let mut kept = Kept::default();
-    let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
+    let compared = compare(&config(folder.path(), false, &stop), &mut kept).unwrap();
     assert!(compared.ended.is_none(), "{:?}", compared.ended);
     assert_eq!((compared.runs.len(), kept.blocks, files(folder.path())), (2 * 2 * 2 * 2, 2, 0));
     for block in 0..2 {
@@ -199,22 +195,21 @@ fn a_comparison_has_every_query_cold_and_warm_on_each_tier_and_removes_what_it_m
         }
     }
     // What was there stays, and what --keep says stays.
-    compare(&config(folder.path(), true, &stop, &open), &mut Kept::default()).unwrap();
+    compare(&config(folder.path(), true, &stop), &mut Kept::default()).unwrap();
     assert_eq!(files(folder.path()), 2);
-    compare(&config(folder.path(), false, &stop, &open), &mut Kept::default()).unwrap();
+    compare(&config(folder.path(), false, &stop), &mut Kept::default()).unwrap();
     assert_eq!(files(folder.path()), 2);
 }
 
 #[test]
 fn an_interrupted_comparison_keeps_whole_blocks_and_leaves_no_database() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let mut kept = Kept { stop: Some(Arc::clone(&stop)), ..Kept::default() };
-    let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
+    let compared = compare(&config(folder.path(), false, &stop), &mut kept).unwrap();
     assert!(matches!(compared.ended, Some(DatabaseError::Interrupted)), "{:?}", compared.ended);
     assert_eq!((compared.runs.len(), files(folder.path())), (8, 0));
     // Also if it is stopped while it loads.
-    let error = compare(&config(folder.path(), false, &stop, &open), &mut Kept::default()).err();
+    let error = compare(&config(folder.path(), false, &stop), &mut Kept::default()).err();
     assert!(matches!(error, Some(DatabaseError::Interrupted)), "{error:?}");
     assert_eq!(files(folder.path()), 0);
 }
@@ -222,7 +217,6 @@ fn an_interrupted_comparison_keeps_whole_blocks_and_leaves_no_database() {
 #[test]
 fn tiers_that_answer_differently_end_the_comparison() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let path = open::path(EngineKind::Sqlite, Workload::Ptf, &folder.path().join("other"));
     let damage = move || {
         let mut sqlite = Sqlite::open(&path, Journal::Rollback).unwrap();
@@ -230,7 +224,7 @@ fn tiers_that_answer_differently_end_the_comparison() {
         sqlite.run(&Statement { sql, parameters: Vec::new() }, &mut |_| Ok(())).unwrap();
     };
     let mut kept = Kept { before: Some(Box::new(damage)), ..Kept::default() };
-    let compared = compare(&config(folder.path(), false, &stop, &open), &mut kept).unwrap();
+    let compared = compare(&config(folder.path(), false, &stop), &mut kept).unwrap();
     let error = compared.ended.unwrap();
     assert!(matches!(error, DatabaseError::Differ { query: "column-scan", .. }), "{error}");
     assert!(error.to_string().contains(" on one") && error.to_string().contains(" on other"), "{error}");
@@ -240,9 +234,8 @@ fn tiers_that_answer_differently_end_the_comparison() {
 #[test]
 fn results_are_read_as_they_were_kept_and_no_other_file_is_taken_for_them() {
     let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
-    let open = |directory: &Path| open::open_or_make(&EngineKind::Sqlite.into(), Workload::Ptf, directory);
     let mut kept = Kept::default();
-    let config = config(folder.path(), false, &stop, &open);
+    let config = config(folder.path(), false, &stop);
     let compared = compare(&config, &mut kept).unwrap();
     let meta = Meta {
         dataset: config.dataset,

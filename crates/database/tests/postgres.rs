@@ -8,12 +8,14 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use database::ask::{Temperature, ask, ask_cold};
 use database::dataset::{self, Dataset, Workload};
 use database::engine::{Dialect, SkyIndex, Statement};
+use database::ingest::{IngestConfig, ingest};
 use database::postgres::{Existing, Managed, Postgres, is_there, remove};
 use database::query::Query;
 use database::schema::{Column, ColumnType, Rows, Table, Value};
@@ -176,6 +178,34 @@ fn values_come_back_as_they_were_loaded_and_a_load_is_counted_exactly() {
     let facts = postgres.facts().unwrap();
     assert!(facts.is_owned && facts.version.starts_with("PostgreSQL "), "{facts:?}");
     assert!(facts.settings.contains(&("autovacuum".to_owned(), "off".to_owned())), "{facts:?}");
+}
+
+#[test]
+fn alerts_are_durable_and_found_by_either_index_while_cones_are_searched() {
+    for sky in [SkyIndex::Healpix, SkyIndex::Q3c] {
+        let folder = tier();
+        let Some(mut postgres) = server(folder.path(), sky) else { continue };
+        let config = IngestConfig {
+            history: 3000,
+            rate: 300,
+            cones: 20.0,
+            seconds: 2,
+            seed: SEED,
+            stop: Arc::default(),
+        };
+        let ingested = ingest(&mut postgres, &config, &mut |_| ()).unwrap();
+        assert_eq!((ingested.alerts, ingested.arcseconds.queries, ingested.arcminute.queries), (600, 20, 20));
+        // What came in is found as in a database that was loaded at once.
+        let dataset = Dataset::new(Workload::Ptf, 3600, SEED).unwrap();
+        let mut sqlite = Sqlite::open(&folder.path().join("reference"), Journal::Rollback).unwrap();
+        dataset::load(&mut sqlite, &dataset, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        for query in [Query::ConeArcseconds, Query::ConeArcminute, Query::ColumnScan] {
+            for key in 0..query.keys(&dataset).min(20) {
+                let (expected, _) = ask(&mut sqlite, &dataset, query, key).unwrap();
+                assert_eq!(ask(&mut postgres, &dataset, query, key).unwrap().0, expected, "{}", query.word());
+            }
+        }
+    }
 }
 
 #[test]

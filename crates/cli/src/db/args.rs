@@ -116,6 +116,9 @@ pub struct IngestArgs {
     /// A directory on the tier
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
+    /// The engine
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Rows before the first alert
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = values::whole::<u64>)]
     pub rows: u64,

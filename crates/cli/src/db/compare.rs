@@ -10,7 +10,6 @@ use bench::target::{BenchTarget, TargetOptions};
 use database::DatabaseError;
 use database::compare::{self, Config, Direct, Listener, Run, Tier};
 use database::dataset::{Dataset, LoadProgress};
-use database::open;
 use database::query::Query;
 use database::store::{self, Kept, Meta, Store};
 use measure::Workload;
@@ -34,7 +33,6 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
     let dataset = Dataset::new(args.workload, args.rows, args.seed)?;
     let queries = chosen(&args.query, &dataset)?;
-    let choice = args.engine.choice()?;
     let output = args.output.as_deref().map(Output::new).transpose()?;
     let config = Config {
         dataset,
@@ -43,7 +41,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         blocks: args.blocks,
         seed: args.seed,
         keep: args.keep,
-        open: &|directory| open::open_or_make(&choice, args.workload, directory),
+        engine: args.engine.choice()?,
         direct: &|file| direct(file, &stop),
         stop: Arc::clone(&stop),
     };
@@ -151,6 +149,10 @@ struct Keeper {
 }
 
 impl Listener for Keeper {
+    fn cleared(&mut self, path: &Path) {
+        output::tell(&format!("{}: what an interrupted command left is removed\n", path.display()));
+    }
+
     fn loading(&mut self, tier: &str, progress: LoadProgress<'_>) {
         self.watch.tell(&format!("{tier}: "), &progress);
     }

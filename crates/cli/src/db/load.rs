@@ -1,13 +1,13 @@
 //! `db load` and `db ingest`.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use database::claim::{open_claimed, open_scratch};
 use database::dataset::{self, Dataset, LoadProgress};
-use database::engine::Engine;
 use database::ingest::{IngestConfig, ingest as take_in};
+use database::interrupt::interruptible;
 use database::open;
-use database::sqlite::{Journal, Sqlite};
 use sweep::report::PageTable;
 
 use super::args::{IngestArgs, LoadArgs};
@@ -59,11 +59,14 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
         Some(server) => (open::connect(server, &choice.postgres)?, None),
         None => {
             let path = open::path(choice.kind, args.workload, &directory);
-            (open::open_or_make(&choice, args.workload, &directory)?, Some(path))
+            (open_claimed(&choice, &dataset, &directory)?.keep()?, Some(path))
         }
     };
     let mut watch = Watch::new();
-    let loaded = dataset::load(&mut *engine, &dataset, &stop, &mut |progress| watch.tell("", &progress))?;
+    let loaded = interruptible(&stop, |statements| {
+        statements.over(&*engine);
+        dataset::load(&mut *engine, &dataset, &stop, &mut |progress| watch.tell("", &progress))
+    })?;
     let document = DbLoadDocument {
         schema: "flashwright.db-load/1",
         workload: args.workload,
@@ -79,9 +82,6 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     output::print(&plan::screen::text(&page::of_load(&document)))
 }
 
-/// The database of a run of `db ingest`, which goes with it.
-const INGEST_PREFIX: &str = "flashwright-ingest-";
-
 /// Takes in alerts while cones are searched.
 pub fn ingest(args: &IngestArgs) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
@@ -91,32 +91,30 @@ pub fn ingest(args: &IngestArgs) -> Result<(), Failure> {
         }
     }
     let seconds = args.lasts.as_secs_f64().ceil() as u64;
-    let folder = scratch(&args.dir)?;
-    let mut engine = Sqlite::open(&folder.path().join("alerts.sqlite"), Journal::WriteAhead)?;
+    let choice = args.engine.choice()?;
+    let mut scratch = open_scratch(&choice, &args.dir)?;
     let config = IngestConfig {
         history: args.rows,
         rate: args.rate,
         cones: args.cones,
         seconds,
         seed: args.seed,
-        stop,
+        stop: Arc::clone(&stop),
     };
     let mut watch = Watch::new();
-    let ingested = take_in(&mut engine, &config, &mut |progress| watch.tell("", &progress))?;
-    let document = DbIngestDocument { schema: "flashwright.db-ingest/1", engine: engine.facts()?, ingested };
-    drop(engine);
-    folder.close().map_err(|error| Failure::io(&args.dir, "remove the alerts' database", &error))?;
+    let taken = interruptible(&stop, |statements| {
+        statements.over(&*scratch.engine);
+        let ingested = take_in(&mut *scratch.engine, &config, &mut |progress| watch.tell("", &progress))?;
+        Ok((ingested, scratch.engine.facts()?))
+    });
+    let removed = scratch.end();
+    let (ingested, engine) = taken?;
+    removed?;
+    let document = DbIngestDocument { schema: "flashwright.db-ingest/1", engine, ingested };
     if args.json {
         return output::print_document(&document);
     }
     output::print(&plan::screen::text(&page::of_ingest(&document)))
-}
-
-fn scratch(directory: &Path) -> Result<tempfile::TempDir, Failure> {
-    tempfile::Builder::new().prefix(INGEST_PREFIX).tempdir_in(directory).map_err(|error| {
-        Failure::invalid(format!("--dir={}: cannot make a directory in it: {error}", directory.display()))
-            .hint("name a directory on the tier, that is there and may be written to")
-    })
 }
 
 /// Rows, seconds and rows a second of each table.

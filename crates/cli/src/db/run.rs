@@ -1,10 +1,13 @@
 //! `db run`: each query cold and warm, or one of them at a set rate.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use database::DatabaseError;
 use database::ask::{Asked, Temperature, ask, ask_cold};
 use database::compare::is_in_memory;
 use database::dataset::{self, Dataset};
 use database::engine::Engine;
+use database::interrupt::interruptible;
 use database::open;
 use database::query::Query;
 use database::stream::{StreamConfig, stream};
@@ -67,11 +70,40 @@ fn one_by_one(
     notes: Vec<String>,
 ) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
+    let asked = interruptible(&stop, |statements| {
+        statements.over(engine);
+        each(args, engine, dataset, queries, is_in_memory, &stop)
+    })?;
+    let document = DbRunDocument {
+        schema: "flashwright.db-run/1",
+        workload: args.workload,
+        rows: dataset.scale(),
+        seed: seed(dataset),
+        key: args.key,
+        engine: engine.facts()?,
+        queries: asked,
+        notes,
+    };
+    if args.json {
+        return output::print_document(&document);
+    }
+    output::print(&plan::screen::text(&page::of_run(&document)))
+}
+
+/// Every query, cold and warm.
+fn each(
+    args: &RunArgs,
+    engine: &mut dyn Engine,
+    dataset: &Dataset,
+    queries: &[Query],
+    is_in_memory: bool,
+    stop: &AtomicBool,
+) -> Result<Vec<DbRunQuery>, DatabaseError> {
     let is_owned = engine.facts()?.is_owned;
     let mut asked = Vec::new();
     for &query in queries {
-        if stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(DatabaseError::Interrupted.into());
+        if stop.load(Ordering::Relaxed) {
+            return Err(DatabaseError::Interrupted);
         }
         if output::is_watched() {
             output::tell(&format!("{}\n", query.word()));
@@ -90,20 +122,7 @@ fn one_by_one(
         let (answer, cost) = ask(engine, dataset, query, args.key)?;
         keep(Temperature::Warm, Asked { answer, cost, pages: None });
     }
-    let document = DbRunDocument {
-        schema: "flashwright.db-run/1",
-        workload: args.workload,
-        rows: dataset.scale(),
-        seed: seed(dataset),
-        key: args.key,
-        engine: engine.facts()?,
-        queries: asked,
-        notes,
-    };
-    if args.json {
-        return output::print_document(&document);
-    }
-    output::print(&plan::screen::text(&page::of_run(&document)))
+    Ok(asked)
 }
 
 fn at_rate(

@@ -19,12 +19,14 @@ mod settings;
 mod values;
 
 use std::env;
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postgres::config::Host;
+use postgres::{CancelToken, NoTls};
 
 use self::copy::Encoder;
 use self::problem::{failed, problem, stream_failed};
@@ -34,6 +36,7 @@ use self::settings::{STATED, quoted};
 use crate::cold;
 use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, SkyIndex, Statement};
 use crate::error::DatabaseError;
+use crate::interrupt::Interrupter;
 use crate::schema::{ColumnType, Index, IndexKey, Rows, Table, Value};
 
 pub use self::programs::OLDEST_MAJOR;
@@ -70,10 +73,17 @@ pub struct PostgresOptions {
 }
 
 /// A connection to a database.
-#[derive(Debug)]
 pub struct Postgres {
     session: Option<Session>,
+    /// Of the session that was opened last.
+    token: Arc<Mutex<Option<CancelToken>>>,
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("shared", &self.shared).finish_non_exhaustive()
+    }
 }
 
 /// What the connections of one database have in common.
@@ -148,7 +158,7 @@ impl Postgres {
     }
 
     fn over(shared: Shared) -> Result<Self, DatabaseError> {
-        let mut postgres = Self { session: None, shared: Arc::new(shared) };
+        let mut postgres = Self { session: None, token: Arc::default(), shared: Arc::new(shared) };
         let at = postgres.shared.options.at.clone();
         let schema = &postgres.shared.options.schema;
         let setup = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
@@ -200,7 +210,13 @@ impl Postgres {
             .is_some_and(|open| open.generation == generation && !open.client.is_closed());
         let session = match self.session.take().filter(|_| is_usable) {
             Some(open) => open,
-            None => Session::open(&self.shared.options, generation).map_err(|error| self.explained(error))?,
+            None => {
+                let opened = Session::open(&self.shared.options, generation);
+                let session = opened.map_err(|error| self.explained(error))?;
+                let token = session.client.cancel_token();
+                *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
+                session
+            }
         };
         Ok(self.session.insert(session))
     }
@@ -390,9 +406,21 @@ impl Engine for Postgres {
     }
 
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
-        let mut other = Self { session: None, shared: Arc::clone(&self.shared) };
+        let shared = Arc::clone(&self.shared);
+        let mut other = Self { session: None, token: Arc::default(), shared };
         other.session()?;
         Ok(Box::new(other))
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        let token = Arc::clone(&self.token);
+        Arc::new(move || {
+            let token = token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(token) = token {
+                // A server that has just ended has no statement to cancel.
+                let _ = token.cancel_query(NoTls);
+            }
+        })
     }
 }
 
