@@ -119,6 +119,20 @@ def killed_comparison_is_cleared_by_the_next_one(desk: Desk):
     assert [list(tier.iterdir()) for tier in tiers] == [[], []]
 
 
+def settings_are_tried_beside_the_unchanged_server(desk: Desk):
+    tier = desk.tier("tier")
+    options = ("--dir", tier, "--engine", "postgres")
+    desk.document("load", "ptf", *options, "--rows", ROWS)
+    document = desk.document("advise", "ptf", *options, "--try", "shared_buffers=1MB", "--try", "jit=on", "--query", "column-scan", "--blocks", "2")
+    assert document["schema"] == "flashwright.db-advise/1" and document["blocks"] == 2, document
+    assert document["settings"] == ["shared_buffers=1MB", "jit=on", "unchanged"], document
+    warm = {of["tier"]: of["blocks_read"] for of in document["figures"] if of["temperature"] == "warm"}
+    assert warm[0] > 500 and warm[1] == warm[2] == 0, warm
+    code, _, err = desk.run("advise", "ptf", *options, "--try", "shared_buffers=much")
+    assert code == 1 and "shared_buffers" in err and "much" in err, f"exit code {code}: {err}"
+    assert not servers_in(desk.folder)
+
+
 def interrupted_load_leaves_no_server_and_goes_on(desk: Desk):
     tier = desk.tier("tier")
     load = ("load", "ptf", "--dir", tier, "--engine", "postgres", "--rows", 2_000_000)
@@ -171,7 +185,7 @@ def bad_requests_are_told_with_a_hint(desk: Desk):
 
 
 TESTS = [both_workloads_answer_as_sqlite_does, comparison_of_tiers_leaves_no_server_and_no_database,
-         alerts_come_in_on_a_server_that_goes_with_them, killed_comparison_is_cleared_by_the_next_one,
+         settings_are_tried_beside_the_unchanged_server, alerts_come_in_on_a_server_that_goes_with_them, killed_comparison_is_cleared_by_the_next_one,
          interrupted_load_leaves_no_server_and_goes_on, missing_q3c_is_named, bad_requests_are_told_with_a_hint]
 
 
@@ -227,7 +241,8 @@ def figures(desk: Desk, rows: int):
         theirs = sorted(seconds)[1]
         print(f"load of {rows} candidates: {ours:.1f} s with their making; psql \\copy of the same rows from a file: {theirs:.1f} s; "
               f"{theirs / ours:.0%} of its speed")
-        names = cluster.sql("select ra, dec from flashwright.candidate order by md5(id::text) limit 200").split()
+        # pgbench takes at most 128 scripts.
+        names = cluster.sql("select ra, dec from flashwright.candidate order by md5(id::text) limit 100").split()
         scripts = []
         for number, line in enumerate(names):
             ra, dec = line.split("|")

@@ -194,6 +194,8 @@ pub enum Document {
     DbIngest,
     /// `db compare --json` and `db report --json` (flashwright.db-compare/1)
     DbCompare,
+    /// `db advise --json` (flashwright.db-advise/1)
+    DbAdvise,
     /// `bfs generate --json`, `bfs import --json`, and `bfs info --json` of an edge list (flashwright.edges/1)
     Edges,
     /// `bfs build --json`, and `bfs info --json` of a graph (flashwright.graph/1)

@@ -51,6 +51,7 @@ fn of(document: Document) -> Value {
         Document::DbStream => schema_for!(crate::db::document::DbStreamDocument),
         Document::DbIngest => schema_for!(crate::db::document::DbIngestDocument),
         Document::DbCompare => schema_for!(crate::db::document::DbCompareDocument),
+        Document::DbAdvise => schema_for!(crate::db::document::DbAdviseDocument),
         Document::Edges => schema_for!(crate::bfs::documents::EdgesDocument),
         Document::Graph => schema_for!(crate::bfs::documents::GraphDocument),
         Document::Bfs => schema_for!(crate::bfs::search::documents::BfsDocument),

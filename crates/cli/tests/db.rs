@@ -70,7 +70,14 @@ fn tiers_are_compared_and_the_page_is_made_again_from_what_was_kept() {
         assert!(came.out.contains(words), "{words}: {}", came.out);
     }
     let twice = [&compare[..], &["--output=results"]].concat();
-    refused(folder.path(), &twice, "has results already");
+    refused(folder.path(), &twice, "has results of another comparison");
+    // The same one has nothing left to do, and with more blocks goes on.
+    let again = [&compare[..], &[queries, "--output=results", "--json"]].concat();
+    assert_eq!(json(folder.path(), &again), document);
+    let compare = ["db", "compare", "ptf", "--tiers=a=one,b=other", "--rows=3000", "--blocks=3"];
+    let longer = json(folder.path(), &[&compare[..], &[queries, "--output=results", "--json"]].concat());
+    assert_eq!((&longer["blocks"], &longer["tiers"]), (&3.into(), &document["tiers"]));
+    assert!(names(&folder.path().join("one")).is_empty());
 }
 
 #[test]
@@ -98,6 +105,12 @@ fn wrong_requests_name_flag_and_value() {
         (vec!["run", "ptf", "--dir=.", "--rate=2"], "--rate=2: is of one query"),
         (vec!["run", "ptf", "--dir=.", "--query=forward", "--rate=0"], "is not a number above zero"),
         (vec!["compare", "ptf", "--tiers=a=."], "is one tier"),
+        (vec!["advise", "ptf", "--dir=.", "--try=jit=on"], "--engine=sqlite: has no settings to try"),
+        (vec!["advise", "ptf", "--dir=.", "--engine=postgres", "--try=jit"], "has no ="),
+        (
+            vec!["advise", "ptf", "--dir=.", "--engine=postgres", "--try=jit=on"],
+            "there is no complete database",
+        ),
         (vec!["compare", "ptf", "--tiers=a=.,b=."], "has the name or the directory of a"),
         (vec!["compare", "ptf", "--tiers=a"], "'a' is not NAME=DIR"),
     ] {

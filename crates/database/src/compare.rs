@@ -7,8 +7,11 @@
 //! 3. Answers of one query and key must be equal on all tiers; else the comparison ends with [`DatabaseError::Differ`].
 //! 4. After each block, races over the tiers (`measure::decide`) decide each query; blocks end when all are decided.
 //!
+//! A comparison that was cut off goes on after its last complete block ([`Config::begun`]): keys and the order of tiers follow from the block.
+//!
 //! [`figures`] is a pure function of the runs.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +59,17 @@ pub struct Config<'a> {
     pub direct: &'a dyn Fn(&Path) -> Option<Direct>,
     /// Ends it when it is set.
     pub stop: Arc<AtomicBool>,
+    /// What an earlier part of the same comparison has measured.
+    pub begun: Option<Begun>,
+}
+
+/// The tiers of a comparison that was cut off, and its complete blocks.
+#[derive(Debug, Clone, Default)]
+pub struct Begun {
+    /// As they were then.
+    pub tiers: Vec<Tier>,
+    /// All runs.
+    pub runs: Vec<Run>,
 }
 
 /// What happens, for whoever watches or keeps it.
@@ -91,8 +105,14 @@ pub struct Compared {
 /// Compares.
 ///
 /// # Errors
-/// What fails before the first block. A later failure is in [`Compared::ended`].
+/// What fails before the first block: [`DatabaseError::Changed`] for an engine that is not as it was when the comparison began. A later
+/// failure is in [`Compared::ended`].
 pub fn compare(config: &Config<'_>, listener: &mut dyn Listener) -> Result<Compared, DatabaseError> {
+    if let Some(Begun { tiers, runs }) = config.begun.clone()
+        && blocks_of(&runs) >= config.blocks
+    {
+        return Ok(Compared { tiers, runs, ended: None });
+    }
     let mut places = Vec::new();
     let compared = interruptible(&config.stop, |watch| over(config, listener, watch, &mut places));
     let removed = places.into_iter().map(|place| match config.keep {
@@ -122,11 +142,41 @@ fn over(
         places.push(place);
         tiers.push(prepared?);
     }
-    listener.loaded(&tiers)?;
     let mut runs = Vec::new();
+    if let Some(begun) = config.begun.clone() {
+        check_unchanged(&begun.tiers, &tiers)?;
+        // Their loads and direct reads are those of the beginning.
+        (tiers, runs) = (begun.tiers, begun.runs);
+    }
+    listener.loaded(&tiers)?;
     let ended = blocks(config, &tiers, places, listener, &mut runs).err();
     let ended = ended.map(|error| told(&config.stop, error));
     Ok(Compared { tiers, runs, ended })
+}
+
+/// Complete blocks.
+fn blocks_of(runs: &[Run]) -> u32 {
+    runs.iter().map(|run| run.block + 1).max().unwrap_or(0)
+}
+
+/// Refuses to go on with another version of the engine, or other settings.
+fn check_unchanged(begun: &[Tier], now: &[Tier]) -> Result<(), DatabaseError> {
+    for (was, is) in begun.iter().zip(now) {
+        if was.engine.version != is.engine.version {
+            let words = format!("{} then, {} now", was.engine.version, is.engine.version);
+            return Err(DatabaseError::Changed { what: words });
+        }
+        let of = |tier: &Tier, name: &str| {
+            let setting = tier.engine.settings.iter().find(|(other, _)| other == name);
+            setting.map_or("none".to_owned(), |(_, value)| value.clone())
+        };
+        let mut names = was.engine.settings.iter().chain(&is.engine.settings).map(|(name, _)| name);
+        if let Some(name) = names.find(|name| of(was, name) != of(is, name)) {
+            let words = format!("{name} was {}, and is {}", of(was, name), of(is, name));
+            return Err(DatabaseError::Changed { what: words });
+        }
+    }
+    Ok(())
 }
 
 fn prepare(
@@ -168,50 +218,110 @@ fn blocks(
     listener: &mut dyn Listener,
     runs: &mut Vec<Run>,
 ) -> Result<(), DatabaseError> {
-    let mut rng = Rng::new(config.seed);
-    for block in 0..config.blocks {
-        let mut order: Vec<usize> = (0..tiers.len()).collect();
+    let names: Vec<_> = tiers.iter().map(|tier| tier.name.clone()).collect();
+    let plan = Rounds {
+        queries: &config.queries,
+        names: &names,
+        blocks: config.blocks,
+        seed: config.seed,
+        stop: &config.stop,
+    };
+    let listener = RefCell::new(listener);
+    let mut ask = |tier: usize, block: u32, query: Query| {
+        let Tier { name, is_in_memory, engine: facts, .. } = &tiers[tier];
+        listener.borrow_mut().asking(name, block, query);
+        let tested =
+            Tested { dataset: &config.dataset, is_owned: facts.is_owned, is_in_memory: *is_in_memory };
+        both(&tested, &mut *places[tier].engine, query, block.into())
+    };
+    rounds(&plan, runs, &mut ask, &mut |of_block| listener.borrow_mut().block(of_block))
+}
+
+/// What is asked in which blocks.
+pub(crate) struct Rounds<'a> {
+    pub(crate) queries: &'a [Query],
+    /// What is compared, the one that others are compared with last.
+    pub(crate) names: &'a [String],
+    /// The most blocks.
+    pub(crate) blocks: u32,
+    /// Of the order within blocks.
+    pub(crate) seed: u64,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Rounds<'_> {
+    /// Whether no further block is needed.
+    fn are_over(&self, runs: &[Run]) -> bool {
+        let contests = figures::contests(runs, self.queries, self.names.len());
+        let is_decided = !contests.is_empty() && contests.iter().all(figures::Contest::is_decided);
+        is_decided || blocks_of(runs) >= self.blocks
+    }
+}
+
+/// Asks a query of what has a place in the list, in a block.
+type AskOne<'a> = dyn FnMut(usize, u32, Query) -> Result<Vec<(Temperature, Asked)>, DatabaseError> + 'a;
+
+/// Runs the blocks that are missing; each complete one goes to `keep` and to `runs`.
+pub(crate) fn rounds(
+    plan: &Rounds<'_>,
+    runs: &mut Vec<Run>,
+    ask_one: &mut AskOne<'_>,
+    keep: &mut dyn FnMut(&[Run]) -> Result<(), DatabaseError>,
+) -> Result<(), DatabaseError> {
+    let mut rng = Rng::new(plan.seed);
+    let begun = blocks_of(runs);
+    for block in 0..plan.blocks {
+        let mut order: Vec<usize> = (0..plan.names.len()).collect();
         for n in (1..order.len()).rev() {
             order.swap(n, rng.below(n as u64 + 1) as usize);
         }
+        if block < begun {
+            continue;
+        }
         let (mut of_block, mut answers) = (Vec::new(), HashMap::new());
         for tier in order {
-            for &query in &config.queries {
-                if config.stop.load(Ordering::Relaxed) {
+            for &query in plan.queries {
+                if plan.stop.load(Ordering::Relaxed) {
                     return Err(DatabaseError::Interrupted);
                 }
-                listener.asking(&tiers[tier].name, block, query);
-                let pair = both(config, &tiers[tier], &mut *places[tier].engine, (query, block.into()))?;
-                for (temperature, asked) in pair {
-                    agree(&mut answers, query, &tiers[tier].name, asked.answer)?;
+                for (temperature, asked) in ask_one(tier, block, query)? {
+                    agree(&mut answers, query, &plan.names[tier], asked.answer)?;
                     of_block.push(Run { block, tier, query, key: block.into(), temperature, asked });
                 }
             }
         }
-        listener.block(&of_block)?;
+        keep(&of_block)?;
         runs.append(&mut of_block);
-        if figures::contests(runs, &config.queries, tiers.len()).iter().all(figures::Contest::is_decided) {
+        if plan.are_over(runs) {
             break;
         }
     }
     Ok(())
 }
 
+/// Of what a query is asked.
+pub(crate) struct Tested<'a> {
+    pub(crate) dataset: &'a Dataset,
+    /// The engine may be stopped and made cold.
+    pub(crate) is_owned: bool,
+    /// Its files are in memory, so that nothing can be evicted.
+    pub(crate) is_in_memory: bool,
+}
+
 /// Cold, then warm. A server of the user's own is asked warm alone, after a first time that does not count.
-fn both(
-    config: &Config<'_>,
-    tier: &Tier,
+pub(crate) fn both(
+    tested: &Tested<'_>,
     engine: &mut dyn Engine,
-    (query, key): (Query, u64),
+    query: Query,
+    key: u64,
 ) -> Result<Vec<(Temperature, Asked)>, DatabaseError> {
     let mut pair = Vec::with_capacity(2);
-    if tier.engine.is_owned {
-        let cold = ask_cold(engine, &config.dataset, query, key, tier.is_in_memory)?;
-        pair.push((Temperature::Cold, cold));
+    if tested.is_owned {
+        pair.push((Temperature::Cold, ask_cold(engine, tested.dataset, query, key, tested.is_in_memory)?));
     } else {
-        ask(engine, &config.dataset, query, key)?;
+        ask(engine, tested.dataset, query, key)?;
     }
-    let (answer, cost) = ask(engine, &config.dataset, query, key)?;
+    let (answer, cost) = ask(engine, tested.dataset, query, key)?;
     pair.push((Temperature::Warm, Asked { answer, cost, pages: None }));
     Ok(pair)
 }

@@ -69,6 +69,12 @@ pub enum DatabaseError {
         /// Where.
         at: String,
     },
+    /// The engine is not as it was when a comparison began.
+    #[error("the comparison began with another engine: {what}")]
+    Changed {
+        /// What was, and what is.
+        what: String,
+    },
     /// Two tiers give different answers to the same question.
     #[error("{query}: {} on {}, {} on {}", answers[0], tiers[0], answers[1], tiers[1])]
     Differ {
@@ -95,7 +101,9 @@ impl DatabaseError {
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Invalid { .. } | Self::Other { .. } | Self::Incomplete { .. } => ErrorClass::Invalid,
+            Self::Invalid { .. } | Self::Other { .. } | Self::Incomplete { .. } | Self::Changed { .. } => {
+                ErrorClass::Invalid
+            }
             Self::Interrupted => ErrorClass::Interrupted,
             _ => ErrorClass::Failed,
         }
@@ -115,6 +123,7 @@ impl DatabaseError {
             Self::Incomplete { .. } => {
                 Some("flashwright db load makes it, and goes on with one that was cut off".to_owned())
             }
+            Self::Changed { .. } => Some("set it as it was, or name another --output".to_owned()),
             Self::Differ { .. } => {
                 Some("one of the databases is damaged: remove it and load it again".to_owned())
             }

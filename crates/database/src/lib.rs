@@ -7,10 +7,12 @@
 //! 3. [`dataset`] loads, resumably; [`query`] has the statements; [`sky`] the cells and cones that positions are found by.
 //! 4. [`ask`] runs one query cold or warm; [`stream`] many at a set rate; [`ingest`] beside rows that come in.
 //! 5. [`compare`] runs the same queries on several tiers in blocks; [`figures`] is a pure function of its runs, and [`store`] keeps them.
+//!    [`advise`] does the same with settings of one server.
 //! 6. [`interrupt`] ends statements when the user asks to stop.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod advise;
 pub mod ask;
 pub mod bionet;
 pub mod claim;

@@ -96,16 +96,7 @@ pub(crate) fn open_at(
 ) -> Result<Box<dyn Engine>, DatabaseError> {
     match choice.kind {
         EngineKind::Sqlite => Ok(Box::new(Sqlite::open(path, journal)?)),
-        EngineKind::Postgres => {
-            let options = &choice.postgres;
-            let managed = Managed {
-                directory: path.to_owned(),
-                programs: options.programs.clone(),
-                settings: options.settings.clone(),
-                memory_bytes: options.memory_bytes,
-            };
-            Ok(Box::new(Postgres::managed(&managed, options.sky)?))
-        }
+        EngineKind::Postgres => Ok(Box::new(managed(&choice.postgres, path)?)),
     }
 }
 
@@ -129,11 +120,38 @@ pub fn open(
     open_or_make(choice, workload, directory)
 }
 
+/// Opens the PostgreSQL database of a workload in a directory.
+///
+/// # Errors
+/// [`DatabaseError::Incomplete`] if there is none; as [`Postgres::managed`].
+pub fn server(
+    options: &PostgresOptions,
+    workload: Workload,
+    directory: &Path,
+) -> Result<Postgres, DatabaseError> {
+    check_directory(directory)?;
+    let path = path(EngineKind::Postgres, workload, directory);
+    if !postgres::is_there(&path) {
+        return Err(DatabaseError::Incomplete { at: path.display().to_string() });
+    }
+    managed(options, &path)
+}
+
+fn managed(options: &PostgresOptions, path: &Path) -> Result<Postgres, DatabaseError> {
+    let managed = Managed {
+        directory: path.to_owned(),
+        programs: options.programs.clone(),
+        settings: options.settings.clone(),
+        memory_bytes: options.memory_bytes,
+    };
+    Postgres::managed(&managed, options.sky)
+}
+
 /// Opens the database on a server of the user's own, or makes an empty one there.
 ///
 /// # Errors
 /// As [`Postgres::existing`].
-pub fn connect(connection: &str, options: &PostgresOptions) -> Result<Box<dyn Engine>, DatabaseError> {
+pub fn connect(connection: &str, options: &PostgresOptions) -> Result<Postgres, DatabaseError> {
     let existing = Existing { connection: connection.to_owned(), settings: options.settings.clone() };
-    Ok(Box::new(Postgres::existing(&existing, options.sky)?))
+    Postgres::existing(&existing, options.sky)
 }

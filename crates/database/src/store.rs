@@ -87,6 +87,16 @@ impl Store {
         Ok(Self { connection, path: path.to_owned() })
     }
 
+    /// Opens a results file to add blocks.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn open(path: &Path) -> Result<Self, DatabaseError> {
+        read(path)?;
+        let connection = Connection::open(path).map_err(|error| failed(path, "open it", error))?;
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
     /// Keeps a block, durably and whole.
     ///
     /// # Errors

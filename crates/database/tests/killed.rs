@@ -46,6 +46,7 @@ fn config(kind: EngineKind, folder: &Path, rows: u64) -> Config<'static> {
         engine: kind.into(),
         direct: &|_| None,
         stop: Arc::default(),
+        begun: None,
     }
 }
 

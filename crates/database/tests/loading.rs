@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::ask::{Temperature, ask};
-use database::compare::{Config, Listener, Run, Tier, TierSpec, compare};
+use database::compare::{Begun, Config, Listener, Run, Tier, TierSpec, compare};
 use database::dataset::{Dataset, LoadProgress, Workload, find, load};
 use database::engine::Statement;
 use database::ingest::{IngestConfig, ingest};
@@ -169,6 +169,7 @@ fn config(folder: &Path, keep: bool, stop: &Arc<AtomicBool>) -> Config<'static> 
         engine: EngineKind::Sqlite.into(),
         direct: &|_| None,
         stop: Arc::clone(stop),
+        begun: None,
     }
 }
 
@@ -211,6 +212,33 @@ fn an_interrupted_comparison_keeps_whole_blocks_and_leaves_no_database() {
     // Also if it is stopped while it loads.
     let error = compare(&config(folder.path(), false, &stop), &mut Kept::default()).err();
     assert!(matches!(error, Some(DatabaseError::Interrupted)), "{error:?}");
+    assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn a_comparison_goes_on_after_its_last_complete_block_as_if_it_had_not_been_cut_off() {
+    let (folder, stop) = (place(), Arc::new(AtomicBool::new(false)));
+    let whole = |begun| Config { blocks: 3, begun, ..config(folder.path(), false, &stop) };
+    let asked = |runs: &[Run]| -> Vec<_> {
+        runs.iter().map(|run| (run.block, run.tier, run.query, run.key, run.asked.answer)).collect()
+    };
+    let expected = compare(&whole(None), &mut Kept::default()).unwrap();
+    let cut = compare(&config(folder.path(), false, &stop), &mut Kept::default()).unwrap();
+    let begun = Begun { tiers: cut.tiers, runs: cut.runs };
+    let mut kept = Kept::default();
+    let compared = compare(&whole(Some(begun.clone())), &mut kept).unwrap();
+    assert!(compared.ended.is_none(), "{:?}", compared.ended);
+    assert_eq!((asked(&compared.runs), kept.blocks), (asked(&expected.runs), 1));
+    assert_eq!((compared.runs[..16].to_vec(), &compared.tiers), (begun.runs.clone(), &begun.tiers));
+    // Nothing is left to do: not even a database is made.
+    let done = Begun { tiers: begun.tiers.clone(), runs: compared.runs };
+    let mut kept = Kept::default();
+    assert_eq!(compare(&whole(Some(done)), &mut kept).unwrap().runs.len(), 24);
+    assert!(kept.blocks == 0 && kept.tiers.is_empty());
+    let mut changed = begun;
+    changed.tiers[1].engine.settings[0].1 = "8192".to_owned();
+    let refused = compare(&whole(Some(changed)), &mut Kept::default()).err().unwrap();
+    assert!(refused.to_string().contains("page_size was 8192, and is 4096"), "{refused}");
     assert_eq!(files(folder.path()), 0);
 }
 

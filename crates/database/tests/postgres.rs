@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use database::advise::{AdviseConfig, UNCHANGED, advise};
 use database::ask::{Temperature, ask, ask_cold};
+use database::compare::{Run, is_in_memory};
 use database::dataset::{self, Dataset, Workload};
 use database::engine::{Dialect, SkyIndex, Statement};
 use database::ingest::{IngestConfig, ingest};
@@ -254,10 +256,10 @@ fn a_cluster_of_another_version_and_a_bad_setting_are_named_and_leave_nothing_ru
     let Some(mut postgres) = server(folder.path(), SkyIndex::Healpix) else { return };
     postgres.create(&[TABLE]).unwrap();
     let bad = vec![("work_mem".to_owned(), "much".to_owned())];
-    let (said, _) = words(&postgres.restart_with(bad.clone(), Vec::new()).unwrap_err());
+    let (said, _) = words(&postgres.vary(&bad).unwrap_err());
     assert!(said.contains("work_mem") && said.contains("much"), "{said}");
     assert_eq!(postgres.loaded(&TABLE).unwrap(), 0, "serves with the settings of before");
-    postgres.restart_with(vec![("work_mem".to_owned(), "5MB".to_owned())], Vec::new()).unwrap();
+    postgres.vary(&[("work_mem".to_owned(), "5MB".to_owned())]).unwrap();
     assert!(postgres.facts().unwrap().settings.contains(&("work_mem".to_owned(), "5MB".to_owned())));
     drop(postgres);
     let with_bad = Managed { settings: bad, ..managed(folder.path()) };
@@ -278,6 +280,48 @@ fn a_cluster_of_another_version_and_a_bad_setting_are_named_and_leave_nothing_ru
 }
 
 #[test]
+fn a_setting_that_changes_a_plan_is_seen_in_what_is_read_and_the_server_is_as_it_was_afterwards() {
+    let folder = tier();
+    let Some(mut postgres) = server(folder.path(), SkyIndex::Healpix) else { return };
+    let dataset = Dataset::new(Workload::Ptf, 60_000, SEED).unwrap();
+    dataset::load(&mut postgres, &dataset, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let before = postgres.facts().unwrap();
+    let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut config = AdviseConfig {
+        dataset,
+        queries: vec![Query::ColumnScan],
+        // A cache that the table does not fit in, and what is set already.
+        settings: vec![of("shared_buffers", "1MB"), of("random_page_cost", "1.1")],
+        blocks: 1,
+        seed: 1,
+        is_in_memory: is_in_memory(folder.path()).unwrap(),
+        stop: Arc::default(),
+    };
+    assert_eq!(config.names(), ["shared_buffers=1MB", "random_page_cost=1.1", UNCHANGED]);
+    let mut asked = Vec::new();
+    let advised = advise(&mut postgres, &config, &mut |name, _, _| asked.push(name.to_owned())).unwrap();
+    match advised.ended {
+        Some(DatabaseError::Warm { .. }) => {
+            return eprintln!("SKIP settings: this file system keeps its pages");
+        }
+        ended => assert!(ended.is_none(), "{ended:?}"),
+    }
+    asked.sort();
+    let mut names = config.names();
+    names.sort();
+    assert_eq!(asked, names);
+    let warm = |place: usize| {
+        let is_of = |run: &&Run| (run.tier, run.temperature) == (place, Temperature::Warm);
+        advised.runs.iter().find(is_of).unwrap().asked.cost.blocks_read.unwrap()
+    };
+    assert!(warm(0) > 500 && warm(1) == 0 && warm(2) == 0, "{:?}", advised.runs);
+    assert_eq!(postgres.facts().unwrap(), before);
+    config.settings = vec![of("no_such_setting", "1")];
+    assert!(advise(&mut postgres, &config, &mut |_, _, _| ()).is_err());
+    assert_eq!(postgres.facts().unwrap(), before);
+}
+
+#[test]
 fn the_users_own_server_is_asked_and_never_stopped() {
     let folder = tier();
     let Some(mut owned) = server(folder.path(), SkyIndex::Healpix) else { return };
@@ -290,7 +334,13 @@ fn the_users_own_server_is_asked_and_never_stopped() {
     assert_eq!((existing.dialect(), existing.files()), (Dialect::Postgres, Vec::<PathBuf>::new()));
     assert!(!existing.facts().unwrap().is_owned);
     assert!(matches!(existing.make_cold(), Err(DatabaseError::NotOwned { .. })));
-    assert!(matches!(existing.restart_with(Vec::new(), Vec::new()), Err(DatabaseError::NotOwned { .. })));
+    let shared_buffers = [("shared_buffers".to_owned(), "1GB".to_owned())];
+    let (said, _) = words(&existing.vary(&shared_buffers).unwrap_err());
+    assert!(said.contains("shared_buffers") && said.contains("restarting"), "{said}");
+    existing.vary(&[("random_page_cost".to_owned(), "7".to_owned())]).unwrap();
+    assert!(existing.facts().unwrap().settings.contains(&("random_page_cost".to_owned(), "7".to_owned())));
+    existing.vary(&[]).unwrap();
+    assert!(!existing.facts().unwrap().settings.contains(&("random_page_cost".to_owned(), "7".to_owned())));
     existing.create(&[TABLE]).unwrap();
     existing.remove().unwrap();
     let left =

@@ -45,6 +45,8 @@ pub enum DbCommand {
     Ingest(IngestArgs),
     /// Ask the same database on several tiers, and say which is faster at what
     Compare(CompareArgs),
+    /// Try settings of a PostgreSQL server, one at a time, and say which queries each moves
+    Advise(AdviseArgs),
     /// Show what a comparison found again
     Report(ReportArgs),
 }
@@ -175,6 +177,44 @@ pub struct CompareArgs {
     /// Write results.db, report.html and compare.json to DIR, which is made if its parent is there
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+}
+
+/// `flashwright db advise`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A block takes each setting and the unchanged server in random order; with each,
+every query runs cold and then warm. On a server of yours (--connect) settings
+are of sessions, and nothing is cold.
+
+Example:
+  flashwright db advise ptf --engine postgres --dir /flash \\
+    --try random_page_cost=4 --try effective_io_concurrency=200 \\
+    --try shared_buffers=1GB --try huge_pages=on")]
+pub struct AdviseArgs {
+    /// The workload: ptf or bionet
+    #[arg(value_name = "WORKLOAD", value_parser = values::word::<Workload>)]
+    pub workload: Workload,
+    /// Where it is
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// The engine
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// A setting to compare with the server as it is; may be repeated
+    #[arg(long = "try", value_name = "NAME=VALUE", required = true, value_parser = setting)]
+    pub settings: Vec<Setting>,
+    /// Only these queries, joined by commas [default: all of the workload]
+    #[arg(long, value_name = "QUERY,…", value_delimiter = ',', value_parser = values::word::<Query>)]
+    pub query: Vec<Query>,
+    /// The most blocks; fewer where all settings are decided before
+    #[arg(long, value_name = "N", default_value = "6", value_parser = values::whole::<u32>)]
+    pub blocks: u32,
+    /// What the order of settings follows from
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
+    pub seed: u64,
+    /// Print one JSON document (flashwright.db-advise/1)
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `flashwright db report`.

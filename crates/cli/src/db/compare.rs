@@ -8,7 +8,7 @@ use std::time::Duration;
 use bench::RunOptions;
 use bench::target::{BenchTarget, TargetOptions};
 use database::DatabaseError;
-use database::compare::{self, Config, Direct, Listener, Run, Tier};
+use database::compare::{self, Begun, Config, Direct, Listener, Run, Tier};
 use database::dataset::{Dataset, LoadProgress};
 use database::query::Query;
 use database::store::{self, Kept, Meta, Store};
@@ -34,6 +34,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let dataset = Dataset::new(args.workload, args.rows, args.seed)?;
     let queries = chosen(&args.query, &dataset)?;
     let output = args.output.as_deref().map(Output::new).transpose()?;
+    let begun = output.as_ref().map(|output| output.begun(args, &dataset, &queries)).transpose()?.flatten();
     let config = Config {
         dataset,
         tiers: args.tiers.clone(),
@@ -44,10 +45,13 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         engine: args.engine.choice()?,
         direct: &|file| direct(file, &stop),
         stop: Arc::clone(&stop),
+        begun: begun.as_ref().map(|kept| Begun { tiers: kept.meta.tiers.clone(), runs: kept.runs.clone() }),
     };
-    let meta = Meta { dataset, queries, tiers: Vec::new(), notes: machine_notes() };
+    let is_begun = begun.is_some();
+    let fresh = Meta { dataset, queries, tiers: Vec::new(), notes: machine_notes() };
+    let meta = begun.map_or(fresh, |kept| kept.meta);
     let path = output.as_ref().map(|output| output.results.clone());
-    let mut keeper = Keeper { meta, watch: Watch::new(), path, store: None };
+    let mut keeper = Keeper { meta, watch: Watch::new(), path, is_begun, store: None };
     let compared = compare::compare(&config, &mut keeper)?;
     let kept = Kept { meta: keeper.meta, runs: compared.runs };
     let document =
@@ -61,7 +65,10 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     } else if document.blocks > 0 {
         output::print(&plan::screen::text(&page::of_compare(&document)))?;
     }
-    compared.ended.map_or(Ok(()), |error| Err(error.into()))
+    let is_interrupted = matches!(compared.ended, Some(DatabaseError::Interrupted));
+    let goes_on = (args.output.is_some() && is_interrupted)
+        .then_some("the same command goes on after the last complete block");
+    compared.ended.map_or(Ok(()), |error| Err(Failure::from(error).hint_if(goes_on)))
 }
 
 /// Shows what was kept.
@@ -129,9 +136,6 @@ impl Output {
             })?;
         }
         let results = directory.join(store::FILE_NAME);
-        if results.exists() {
-            return Err(refused("has results already".to_owned()).hint("name another directory"));
-        }
         let sink = |name: &str| {
             Sink::of(Some(&directory.join(name)), false)
                 .map_err(|failure| failure.hint("name another directory, or move that file away"))
@@ -140,11 +144,41 @@ impl Output {
     }
 }
 
+impl Output {
+    /// What an earlier part of the same comparison has left there.
+    fn begun(
+        &self,
+        args: &CompareArgs,
+        dataset: &Dataset,
+        queries: &[Query],
+    ) -> Result<Option<Kept>, Failure> {
+        if !self.results.exists() {
+            return Ok(None);
+        }
+        let kept = store::read(&self.results)?;
+        let is_tier = |(tier, spec): (&Tier, &compare::TierSpec)| {
+            (&tier.name, &tier.directory) == (&spec.name, &spec.directory)
+        };
+        let is_same = kept.meta.dataset == *dataset
+            && kept.meta.queries == queries
+            && kept.meta.tiers.len() == args.tiers.len()
+            && kept.meta.tiers.iter().zip(&args.tiers).all(is_tier);
+        if is_same {
+            return Ok(Some(kept));
+        }
+        let folder = self.results.parent().unwrap_or(Path::new(".")).display();
+        Err(Failure::invalid(format!("--output={folder}: has results of another comparison"))
+            .hint("name another directory, or the workload, rows, seed, queries and tiers of that one"))
+    }
+}
+
 /// Tells how it goes, and keeps each block.
 struct Keeper {
     meta: Meta,
     watch: Watch,
     path: Option<PathBuf>,
+    /// The file is there already, with the tiers.
+    is_begun: bool,
     store: Option<Store>,
 }
 
@@ -158,6 +192,10 @@ impl Listener for Keeper {
     }
 
     fn loaded(&mut self, tiers: &[Tier]) -> Result<(), DatabaseError> {
+        if self.is_begun {
+            self.store = self.path.as_deref().map(Store::open).transpose()?;
+            return Ok(());
+        }
         self.meta.tiers = tiers.to_vec();
         for tier in tiers.iter().filter(|tier| tier.is_in_memory) {
             let note = "is in memory: nothing is durable there, nothing can be evicted, and cold is as warm";

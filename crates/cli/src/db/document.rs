@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use database::advise::AdviseConfig;
 use database::ask::{Asked, Temperature};
-use database::compare::Tier;
+use database::compare::{Run, Tier};
 use database::dataset::{Dataset, Loaded, Workload};
 use database::engine::EngineFacts;
 use database::figures::{self, Contest, QueryFigures};
@@ -136,6 +137,59 @@ impl DbCompareDocument {
             figures: figures::figures(runs, &meta.queries, meta.tiers.len()),
             contests: figures::contests(runs, &meta.queries, meta.tiers.len()),
             notes: meta.notes.clone(),
+            ended,
+        }
+    }
+}
+
+/// `db advise --json` (`flashwright.db-advise/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbAdviseDocument {
+    /// `flashwright.db-advise/1`.
+    pub schema: &'static str,
+    /// The workload.
+    pub workload: Workload,
+    /// Rows of ptf's candidates, or of bionet's nodes.
+    pub rows: u64,
+    /// What all rows follow from.
+    pub seed: u64,
+    /// The engine, unchanged.
+    pub engine: EngineFacts,
+    /// Each setting that was tried, then `unchanged`. A `tier` below is a place in this list.
+    pub settings: Vec<String>,
+    /// Complete blocks.
+    pub blocks: u32,
+    /// Each query, temperature and setting: medians.
+    pub figures: Vec<QueryFigures>,
+    /// Each query and temperature with a setting against the unchanged server.
+    pub contests: Vec<Contest>,
+    /// What bears on the figures.
+    pub notes: Vec<String>,
+    /// Why it ended early.
+    pub ended: Option<String>,
+}
+
+impl DbAdviseDocument {
+    /// Of what was measured.
+    pub fn of(
+        config: &AdviseConfig,
+        engine: EngineFacts,
+        runs: &[Run],
+        notes: Vec<String>,
+        ended: Option<String>,
+    ) -> Self {
+        let settings = config.names();
+        Self {
+            schema: "flashwright.db-advise/1",
+            workload: config.dataset.workload(),
+            rows: config.dataset.scale(),
+            seed: seed(&config.dataset),
+            engine,
+            blocks: runs.iter().map(|run| run.block + 1).max().unwrap_or(0),
+            figures: figures::figures(runs, &config.queries, settings.len()),
+            contests: figures::contests(runs, &config.queries, settings.len()),
+            settings,
+            notes,
             ended,
         }
     }

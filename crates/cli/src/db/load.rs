@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use database::Engine;
 use database::claim::{open_claimed, open_scratch};
 use database::dataset::{self, Dataset, LoadProgress};
 use database::ingest::{IngestConfig, ingest as take_in};
@@ -56,7 +57,7 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     let choice = args.engine.choice()?;
     let directory = args.place.directory();
     let (mut engine, path) = match args.place.server(&choice)? {
-        Some(server) => (open::connect(server, &choice.postgres)?, None),
+        Some(server) => (Box::new(open::connect(server, &choice.postgres)?) as Box<dyn Engine>, None),
         None => {
             let path = open::path(choice.kind, args.workload, &directory);
             (open_claimed(&choice, &dataset, &directory)?.keep()?, Some(path))

@@ -1,5 +1,6 @@
 //! `flashwright db`: the database workloads of the DASH paper on the user's tiers.
 
+mod advise;
 pub mod args;
 mod compare;
 pub mod document;
@@ -19,6 +20,7 @@ pub fn db(args: &DbArgs) -> Result<(), Failure> {
         DbCommand::Run(args) => run::run(args),
         DbCommand::Ingest(args) => load::ingest(args),
         DbCommand::Compare(args) => compare::compare(args),
+        DbCommand::Advise(args) => advise::advise(args),
         DbCommand::Report(args) => compare::report(args),
     }
 }

@@ -9,7 +9,9 @@ use database::stream::Latencies;
 use measure::decide::Answer;
 use sweep::report::{Page, PageChart, PageMark, PageTable};
 
-use super::document::{DbCompareDocument, DbIngestDocument, DbLoadDocument, DbRunDocument, DbStreamDocument};
+use super::document::{
+    DbAdviseDocument, DbCompareDocument, DbIngestDocument, DbLoadDocument, DbRunDocument, DbStreamDocument,
+};
 use super::load;
 use crate::plan::screen::{NONE, figure, grouped, known, table};
 
@@ -180,6 +182,84 @@ pub fn of_compare(document: &DbCompareDocument) -> Page {
     Page { charts, ..page("db compare", answer(document), tables, notes) }
 }
 
+/// Of `db advise`.
+pub fn of_advise(document: &DbAdviseDocument) -> Page {
+    let titles = [
+        "Setting",
+        "Query",
+        "",
+        ">Unchanged (ms)",
+        ">With it (ms)",
+        ">Speed-up",
+        ">Blocks read",
+        ">With it",
+        "Verdict",
+        ">Blocks",
+    ];
+    let last = document.settings.len() - 1;
+    let mut sheet = table("Each setting beside the unchanged server: medians", &titles);
+    let mut contests: Vec<_> = document.contests.iter().collect();
+    contests.sort_by_key(|of| of.tier);
+    for of in contests {
+        let at = |place: usize| {
+            let is_it = |figures: &&QueryFigures| {
+                (figures.query, figures.temperature, figures.tier) == (of.query, of.temperature, place)
+            };
+            document.figures.iter().find(is_it)
+        };
+        let (before, with) = (at(last), at(of.tier));
+        let ms = |figures: Option<&QueryFigures>| known(figures.map(|of| of.elapsed_ms), figure);
+        let blocks = |figures: Option<&QueryFigures>| known(figures.and_then(|of| of.blocks_read), grouped);
+        let name = &document.settings[of.tier];
+        sheet.rows.push(vec![
+            name.clone(),
+            of.query.word().to_owned(),
+            of.temperature.word().to_owned(),
+            ms(before),
+            ms(with),
+            speedup(of),
+            blocks(before),
+            blocks(with),
+            verdict(of, [name, &document.settings[last]]),
+            of.blocks.to_string(),
+        ]);
+    }
+    let sentences =
+        document.settings[..last].iter().enumerate().map(|(place, name)| advice(document, place, name));
+    let answer = sentences.collect::<Vec<_>>().join("; ");
+    let mut notes = document.notes.clone();
+    notes.push("one setting at a time: settings that help alone may not help each other".to_owned());
+    notes.push(settings(&document.engine));
+    notes.extend(document.ended.as_ref().map(|why| format!("ended early: {why}")));
+    let formulas = vec![[
+        "Speed-up",
+        "time on the unchanged server / time with it, within blocks",
+        "docs/methodology.md",
+    ]];
+    Page { formulas, ..page("db advise", answer, vec![sheet], notes) }
+}
+
+/// What a setting does.
+fn advice(document: &DbAdviseDocument, place: usize, name: &str) -> String {
+    let of: Vec<_> = document.contests.iter().filter(|of| of.tier == place).collect();
+    let is_moved = |of: &&&Contest| matches!(of.outcome.answer, Answer::Better { .. });
+    let size = |of: &Contest| of.estimate().map_or(0.0, |ratio| ratio.ln().abs());
+    let most = of.iter().filter(is_moved).max_by(|a, b| size(a).total_cmp(&size(b)));
+    match most {
+        Some(most) => {
+            let (query, temperature) = (most.query.word(), most.temperature.word());
+            let ratio = known(most.estimate(), figure);
+            let moved = of.iter().filter(is_moved).count();
+            format!("{name} moves {moved} of {}, {query} {temperature} most: {ratio}× as fast", of.len())
+        }
+        None if of.iter().all(|of| matches!(of.outcome.answer, Answer::Equivalent { .. })) => {
+            let margin = units::percent(database::figures::EQUIVALENCE);
+            format!("{name} moves nothing by {margin}")
+        }
+        None => format!("{name}: nothing is decided yet"),
+    }
+}
+
 fn figures(
     document: &DbCompareDocument,
     query: Query,
@@ -240,8 +320,12 @@ fn times(document: &DbCompareDocument, temperature: Temperature) -> PageTable {
     titles.extend(document.tiers[..others].iter().map(|tier| format!(">{} over {last}", tier.name)));
     titles.push(">DASH: disk, flash, RAM (ms)".to_owned());
     let number = if document.workload == Workload::Ptf { "10" } else { "11" };
-    let caption =
-        format!("{}: medians of {} blocks (DASH, Table {number})", temperature.word(), document.blocks);
+    let blocks = if document.blocks == 1 {
+        "one block".to_owned()
+    } else {
+        format!("medians of {} blocks", document.blocks)
+    };
+    let caption = format!("{}: {blocks} (DASH, Table {number})", temperature.word());
     let mut rows = Vec::new();
     for query in queries(document) {
         let times: Vec<_> =

@@ -24,7 +24,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let directory = args.place.directory();
     let server = args.place.server(&choice)?;
     let (mut engine, at) = match server {
-        Some(server) => (open::connect(server, &choice.postgres)?, "the server".to_owned()),
+        Some(server) => {
+            (Box::new(open::connect(server, &choice.postgres)?) as Box<dyn Engine>, "the server".to_owned())
+        }
         None => {
             let path = open::path(choice.kind, args.workload, &directory);
             (open::open(&choice, args.workload, &directory)?, path.display().to_string())

@@ -21,6 +21,7 @@ mod values;
 use std::env;
 use std::fmt;
 use std::io::Write;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +33,7 @@ use self::copy::Encoder;
 use self::problem::{failed, problem, stream_failed};
 use self::server::Server;
 use self::session::{Session, SessionOptions};
-use self::settings::{STATED, quoted};
+use self::settings::{STATED, of_sessions, quoted};
 use crate::cold;
 use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, SkyIndex, Statement};
 use crate::error::DatabaseError;
@@ -78,6 +79,8 @@ pub struct Postgres {
     /// Of the session that was opened last.
     token: Arc<Mutex<Option<CancelToken>>>,
     shared: Arc<Shared>,
+    /// Settings of this connection's sessions beside those that all have.
+    varied: Vec<Setting>,
 }
 
 impl fmt::Debug for Postgres {
@@ -91,6 +94,8 @@ impl fmt::Debug for Postgres {
 struct Shared {
     options: SessionOptions,
     sky: SkyIndex,
+    /// What the user has set.
+    settings: Vec<Setting>,
     /// None for the user's own.
     server: Option<Mutex<Server>>,
     /// Starts of the server: a session of an earlier one is dead.
@@ -116,13 +121,14 @@ impl Postgres {
             config: server.address(),
             at: managed.directory.display().to_string(),
             schema: SCHEMA.to_owned(),
-            settings: Vec::new(),
+            settings: of_sessions(&managed.settings),
             is_local: true,
         };
         let opened = server.start().and_then(|()| {
             Self::over(Shared {
                 options,
                 sky,
+                settings: managed.settings.clone(),
                 server: Some(Mutex::new(server)),
                 generation: AtomicU64::new(0),
             })
@@ -153,12 +159,13 @@ impl Postgres {
         }
         let at = address_of(&config);
         let (schema, settings) = (SCHEMA.to_owned(), existing.settings.clone());
-        let options = SessionOptions { config, at, schema, settings, is_local: false };
-        Self::over(Shared { options, sky, server: None, generation: AtomicU64::new(0) })
+        let options = SessionOptions { config, at, schema, settings: settings.clone(), is_local: false };
+        Self::over(Shared { options, sky, settings, server: None, generation: AtomicU64::new(0) })
     }
 
     fn over(shared: Shared) -> Result<Self, DatabaseError> {
-        let mut postgres = Self { session: None, token: Arc::default(), shared: Arc::new(shared) };
+        let mut postgres =
+            Self { session: None, token: Arc::default(), shared: Arc::new(shared), varied: Vec::new() };
         let at = postgres.shared.options.at.clone();
         let schema = &postgres.shared.options.schema;
         let setup = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
@@ -174,27 +181,33 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Gives the server other settings, and restarts it with them.
+    /// Has these settings beside those of the user, in the place of those from the last call: our own server is started anew with them, the
+    /// user's own has them in this connection's sessions.
     ///
     /// # Errors
-    /// [`DatabaseError::NotOwned`] for the user's own; else as a start. It runs with the settings from before if it does not
-    /// start with these.
-    pub fn restart_with(
-        &mut self,
-        settings: Vec<Setting>,
-        before: Vec<Setting>,
-    ) -> Result<(), DatabaseError> {
+    /// What the server says of a setting that it refuses; then those from before hold.
+    pub fn vary(&mut self, settings: &[Setting]) -> Result<(), DatabaseError> {
         self.session = None;
         let shared = Arc::clone(&self.shared);
-        let mut server = shared.server().ok_or_else(|| self.not_owned())?;
-        server.stop()?;
-        shared.generation.fetch_add(1, Ordering::SeqCst);
-        server.set(settings);
-        server.start().or_else(|error| {
-            server.set(before);
-            server.start()?;
-            Err(error)
-        })
+        let of_sessions = if let Some(mut server) = shared.server() {
+            server.stop()?;
+            shared.generation.fetch_add(1, Ordering::SeqCst);
+            let before = server.set([&shared.settings, settings].concat());
+            server.start().or_else(|error| {
+                server.set(before);
+                server.start()?;
+                Err(error)
+            })?;
+            of_sessions(settings)
+        } else {
+            settings.to_vec()
+        };
+        let before = mem::replace(&mut self.varied, of_sessions);
+        if let Err(error) = self.session() {
+            self.varied = before;
+            return Err(error);
+        }
+        Ok(())
     }
 
     fn not_owned(&self) -> DatabaseError {
@@ -211,7 +224,7 @@ impl Postgres {
         let session = match self.session.take().filter(|_| is_usable) {
             Some(open) => open,
             None => {
-                let opened = Session::open(&self.shared.options, generation);
+                let opened = Session::open(&self.shared.options, &self.varied, generation);
                 let session = opened.map_err(|error| self.explained(error))?;
                 let token = session.client.cancel_token();
                 *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
@@ -407,7 +420,7 @@ impl Engine for Postgres {
 
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
         let shared = Arc::clone(&self.shared);
-        let mut other = Self { session: None, token: Arc::default(), shared };
+        let mut other = Self { session: None, token: Arc::default(), shared, varied: self.varied.clone() };
         other.session()?;
         Ok(Box::new(other))
     }

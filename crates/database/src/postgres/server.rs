@@ -16,6 +16,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown};
 use std::os::unix::process::CommandExt;
@@ -168,9 +169,9 @@ impl Server {
         self.memory.as_ref().map(|memory| memory.bytes)
     }
 
-    /// The user's settings, for the next start.
-    pub(super) fn set(&mut self, settings: Vec<Setting>) {
-        self.settings = settings;
+    /// The user's settings, for the next start. Returns those from before.
+    pub(super) fn set(&mut self, settings: Vec<Setting>) -> Vec<Setting> {
+        mem::replace(&mut self.settings, settings)
     }
 
     /// Starts it, and returns when it answers.

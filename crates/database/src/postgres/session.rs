@@ -51,8 +51,12 @@ pub(super) struct SessionOptions {
 }
 
 impl Session {
-    /// Connects, and sets what every session has.
-    pub(super) fn open(options: &SessionOptions, generation: u64) -> Result<Self, DatabaseError> {
+    /// Connects, and sets what every session has, and more.
+    pub(super) fn open(
+        options: &SessionOptions,
+        more: &[Setting],
+        generation: u64,
+    ) -> Result<Self, DatabaseError> {
         let at = &options.at;
         let notices = Notices::default();
         let sink = Arc::clone(&notices);
@@ -71,7 +75,7 @@ impl Session {
         let fixed = SESSION.iter().chain(if is_counted { COUNTS } else { &[] });
         let path = [("search_path".to_owned(), options.schema.clone())];
         let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        for (name, value) in fixed.chain(path).chain(options.settings.iter().cloned()) {
+        for (name, value) in fixed.chain(path).chain(options.settings.iter().chain(more).cloned()) {
             // A list of schemas is the only value of more than one word, and is one schema here.
             let value = if name == "search_path" { format!("{value}, public") } else { quoted(&value) };
             client

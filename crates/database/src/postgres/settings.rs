@@ -110,6 +110,12 @@ pub fn parse(text: &str) -> Result<Setting, String> {
     Ok((name, value.to_owned()))
 }
 
+/// Those that a session of ours sets as well, and that must win over it there.
+pub(super) fn of_sessions(settings: &[Setting]) -> Vec<Setting> {
+    let is_ours = |name: &str| SESSION.iter().chain(COUNTS).any(|(own, _)| *own == name);
+    settings.iter().filter(|(name, _)| is_ours(name)).cloned().collect()
+}
+
 /// A value between quotes of SQL.
 pub(super) fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
