@@ -16,7 +16,7 @@ use measure::precondition::Preconditioned;
 use measure::record::{RunRecord, TargetFacts};
 use measure::{Target, TargetError, Workload, workload};
 use storage::device::{
-    Access, Device, DeviceKind, DeviceSpec, OpenOptions, ScratchFile, WriteSync, check_written,
+    self, Access, Device, DeviceKind, DeviceSpec, OpenOptions, ScratchFile, WriteSync, check_written,
 };
 use storage::extents::WrittenState;
 use storage::sysfs::Sysfs;
@@ -24,6 +24,7 @@ use storage::sysfs::Sysfs;
 use crate::lies::{Known, blocks};
 use crate::observe::{Observer, Subject};
 use crate::problem::Problem;
+use crate::run::conduct::Conduct;
 use crate::run::{BenchError, Job, Outcome, RunOptions, run};
 
 /// What the user allows.
@@ -151,6 +152,7 @@ impl BenchTarget {
         workload.validate().map_err(BenchError::from)?;
         let way = Way::of(workload, workload.rw.modifies());
         let Opened { device, observer } = self.opened(way)?;
+        check_write_sync(&device, workload)?;
         let mut known = Known {
             written_before_bytes: self.written_bytes,
             precondition: self.precondition.clone(),
@@ -159,7 +161,7 @@ impl BenchTarget {
         if workload.rw.reads() {
             self.look(&*device, workload, &mut known)?;
         }
-        Ok(Job { device, workload: workload.clone(), observer, known })
+        Ok(Job { device, workload: workload.clone(), observer, known, conduct: Conduct::default() })
     }
 
     /// Runs a workload once.
@@ -291,6 +293,20 @@ impl BenchTarget {
         known.written = written.into_iter().reduce(WrittenState::plus);
         known.sampled = sampled.into_iter().reduce(blocks::Sampled::plus);
         Ok(())
+    }
+}
+
+/// Refuses writes that are to be durable when they complete on what has no descriptor whose flags would make them so.
+fn check_write_sync(device: &Arc<dyn Device>, workload: &Workload) -> Result<(), BenchError> {
+    if workload.sync == workload::WriteSync::None || !workload.rw.writes() {
+        return Ok(());
+    }
+    let sync = workload.sync.word();
+    let refuse = |what| Err(BenchError::NoWriteSync { sync, device: device.spec().to_owned(), what });
+    match device::leaves(device) {
+        leaves if leaves.iter().any(|leaf| leaf.memory().is_some()) => refuse("memory"),
+        leaves if leaves.iter().any(|leaf| leaf.remote().is_some()) => refuse("an export of another host"),
+        _ => Ok(()),
     }
 }
 

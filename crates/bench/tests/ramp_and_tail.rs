@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bench::lies::Known;
 use bench::observe::{Observer, Subject};
+use bench::run::conduct::Conduct;
 use bench::run::run;
 use bench::{Job, RunOptions};
 use measure::Workload;
@@ -92,7 +93,7 @@ fn record(workload: Workload, is_slow: fn(Duration, u64) -> bool) -> RunRecord {
     let device = Arc::new(Planned { null, began: Instant::now(), is_slow });
     let nothing = tempfile::tempdir().expect("a directory");
     let observer = Observer::new(Sysfs::at(nothing.path()), Subject::default());
-    let job = Job { device, workload, observer, known: Known::default() };
+    let job = Job { device, workload, observer, known: Known::default(), conduct: Conduct::default() };
     run(&[job], RunOptions::default()).expect("is measured").records.remove(0)
 }
 

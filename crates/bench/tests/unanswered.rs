@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bench::lies::Known;
 use bench::observe::{Observer, Subject};
+use bench::run::conduct::Conduct;
 use bench::run::{BenchError, run};
 use bench::{Job, RunOptions};
 use measure::Workload;
@@ -137,7 +138,13 @@ fn workload(iodepth: u32) -> Workload {
 fn job(device: &Arc<Hanging>, workload: Workload) -> Job {
     let nothing = tempfile::tempdir().expect("a directory");
     let observer = Observer::new(Sysfs::at(nothing.path()), Subject::default());
-    Job { device: Arc::clone(device) as Arc<dyn Device>, workload, observer, known: Known::default() }
+    Job {
+        device: Arc::clone(device) as Arc<dyn Device>,
+        workload,
+        observer,
+        known: Known::default(),
+        conduct: Conduct::default(),
+    }
 }
 
 #[track_caller]

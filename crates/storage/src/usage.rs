@@ -134,6 +134,54 @@ pub fn bind_to_cpus(cpus: &[u32]) -> io::Result<()> {
     }
 }
 
+/// Where the kernel puts the memory that a thread touches first: the modes of set_mempolicy(2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// On the node of the CPU that touches it, whatever the process was started with.
+    Default,
+    /// On the node of the CPU that touches it.
+    Local,
+    /// On this node while it has room.
+    Prefer(u32),
+    /// On these nodes and no other.
+    Bind(Vec<u32>),
+    /// On these nodes in turn, page by page.
+    Interleave(Vec<u32>),
+}
+
+/// As many NUMA nodes as any kernel is built for (`MAX_NUMNODES`).
+const MAX_NODES: u32 = 1024;
+
+/// Sets the policy for all memory that the calling thread touches first from now on (set_mempolicy(2)).
+///
+/// # Errors
+/// `EINVAL` where a node is not there or not allowed, `ENOSYS` where the kernel knows no nodes.
+pub fn set_memory_policy(policy: &MemoryPolicy) -> io::Result<()> {
+    const WORD: u32 = libc::c_ulong::BITS;
+    let (mode, nodes): (libc::c_int, &[u32]) = match policy {
+        MemoryPolicy::Default => (libc::MPOL_DEFAULT, &[]),
+        MemoryPolicy::Local => (libc::MPOL_LOCAL, &[]),
+        MemoryPolicy::Prefer(node) => (libc::MPOL_PREFERRED, std::slice::from_ref(node)),
+        MemoryPolicy::Bind(nodes) => (libc::MPOL_BIND, nodes),
+        MemoryPolicy::Interleave(nodes) => (libc::MPOL_INTERLEAVE, nodes),
+    };
+    let mut mask: [libc::c_ulong; (MAX_NODES / WORD) as usize] = [0; (MAX_NODES / WORD) as usize];
+    for node in nodes {
+        let word = mask.get_mut((node / WORD) as usize).ok_or(io::ErrorKind::InvalidInput)?;
+        *word |= 1 << (node % WORD);
+    }
+    // The kernel reads one bit less than it is told of.
+    let (mask, bits) = match nodes {
+        [] => (std::ptr::null(), 0),
+        _ => (mask.as_ptr(), libc::c_ulong::from(MAX_NODES) + 1),
+    };
+    // SAFETY: the mask is null with no bits, or on our stack with as many bits as the kernel reads of it.
+    match unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask, bits) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Has this thread's requests served only when nobody else has any: the idle class of ioprio_set(2). It is heeded
 /// by the schedulers bfq and mq-deadline, and by nothing where a drive has none.
 pub fn idle_io_priority() -> io::Result<()> {

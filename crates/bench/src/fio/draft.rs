@@ -4,6 +4,7 @@
 //! block sizes is used, whether a mix can keep its rates) is decided once all are known, in
 //! [`resolve`](super::resolve).
 
+pub(super) mod conduct;
 pub(super) mod numbers;
 pub(super) mod switches;
 pub(super) mod words;
@@ -88,6 +89,9 @@ pub(super) struct Draft {
     pub fixed: bool,
     pub do_verify: bool,
     pub reporting: Reporting,
+    pub conduct: conduct::ConductDraft,
+    /// A file that is missing may be made.
+    pub allow_file_create: bool,
 }
 
 impl Default for Draft {
@@ -142,6 +146,8 @@ impl Default for Draft {
             fixed: false,
             do_verify: true,
             reporting: Reporting::default(),
+            conduct: conduct::ConductDraft::default(),
+            allow_file_create: true,
         }
     }
 }

@@ -13,12 +13,14 @@ use std::path::{Path, PathBuf};
 use measure::Workload;
 use storage::spec::DeviceSpec;
 
+use super::beside::{LogKind, logs, not_together};
 use super::draft::{Draft, Reporting};
 use super::error::{Faults, JobFileError, Location, Problem};
 use super::keys::{self, Treatment};
 use super::lines::{self, Environment, Section, Setting, Source};
 use super::resolve;
 use crate::run::cohorts::{Arrangement, Ends};
+use crate::run::conduct::Conduct;
 
 /// A job file that can be run.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +76,16 @@ pub struct Job {
     pub is_grouped: bool,
     /// Write a file in full that is made for the job, even if the job only writes.
     pub overwrite: bool,
+    /// A file that is missing may be made (`allow_file_create`).
+    pub allow_file_create: bool,
     /// What fio-json spells out.
     pub reporting: Reporting,
+    /// What it does beside its workload.
+    pub conduct: Conduct,
+    /// Its logs, by what they are about, with what their names begin with.
+    pub logs: Vec<(LogKind, String)>,
+    /// The number of its first thread among those of the file, from 1.
+    pub first_thread: u64,
     /// What the user should know: an option that fio, too, ignores here, an engine that stands in.
     pub notes: Vec<String>,
 }
@@ -199,6 +209,9 @@ impl JobFile {
                 Err(error) if is_whole => faults.push(error),
                 Err(_) => {}
             }
+        }
+        for group in &file.groups {
+            faults.extend(not_together(group));
         }
         faults.into_result(path)?;
         if file.groups.is_empty() {
@@ -406,23 +419,30 @@ fn jobs(
     let width = paths.first().len() as u64;
     let whole = whole.map(|bytes| bytes.saturating_mul(width));
     let resolved = resolve::workload(draft, count.threads, whole)
-        .and_then(|(workload, notes)| Ok((resolve::over_files(workload, width)?, notes)));
-    let (workload, notes) = resolved.map_err(|(option, problem)| match settings.blame(option) {
-        Some(setting) => refused(setting, problem),
-        None => JobFileError::Syntax {
-            at: section.at.clone(),
-            reason: format!("job '{}': {option}: {}", section.name, problem.reason),
-            hint: problem.hint,
-        },
-    })?;
+        .and_then(|(workload, notes)| Ok((resolve::over_files(workload, width)?, notes)))
+        .and_then(|(workload, notes)| Ok((resolve::conduct(draft, &workload)?, workload, notes)));
+    let (conduct, workload, mut notes) =
+        resolved.map_err(|(option, problem)| match settings.blame(option) {
+            Some(setting) => refused(setting, problem),
+            None => JobFileError::Syntax {
+                at: section.at.clone(),
+                reason: format!("job '{}': {option}: {}", section.name, problem.reason),
+                hint: problem.hint,
+            },
+        })?;
+    if draft.conduct.steady_is_off() {
+        notes.push("steadystate without steadystate_duration judges nothing, as in fio".to_owned());
+    }
     if (draft.stonewall || draft.new_group) && count.jobs_in_group > 0 {
         count.group_id += 1;
         count.jobs_in_group = 0;
     }
+    let first_thread = count.threads + 1;
     count.threads += u64::from(workload.numjobs);
     count.jobs_in_group += u64::from(workload.numjobs);
     let name = draft.name.clone().unwrap_or_else(|| section.name.clone());
-    let job = |files: Vec<PathBuf>, mut workload: Workload| {
+    let logs = logs(draft, &name);
+    let job = |files: Vec<PathBuf>, mut workload: Workload, first_thread: u64| {
         workload.name.clone_from(&name);
         Job {
             name: name.clone(),
@@ -445,16 +465,21 @@ fn jobs(
             unlink: draft.unlink,
             is_grouped: draft.group_reporting,
             overwrite: draft.overwrite,
+            allow_file_create: draft.allow_file_create,
             reporting: draft.reporting.clone(),
+            conduct: conduct.clone(),
+            logs: logs.clone(),
+            first_thread,
             notes: notes.clone(),
         }
     };
     Ok(match paths {
-        Paths::Shared(files) => vec![job(files, workload)],
+        Paths::Shared(files) => vec![job(files, workload, first_thread)],
         Paths::Own(paths) => paths
             .into_iter()
             .enumerate()
-            .map(|(copy, files)| job(files, copy_of(&workload, copy as u64)))
+            .map(|(copy, files)| (copy as u64, files))
+            .map(|(copy, files)| job(files, copy_of(&workload, copy), first_thread + copy))
             .collect(),
     })
 }

@@ -5,7 +5,7 @@
 //! three is unknown. There is no fourth way: nothing is skipped. `bench --cmdhelp` prints this table, and a
 //! test holds it against the installed fio's own list.
 
-use super::draft::{Apply, numbers, switches, words};
+use super::draft::{Apply, conduct, numbers, switches, words};
 
 /// What becomes of a key.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +84,9 @@ const SUPPORTED: &[Key] = &[
     takes("rwmixwrite", &[], numbers::rwmixwrite, "the later of the two wins"),
     takes("rate", &[], numbers::rate, "in a mix, one rate for each direction in the proportion of the mix"),
     takes("rate_iops", &[], numbers::rate_iops, "in a mix, one rate for each direction in the proportion of the mix"),
+    takes("rate_min", &["ratemin"], conduct::rate_min, "bytes a second that each copy must reach, over `rate_cycle`, from the third second on; else the run fails"),
+    takes("rate_iops_min", &[], conduct::rate_iops_min, "requests a second, likewise"),
+    takes("rate_cycle", &["ratecycle"], conduct::rate_cycle, "milliseconds over which `rate_min` is judged; 1000 where left out"),
     takes("rate_process", &[], words::rate_process, "`linear` or `poisson`"),
     takes("runtime", &["timeout"], numbers::runtime, "0 means no limit"),
     takes("time_based", &[], switches::time_based, "needs `runtime`"),
@@ -92,6 +95,13 @@ const SUPPORTED: &[Key] = &[
     takes("io_size", &["io_limit"], numbers::io_size, "what the job moves; nothing with `time_based`, as in fio"),
     takes("loops", &[], numbers::loops, "nothing with `time_based`, as in fio"),
     takes("number_ios", &[], numbers::number_ios, "of each copy of the job; 0 means no limit"),
+    takes("flow", &[], conduct::flow, "the weight of each copy among the requests of all jobs with its `flow_id`; 0 for none; the jobs begin together, without a rate"),
+    takes("flow_id", &[], conduct::flow_id, "which flow; 0 where left out"),
+    takes("flow_sleep", &[], conduct::flow_sleep, "microseconds that a copy rests which has got ahead, after its requests are answered"),
+    takes("steadystate", &["ss"], conduct::steadystate, "`iops`, `bw`, `lat`, or one with `_slope`, and a limit: the job ends once it is below it; the copies are judged together, and no other job runs beside them"),
+    takes("steadystate_duration", &["ss_dur"], conduct::steadystate_duration, "the window in which it is judged; 0 for not at all, as in fio"),
+    takes("steadystate_ramp_time", &["ss_ramp"], conduct::steadystate_ramp_time, "how long figures are not yet judged; it is part of the measured time"),
+    takes("steadystate_check_interval", &["ss_interval"], conduct::steadystate_check_interval, "the time between two figures, at least 1s; 1s where left out"),
     takes("thinktime", &[], numbers::thinktime, "in microseconds where bare; what is in flight is waited for first, as in fio; not with a rate"),
     takes("thinktime_spin", &[], numbers::thinktime_spin, "the part of `thinktime` in which the CPU computes"),
     takes("thinktime_blocks", &[], numbers::thinktime_blocks, "requests between two rests"),
@@ -116,6 +126,7 @@ const SUPPORTED: &[Key] = &[
     takes("cpumask", &[], numbers::cpumask, "the same as a mask; the later of the two wins"),
     takes("cpus_allowed_policy", &[], words::cpus_allowed_policy, "`shared` or `split`"),
     takes("numa_cpu_nodes", &[], words::numa_cpu_nodes, "a list such as `0,1`; not with `cpus_allowed`; `all` is refused"),
+    takes("numa_mem_policy", &[], conduct::numa_mem_policy, "`default`, `local`, `prefer:0`, `bind:0-1`, `interleave:0-1`: set_mempolicy(2) of each thread; `all` is refused"),
     takes("iomem", &["mem"], words::iomem, "`malloc`, `mmap` and `shm` are one aligned arena in the largest pages there are; `mmaphuge` and `shmhuge` insist on reserved huge ones, without a file of their own"),
     takes("sqthread_poll", &[], switches::sqthread_poll, "with io_uring"),
     takes("fixedbufs", &[], switches::always_on, "with io_uring, where it is always on; 0 is refused"),
@@ -124,6 +135,7 @@ const SUPPORTED: &[Key] = &[
     takes("fsync", &[], numbers::fsync, "fsync(2) after so many writes; each copy of the job counts its own"),
     takes("sync", &[], words::sync, "`none`, `dsync` (O_DSYNC), `sync` or 1 (O_SYNC)"),
     takes("end_fsync", &[], switches::end_fsync, ""),
+    takes("allow_file_create", &[], switches::allow_file_create, "0: a file that is missing is an error, and none is made"),
     takes("overwrite", &[], switches::overwrite, "a file that is made for a writing job is written in full first"),
     takes("invalidate", &[], switches::invalidate, "1 where left out, as in fio: the file's pages are dropped from the cache first"),
     takes("unlink", &[], switches::unlink, "the file is removed after the run, if the run made it"),
@@ -134,6 +146,12 @@ const SUPPORTED: &[Key] = &[
     takes("exit_what", &[], words::exit_what, "`group` where left out, as in fio; `stonewall`, `all`"),
     takes("new_group", &[], switches::new_group, "a new `groupid`"),
     takes("group_reporting", &[], switches::group_reporting, "the jobs of a group are one entry of fio-json; the copies of a job always are"),
+    takes("write_bw_log", &[], conduct::write_bw_log, "`NAME_bw.N.log` for each thread, of the measured interval; NAME is the job's where left out. Without `log_avg_msec` every request is a line, and 40 bytes of memory until the end"),
+    takes("write_lat_log", &[], conduct::write_lat_log, "`NAME_lat.N.log` and `NAME_clat.N.log`, which are the same here; no `NAME_slat.N.log`, for submission is not timed apart"),
+    takes("write_iops_log", &[], conduct::write_iops_log, "`NAME_iops.N.log`"),
+    takes("log_avg_msec", &[], conduct::log_avg_msec, "a line for each direction of a window of this length, in place of one for each request; a last window of less than half of it has a latency only"),
+    takes("log_max_value", &["log_window_value"], conduct::log_window_value, "the largest latency of a window in place of the mean; `both` is refused"),
+    takes("log_offset", &[], conduct::log_offset, "offsets in the logs"),
     takes("percentile_list", &[], words::percentile_list, "of fio-json"),
     takes("clat_percentiles", &[], switches::clat_percentiles, "of fio-json"),
     takes("lat_percentiles", &[], switches::lat_percentiles, "of fio-json"),
@@ -142,6 +160,12 @@ const SUPPORTED: &[Key] = &[
 /// Options that change nothing here.
 #[rustfmt::skip]
 const ACCEPTED: &[Key] = &[
+    accepts("log_entries", &[], ANY, "how much memory logs begin with"),
+    accepts("per_job_logs", &[], ON, "each thread has a log of its own"),
+    accepts("log_prio", &[], OFF, "no request has a priority"),
+    accepts("log_issue_time", &[], OFF, "logs have the times of completions"),
+    accepts("log_compression", &[], OFF, "logs are kept as they are"),
+    accepts("log_unix_epoch", &["log_alternate_epoch"], OFF, "the times of logs count from the beginning of the measured interval"),
     accepts("thread", &["threads"], ANY, "every job is a thread"),
     accepts("comm", &[], ANY, "the name of a process"),
     accepts("refill_buffers", &[], ANY, "every block written is unique and random"),
@@ -160,7 +184,6 @@ const ACCEPTED: &[Key] = &[
     accepts("create_fsync", &[], ANY, "files are laid, and durable, before anything is measured"),
     accepts("fallocate", &[], ANY, "files are laid by writing them in full, never by allocating"),
     accepts("offset_align", &[], ANY, "it applies to percentages only"),
-    accepts("rate_cycle", &["ratecycle"], ANY, "it applies to `rate_min` only"),
     accepts("userspace_reap", &[], ANY, "how completions are collected is the engine's business"),
     accepts("verify_fatal", &[], ANY, "a wrong block always fails the run"),
     accepts("io_submit_mode", &[], &["inline", "offload"], "a job with a rate submits what is due whatever is in flight, which `offload` is for; without one the queue is full"),
@@ -170,7 +193,6 @@ const ACCEPTED: &[Key] = &[
     accepts("thinktime_iotime", &[], OFF, "rests are counted in requests; say `thinktime_blocks`"),
     accepts("rate_ignore_thinktime", &[], OFF, "a job has a rate or rests, not both"),
     accepts("openfiles", &[], ANY, "all files of a job are open throughout"),
-    accepts("allow_file_create", &[], ON, "a file that is missing is made"),
     accepts("stats", &[], ON, "a job without figures is no measurement"),
     accepts("nonvectored", &[], ON, "requests are never vectored"),
     accepts("libaio_vectored", &[], OFF, "requests are never vectored"),
@@ -224,7 +246,6 @@ const ACCEPTED: &[Key] = &[
 ];
 
 const LOGS: &str = "--json has the samples; leave it out";
-const STEADY: &str = "steady state is judged over runs: see `flashwright sweep`";
 const HOOKS: &str = "run the command yourself, before or after";
 const VERIFY: &str = "say verify=crc32c and leave it out";
 const OTHER_ENGINE: &str =
@@ -242,21 +263,11 @@ const REFUSED: &[Key] = &[
     refuses("iodepth_low", &[], "the queue is kept full", LEAVE_OUT),
     refuses("percentage_sequential", &[], "fio itself no longer has it", LEAVE_OUT),
     refuses("sync_file_range", &[], "it makes nothing durable", "write fsync or fdatasync"),
-    refuses("rate_min", &["ratemin"], "a run is not failed for being slow", "write rate, and read W-RATE-MISSED"),
-    refuses("rate_iops_min", &[], "a run is not failed for being slow", "write rate_iops, and read W-RATE-MISSED"),
     refuses("max_latency", &[], "a run is not failed for being slow", "read the percentiles"),
     refuses("latency_target", &[], "the depth is not searched within a run", "sweep iodepth with `flashwright sweep`"),
     refuses("latency_window", &[], "the depth is not searched within a run", "sweep iodepth with `flashwright sweep`"),
     refuses("latency_percentile", &[], "the depth is not searched within a run", "sweep iodepth with `flashwright sweep`"),
-    refuses("steadystate", &["ss"], "a run has a length of its own", STEADY),
-    refuses("steadystate_duration", &["ss_dur"], "a run has a length of its own", STEADY),
-    refuses("steadystate_ramp_time", &["ss_ramp"], "a run has a length of its own", STEADY),
-    refuses("steadystate_check_interval", &["ss_interval"], "a run has a length of its own", STEADY),
-    refuses("flow", &[], "jobs are not coupled", "write rate_iops"),
-    refuses("flow_id", &[], "jobs are not coupled", LEAVE_OUT),
-    refuses("flow_sleep", &[], "jobs are not coupled", LEAVE_OUT),
     refuses("flow_watermark", &[], "jobs are not coupled", LEAVE_OUT),
-    refuses("numa_mem_policy", &[], "buffers lie on the node of the job that uses them", "write numa_cpu_nodes, or start flashwright under numactl(8)"),
     refuses("gtod_cpu", &[], "no CPU is set aside for the clock", LEAVE_OUT),
     refuses("prio", &[], "I/O priorities are not set", "start flashwright under ionice(1)"),
     refuses("prioclass", &[], "I/O priorities are not set", "start flashwright under ionice(1)"),
@@ -312,24 +323,12 @@ const REFUSED: &[Key] = &[
     refuses("merge_blktrace_file", &[], "logs are not replayed", LEAVE_OUT),
     refuses("merge_blktrace_scalars", &[], "logs are not replayed", LEAVE_OUT),
     refuses("merge_blktrace_iters", &[], "logs are not replayed", LEAVE_OUT),
-    refuses("write_bw_log", &[], "fio's log files are not written", LOGS),
-    refuses("write_lat_log", &[], "fio's log files are not written", LOGS),
-    refuses("write_iops_log", &[], "fio's log files are not written", LOGS),
-    refuses("write_hist_log", &[], "fio's log files are not written", LOGS),
-    refuses("per_job_logs", &[], "fio's log files are not written", LOGS),
-    refuses("log_entries", &[], "fio's log files are not written", LOGS),
-    refuses("log_avg_msec", &[], "fio's log files are not written", LOGS),
-    refuses("log_hist_msec", &[], "fio's log files are not written", LOGS),
-    refuses("log_hist_coarseness", &[], "fio's log files are not written", LOGS),
-    refuses("log_max_value", &["log_window_value"], "fio's log files are not written", LOGS),
-    refuses("log_offset", &[], "fio's log files are not written", LOGS),
-    refuses("log_prio", &[], "fio's log files are not written", LOGS),
-    refuses("log_issue_time", &[], "fio's log files are not written", LOGS),
-    refuses("log_compression", &[], "fio's log files are not written", LOGS),
-    refuses("log_compression_cpus", &[], "fio's log files are not written", LOGS),
-    refuses("log_store_compressed", &[], "fio's log files are not written", LOGS),
-    refuses("log_unix_epoch", &["log_alternate_epoch"], "fio's log files are not written", LOGS),
-    refuses("log_alternate_epoch_clock_id", &[], "fio's log files are not written", LOGS),
+    refuses("write_hist_log", &[], "logs of this kind are not written", LOGS),
+    refuses("log_hist_msec", &[], "logs of this kind are not written", LOGS),
+    refuses("log_hist_coarseness", &[], "logs of this kind are not written", LOGS),
+    refuses("log_compression_cpus", &[], "logs of this kind are not written", LOGS),
+    refuses("log_store_compressed", &[], "logs of this kind are not written", LOGS),
+    refuses("log_alternate_epoch_clock_id", &[], "logs of this kind are not written", LOGS),
     refuses("job_start_clock_id", &[], "`job_start` in fio-json is of the wall clock", LEAVE_OUT),
     refuses("zonesize", &[], "zoned devices are not supported", LEAVE_OUT),
     refuses("zonecapacity", &[], "zoned devices are not supported", LEAVE_OUT),

@@ -8,6 +8,7 @@
 //!
 //! `bench --cmdhelp` lists every key and what becomes of it; `docs/fio.md` has the differences that remain.
 
+mod beside;
 mod draft;
 mod error;
 mod job;
@@ -18,6 +19,7 @@ mod print;
 mod resolve;
 mod values;
 
+pub use beside::LogKind;
 pub use draft::Reporting;
 pub use error::{JobFileError, Location};
 pub use job::{Group, Job, JobFile};

@@ -11,6 +11,7 @@ use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeS
 use super::draft::Draft;
 use super::error::Problem;
 use super::values::{ByDirection, Size};
+use crate::run::conduct::Conduct;
 
 /// The option at fault, in its main spelling, and what is wrong with it.
 pub(super) type Fault = (&'static str, Problem);
@@ -43,6 +44,29 @@ pub(super) fn workload(
         (key, Problem::new(reason, hint.replace("--", "")))
     })?;
     Ok((workload, notes))
+}
+
+/// What the run is to do beside the workload.
+pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fault> {
+    let mut conduct = draft.conduct.resolve()?;
+    conduct.floor = conduct.floor.and_then(|floor| floor.of(directions(workload.rw)));
+    if conduct.flow.is_some() && workload.is_open_loop() {
+        let hint = "leave out one of the two";
+        return Err(("flow", Problem::new("a rate says when requests start, and so does a flow", hint)));
+    }
+    let above = |rates: &ByDirection<u64>, least: &[u64; 3]| {
+        rates.iter().zip(least).any(|(rate, least)| rate.is_some_and(|rate| rate > 0 && rate < *least))
+    };
+    let hint = "write a lower one";
+    match conduct.floor {
+        Some(floor) if above(&draft.rate, &floor.bytes) => {
+            Err(("rate_min", Problem::new("it is above rate", hint)))
+        }
+        Some(floor) if above(&draft.rate_iops, &floor.ios) => {
+            Err(("rate_iops_min", Problem::new("it is above rate_iops", hint)))
+        }
+        _ => Ok(conduct),
+    }
 }
 
 /// A workload over `width` files that are visited in turn, as one over the stripe that they make. fio counts `size` over all

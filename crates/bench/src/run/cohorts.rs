@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use measure::record::RunRecord;
 
+use super::conduct::Aside;
 use super::{BenchError, Job, Outcome, RunOptions, run};
 
 /// How long a cohort sleeps at most before it looks for a wish to stop.
@@ -60,6 +61,8 @@ impl Arrangement {
 pub struct Arranged {
     /// One record a job, in the jobs' order; None of a job that was ended before it began.
     pub records: Vec<Option<RunRecord>>,
+    /// What each job has beside its record; nothing of one that did not run.
+    pub asides: Vec<Aside>,
     /// Whether somebody asked to stop before it was over.
     pub interrupted: bool,
     /// When the first thread began and the last one ended.
@@ -79,9 +82,9 @@ pub fn run_arranged(
 ) -> Result<Arranged, BenchError> {
     assert_eq!(jobs.len(), arrangements.len(), "each job has an arrangement");
     if arrangements.iter().all(Arrangement::is_plain) {
-        let Outcome { records, interrupted, span } = run(jobs, options)?;
+        let Outcome { records, asides, interrupted, span } = run(jobs, options)?;
         let records = records.into_iter().map(Some).collect();
-        return Ok(Arranged { records, interrupted, span, ends_everything: false });
+        return Ok(Arranged { records, asides, interrupted, span, ends_everything: false });
     }
     let cohorts = cohorts(arrangements);
     let shared = Shared {
@@ -105,19 +108,20 @@ pub fn run_arranged(
         joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     let mut records: Vec<Option<RunRecord>> = jobs.iter().map(|_| None).collect();
+    let mut asides: Vec<Aside> = jobs.iter().map(|_| Aside::default()).collect();
     let mut spans = Vec::new();
     for (cohort, outcome) in cohorts.iter().zip(outcomes) {
         let Some(outcome) = outcome? else { continue };
         spans.push(outcome.span);
-        for (place, record) in cohort.iter().zip(outcome.records) {
-            records[*place] = Some(record);
+        for ((place, record), aside) in cohort.iter().zip(outcome.records).zip(outcome.asides) {
+            (records[*place], asides[*place]) = (Some(record), aside);
         }
     }
     let now = Instant::now();
     let first = spans.iter().map(|span| span.start).min().unwrap_or(now);
     let last = spans.iter().map(|span| span.end).max().unwrap_or(now);
     let ends_everything = shared.ends_everything.load(Ordering::Relaxed);
-    Ok(Arranged { records, interrupted: wants_stop(), span: first..last, ends_everything })
+    Ok(Arranged { records, asides, interrupted: wants_stop(), span: first..last, ends_everything })
 }
 
 /// The places of the jobs of each cohort. A job that another waits for is in a cohort of its own, which ends when it ends.

@@ -20,6 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
 
 use super::BenchError;
+use super::steady::Seen;
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +83,10 @@ pub(super) struct Control {
     bytes: AtomicU64,
     ios: AtomicU64,
     pulses: Box<[Pulse]>,
+    /// What each thread has done, where that decides about the end.
+    seen_by: Box<[Mutex<Seen>]>,
+    /// All threads are to end, because there is enough to know.
+    enough: AtomicBool,
     /// When the process last went on after it had been stopped, in ticks; 0 if it never was.
     resumed: AtomicU64,
 }
@@ -98,8 +103,31 @@ impl Control {
             bytes: AtomicU64::new(0),
             ios: AtomicU64::new(0),
             pulses: (0..threads).map(|_| Pulse(AtomicU64::new(AT_REST))).collect(),
+            seen_by: (0..threads).map(|_| Mutex::default()).collect(),
+            enough: AtomicBool::new(false),
             resumed: AtomicU64::new(0),
         }
+    }
+
+    /// Called by thread `number` at each of its steps.
+    pub fn saw(&self, number: usize, seen: Seen) {
+        *self.seen_by[number].lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// What each thread has done up to its last step.
+    pub fn seen_by(&self) -> Vec<Seen> {
+        self.seen_by.iter().map(|seen| *seen.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
+    /// Ends the job: there is enough to know.
+    pub fn end_early(&self) {
+        self.enough.store(true, Ordering::Release);
+        self.done();
+    }
+
+    /// Whether the job ends before it has done all of its work.
+    pub fn is_enough(&self) -> bool {
+        self.enough.load(Ordering::Acquire)
     }
 
     /// The process went on at `now`, in ticks, after it had been stopped: nothing counts as unanswered from before.

@@ -6,7 +6,9 @@ use measure::workload::InvalidWorkload;
 use storage::device::Device;
 use storage::engine::{EngineError, RequestError, RequestFailure};
 use storage::remote::told_by;
+use storage::usage::MemoryPolicy;
 
+use super::conduct::{TooSlow, memory_words};
 use crate::payload::VerifyFailure;
 
 /// Why there is no record.
@@ -81,6 +83,37 @@ pub enum BenchError {
         #[source]
         source: std::io::Error,
     },
+    /// A memory policy that the kernel refuses.
+    #[error("numa_mem_policy={policy}")]
+    MemoryPolicy {
+        /// The policy.
+        policy: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A thread was slower than it may be.
+    #[error("{option}={wanted}: job {thread} came to {got} {} only", if *option == "rate_min" { "bytes/s" } else { "requests/s" })]
+    TooSlow {
+        /// `rate_min` or `rate_iops_min`.
+        option: &'static str,
+        /// Which thread, from 0.
+        thread: u32,
+        /// What was asked, a second.
+        wanted: u64,
+        /// What there was in the cycle, a second.
+        got: u64,
+    },
+    /// Writes that are to be durable when they complete, where the target cannot be opened so.
+    #[error("sync={sync}: {device} is {what}, which no flag of a descriptor makes durable")]
+    NoWriteSync {
+        /// The kind of durability.
+        sync: &'static str,
+        /// Spec of the device.
+        device: String,
+        /// `memory`, `an export of another host`.
+        what: &'static str,
+    },
     /// The engine could not be set up or driven.
     #[error("the I/O engine failed")]
     Engine(#[from] EngineError),
@@ -130,6 +163,17 @@ impl BenchError {
         Self::Unanswered { device: device.spec().to_owned(), waited }
     }
 
+    /// The error of a memory policy that was refused.
+    pub(super) fn memory_policy(policy: &MemoryPolicy, source: std::io::Error) -> Self {
+        Self::MemoryPolicy { policy: memory_words(policy), source }
+    }
+
+    /// The error of a thread that is slower than it may be.
+    pub(super) fn too_slow(slow: TooSlow, thread: u32) -> Self {
+        let TooSlow { option, wanted, got, .. } = slow;
+        Self::TooSlow { option, thread, wanted, got }
+    }
+
     /// Whether the request was wrong, so that nothing was tried.
     #[must_use]
     pub fn is_about_the_request(&self) -> bool {
@@ -142,6 +186,8 @@ impl BenchError {
                 | Self::VerifyOverlap { .. }
                 | Self::Cpus { .. }
                 | Self::Nodes { .. }
+                | Self::MemoryPolicy { .. }
+                | Self::NoWriteSync { .. }
         )
     }
 
@@ -159,6 +205,13 @@ impl BenchError {
                 "name some of {allowed}; taskset(1), a cgroup or the machine's size set this limit"
             )),
             Self::Nodes { .. } => Some("leave it out, or name CPUs with --cpus_allowed".into()),
+            Self::MemoryPolicy { .. } => {
+                Some("name nodes of this machine that the process may use; a container may forbid it".into())
+            }
+            Self::TooSlow { option, .. } => Some(format!("leave {option} out to see the figures")),
+            Self::NoWriteSync { .. } => {
+                Some("say --fsync=1 where the server keeps what it writes, or drop --sync".into())
+            }
             Self::Engine(error) => engine_hint(error),
             Self::Request(failure) => request_hint(failure),
             Self::Unanswered { .. } => Some(

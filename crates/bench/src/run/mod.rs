@@ -8,9 +8,12 @@
 mod batch;
 mod budget;
 pub mod cohorts;
+pub mod conduct;
 mod control;
 mod coordinator;
 mod error;
+pub mod flow;
+pub mod log;
 mod opening;
 mod order;
 mod pauses;
@@ -19,9 +22,11 @@ mod record;
 mod requests;
 mod schedule;
 mod share;
+pub mod steady;
 mod tally;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,11 +42,13 @@ use storage::usage;
 pub use self::error::BenchError;
 use crate::lies::Known;
 use crate::observe::{Observed, Observer};
+use conduct::{Aside, Conduct};
 use control::{Control, Phase};
 use coordinator::Coordinator;
 use placement::Placement;
 use record::{Common, records};
 use share::{Share, shares};
+use steady::SteadyWatch;
 use worker::{Report, Task};
 
 /// A workload and the device that it runs on.
@@ -55,6 +62,8 @@ pub struct Job {
     pub observer: Observer,
     /// What is known about the device's contents.
     pub known: Known,
+    /// What it is to do beside the workload.
+    pub conduct: Conduct,
 }
 
 /// How a run is watched and stopped.
@@ -101,6 +110,8 @@ pub struct Progress {
 pub struct Outcome {
     /// One record a job, in the jobs' order.
     pub records: Vec<RunRecord>,
+    /// What each job has beside its record, likewise.
+    pub asides: Vec<Aside>,
     /// Whether somebody asked to stop before it was over.
     pub interrupted: bool,
     /// When the first thread began and the last one ended, all jobs together, ramp and tail included.
@@ -123,13 +134,24 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
     }
     let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-    let threads = start(&shares, &places, &controls, started_unix_ns)?;
+    let threads = start(jobs, &shares, &places, &controls, started_unix_ns)?;
     let coordinator = Coordinator { controls: &controls, shares: &shares, options };
     coordinator.wait_until_filled();
     let before = usage::process();
     let mut observations: Vec<_> = prepared.into_iter().map(|p| p.begin()).collect();
     coordinator.measure();
-    coordinator.wait_until_one_is_done(|now| observations.iter_mut().for_each(|o| o.watch(now)));
+    let mut steady: Vec<Option<SteadyWatch>> =
+        jobs.iter().map(|job| job.conduct.steady.map(SteadyWatch::new)).collect();
+    let began = Instant::now();
+    coordinator.wait_until_one_is_done(|now| {
+        observations.iter_mut().for_each(|o| o.watch(now));
+        for (watch, control) in steady.iter_mut().zip(&controls) {
+            let is_steady = |watch: &mut SteadyWatch| watch.look(now - began, || control.seen_by());
+            if watch.as_mut().is_some_and(is_steady) {
+                control.end_early();
+            }
+        }
+    });
     let process = usage::process().since(before);
     let ended: Vec<_> = observations.into_iter().map(|o| o.end()).collect();
     let interrupted = coordinator.wants_stop();
@@ -140,14 +162,19 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         // the drive answers or the process ends.
         return Err(failure().expect("threads are left behind only where a job has failed"));
     }
-    let reports = gather(&shares, threads);
+    let mut reports = gather(&shares, threads);
     if let Some(failure) = failure() {
         return Err(failure);
     }
     let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
     let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
     let span = span(reports.iter().flatten());
-    Ok(Outcome { records: records(jobs, &reports, &seen, common), interrupted, span })
+    let records = records(jobs, &reports, &seen, common);
+    let asides = reports.iter_mut().zip(steady).map(|(reports, steady)| Aside {
+        logs: reports.iter_mut().filter_map(|report| report.summary.log.take()).collect(),
+        steadiness: steady.map(SteadyWatch::close),
+    });
+    Ok(Outcome { records, asides: asides.collect(), interrupted, span })
 }
 
 /// When the first of these threads began and the last one ended.
@@ -164,13 +191,15 @@ type Running = JoinHandle<Option<Report>>;
 
 /// Starts all threads of all jobs.
 fn start(
+    jobs: &[Job],
     shares: &[Vec<Share>],
     places: &[Placement],
     controls: &[Arc<Control>],
     started_unix_ns: u64,
 ) -> Result<Vec<Running>, BenchError> {
     let mut threads = Vec::new();
-    for ((shares, place), control) in shares.iter().zip(places).zip(controls) {
+    let flows = flows(jobs, shares);
+    for (((job, shares), place), control) in jobs.iter().zip(shares).zip(places).zip(controls) {
         for (Share { device, workload, region }, number) in shares.iter().zip(0..) {
             let task = Task {
                 device: Arc::clone(device),
@@ -180,6 +209,8 @@ fn start(
                 // Later runs have higher generations; passes within a run count on from here.
                 generation: started_unix_ns >> 8,
                 number,
+                conduct: job.conduct.clone(),
+                flow: job.conduct.flow.map(|flow| Arc::clone(&flows[&flow.id])),
             };
             let shared = Arc::clone(control);
             let thread = std::thread::Builder::new()
@@ -198,6 +229,17 @@ fn start(
         }
     }
     Ok(threads)
+}
+
+/// What the threads of each flow share.
+fn flows(jobs: &[Job], shares: &[Vec<Share>]) -> BTreeMap<u32, Arc<flow::Shared>> {
+    let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
+    for (job, shares) in jobs.iter().zip(shares) {
+        if let Some(flow) = job.conduct.flow {
+            *weights.entry(flow.id).or_default() += u64::from(flow.weight) * shares.len() as u64;
+        }
+    }
+    weights.into_iter().map(|(id, weight)| (id, flow::Shared::new(weight))).collect()
 }
 
 /// A thread's work, with its failure told to the others and its end to the coordinator, panics

@@ -13,6 +13,7 @@ use storage::device::DeviceKind;
 use storage::usage;
 
 use super::Job;
+use super::conduct::memory_words;
 use super::tally::{Directions, merge_samples};
 use super::worker::Report;
 use crate::lies::{Evidence, Known, Traffic, judge};
@@ -109,6 +110,9 @@ fn layout(job: &Job, observed: &Observed) -> BTreeMap<String, String> {
     let subject = job.observer.subject();
     let mut layout = observed.settings_before.layout(&subject.facts.block_devices);
     layout.extend(subject.arrangement.clone());
+    if let Some(policy) = &job.conduct.memory {
+        layout.insert("numa_mem_policy".to_owned(), memory_words(policy));
+    }
     if job.device.kind() == DeviceKind::Separate {
         let members = job.device.members().len() as u32;
         let depth = |number| part_of(&job.workload, members, number).map_or(0, |part| part.iodepth);

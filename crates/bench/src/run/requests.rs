@@ -18,6 +18,8 @@ use crate::payload::{Header, Payload, VerifyFailure};
 pub(super) struct Settled {
     pub direction: Direction,
     pub bytes: u64,
+    /// Where it went; 0 where that is not kept ([`Reads`]).
+    pub offset: u64,
     /// False for a flush, which is no transfer.
     pub counts: bool,
 }
@@ -91,7 +93,7 @@ impl<B: Blocks> Requests for Reads<B> {
 
     #[inline]
     fn settle<E: Engine>(&mut self, _engine: &E, _slot: u32) -> Result<Settled, VerifyFailure> {
-        Ok(Settled { direction: Direction::Read, bytes: u64::from(self.bs), counts: true })
+        Ok(Settled { direction: Direction::Read, bytes: u64::from(self.bs), offset: 0, counts: true })
     }
 }
 
@@ -100,6 +102,7 @@ impl<B: Blocks> Requests for Reads<B> {
 struct InFlight {
     op: Op,
     length: u32,
+    offset: u64,
     /// The header that its block must hold, where it is checked.
     expected: Option<Header>,
 }
@@ -141,7 +144,7 @@ pub(super) struct General {
 impl General {
     pub fn new(workload: &Workload, region: &Region, depth: u32, generation: u64) -> Self {
         let seed = workload.randseed.wrapping_add(u64::from(region.job));
-        let idle = InFlight { op: Op::Read, length: 0, expected: None };
+        let idle = InFlight { op: Op::Read, length: 0, offset: 0, expected: None };
         Self {
             order: Order::new(workload, (region.length / workload.offset_unit()).max(1), seed),
             rng: Rng::new(seed ^ 0x006d_6978_6573),
@@ -227,7 +230,7 @@ impl General {
     /// that a header's generation is that of the request's own place in the order.
     fn make<E: Engine>(&mut self, engine: &mut E, slot: u32) -> Option<Made> {
         if let Some(op) = self.sync_due.take() {
-            let request = InFlight { op, length: 0, expected: None };
+            let request = InFlight { op, length: 0, offset: 0, expected: None };
             return Some(Made { slot, offset: 0, request });
         }
         let bytes = self.next_size();
@@ -250,7 +253,7 @@ impl General {
             (Op::Read, Some(_)) => expected = Some(Header { generation: Header::ANY, offset, length }),
             _ => {}
         }
-        Some(Made { slot, offset, request: InFlight { op, length, expected } })
+        Some(Made { slot, offset, request: InFlight { op, length, offset, expected } })
     }
 
     /// Prepares a request that was made.
@@ -316,7 +319,7 @@ impl Requests for General {
     }
 
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
-        let InFlight { op, length, expected, .. } = self.in_flight[slot as usize];
+        let InFlight { op, length, offset, expected } = self.in_flight[slot as usize];
         self.flushes -= u32::from(op.is_sync());
         if let (Some(header), Some(kind)) = (expected, self.workload.verify) {
             header.check(kind, &engine.buffer(slot)[..length as usize])?;
@@ -327,7 +330,7 @@ impl Requests for General {
             Op::Write => Direction::Write,
             Op::Trim => Direction::Trim,
         };
-        Ok(Settled { direction, bytes: u64::from(length), counts: !op.is_sync() })
+        Ok(Settled { direction, bytes: u64::from(length), offset, counts: !op.is_sync() })
     }
 }
 
@@ -397,6 +400,11 @@ impl Requests for ReadBack {
         let kind = self.workload.verify.expect("only made for workloads that verify");
         header.check(kind, &engine.buffer(slot)[..header.length as usize])?;
         self.verified_blocks += 1;
-        Ok(Settled { direction: Direction::Read, bytes: u64::from(header.length), counts: true })
+        Ok(Settled {
+            direction: Direction::Read,
+            bytes: u64::from(header.length),
+            offset: header.offset,
+            counts: true,
+        })
     }
 }

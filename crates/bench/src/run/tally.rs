@@ -5,6 +5,10 @@ use measure::record::Sample;
 use storage::clock::Clock;
 use storage::usage::{self, Usage};
 
+use super::conduct::{Conduct, FloorWatch, TooSlow};
+use super::log::{Completion, Log, Logger};
+use super::steady::Seen;
+
 /// A direction, as an index into counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -66,6 +70,10 @@ pub(super) struct Tally {
     usage: Usage,
     /// CPUs on which the thread was at the interval's ends.
     seen_on: Vec<u32>,
+    /// The log being written, until the interval ends.
+    logger: Option<Box<Logger>>,
+    log: Option<Log>,
+    floor: Option<Box<FloorWatch>>,
 }
 
 /// One thread's counts, when all is over.
@@ -86,6 +94,8 @@ pub(super) struct Summary {
     /// CPUs on which the thread was at the interval's ends.
     pub seen_on: Vec<u32>,
     pub samples: Vec<Sample>,
+    /// Where one was asked for: of the measured interval; of the whole run where there was none.
+    pub log: Option<Log>,
 }
 
 /// At most this many samples a run.
@@ -118,6 +128,49 @@ impl Tally {
             usage_at_start: usage::thread(),
             usage: Usage::default(),
             seen_on: Vec::new(),
+            logger: None,
+            log: None,
+            floor: None,
+        }
+    }
+
+    /// With what a job is to do beside its workload.
+    pub fn with(mut self, conduct: &Conduct) -> Self {
+        self.logger = conduct.log.map(|plan| Box::new(Logger::new(plan)));
+        self.floor = conduct.floor.map(|floor| Box::new(FloorWatch::new(floor)));
+        self
+    }
+
+    /// Whether requests are noted.
+    #[inline]
+    pub fn logs(&self) -> bool {
+        self.logger.is_some()
+    }
+
+    /// Notes a request that completed at `now`.
+    #[inline(never)]
+    pub fn log(&mut self, now: u64, done: Completion) {
+        let now_ns = self.clock.nanoseconds(now.saturating_sub(self.began.unwrap_or(self.started)));
+        if let Some(logger) = &mut self.logger {
+            logger.add(now_ns, done);
+        }
+    }
+
+    /// The rate that the thread has fallen below, if there is one.
+    #[inline]
+    pub fn broken_floor(&mut self, now: u64) -> Option<TooSlow> {
+        let (Some(floor), Some(began), None) = (&mut self.floor, self.began, self.ended) else { return None };
+        floor.look(self.clock.nanoseconds(now.saturating_sub(began)), &self.current)
+    }
+
+    /// What the thread has done up to now.
+    pub fn seen(&self, now: u64) -> Seen {
+        let sum = |counts: &Counts| counts.latency.mean() * counts.latency.count() as f64;
+        Seen {
+            at_ns: self.clock.nanoseconds(now.saturating_sub(self.started)),
+            bytes: self.current.iter().map(|counts| counts.bytes).sum(),
+            ios: self.current.iter().map(|counts| counts.ios).sum(),
+            latency_ns: self.current.iter().map(sum).sum(),
         }
     }
 
@@ -133,6 +186,9 @@ impl Tally {
         self.steps.origin = now;
         self.steps.next = now + self.steps.length;
         self.began = Some(now);
+        if let Some(logger) = &mut self.logger {
+            logger.restart();
+        }
         self.seen_on.extend(usage::current_cpu());
         self.usage_at_start = usage::thread();
     }
@@ -144,10 +200,18 @@ impl Tally {
         self.seen_on.extend(usage::current_cpu());
         self.seen_on.dedup();
         self.ended = Some(now);
+        self.close_log(now);
         self.step(now);
         self.close_sample();
         self.steps.next = u64::MAX;
         self.measured = Some(std::mem::take(&mut self.current));
+    }
+
+    fn close_log(&mut self, now: u64) {
+        let now_ns = self.clock.nanoseconds(now.saturating_sub(self.began.unwrap_or(self.started)));
+        if let Some(logger) = self.logger.take() {
+            self.log = Some(logger.close(now_ns));
+        }
     }
 
     /// Whether a step is over.
@@ -214,6 +278,7 @@ impl Tally {
         if self.is_measuring() {
             self.end(now);
         }
+        self.close_log(now);
         let mut total = std::mem::take(&mut self.before);
         add(&mut total, &self.current);
         let (Some(measured), Some(began), Some(ended)) = (self.measured, self.began, self.ended) else {
@@ -236,6 +301,7 @@ impl Tally {
                 usage,
                 seen_on: self.seen_on,
                 samples: vec![whole],
+                log: self.log,
             };
         };
         add(&mut total, &measured);
@@ -249,6 +315,7 @@ impl Tally {
             usage: self.usage,
             seen_on: self.seen_on,
             samples: self.steps.samples,
+            log: self.log,
         }
     }
 }

@@ -26,12 +26,18 @@ use storage::pages::PageChoice;
 use storage::usage;
 
 use super::batch::Batch;
+use super::conduct::Conduct;
 use super::control::{Control, Phase, Pulse};
+use super::flow;
+use super::log::Completion;
 use super::pauses::Pauses;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::schedule::Schedule;
 use super::tally::{Summary, Tally};
 use super::{BenchError, opening};
+use readback::{read_back, verify_error};
+
+mod readback;
 
 /// What a thread is to do.
 #[derive(Debug, Clone)]
@@ -44,6 +50,9 @@ pub(super) struct Task {
     pub generation: u64,
     /// The thread's place among those of its job.
     pub number: usize,
+    pub conduct: Conduct,
+    /// The flow that it is a part of.
+    pub flow: Option<Arc<flow::Shared>>,
 }
 
 /// What a thread did.
@@ -80,6 +89,9 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
     if let Some(cpus) = &task.cpus {
         usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
     }
+    if let Some(policy) = &task.conduct.memory {
+        usage::set_memory_policy(policy).map_err(|source| BenchError::memory_policy(policy, source))?;
+    }
     let (engine, fallback) = opening::open(workload, &task.device, &config)?;
     let mut report = storage::on_engine!(engine, engine => run(engine, task, control))?;
     report.fallback = fallback;
@@ -95,6 +107,8 @@ fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, B
     let w = &task.workload;
     let plain =
         w.rw_step == 0 && w.percentage_random == 100 && w.number_ios.is_none() && w.blockalign.is_none();
+    let logs_offsets = task.conduct.log.is_some_and(|log| log.offsets);
+    let plain = plain && !logs_offsets;
     let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none() && plain;
     let blocks = task.region.length / w.min_bs();
     let seed = w.randseed.wrapping_add(u64::from(task.region.job));
@@ -137,47 +151,6 @@ fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Resu
     Ok(turn.report(check.verified_blocks, Some(expected)))
 }
 
-/// Reads everything back, unmeasured, until done or told to stop.
-fn read_back<E: Engine>(
-    engine: &mut E,
-    check: &mut ReadBack,
-    control: &Control,
-    pulse: &Pulse,
-) -> Result<(), BenchError> {
-    let clock = Clock::get();
-    let mut idle: Vec<u32> = (0..engine.depth()).rev().collect();
-    let mut reaped = Vec::new();
-    let mut more = true;
-    while more || engine.in_flight() > 0 {
-        pulse.beat(clock.now());
-        more = more && control.phase() != Phase::Stop;
-        while more && let Some(slot) = idle.pop() {
-            if !check.issue(engine, slot) {
-                idle.push(slot);
-                more = false;
-            }
-        }
-        engine.submit(1, None)?;
-        let mut failure = None;
-        engine.reap(|slot, result| match result {
-            Ok(()) => reaped.push(slot),
-            Err(error) => failure = Some(error),
-        });
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        for slot in reaped.drain(..) {
-            check.settle(engine, slot).map_err(|failure| verify_error(engine, failure))?;
-            idle.push(slot);
-        }
-    }
-    Ok(())
-}
-
-fn verify_error<E: Engine>(engine: &E, source: crate::payload::VerifyFailure) -> BenchError {
-    BenchError::Verify { device: engine.device().spec().to_owned(), source }
-}
-
 /// The beginning of a request that was made ahead, in ticks.
 const NOT_BEGUN: u64 = 0;
 
@@ -211,6 +184,7 @@ struct Turn<'a, E, R> {
     deadline: u64,
     /// The rests between requests, where the workload has any.
     pauses: Option<Pauses>,
+    flow: Option<flow::Part>,
     /// The interval ends with a flush of this thread's own, not with the first thread to end.
     own_end: bool,
     last_seen: Phase,
@@ -230,7 +204,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             control,
             clock,
             // The ramp is counted from the moment that the record calls the start.
-            tally: Tally::new(clock, now, runtime.as_nanos() as u64),
+            tally: Tally::new(clock, now, runtime.as_nanos() as u64).with(&task.conduct),
             idle: (0..depth).rev().collect(),
             issued: Vec::new(),
             began: vec![0; depth as usize].into_boxed_slice(),
@@ -246,6 +220,11 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             fill_until: ramp_until + clock.ticks(runtime),
             deadline: u64::MAX,
             pauses: Pauses::new(workload),
+            flow: task
+                .flow
+                .as_ref()
+                .zip(task.conduct.flow)
+                .map(|(shared, flow)| flow::Part::new(shared, flow)),
             own_end: workload.end_fsync && workload.rw.writes(),
             last_seen: Phase::Ramp,
             engine,
@@ -297,12 +276,18 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if self.exhausted && self.engine.in_flight() == 0 {
                 return Ok(());
             }
+            let is_held = self.flow.as_ref().is_some_and(|flow| flow.is_held);
+            if is_held && self.engine.in_flight() == 0 {
+                self.flow.as_mut().expect("it holds").rest();
+                now = self.clock.now();
+                continue;
+            }
             // While the queue is not full, submit without waiting.
             let is_resting = self.pauses.as_ref().is_some_and(Pauses::is_due);
-            let filling = !self.exhausted && self.room() > 0 && !is_resting;
+            let filling = !self.exhausted && self.room() > 0 && !is_resting && !is_held;
             let wait_for = if filling {
                 0
-            } else if self.exhausted || is_resting {
+            } else if self.exhausted || is_resting || is_held {
                 1
             } else {
                 complete_min
@@ -355,6 +340,9 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         self.issued.clear();
         let mut count = 0;
         for _ in 0..batch.min(self.room()) {
+            if self.flow.as_mut().is_some_and(|flow| !flow.admits()) {
+                break;
+            }
             let ahead = if R::WORKS_AHEAD { self.requests.issue_ahead(&mut self.engine) } else { None };
             let slot = match ahead {
                 Some(slot) => slot,
@@ -440,10 +428,20 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             };
             if settled.counts {
                 let counts = &mut self.tally.current[settled.direction as usize];
+                let latency_ns = self.clock.nanoseconds(now.saturating_sub(self.began[slot as usize]));
                 counts.bytes += settled.bytes;
                 counts.ios += 1;
-                counts.latency.record(self.clock.nanoseconds(now.saturating_sub(self.began[slot as usize])));
+                counts.latency.record(latency_ns);
+                if self.tally.logs() {
+                    let (direction, bytes, offset) = (settled.direction, settled.bytes, settled.offset);
+                    self.tally.log(now, Completion { direction, bytes, latency_ns, offset });
+                }
             }
+        }
+        if self.idle.len() > first
+            && let Some(slow) = self.tally.broken_floor(now)
+        {
+            return Err(BenchError::too_slow(slow, self.task.region.job));
         }
         self.completed += (self.idle.len() - first) as u64;
         Ok(now)
@@ -460,6 +458,9 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         if self.tally.step_is_due(now) {
             let (bytes, ios) = self.tally.step(now);
             self.control.progress(bytes, ios);
+            if self.task.conduct.steady.is_some() {
+                self.control.saw(self.task.number, self.tally.seen(now));
+            }
         }
         if now >= self.deadline {
             self.time_is_up(now);
@@ -485,13 +486,13 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     self.deadline = now + self.clock.ticks(runtime);
                 }
             }
-            Phase::Tail if self.own_end => {}
+            Phase::Tail if self.own_end => self.exhausted |= self.control.is_enough(),
             Phase::Tail => {
                 if self.tally.is_measuring() {
                     self.tally.end(now);
                 }
                 // A run by size does all of its work; a run by time is over.
-                self.exhausted |= self.task.workload.time_based;
+                self.exhausted |= self.task.workload.time_based || self.control.is_enough();
             }
             Phase::Stop => {
                 if self.tally.is_measuring() {

@@ -14,6 +14,7 @@ mod loop_device;
 
 use bench::lies::{Known, blocks};
 use bench::observe::Observer;
+use bench::run::conduct::Conduct;
 use bench::{Job, RunOptions};
 use loop_device::LoopDevice;
 use measure::WarningCode::{self, *};
@@ -74,7 +75,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn run_knowing(device: Arc<dyn Device>, workload: Workload, known: Known) -> RunRecord {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let observer = Observer::of(&*device).expect("an open device");
-    let job = Job { device, workload, observer, known };
+    let job = Job { device, workload, observer, known, conduct: Conduct::default() };
     bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
 }
 

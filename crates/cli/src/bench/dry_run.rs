@@ -4,6 +4,7 @@ use std::path::Path;
 
 use storage::device::DeviceSpec;
 
+use super::aside;
 use super::request::{self, Job, Missing, Request};
 
 /// The groups, their jobs, and what would be done to each target first.
@@ -27,6 +28,7 @@ pub fn text(request: &Request) -> String {
                 end(job)
             );
             text += &format!("  on {}{}\n", job.target, state(job));
+            text += &logs(job);
         }
     }
     for note in request::notes(request) {
@@ -34,6 +36,17 @@ pub fn text(request: &Request) -> String {
     }
     text += "nothing was changed\n";
     text
+}
+
+/// The logs that it would leave.
+fn logs(job: &Job) -> String {
+    let files = job.fio.iter().flat_map(|fio| fio.log_files()).flatten();
+    let names: Vec<String> = files.map(|(path, _)| path.display().to_string()).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => format!("  logs to {one}\n"),
+        [first, .., last] => format!("  logs to {first} … {last} ({} files)\n", names.len()),
+    }
 }
 
 /// When the job ends.
@@ -54,6 +67,13 @@ fn end(job: &Job) -> String {
     }
     if let Some(requests) = w.number_ios {
         ends.push(format!("at most {requests} requests"));
+    }
+    if let Some(steady) = job.fio.as_ref().and_then(|fio| fio.conduct.steady) {
+        ends.push(format!("or once it is steady ({})", aside::limit(&steady)));
+    }
+    if let Some(floor) = job.fio.as_ref().and_then(|fio| fio.conduct.floor) {
+        let option = if floor.bytes == [0; 3] { "rate_iops_min" } else { "rate_min" };
+        ends.push(format!("fails below {option}"));
     }
     ends.join(", ")
 }

@@ -8,9 +8,11 @@
 //!
 //! Several processes that do it together are [`tasks`].
 //!
+//! What a job file asks for beside figures, such as logs, is [`aside`].
 //! `--dry-run` says what would run ([`dry_run`]). `--cmdhelp` lists the keys of fio's job files ([`cmdhelp`]). With `--wsat` the one run is a write-saturation curve, told by [`wsat`].
 
 pub mod args;
+mod aside;
 mod cmdhelp;
 mod dry_run;
 pub mod figures;
@@ -23,6 +25,7 @@ pub mod text;
 pub mod wsat;
 
 use bench::fio::json::{GlobalInfo, JobResult, document};
+use bench::run::conduct::Aside;
 use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
@@ -59,11 +62,14 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
         request.groups.iter().flatten().filter_map(|job| job.target.parse().ok()).collect();
     let targets = specs.iter().flat_map(DeviceSpec::leaves).filter_map(DeviceSpec::path);
     sink.is_none_of(targets.chain(args.file.as_deref()))?;
+    aside::check(&request, args.force)?;
     let stop = signals::stop_flag()?;
     let run = run::run(&request, &stop, args.live)?;
+    let told = aside::tell(&run);
     if !run.done.is_empty() {
         sink.write(&rendered(args.format(), &request, &run)?)?;
     }
+    told?;
     match run.failure {
         Some(failure) => Err(failure),
         None if run.interrupted => {
@@ -87,7 +93,7 @@ fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Docume
         .done
         .iter()
         .map(|done| match &done.job.fio {
-            Some(job) => JobResult::of_job(job, &done.record),
+            Some(job) => JobResult::of_job(job, &done.record).with_steadiness(done.aside.steadiness.as_ref()),
             None => JobResult::of_workload(&done.record),
         })
         .collect();
@@ -111,7 +117,7 @@ pub fn presented(record: RunRecord, json: bool) -> Result<String, Failure> {
     };
     let (began, length) = (record.started_unix_ns, record.total.elapsed_ns);
     let run = Run {
-        done: vec![Done { job: &job, group: 0, record }],
+        done: vec![Done { job: &job, group: 0, record, aside: Aside::default() }],
         interrupted: false,
         failure: None,
         started_unix_ns: began,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::problem::Problem;
 use bench::run::cohorts::{Arranged, Arrangement, run_arranged};
+use bench::run::conduct::Aside;
 use bench::target::{BenchTarget, TargetOptions};
 use bench::{Progress, RunOptions, precondition, saturation, scratch};
 use measure::RunRecord;
@@ -44,6 +45,8 @@ pub struct Done<'r> {
     pub group: usize,
     /// What was seen.
     pub record: RunRecord,
+    /// What there is beside.
+    pub aside: Aside,
 }
 
 /// Runs a request. An error before anything ran is returned as such; one after that comes with what was
@@ -69,8 +72,10 @@ pub fn run<'r>(request: &'r Request, stop: &Arc<AtomicBool>, live: bool) -> Resu
         let options = RunOptions { progress, ..RunOptions::default() };
         match bench.group(group, request.jobs().count() > 1, options) {
             Ok(arranged) => {
-                let records = group.iter().zip(arranged.records);
-                let done = |(job, record): (_, Option<_>)| Some(Done { job, group: number, record: record? });
+                let records = group.iter().zip(arranged.records).zip(arranged.asides);
+                let done = |((job, record), aside): ((_, Option<_>), _)| {
+                    Some(Done { job, group: number, record: record?, aside })
+                };
                 run.done.extend(records.filter_map(done));
                 run.interrupted |= arranged.interrupted;
                 if arranged.ends_everything {
@@ -246,7 +251,10 @@ impl<'r> Bench<'r> {
         for job in group {
             let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
             let prepared = target.job(&job.workload);
-            let prepared = prepared.map_err(|p| request::about(self.told(p, job), job, of_several))?;
+            let mut prepared = prepared.map_err(|p| request::about(self.told(p, job), job, of_several))?;
+            if let Some(fio) = &job.fio {
+                prepared.conduct = fio.conduct.clone();
+            }
             if job.fio.as_ref().is_some_and(|fio| fio.invalidate && !fio.workload.direct) {
                 invalidate(&prepared.device).map_err(|f| request::about(f, job, of_several))?;
             }

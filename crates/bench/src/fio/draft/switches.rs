@@ -59,6 +59,11 @@ pub fn overwrite(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> 
     Ok(())
 }
 
+pub fn allow_file_create(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.allow_file_create = values::boolean(value)?;
+    Ok(())
+}
+
 pub fn new_group(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.new_group = values::switch(value)?;
     Ok(())

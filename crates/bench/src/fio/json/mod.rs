@@ -20,15 +20,18 @@ mod groups;
 mod latency;
 mod parts;
 mod samples;
+mod steady;
 mod words;
 
 use measure::RunRecord;
 use serde::Serialize;
 
 use super::draft::Reporting;
+use crate::run::steady::Steadiness;
 pub use drives::DiskUtil;
 pub use latency::Latency;
 pub use parts::{Direction, JobReport, Sync};
+pub use steady::SteadyState;
 pub use words::Words;
 
 /// The version string: the layout's version first, for programs that look for one.
@@ -51,6 +54,8 @@ pub struct JobResult<'a> {
     pub is_grouped: bool,
     /// What was seen.
     pub record: &'a RunRecord,
+    /// How steady it was, where that was to end it.
+    pub steadiness: Option<&'a Steadiness>,
 }
 
 impl<'a> JobResult<'a> {
@@ -66,6 +71,7 @@ impl<'a> JobResult<'a> {
             reporting: Reporting::default(),
             is_grouped: false,
             record,
+            steadiness: None,
         }
     }
 
@@ -80,7 +86,14 @@ impl<'a> JobResult<'a> {
             reporting: job.reporting.clone(),
             is_grouped: job.is_grouped,
             record,
+            steadiness: None,
         }
+    }
+
+    /// The same with how steady it was.
+    #[must_use]
+    pub fn with_steadiness(self, steadiness: Option<&'a Steadiness>) -> Self {
+        Self { steadiness, ..self }
     }
 }
 

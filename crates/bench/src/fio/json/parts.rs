@@ -5,6 +5,7 @@ use measure::record::JobCounts;
 use measure::workload::LatencyClock;
 
 use super::latency::{self, Latency};
+use super::steady::SteadyState;
 use super::words::{Way, Words};
 use super::{GlobalInfo, JobResult, samples};
 
@@ -130,6 +131,9 @@ pub struct JobReport {
     pub latency_window: u64,
     /// No target: 0.
     pub latency_window_us: u64,
+    /// Where the job was to end once it was steady.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steadystate: Option<SteadyState>,
     /// The description, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desc: Option<String>,
@@ -250,6 +254,7 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
         latency_percentile: 100.0,
         latency_window: 0,
         latency_window_us: 0,
+        steadystate: result.steadiness.map(SteadyState::of),
         desc: result.description.clone(),
     }
 }

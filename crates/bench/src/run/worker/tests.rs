@@ -115,7 +115,16 @@ fn scripted_run(workload: Workload, spare: u32, group: usize, waits: usize) -> (
     let spec = "mem:64m".parse().expect("a spec");
     let device = open(&spec, &OpenOptions::writing()).expect("memory");
     let region = Region { start: 0, length: 64 << 20, job: 0 };
-    let task = Task { device: Arc::clone(&device), workload, region, cpus: None, generation: 0, number: 0 };
+    let task = Task {
+        device: Arc::clone(&device),
+        workload,
+        region,
+        cpus: None,
+        generation: 0,
+        number: 0,
+        conduct: Conduct::default(),
+        flow: None,
+    };
     let control = Control::new(1);
     let events = Rc::new(RefCell::new(Vec::new()));
     let ops = Rc::new(RefCell::new(Vec::new()));

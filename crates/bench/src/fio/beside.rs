@@ -1,0 +1,82 @@
+//! What the sections of a job file ask for beside their workloads: names of logs, and what does not go together.
+
+use std::path::PathBuf;
+
+use super::draft::Draft;
+use super::draft::conduct::LogName;
+use super::error::JobFileError;
+use super::job::{Group, Job};
+use crate::run::log::Quantity;
+
+/// A kind of log: what stands between the name and the number in that of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogKind {
+    /// `bw`.
+    Bandwidth,
+    /// `lat`, and `clat`, which holds the same.
+    Latency,
+    /// `iops`.
+    Requests,
+}
+
+impl LogKind {
+    fn files(self) -> (&'static [&'static str], Quantity) {
+        match self {
+            Self::Bandwidth => (&["bw"], Quantity::Bandwidth),
+            Self::Latency => (&["lat", "clat"], Quantity::Latency),
+            Self::Requests => (&["iops"], Quantity::Requests),
+        }
+    }
+}
+
+impl Job {
+    /// The log files of each of its threads, in their order, and what they hold.
+    #[must_use]
+    pub fn log_files(&self) -> Vec<Vec<(PathBuf, Quantity)>> {
+        let of_thread = |thread: u64| {
+            let files = self.logs.iter().flat_map(|(kind, name)| {
+                let (words, quantity) = kind.files();
+                words.iter().map(move |word| (format!("{name}_{word}.{thread}.log").into(), quantity))
+            });
+            files.collect()
+        };
+        let first = self.first_thread;
+        (first..first + u64::from(self.workload.numjobs)).map(of_thread).collect()
+    }
+}
+
+/// What the jobs of a group cannot do beside each other.
+pub(super) fn not_together(group: &Group) -> Vec<JobFileError> {
+    let alone = |job: &&Job| job.conduct.steady.is_some() && group.jobs.len() > 1;
+    let arranged = group.jobs.iter().any(|job| !job.arrangement.is_plain());
+    let flowing = |job: &&Job| job.conduct.flow.is_some() && arranged;
+    let error = |job: &Job, key: &str, reason: &str, hint: &str| JobFileError::Syntax {
+        at: job.at.clone(),
+        reason: format!("job '{}': {key}: {reason}", job.name),
+        hint: hint.to_owned(),
+    };
+    let steady = group.jobs.iter().filter(alone).map(|job| {
+        let reason = "a job that ends once it is steady has no other beside it";
+        error(job, "steadystate", reason, "write stonewall, and numjobs for copies on one file")
+    });
+    let flows = group.jobs.iter().filter(flowing).map(|job| {
+        let reason = "jobs of a flow begin together and end by themselves";
+        error(job, "flow", reason, "leave out startdelay, wait_for and exitall")
+    });
+    steady.chain(flows).collect()
+}
+
+/// The logs that a section asks for.
+pub(super) fn logs(draft: &Draft, job: &str) -> Vec<(LogKind, String)> {
+    let conduct = &draft.conduct;
+    let asked = [
+        (LogKind::Bandwidth, &conduct.bw_log),
+        (LogKind::Latency, &conduct.lat_log),
+        (LogKind::Requests, &conduct.iops_log),
+    ];
+    let name = |name: &LogName| match name {
+        LogName::OfJob => job.to_owned(),
+        LogName::Given(name) => name.clone(),
+    };
+    asked.into_iter().filter_map(|(kind, asked)| Some((kind, name(asked.as_ref()?)))).collect()
+}

@@ -1,0 +1,164 @@
+//! What a fio job file may ask of a run beside its workload, and what comes of it.
+//!
+//! None of it changes which requests are made, so it is no part of [`Workload`](measure::Workload): logs of what was seen
+//! ([`super::log`]), a rate below which the run fails ([`Floor`]), an end where the figures are steady
+//! ([`super::steady`]), jobs that keep in proportion to each other ([`super::flow`]), and where buffers lie.
+
+use std::time::Duration;
+
+use measure::workload::NumberList;
+use storage::usage::MemoryPolicy;
+
+use super::flow::Flow;
+use super::log::{Log, LogPlan};
+use super::steady::{Steadiness, SteadyPlan};
+use super::tally::{Direction, Directions};
+
+/// See the module's argument. By default nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conduct {
+    /// What is logged.
+    pub log: Option<LogPlan>,
+    /// What each thread must reach.
+    pub floor: Option<Floor>,
+    /// When the job ends before its time. It runs by itself then.
+    pub steady: Option<SteadyPlan>,
+    /// The share of the requests of all jobs of a flow.
+    pub flow: Option<Flow>,
+    /// Where the buffers of its threads lie.
+    pub memory: Option<MemoryPolicy>,
+}
+
+/// What a job has beside its record.
+#[derive(Debug, Default)]
+pub struct Aside {
+    /// One a thread, where logs were asked for.
+    pub logs: Vec<Log>,
+    /// How steady it was, where that was to end it.
+    pub steadiness: Option<Steadiness>,
+}
+
+/// A memory policy as fio's `numa_mem_policy` has it.
+pub(super) fn memory_words(policy: &MemoryPolicy) -> String {
+    let list = |nodes: &[u32]| {
+        NumberList::new(nodes.iter().copied()).map_or_else(String::new, |list| list.to_string())
+    };
+    match policy {
+        MemoryPolicy::Default => "default".to_owned(),
+        MemoryPolicy::Local => "local".to_owned(),
+        MemoryPolicy::Prefer(node) => format!("prefer:{node}"),
+        MemoryPolicy::Bind(nodes) => format!("bind:{}", list(nodes)),
+        MemoryPolicy::Interleave(nodes) => format!("interleave:{}", list(nodes)),
+    }
+}
+
+/// A rate that each thread must keep to: fio's `rate_min` and `rate_iops_min`. Directions are reads, writes and discards;
+/// 0 asks for nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Floor {
+    /// Bytes a second.
+    pub bytes: [u64; 3],
+    /// Requests a second.
+    pub ios: [u64; 3],
+    /// How long a rate is measured before it is judged (`rate_cycle`).
+    pub cycle: Duration,
+}
+
+impl Floor {
+    /// What it asks of these directions; None if that is nothing.
+    pub(crate) fn of(self, directions: &[usize]) -> Option<Self> {
+        let only = |rates: [u64; 3]| [0, 1, 2].map(|at| if directions.contains(&at) { rates[at] } else { 0 });
+        let floor = Self { bytes: only(self.bytes), ios: only(self.ios), ..self };
+        (floor.bytes != [0; 3] || floor.ios != [0; 3]).then_some(floor)
+    }
+}
+
+/// How long a thread may take to come up to its rate, as in fio.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A thread that is slower than it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooSlow {
+    /// `rate_min` or `rate_iops_min`.
+    pub option: &'static str,
+    pub direction: Direction,
+    pub wanted: u64,
+    pub got: u64,
+}
+
+/// A floor being watched over.
+#[derive(Debug)]
+pub(super) struct FloorWatch {
+    floor: Floor,
+    /// When the cycle under way began, nanoseconds of the interval.
+    since_ns: u64,
+    bytes: [u64; 3],
+    ios: [u64; 3],
+}
+
+impl FloorWatch {
+    pub fn new(floor: Floor) -> Self {
+        Self { floor, since_ns: 0, bytes: [0; 3], ios: [0; 3] }
+    }
+
+    /// Judges the cycle that ends `now_ns` after the interval began. As fio does, it is called after requests have
+    /// completed, so that a cycle without any is part of the one that ends with the next request.
+    pub fn look(&mut self, now_ns: u64, counts: &Directions) -> Option<TooSlow> {
+        let spent = now_ns.saturating_sub(self.since_ns);
+        if now_ns < GRACE.as_nanos() as u64 || u128::from(spent) < self.floor.cycle.as_nanos() {
+            return None;
+        }
+        let (bytes, ios) = ([0, 1, 2].map(|at| counts[at].bytes), [0, 1, 2].map(|at| counts[at].ios));
+        let rate = |now: u64, before: u64| {
+            (u128::from(now - before) * 1_000_000_000 / u128::from(spent.max(1))) as u64
+        };
+        let each = [Direction::Read, Direction::Write, Direction::Trim].into_iter().enumerate();
+        let slow = each.clone().find_map(|(at, direction)| {
+            let (wanted, got) = (self.floor.bytes[at], rate(bytes[at], self.bytes[at]));
+            (got < wanted).then_some(TooSlow { option: "rate_min", direction, wanted, got })
+        });
+        let slow = slow.or_else(|| {
+            each.clone().find_map(|(at, direction)| {
+                let (wanted, got) = (self.floor.ios[at], rate(ios[at], self.ios[at]));
+                (got < wanted).then_some(TooSlow { option: "rate_iops_min", direction, wanted, got })
+            })
+        });
+        (self.since_ns, self.bytes, self.ios) = (now_ns, bytes, ios);
+        slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tally::Counts;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn counts(reads: u64, writes: u64) -> Directions {
+        let of = |ios| Counts { bytes: ios * 4096, ios, ..Counts::default() };
+        [of(reads), of(writes), Counts::default()]
+    }
+
+    #[test]
+    fn a_rate_is_judged_over_whole_cycles_after_two_seconds() {
+        let floor = Floor { bytes: [8192, 0, 0], ios: [0; 3], cycle: Duration::from_secs(1) };
+        let mut watch = FloorWatch::new(floor);
+        assert_eq!(watch.look(SECOND * 3 / 2, &counts(0, 0)), None, "it may still come up to its rate");
+        assert_eq!(watch.look(2 * SECOND, &counts(4, 0)), None, "two requests a second");
+        assert_eq!(watch.look(5 * SECOND / 2, &counts(4, 0)), None, "a cycle is a second");
+        assert_eq!(watch.look(4 * SECOND, &counts(8, 0)), None, "a late request ends a long cycle");
+        let slow = watch.look(5 * SECOND, &counts(9, 0)).expect("is too slow");
+        assert_eq!((slow.option, slow.direction, slow.wanted), ("rate_min", Direction::Read, 8192));
+        assert_eq!(slow.got, 4096);
+    }
+
+    #[test]
+    fn requests_have_a_floor_of_their_own_in_each_direction() {
+        let floor = Floor { bytes: [0; 3], ios: [0, 3, 0], cycle: Duration::from_secs(1) };
+        let mut watch = FloorWatch::new(floor);
+        assert_eq!(watch.look(2 * SECOND, &counts(0, 6)), None);
+        let slow = watch.look(3 * SECOND, &counts(9, 8)).expect("is too slow");
+        assert_eq!((slow.option, slow.direction, slow.got), ("rate_iops_min", Direction::Write, 2));
+    }
+}
