@@ -1,7 +1,8 @@
 //! What a job file asks for beside figures: logs in fio's format, and how steady a job was that ended once it was.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use bench::run::log::{Log, Quantity};
@@ -71,9 +72,14 @@ fn write_logs(done: &Done<'_>) -> Result<(), Failure> {
 }
 
 fn write(log: &Log, quantity: Quantity, path: &Path) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(path)?);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+    let mut out = BufWriter::new(file.as_file_mut());
     log.write(quantity, &mut out)?;
-    out.flush()
+    out.flush()?;
+    drop(out);
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// A criterion with its limit and window: `IOPS within 10 % over 30 s`.
