@@ -1,15 +1,21 @@
 //! Up to 64 searches at once, which share each page that is read: a bit a search in a word a vertex (MS-BFS, Then et al.,
 //! VLDB 2014), with the edges on a drive.
 //!
-//! In memory lie three words a vertex (seen, front, next), the index, the checksums and, where there is room, the heads. Each
-//! level has up to two passes, and each search takes part in one of them:
+//! In memory lie three words a vertex (seen, front, next), two a page of the lists, the index, the checksums and, where there
+//! is room, the heads. In an undirected graph only vertices with neighbours have words.
 //!
-//! - **Top-down**, for searches whose fronts are small: the lists of all vertices that are in such a front, each read once.
-//! - **Bottom-up**, for searches whose fronts are large: each vertex that some of them have not seen looks for them first among
-//!   its heads, then, as long as any is missing, page by page in its list.
+//! Searches need not be on the same level. Those whose fronts are still small go ahead, so that the costly levels of all,
+//! which read most of the graph, come in the same round. A round is one pass over the lists, in which each page is read
+//! once at most, and each search goes one of two ways (`choice`):
+//!
+//! - **Top-down**: the lists of its front. A list that is read serves all searches whose fronts the vertex is in.
+//! - **Bottom-up**: each vertex that it has not seen looks for its front first among the vertex's heads, then, as long as any
+//!   search is missing, page by page in its list.
 //!
 //! What comes out are sums: vertices a level for each search, hence reach, size of the component and closeness, and which
 //! sources reach each other.
+
+mod choice;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,16 +23,21 @@ use std::time::{Duration, Instant};
 
 use base::IoEngine;
 
+use self::choice::Choice;
 use crate::fetch::{FetchConfig, Fetcher, Traffic};
-use crate::format::{Fwg, Index, List, PAGE_BYTES, SectionKind};
+use crate::format::{Fwg, Header, Index, List, PAGE_BYTES, SectionKind};
 use crate::{GraphError, IdWidth, VertexId};
 
 /// The most searches.
 pub const MOST_SOURCES: usize = 64;
-/// A search goes bottom-up once its front has this share of the neighbours that it has not explored: 1 in so many.
-const ALPHA: u64 = 6;
-/// Neighbours of all fronts together below which a level is one thread's.
-const SMALL_ENTRIES: u64 = 1 << 18;
+/// A search goes ahead of others while it has seen less than this share of all neighbours, and
+const START_SHARE: u64 = 64;
+/// its front's lists lie on less than this share of all pages.
+const SMALL_FRONT_SHARE: u64 = 200;
+/// Fronts on less than this share of all pages are searched top-down without comparing.
+const CLEAR_SHARE: u64 = 64;
+/// Pages of all fronts together below which a round is one thread's.
+const SMALL_PAGES: u64 = 256;
 /// What the program takes by itself.
 const PROGRAM_BYTES: u64 = 8 << 20;
 /// Vertices that a thread takes on at a time.
@@ -99,7 +110,8 @@ pub fn plan(graph: &Fwg, config: &ManyConfig) -> Result<(u64, bool), GraphError>
     }
     let buffers = config.threads as u64 * fetch_config(config).memory_bytes();
     let tables = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph);
-    let needed = 24 * header.vertices + tables + buffers + PROGRAM_BYTES;
+    let tables = tables + Choice::memory_bytes(header);
+    let needed = 24 * words_of(header) + tables + buffers + PROGRAM_BYTES;
     if needed > config.memory {
         let purpose = "searching this graph from many vertices at once".to_owned();
         return Err(GraphError::Memory { purpose, needed, budget: config.memory });
@@ -107,6 +119,11 @@ pub fn plan(graph: &Fwg, config: &ManyConfig) -> Result<(u64, bool), GraphError>
     let heads = header.section(SectionKind::Heads).length;
     let is_room = heads > 0 && !header.directed && needed + heads <= config.memory;
     Ok((needed + if is_room { heads } else { 0 }, is_room))
+}
+
+/// Vertices that a search can meet beside its source.
+fn words_of(header: &Header) -> u64 {
+    if header.directed { header.vertices } else { header.listed }
 }
 
 fn fetch_config(config: &ManyConfig) -> FetchConfig {
@@ -136,7 +153,7 @@ pub fn search(
     let (planned_bytes, is_room_for_heads) = plan(graph, config)?;
     let began = Instant::now();
     let index = graph.index()?;
-    let words = || (0..vertices).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let words = || (0..words_of(graph.header())).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let mut many = Many {
         graph,
         index: &index,
@@ -147,7 +164,6 @@ pub fn search(
         front: words(),
         next: words(),
         heads: Vec::new(),
-        all: u64::MAX >> (64 - sources.len()),
         claim: AtomicUsize::new(0),
     };
     if is_room_for_heads {
@@ -170,15 +186,16 @@ struct Many<'a> {
     next: Vec<AtomicU64>,
     /// Empty if they are not in memory.
     heads: Vec<u32>,
-    /// A bit for each search.
-    all: u64,
     claim: AtomicUsize,
 }
 
-/// Vertices and neighbours that each search found on a level.
+/// What the searches found in a round.
 struct Census {
+    /// Vertices of each search's new front, and neighbours in their lists.
     vertices: [u64; MOST_SOURCES],
     entries: [u64; MOST_SOURCES],
+    /// Searches that have a front.
+    living: u64,
 }
 
 /// A part of a list that is still to be read.
@@ -205,66 +222,105 @@ impl Many<'_> {
     }
 
     fn levels(&self, sources: &[VertexId]) -> Result<Vec<ManyFound>, GraphError> {
-        for (search, source) in sources.iter().enumerate() {
-            self.next[*source as usize].fetch_or(1 << search, Ordering::Relaxed);
-        }
+        let header = self.graph.header();
         let mut found = vec![ManyFound::default(); sources.len()];
+        for (search, source) in sources.iter().enumerate() {
+            match self.next.get(*source as usize) {
+                Some(word) => word.fetch_or(1 << search, Ordering::Relaxed),
+                None => continue, // It has no neighbours.
+            };
+        }
+        let mut choice = Choice::of(header);
         let mut own = Fetcher::new(self.graph, self.traffic, fetch_config(self.config))?;
-        let mut unexplored = [self.graph.header().entries; MOST_SOURCES];
+        let mut explored = [0; MOST_SOURCES];
+        let mut active = u64::MAX;
         loop {
-            let census = self.advance()?;
-            if census.vertices.iter().all(|count| *count == 0) {
+            let census = self.advance(active, &mut choice)?;
+            for (search, found) in found.iter_mut().enumerate() {
+                if census.vertices[search] > 0 {
+                    found.levels.push(census.vertices[search]);
+                }
+                explored[search] += census.entries[search];
+            }
+            if census.living == 0 {
                 break;
             }
-            let (mut down, mut up) = (0_u64, 0_u64);
-            for (search, found) in found.iter_mut().enumerate() {
-                let (vertices, entries) = (census.vertices[search], census.entries[search]);
-                if vertices == 0 {
-                    continue;
-                }
-                found.levels.push(vertices);
-                unexplored[search] = unexplored[search].saturating_sub(entries);
-                let is_large = entries > unexplored[search] / ALPHA && !self.graph.header().directed;
-                *(if is_large { &mut up } else { &mut down }) |= 1 << search;
-            }
+            active = ready(&choice, census.living, &explored, header.entries);
+            let front_pages = choice.union(active, 0);
+            let is_clear = front_pages <= choice.pages() / CLEAR_SHARE;
+            let ways = if header.directed || is_clear {
+                (active, 0)
+            } else {
+                self.add_missing(active, &mut choice)?;
+                choice.choose(active)
+            };
             // Setting up another thread's engine costs more than a small front.
-            let is_small = up == 0 && census.entries.iter().sum::<u64>() < SMALL_ENTRIES;
-            let threads = if is_small { 1 } else { self.config.threads };
-            if down != 0 {
-                self.all_threads(&mut own, threads, |fetcher| self.top_down(fetcher, down))?;
-            }
-            if up != 0 {
-                self.all_threads(&mut own, threads, |fetcher| self.bottom_up(fetcher, up))?;
-            }
+            let threads = if ways.1 == 0 && front_pages < SMALL_PAGES { 1 } else { self.config.threads };
+            self.all_threads(&mut own, threads, |fetcher| self.pass(fetcher, ways))?;
         }
         for (found, source) in found.iter_mut().zip(sources) {
-            let seen = self.seen[*source as usize].load(Ordering::Relaxed);
-            found.reached_by = (0..sources.len()).filter(|search| seen >> search & 1 != 0).collect();
+            if let Some(seen) = self.seen.get(*source as usize) {
+                let seen = seen.load(Ordering::Relaxed);
+                found.reached_by = (0..sources.len()).filter(|search| seen >> search & 1 != 0).collect();
+            } else {
+                found.levels = vec![1];
+                found.reached_by = (0..sources.len()).filter(|at| sources[*at] == *source).collect();
+            }
         }
         Ok(found)
     }
 
-    /// Makes what was found the front, and counts it.
-    fn advance(&self) -> Result<Census, GraphError> {
-        let mut census = Census { vertices: [0; MOST_SOURCES], entries: [0; MOST_SOURCES] };
+    /// Makes what the active searches found their fronts, counts it, and notes the pages of the fronts of all.
+    fn advance(&self, active: u64, choice: &mut Choice) -> Result<Census, GraphError> {
+        let mut census = Census { vertices: [0; MOST_SOURCES], entries: [0; MOST_SOURCES], living: 0 };
         let mut cursor = self.index.cursor();
+        choice.clear();
         for vertex in 0..self.seen.len() {
-            let next = self.next[vertex].swap(0, Ordering::Relaxed);
             let seen = self.seen[vertex].load(Ordering::Relaxed);
-            let mut new = next & !seen;
-            self.front[vertex].store(new, Ordering::Relaxed);
-            if new != 0 {
-                self.seen[vertex].store(seen | new, Ordering::Relaxed);
-                let degree = cursor.list(vertex as u64)?.degree;
-                while new != 0 {
-                    let search = new.trailing_zeros() as usize;
-                    census.vertices[search] += 1;
-                    census.entries[search] += degree;
-                    new &= new - 1;
-                }
+            let new = self.next[vertex].swap(0, Ordering::Relaxed) & !seen;
+            let waiting = self.front[vertex].load(Ordering::Relaxed) & !active;
+            let front = new | waiting;
+            self.front[vertex].store(front, Ordering::Relaxed);
+            if front == 0 {
+                continue;
+            }
+            self.seen[vertex].store(seen | new, Ordering::Relaxed);
+            census.living |= front;
+            let list = cursor.list(vertex as u64)?;
+            if list.degree > 0 {
+                choice.add_front(list, front);
+            }
+            for search in ones(new) {
+                census.vertices[search] += 1;
+                census.entries[search] += list.degree;
             }
         }
         Ok(census)
+    }
+
+    /// Notes the pages that the active searches would read bottom-up.
+    fn add_missing(&self, active: u64, choice: &mut Choice) -> Result<(), GraphError> {
+        let mut cursor = self.index.cursor();
+        for vertex in 0..self.graph.header().listed as usize {
+            let heads = self.heads_of(vertex);
+            let known = heads.iter().fold(self.seen[vertex].load(Ordering::Relaxed), |known, head| {
+                known | self.front[*head as usize].load(Ordering::Relaxed)
+            });
+            if active & !known != 0 {
+                let list = cursor.list(vertex as u64)?;
+                if list.degree > heads.len() as u64 {
+                    choice.add_missing(list, active & !known);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first neighbours of a vertex, as far as they are in memory.
+    #[inline]
+    fn heads_of(&self, vertex: usize) -> &[u32] {
+        let heads = if self.heads.is_empty() { 0 } else { self.graph.header().heads as usize };
+        &self.heads[vertex * heads..(vertex + 1) * heads]
     }
 
     /// Runs a pass on the calling thread, and on others that end with it.
@@ -295,48 +351,57 @@ impl Many<'_> {
         Ok((first < listed).then(|| first..(first + CHUNK).min(listed)))
     }
 
-    fn top_down(&self, fetcher: &mut Fetcher<'_>, searches: u64) -> Result<(), GraphError> {
+    /// One level of the searches that go top-down and of those that go bottom-up.
+    fn pass(&self, fetcher: &mut Fetcher<'_>, ways: (u64, u64)) -> Result<(), GraphError> {
+        let (down, up) = ways;
         let mut cursor = self.index.cursor();
+        let mut rest = Vec::new();
         let mut visit = |vertex: VertexId, _: u64, bytes: &[u8]| {
-            let front = self.front[vertex as usize].load(Ordering::Relaxed) & searches;
-            for id in ids(bytes) {
-                let new = front & !self.seen[id as usize].load(Ordering::Relaxed);
-                if new & !self.next[id as usize].load(Ordering::Relaxed) != 0 {
-                    self.next[id as usize].fetch_or(new, Ordering::Relaxed);
-                }
+            let front = self.front[vertex as usize].load(Ordering::Relaxed) & (down | up);
+            if front & down != 0 {
+                self.push(front, bytes);
             }
+            self.look_among(vertex as usize, up, ids(bytes));
         };
         while let Some(vertices) = self.next_chunk()? {
             for vertex in vertices {
-                if self.front[vertex].load(Ordering::Relaxed) & searches != 0 {
+                if self.front[vertex].load(Ordering::Relaxed) & down != 0 {
                     let list = cursor.list(vertex as u64)?;
                     fetcher.add(vertex as u64, list.offset, list.degree * 4, &mut visit)?;
+                    continue;
                 }
-            }
-        }
-        fetcher.finish(&mut visit)
-    }
-
-    fn bottom_up(&self, fetcher: &mut Fetcher<'_>, searches: u64) -> Result<(), GraphError> {
-        let heads = if self.heads.is_empty() { 0 } else { self.graph.header().heads as usize };
-        let mut cursor = self.index.cursor();
-        let mut rest = Vec::new();
-        while let Some(vertices) = self.next_chunk()? {
-            for vertex in vertices {
-                let own = &self.heads[vertex * heads..(vertex + 1) * heads];
-                if self.look_among(vertex, searches, own.iter().copied()) == 0 {
+                let heads = self.heads_of(vertex);
+                if self.look_among(vertex, up, heads.iter().copied()) == 0 {
                     continue;
                 }
                 let List { offset, degree } = cursor.list(vertex as u64)?;
-                if degree > heads as u64 {
-                    rest.push(Rest { vertex: vertex as u32, offset, length: degree * 4 });
+                if degree > heads.len() as u64 {
+                    let now = (degree * 4).min(PAGE_BYTES);
+                    fetcher.add(vertex as u64, offset, now, &mut visit)?;
+                    if degree * 4 > now {
+                        let (offset, length) = (offset + now, degree * 4 - now);
+                        rest.push(Rest { vertex: vertex as u32, offset, length });
+                    }
                 }
             }
             if rest.len() >= MOST_REST {
-                self.look_in_lists(fetcher, searches, &mut rest)?;
+                fetcher.finish(&mut visit)?;
+                self.look_in_lists(fetcher, up, &mut rest)?;
             }
         }
-        self.look_in_lists(fetcher, searches, &mut rest)
+        fetcher.finish(&mut visit)?;
+        self.look_in_lists(fetcher, up, &mut rest)
+    }
+
+    /// Gives the searches of a front the neighbours in a part of its list.
+    #[inline]
+    fn push(&self, front: u64, bytes: &[u8]) {
+        for id in ids(bytes) {
+            let new = front & !self.seen[id as usize].load(Ordering::Relaxed);
+            if new & !self.next[id as usize].load(Ordering::Relaxed) != 0 {
+                self.next[id as usize].fetch_or(new, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Reads lists a page at a time as long as searches are missing.
@@ -349,23 +414,25 @@ impl Many<'_> {
         let mut visit = |vertex: VertexId, _: u64, bytes: &[u8]| {
             self.look_among(vertex as usize, searches, ids(bytes));
         };
-        while !rest.is_empty() {
+        loop {
+            rest.retain(|part| part.length > 0 && self.missing(part.vertex as usize, searches) != 0);
+            if rest.is_empty() {
+                return Ok(());
+            }
             for part in rest.iter_mut() {
                 let now = part.length.min(PAGE_BYTES);
                 fetcher.add(part.vertex.into(), part.offset, now, &mut visit)?;
                 (part.offset, part.length) = (part.offset + now, part.length - now);
             }
             fetcher.finish(&mut visit)?;
-            rest.retain(|part| part.length > 0 && self.missing(part.vertex as usize, searches) != 0);
         }
-        Ok(())
     }
 
     /// Searches that have not seen a vertex, nor found it on this level.
     #[inline]
     fn missing(&self, vertex: usize, searches: u64) -> u64 {
         let known = self.seen[vertex].load(Ordering::Relaxed) | self.next[vertex].load(Ordering::Relaxed);
-        searches & self.all & !known
+        searches & !known
     }
 
     /// Looks for missing searches in the fronts of neighbours; what is missing still.
@@ -384,6 +451,26 @@ impl Many<'_> {
         }
         left
     }
+}
+
+/// The searches that take part in the next round: those that are still near their sources, if there are any, else all.
+fn ready(choice: &Choice, living: u64, explored: &[u64; MOST_SOURCES], entries: u64) -> u64 {
+    let pages = choice.down_alone();
+    let is_starting = |search: &usize| {
+        explored[*search] < entries / START_SHARE && pages[*search] <= choice.pages() / SMALL_FRONT_SHARE
+    };
+    let starting = ones(living).filter(is_starting).map(|search| 1_u64 << search).sum::<u64>();
+    if starting != 0 { starting } else { living }
+}
+
+/// The numbers of the bits that are set.
+#[inline]
+fn ones(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let first = (word != 0).then_some(word.trailing_zeros() as usize);
+        word &= word.wrapping_sub(1);
+        first
+    })
 }
 
 /// Neighbours in the bytes of a list.

@@ -52,6 +52,9 @@ fn compare(
     }
     assert_eq!(wanted.iter().flatten().count(), 0, "{what}: vertices are missing");
     let figures = tree.figures();
+    let entries = lists.iter().zip(&expected).filter(|(_, level)| level.is_some());
+    let entries = entries.map(|(list, _)| list.len() as u64).sum::<u64>();
+    assert_eq!(figures.entries, entries, "{what}: neighbours of what was reached, and of nothing else");
     assert_eq!((figures.reached, figures.levels), (reached, u64::from(deepest) + 1), "{what}");
     drop(tree);
     assert_eq!(options.space.usage().bytes_in_use, 0, "{what}");

@@ -97,7 +97,7 @@ fn cluster<I: Ids>(
     let mut levels = Levels::<I>::new(graph, options, "mm", masters, |_, cluster| cluster)?;
     while levels.advance(|pair| Ok(unsorted.push(*pair)?))? {}
     let of_clustering = levels.finish();
-    // The lists are read again and counted when the clusters are built.
+    // Clusters grow in all components; entries are counted where the search uses them.
     *figures = ExternalSearchFigures { levels: 0, entries: 0, ..of_clustering };
 
     let unsorted = unsorted.finish()?;
@@ -264,7 +264,6 @@ fn edges_by_second_end<I: Ids>(
             of_source = cluster;
         }
         let list = cursor.list(vertex)?;
-        figures.entries += list.degree;
         figures.bytes_in_theory += pages.bytes(list, I::WIDTH);
         lists.add([vertex, cluster], list, &mut push)?;
     }
@@ -286,6 +285,8 @@ struct Pool<'a, I: Ids> {
 /// The pool without the edges of a level, and those edges.
 struct SplitPool<I: Ids> {
     candidates: Sorter<I::Triple>,
+    /// Edges that begin in the level: each edge of what is reached does once.
+    entries: u64,
     rest: Stream<I::Triple>,
 }
 
@@ -312,7 +313,8 @@ impl<I: Ids> Pool<'_, I> {
         while !last.is_empty() {
             self.figures.levels += 1;
             let mut fetched = self.fetch(&last, &pool)?;
-            let SplitPool { candidates, rest } = self.split(&last, &pool, &mut fetched)?;
+            let SplitPool { candidates, entries, rest } = self.split(&last, &pool, &mut fetched)?;
+            self.figures.entries += entries;
             pool = rest;
             let mut sorted = counted(candidates, self.figures)?;
             let mut next = StreamWriter::new(space, 3);
@@ -372,7 +374,7 @@ impl<I: Ids> Pool<'_, I> {
         let options =
             pool_sorter::<I::Triple>(self.options).unique(|a, b| vertex_of::<I>(a) == vertex_of::<I>(b));
         let mut candidates = new_sorter(self.options, &options)?;
-        let mut rest = StreamWriter::new(&self.options.space, 3);
+        let (mut entries, mut rest) = (0, StreamWriter::new(&self.options.space, 3));
         let mut starts = Subtracted::new(level, vertex_of::<I>);
         let mut pool = pool.reader(2);
         let (mut pooled, mut new) = (pool.next_record()?, fetched.next_record()?);
@@ -391,11 +393,12 @@ impl<I: Ids> Pool<'_, I> {
             };
             let [first, second, cluster] = I::three(&edge);
             if starts.holds(first)? {
+                entries += 1;
                 candidates.push(I::triple([second, first, cluster]))?;
             } else {
                 rest.push(edge)?;
             }
         }
-        Ok(SplitPool { candidates, rest: rest.finish()? })
+        Ok(SplitPool { candidates, entries, rest: rest.finish()? })
     }
 }
