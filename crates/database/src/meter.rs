@@ -1,10 +1,12 @@
 //! What the kernel counts of a thread: bytes read, CPU time, time in the run queue.
 //!
 //! `/proc/thread-self/io` counts what the thread asked for (`rchar`) and what devices delivered for it (`read_bytes`, read-ahead
-//! included); `/proc/thread-self/schedstat` has its time on a CPU and its time waiting for one, nanoseconds. A thread that only queries
-//! waits for nothing else than reads, so time less both of them is I/O time.
+//! included); `/proc/thread-self/schedstat` has its time waiting for a CPU, nanoseconds, and `CLOCK_THREAD_CPUTIME_ID` its time on one, which
+//! schedstat has only as of the last tick. A thread that only queries waits for nothing else than reads, so time less both of them is I/O time.
 
 use std::time::Instant;
+
+use nix::time::{ClockId, clock_gettime};
 
 use crate::engine::Cost;
 
@@ -13,7 +15,7 @@ use crate::engine::Cost;
 pub struct Meter {
     begun: Instant,
     io: Option<Io>,
-    scheduled: Option<(u64, u64)>,
+    times: Option<Times>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,26 +24,35 @@ struct Io {
     device_bytes: u64,
 }
 
+/// Of a thread, nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    cpu_ns: u64,
+    queued_ns: u64,
+}
+
 impl Meter {
     /// Begins to count for the calling thread.
     #[must_use]
     pub fn start() -> Self {
-        let (io, scheduled) = (io(), scheduled());
-        Self { begun: Instant::now(), io, scheduled }
+        let (io, times) = (io(), times());
+        Self { begun: Instant::now(), io, times }
     }
 
     /// What the calling thread spent since, in blocks of so many bytes. The reading of the counters is less than a block.
     #[must_use]
     pub fn stop(self, block_bytes: u32) -> Cost {
         let elapsed_ns = self.begun.elapsed().as_nanos() as u64;
-        let (io, scheduled) = (io(), scheduled());
+        let (times, io) = (times(), io());
         let of_io = self.io.zip(io);
-        let times =
-            self.scheduled.zip(scheduled).map(|(before, after)| (after.0 - before.0, after.1 - before.1));
+        let times = self.times.zip(times).map(|(before, after)| Times {
+            cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
+            queued_ns: after.queued_ns.saturating_sub(before.queued_ns),
+        });
         Cost {
             elapsed_ns,
-            cpu_ns: times.map(|(cpu, _)| cpu),
-            io_ns: times.map(|(cpu, queued)| elapsed_ns.saturating_sub(cpu + queued)),
+            cpu_ns: times.map(|of| of.cpu_ns.min(elapsed_ns)),
+            io_ns: times.map(|of| elapsed_ns.saturating_sub(of.cpu_ns + of.queued_ns)),
             blocks_read: of_io
                 .map(|(before, after)| (after.asked_bytes - before.asked_bytes) / u64::from(block_bytes)),
             blocks_hit: None,
@@ -60,15 +71,34 @@ fn parse_io(text: &str) -> Option<Io> {
     Some(Io { asked_bytes: field("rchar:")?, device_bytes: field("read_bytes:")? })
 }
 
-fn scheduled() -> Option<(u64, u64)> {
+fn times() -> Option<Times> {
+    // The clock brings the kernel's other figures of the thread up to date.
+    let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    let cpu_ns = cpu.tv_sec().unsigned_abs() * 1_000_000_000 + cpu.tv_nsec().unsigned_abs();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let mut fields = text.split_whitespace().map(str::parse);
-    Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    let queued_ns = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Times { cpu_ns, queued_ns })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_of_less_than_a_tick_is_time_on_the_cpu_and_not_time_of_reads() {
+        let mut cpu_ns = 0;
+        for _ in 0..20 {
+            let meter = Meter::start();
+            let begun = Instant::now();
+            while begun.elapsed() < std::time::Duration::from_micros(100) {}
+            let Some(of_turn) = meter.stop(4096).cpu_ns else {
+                return eprintln!("skipped: this kernel counts no time of threads");
+            };
+            assert!(of_turn > 0, "a turn without CPU time");
+            cpu_ns += of_turn;
+        }
+        assert!(cpu_ns >= 100_000, "{cpu_ns} ns");
+    }
 
     #[test]
     fn bytes_that_are_read_are_counted_in_blocks() {

@@ -21,7 +21,7 @@ const FORMULAS: [[&str; 3]; 4] = [
     [
         "I/O time",
         "SQLite: time - CPU time - time in the run queue of the thread that asks; PostgreSQL: the server's waits for reads",
-        "/proc/thread-self/schedstat; track_io_timing",
+        "CLOCK_THREAD_CPUTIME_ID, /proc/thread-self/schedstat; track_io_timing",
     ],
     [
         "Random share",
