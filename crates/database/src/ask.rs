@@ -143,8 +143,7 @@ mod tests {
 
     use super::*;
     use crate::dataset::Workload;
-    use crate::engine::{Cold, Dialect, EngineFacts, SkyIndex, Statement};
-    use crate::interrupt::Interrupter;
+    use crate::engine::{Cold, Dialect, EngineFacts, Interrupter, SkyIndex, Statement};
     use crate::schema::{Index, Rows, Table};
 
     /// An engine whose files keep a page, and that answers with one row.

@@ -5,13 +5,16 @@
 //! A load can be cut off at any call and resumed by the same calls.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DatabaseError;
-use crate::interrupt::Interrupter;
 use crate::schema::{Index, Rows, Table, Value};
+
+/// Cancels the statement that a connection runs, from another thread; does nothing if there is none.
+pub type Interrupter = Arc<dyn Fn() + Send + Sync>;
 
 base::words! {
     /// How cones are searched.

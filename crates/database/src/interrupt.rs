@@ -4,15 +4,12 @@
 //! comes between two statements is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Interrupter};
 use crate::error::DatabaseError;
-
-/// Cancels the statement that a connection runs, from another thread; does nothing if there is none.
-pub type Interrupter = Arc<dyn Fn() + Send + Sync>;
 
 /// How long a statement goes on after the flag is set, at most.
 const POLL: Duration = Duration::from_millis(20);

@@ -14,9 +14,8 @@ use rusqlite::types::{Value as SqlValue, ValueRef};
 use rusqlite::{Connection, InterruptHandle, OpenFlags, OptionalExtension, params_from_iter};
 
 use crate::cold;
-use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, SkyIndex, Statement};
+use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, Interrupter, SkyIndex, Statement};
 use crate::error::DatabaseError;
-use crate::interrupt::Interrupter;
 use crate::meter::Meter;
 use crate::schema::{Column, ColumnType, Index, IndexKey, Rows, Table, Value};
 use crate::sky;

@@ -35,9 +35,8 @@ use self::server::Server;
 use self::session::{Session, SessionOptions};
 use self::settings::{STATED, of_sessions, quoted};
 use crate::cold;
-use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, SkyIndex, Statement};
+use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, Interrupter, SkyIndex, Statement};
 use crate::error::DatabaseError;
-use crate::interrupt::Interrupter;
 use crate::schema::{ColumnType, Index, IndexKey, Rows, Table, Value};
 
 pub use self::programs::OLDEST_MAJOR;
