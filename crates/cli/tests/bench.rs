@@ -508,3 +508,29 @@ fn a_process_that_was_stopped_for_longer_than_the_limit_goes_on() {
     let (_, err) = printed(&mut child);
     assert!(!err.contains("has not answered"), "{err}");
 }
+
+#[test]
+fn a_job_file_leaves_logs_that_replace_logs_and_nothing_else() {
+    let folder = place();
+    let text = "[a]\nfilename=file\nsize=1m\nrw=randread\nwrite_bw_log=x\nwrite_lat_log\nlog_avg_msec=10\n\
+                [b]\nfilename=none\nsize=1m\nallow_file_create=0\n";
+    std::fs::write(folder.path().join("j.fio"), text).expect("writes");
+    let dry = works(folder.path(), &["bench", "j.fio", "--dry-run"]).out;
+    assert!(dry.contains("logs to x_bw.1.log … a_clat.1.log (3 files)"), "{dry}");
+    assert!(dry.contains("on none, which does not exist"), "{dry}");
+    refused(folder.path(), &["bench", "j.fio"], 2, "none");
+    let one = text.split("[b]").next().expect("a section");
+    std::fs::write(folder.path().join("j.fio"), one).expect("writes");
+    for again in 0..2 {
+        works(folder.path(), &["bench", "j.fio"]);
+        for name in ["x_bw.1.log", "a_lat.1.log", "a_clat.1.log"] {
+            let log = std::fs::read_to_string(folder.path().join(name)).expect("is there");
+            assert!(log.lines().all(|line| line.split(", ").count() == 5), "{again} {name}: {log}");
+        }
+    }
+    std::fs::write(folder.path().join("x_bw.1.log"), "my diary\n").expect("writes");
+    refused(folder.path(), &["bench", "j.fio"], 3, "is there already, and is no log");
+    let kept = std::fs::read_to_string(folder.path().join("x_bw.1.log")).expect("is there");
+    assert_eq!(kept, "my diary\n");
+    works(folder.path(), &["bench", "j.fio", "--force"]);
+}

@@ -5,8 +5,8 @@
 //! is room, the heads. In an undirected graph only vertices with neighbours have words.
 //!
 //! Searches need not be on the same level. Those whose fronts are still small go ahead, so that the costly levels of all,
-//! which read most of the graph, come in the same round. A round is one pass over the lists, in which each page is read
-//! once at most, and each search goes one of two ways (`choice`):
+//! which read most of the graph, come in the same round. A round is one pass over the lists, in which a page is read once (where the
+//! parts of two threads meet, by both), and each search goes one of two ways (`choice`):
 //!
 //! - **Top-down**: the lists of its front. A list that is read serves all searches whose fronts the vertex is in.
 //! - **Bottom-up**: each vertex that it has not seen looks for its front first among the vertex's heads, then, as long as any
