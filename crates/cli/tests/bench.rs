@@ -518,7 +518,9 @@ fn a_job_file_leaves_logs_that_replace_logs_and_nothing_else() {
     let dry = works(folder.path(), &["bench", "j.fio", "--dry-run"]).out;
     assert!(dry.contains("logs to x_bw.1.log … a_clat.1.log (3 files)"), "{dry}");
     assert!(dry.contains("on none, which does not exist"), "{dry}");
-    refused(folder.path(), &["bench", "j.fio"], 2, "none");
+    let words = "error: job 'b': none: no such file or device\n\
+                 hint: check the name; to make it: flashwright bench --rw=write --bs=1m --size=1g --time_based=0 --target none\n";
+    refused(folder.path(), &["bench", "j.fio"], 2, words);
     let one = text.split("[b]").next().expect("a section");
     std::fs::write(folder.path().join("j.fio"), one).expect("writes");
     for again in 0..2 {
@@ -529,7 +531,9 @@ fn a_job_file_leaves_logs_that_replace_logs_and_nothing_else() {
         }
     }
     std::fs::write(folder.path().join("x_bw.1.log"), "my diary\n").expect("writes");
-    refused(folder.path(), &["bench", "j.fio"], 3, "is there already, and is no log");
+    let words = "error: x_bw.1.log: is there already, and is no log\n\
+                 hint: name the log otherwise, or move this away\n";
+    refused(folder.path(), &["bench", "j.fio"], 3, words);
     let kept = std::fs::read_to_string(folder.path().join("x_bw.1.log")).expect("is there");
     assert_eq!(kept, "my diary\n");
     works(folder.path(), &["bench", "j.fio", "--force"]);
