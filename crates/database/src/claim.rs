@@ -206,7 +206,7 @@ impl Claimed {
 /// dataset, and removed if not.
 ///
 /// # Errors
-/// As [`Claim::take`] and [`open_or_make`].
+/// As [`Claim::take`], and those of making the database.
 pub fn open_claimed(
     choice: &EngineChoice,
     dataset: &Dataset,
