@@ -1,0 +1,164 @@
+//! `flashwright bfs` where memory or room on the disk is short. Needs root: version 1's memory controller, and tmpfs.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Came, command, finish, names, place, run, skipped, tool, works};
+
+/// A control group that kills what holds more memory than it allows. Page cache counts, but the kernel drops it first.
+struct MemoryGroup {
+    folder: PathBuf,
+}
+
+impl MemoryGroup {
+    fn new(name: &str) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        let at = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (at, kind, options) = (words.next()?, words.next()?, words.next()?);
+            (kind == "cgroup" && options.split(',').any(|option| option == "memory")).then_some(at)
+        })?;
+        let folder = Path::new(at).join(format!("flashwright-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).ok()?;
+        let group = Self { folder };
+        let is_usable = std::fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() <= 1)
+            && group.limit(1 << 30);
+        is_usable.then_some(group)
+    }
+
+    fn limit(&self, bytes: u64) -> bool {
+        std::fs::write(self.folder.join("memory.limit_in_bytes"), bytes.to_string()).is_ok()
+    }
+
+    /// Runs a command in the group.
+    fn run(&self, inner: &Command) -> Came {
+        let script = format!("echo $$ > {} && exec \"$@\"", self.folder.join("cgroup.procs").display());
+        let mut outer = Command::new("sh");
+        outer.args(["-c", &script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+        outer.current_dir(inner.get_current_dir().expect("a directory"));
+        finish(&mut outer)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+#[test]
+fn the_budget_holds_under_a_limit_that_kills_what_takes_more() {
+    let Some(group) = MemoryGroup::new("bfs") else {
+        return skipped("budgets of bfs: no memory controller of version 1 to be had, or swap is on");
+    };
+    let place = place();
+    let folder = place.path();
+    works(folder, &["bfs", "generate", "--scale", "16", "--output", "a.el"]);
+    let limited = |mebibytes: u64, arguments: &[&str]| {
+        assert!(group.limit(mebibytes << 20), "a limit of {mebibytes} MiB");
+        let came = group.run(&command(folder, arguments));
+        assert_eq!(came.code, 0, "{arguments:?} within {mebibytes} MiB: {came:#?}");
+    };
+    limited(32, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "32m"]);
+    for algorithm in ["semi", "mr", "mm"] {
+        let out = format!("{algorithm}.out");
+        let search = ["bfs", "run", "a.fwg", "--source", "7", "--algorithm", algorithm, "--memory", "16m"];
+        limited(16, &[&search[..], &["--output", &out]].concat());
+        limited(16, &["bfs", "validate", "a.fwg", &out, "--edges", "a.el"]);
+    }
+    std::fs::write(folder.join("keys"), "7\n8\n9\n").expect("writes");
+    limited(24, &["bfs", "run", "a.fwg", "--sources", "keys", "--memory", "24m"]);
+    // The limit is a real one: the same graph with a budget of more than the group allows is killed.
+    assert!(group.limit(16 << 20));
+    let search = ["bfs", "run", "a.fwg", "--source", "7", "--algorithm", "mr", "--memory", "64m"];
+    assert_ne!(group.run(&command(folder, &search)).code, 0, "64 MiB do not fit into 16");
+}
+
+/// A file system in memory, with as much room as it is told.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn tmpfs(at: &Path, size: &str) -> Option<Self> {
+        std::fs::create_dir(at).expect("creates");
+        let options = format!("size={size}");
+        tool("mount", &["-t", "tmpfs", "-o", &options, "none", at.to_str()?])?;
+        Some(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_each_verb_with_its_name_and_leaves_nothing_half_made() {
+    let place = place();
+    let folder = place.path();
+    let Some(_mount) = Mount::tmpfs(&folder.join("full"), "2m") else {
+        return skipped("a full disk under bfs: tmpfs cannot be mounted here");
+    };
+    works(folder, &["bfs", "generate", "--scale", "16", "--output", "a.el"]);
+    works(folder, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "32m"]);
+    let verbs: [&[&str]; 5] = [
+        &["bfs", "generate", "--scale", "16", "--output", "full/a.el"],
+        &["bfs", "build", "a.el", "--output", "a2.fwg", "--memory", "32m", "--scratch", "full"],
+        &["bfs", "build", "a.el", "--output", "full/a.fwg", "--memory", "32m", "--scratch", "."],
+        &[
+            "bfs",
+            "run",
+            "a.fwg",
+            "--source",
+            "7",
+            "--algorithm",
+            "mr",
+            "--memory",
+            "16m",
+            "--scratch",
+            "full",
+        ],
+        &["bfs", "run", "a.fwg", "--source", "7", "--memory", "16m", "--output", "full/a.out"],
+    ];
+    // Room for the parents, not for the levels.
+    let ballast = vec![1; (2 << 20) - (300 << 10)];
+    for verb in verbs {
+        if verb.contains(&"full/a.out") {
+            std::fs::write(folder.join("full/ballast"), &ballast).expect("fits");
+        }
+        let came = run(folder, verb);
+        assert_eq!(came.code, 1, "{verb:?}: {came:#?}");
+        assert!(came.err.starts_with("error: ") && came.err.contains("full"), "{verb:?}: {came:#?}");
+        assert!(came.err.contains("o space left") || came.err.contains("room"), "{verb:?}: {came:#?}");
+        let left = names(&folder.join("full"));
+        let allowed = ["ballast".to_owned(), "a.fwg.build".to_owned()];
+        assert!(left.iter().all(|name| allowed.contains(name)), "{verb:?} left {left:?}");
+        let _ = std::fs::remove_dir_all(folder.join("full/a.fwg.build"));
+    }
+    assert!(!folder.join("a2.fwg").exists() && !folder.join("a2.fwg.build").exists());
+}
+
+#[test]
+fn one_vertex_and_vertices_without_neighbours_are_searched_by_all() {
+    let place = place();
+    let folder = place.path();
+    for (text, vertices, source, reached) in
+        [("0 0\n", "1", "0", 1), ("2 3\n", "9", "8", 1), ("2 3\n", "9", "3", 2)]
+    {
+        std::fs::write(folder.join("a.txt"), text).expect("writes");
+        let import = ["bfs", "import", "a.txt", "--vertices", vertices, "--output", "a.el"];
+        works(folder, &import);
+        works(folder, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "32m"]);
+        for algorithm in ["semi", "mr", "mm"] {
+            let search = ["bfs", "run", "a.fwg", "--source", source, "--algorithm", algorithm];
+            let found = common::json(folder, &[&search[..], &["--output", "a.out", "--json"]].concat());
+            assert_eq!(found["reached"].as_u64(), Some(reached), "{text:?} by {algorithm}");
+            works(folder, &["bfs", "validate", "a.fwg", "a.out", "--edges", "a.el"]);
+            let outside = ["bfs", "run", "a.fwg", "--source", vertices, "--algorithm", algorithm];
+            let came = run(folder, &outside);
+            assert!(came.code == 2 && came.err.contains("has no vertex"), "{algorithm}: {came:#?}");
+        }
+    }
+}
