@@ -52,11 +52,33 @@ fn output(home: &Path, name: &str) -> PathBuf {
     folder
 }
 
+/// What a results file says of a run beside its figures.
+fn details(path: &Path, run: i64) -> Vec<Option<String>> {
+    let path = if path.is_dir() { path.join("results.db") } else { path.to_owned() };
+    let connection = Connection::open(path).unwrap();
+    let ask = |sql: &str| -> Option<String> {
+        connection
+            .query_row(&format!("{sql} r USING (record) WHERE r.id = {run}"), [], |row| row.get(0))
+            .unwrap()
+    };
+    vec![
+        ask(
+            "SELECT group_concat(direction || d.bytes || ' ' || d.latency_ns_max) FROM directions d JOIN runs",
+        ),
+        ask("SELECT group_concat(number || code || message) FROM warnings JOIN runs"),
+        ask("SELECT group_concat(user_ns || ' ' || system_ns) FROM cpu JOIN runs"),
+        ask("SELECT group_concat(word || verdict) FROM verdicts JOIN runs"),
+    ]
+}
+
 #[test]
 fn shards_of_two_machines_make_one_whole_sweep() {
     let home = tempfile::tempdir().unwrap();
     let one = shard(home.path(), LADDER, (1, 2), &named("a"), None);
     let two = shard(home.path(), LADDER, (2, 2), &named("b"), None);
+    let verdicts = "INSERT INTO verdicts SELECT record, 'drives', \
+         '{\"limit\":\"drives\",\"evidence\":\"busy\",\"at_percent_of_drives\":null,\"others\":[]}' FROM runs";
+    Connection::open(one.join("results.db")).unwrap().execute_batch(verdicts).unwrap();
     let whole = output(home.path(), "whole");
     let merged = merge(&[two.clone(), one.clone()], &whole).unwrap();
     assert!(merged.completeness.is_complete() && merged.absent.is_empty());
@@ -70,6 +92,7 @@ fn shards_of_two_machines_make_one_whole_sweep() {
         for run in part.runs().unwrap() {
             let here = runs.iter().find(|r| r.position == run.position).expect("it was taken");
             assert_eq!(store.record(here.id).unwrap(), part.record(run.id).unwrap());
+            assert_eq!((here.limit, details(&whole, here.id)), (run.limit, details(part.path(), run.id)));
         }
         for control in part.controls().unwrap() {
             assert!(store.controls().unwrap().iter().any(|c| c.position == control.position));

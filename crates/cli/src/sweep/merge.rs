@@ -18,13 +18,13 @@ pub fn merge(args: &MergeArgs) -> Result<(), Failure> {
             let _ = std::fs::remove_dir(folder);
         }
     })?;
-    let store = Store::open_read_only(&merged.path)?;
+    let mut store = Store::open(&merged.path)?;
     let permits = super::args::PermitArgs::default();
     let session = Session { folder: args.output.clone(), permits: &permits, json: args.json };
     if !args.json {
         output::print(&said(&merged, &args.output.display().to_string()))?;
     }
-    outcome::report(&session, &store, None)
+    outcome::report(&session, &mut store, None)
 }
 
 /// How much of the whole is there.

@@ -6,7 +6,7 @@ use base::ErrorClass;
 use sweep::load::{LoadError, load};
 use sweep::report::{Report, html, json, table};
 use sweep::run::{Ended, Outcome};
-use sweep::store::Store;
+use sweep::store::{RecordOf, Store};
 
 use super::session::{Session, shell_word};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub fn loaded(store: &Store) -> Result<Report, Failure> {
 }
 
 /// Writes the reports and prints the gist.
-pub fn report(session: &Session<'_>, store: &Store, outcome: Option<&Outcome>) -> Result<(), Failure> {
+pub fn report(session: &Session<'_>, store: &mut Store, outcome: Option<&Outcome>) -> Result<(), Failure> {
     if outcome.is_some_and(|outcome| outcome.completeness.done == 0) {
         return Ok(());
     }
@@ -38,6 +38,7 @@ pub fn report(session: &Session<'_>, store: &Store, outcome: Option<&Outcome>) -
     // Printed even where nothing can be written: a full disk is no reason to lose sight of what was measured.
     let written = output::write_file(&beside(JSON), &document)
         .and_then(|()| output::write_file(&beside(HTML), &html(&report)))
+        .and_then(|()| Ok(store.set_fates(fates(&report))?))
         .map_err(|failure| unwritten(failure, session));
     if session.json {
         output::print(&document)?;
@@ -59,6 +60,14 @@ pub fn report(session: &Session<'_>, store: &Store, outcome: Option<&Outcome>) -
     text += &format!("\n{} {}\n", paint::dim("report"), paint::title(&shown(&beside(HTML))));
     text += &format!("{}   {}, {}\n", paint::dim("data"), shown(store.path()), shown(&beside(JSON)));
     output::print(&text)
+}
+
+/// What became of each run, for whoever asks results.db itself.
+fn fates(report: &Report) -> impl Iterator<Item = (RecordOf, &'static str)> {
+    report.runs.iter().map(|judged| {
+        let id = judged.run.id;
+        (if judged.repeated { RecordOf::Voided(id) } else { RecordOf::Run(id) }, judged.fate.label())
+    })
 }
 
 /// What to do about a report that could not be written: the runs themselves are in results.db.

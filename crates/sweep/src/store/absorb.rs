@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Store, StoreError, schema};
+use super::{Store, StoreError, details, schema};
 
 /// What makes two rows of figures the same measurement.
 const SAME: &str = "a.started_unix_ns = b.started_unix_ns AND a.interval_ns = b.interval_ns \
@@ -113,6 +113,18 @@ fn take_figures(t: &Transaction<'_>, table: &str, wanted: &str) -> rusqlite::Res
         ),
         [free],
     )?;
+    for (table_by_record, columns) in details::BY_RECORD {
+        let is_there = "SELECT count(*) > 0 FROM source.sqlite_schema WHERE type = 'table' AND name = ?1";
+        if t.query_row(is_there, [table_by_record], |row| row.get(0))? {
+            t.execute(
+                &format!(
+                    "INSERT INTO main.{table_by_record} (record, {columns}) SELECT record + ?1, {columns} FROM source.{table_by_record}
+                     WHERE record IN (SELECT a.record FROM source.{table} a WHERE {wanted})"
+                ),
+                [free],
+            )?;
+        }
+    }
     let columns = schema::FIGURES;
     let values: Vec<String> = columns
         .split(',')

@@ -23,6 +23,7 @@
 //! [`Store::open`] to go on.
 
 mod absorb;
+mod details;
 mod error;
 mod lock;
 mod read;

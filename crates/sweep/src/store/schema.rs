@@ -2,7 +2,8 @@
 //!
 //! Figures stand in columns and whole records in a table of their own, compressed, so that reading
 //! all runs of a large sweep touches none of its records. The three tables of figures have the same
-//! columns: `runs` holds what the plan owes, once each, which the database itself enforces;
+//! columns: `runs` holds what the plan owes, once each, which the database itself enforces, as it does that a row's point and pass
+//! are those of its step in the plan;
 //! `controls` the repetitions of the control point; `voided` the first attempts at runs that were
 //! repeated because something outside had spoilt them.
 
@@ -30,7 +31,7 @@ fn figures_table(name: &str, constraint: &str) -> String {
             id INTEGER PRIMARY KEY,
             point INTEGER NOT NULL REFERENCES points(id),
             pass INTEGER NOT NULL,
-            position INTEGER NOT NULL REFERENCES plan(position),
+            position INTEGER NOT NULL,
             session INTEGER NOT NULL REFERENCES sessions(id),
             started_unix_ns INTEGER NOT NULL,
             interval_ns INTEGER NOT NULL,
@@ -45,7 +46,8 @@ fn figures_table(name: &str, constraint: &str) -> String {
             latency_ns_max INTEGER NOT NULL,
             warnings TEXT NOT NULL, -- codes, separated by spaces
             wall_ns INTEGER NOT NULL, -- from asking for the run until its record was there
-            record INTEGER NOT NULL UNIQUE REFERENCES records(id)
+            record INTEGER NOT NULL UNIQUE REFERENCES records(id),
+            FOREIGN KEY (position, point, pass) REFERENCES plan(position, point, pass)
             {constraint}
         ) STRICT;"
     )
@@ -72,7 +74,8 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
             position INTEGER PRIMARY KEY,
             kind TEXT NOT NULL CHECK (kind IN ('run', 'control')),
             point INTEGER NOT NULL REFERENCES points(id),
-            pass INTEGER NOT NULL
+            pass INTEGER NOT NULL,
+            UNIQUE (position, point, pass)
          ) STRICT;
          CREATE UNIQUE INDEX plan_run ON plan(point, pass) WHERE kind = 'run';
          CREATE TABLE sessions (
@@ -93,26 +96,19 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
          CREATE TABLE failures (
             id INTEGER PRIMARY KEY,
             session INTEGER NOT NULL REFERENCES sessions(id),
-            position INTEGER NOT NULL REFERENCES plan(position),
+            position INTEGER NOT NULL,
             kind TEXT NOT NULL,
             point INTEGER NOT NULL REFERENCES points(id),
             pass INTEGER NOT NULL,
             at_unix_ns INTEGER NOT NULL,
-            error TEXT NOT NULL
-         ) STRICT;
-         {VERDICTS};",
+            error TEXT NOT NULL,
+            FOREIGN KEY (position, point, pass) REFERENCES plan(position, point, pass)
+         ) STRICT;",
         runs = figures_table("runs", ", UNIQUE (point, pass), UNIQUE (position)"),
         controls = figures_table("controls", ", UNIQUE (position)"),
         voided = figures_table("voided", ""),
     ))
 }
-
-/// What limited each record's run. A table of its own, so that files that began without it gain it.
-pub(super) const VERDICTS: &str = "CREATE TABLE IF NOT EXISTS verdicts (
-    record INTEGER PRIMARY KEY REFERENCES records(id),
-    word TEXT NOT NULL, -- measure::Limit
-    verdict TEXT NOT NULL -- JSON
- ) STRICT";
 
 /// What a database turned out to be.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use measure::{RunRecord, WarningCode};
 use rusqlite::{Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{Machine, Meta, NOTE_TIME_USED, Store, StoreError, now_unix_ns, schema};
+use super::{Machine, Meta, NOTE_TIME_USED, Store, StoreError, details, now_unix_ns, schema};
 use crate::model::{Point, RunRow};
 use crate::plan::{Plan, PlannedRun, Step, StepKind};
 
@@ -80,6 +80,7 @@ impl Store {
     pub fn begin_session(&mut self, version: &str, machine: &Machine) -> Result<i64, StoreError> {
         let machine = json(machine);
         self.transaction("begin a session", |t| {
+            details::create(t)?;
             t.execute(
                 "INSERT INTO sessions (started_unix_ns, pid, version, machine) VALUES (?1, ?2, ?3, ?4)",
                 params![integer(now_unix_ns()), std::process::id(), version, machine],
@@ -112,7 +113,8 @@ impl Store {
             for point in &plan.points {
                 insert_point(t, point)?;
             }
-            insert_steps(t, &plan.steps())
+            insert_steps(t, &plan.steps())?;
+            details::create(t)
         })
     }
 
@@ -191,11 +193,7 @@ impl Store {
                 record,
             ])?;
             let id = t.last_insert_rowid();
-            if let Some(verdict) = &measured.record.verdict {
-                t.prepare_cached(schema::VERDICTS)?.execute([])?;
-                t.prepare_cached("INSERT INTO verdicts (record, word, verdict) VALUES (?1, ?2, ?3)")?
-                    .execute(params![record, verdict.limit.word(), json(verdict)])?;
-            }
+            details::insert(t, record, measured.record)?;
             Ok(id)
         })?;
         Ok(row)
@@ -325,11 +323,11 @@ fn kind_word(kind: StepKind) -> &'static str {
 }
 
 /// SQLite's integers are signed. No count gets there in practice; one that did is held at the end.
-fn integer(n: u64) -> i64 {
+pub(super) fn integer(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-fn json(value: &impl Serialize) -> String {
+pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("what is stored serialises")
 }
 
