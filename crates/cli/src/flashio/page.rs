@@ -53,21 +53,37 @@ pub fn page(document: &FlashioDocument) -> Page {
 }
 
 fn answer(document: &FlashioDocument) -> String {
-    let of = |way: Way| document.ways.iter().find(|figures| figures.way == way);
-    let (Some(slow), Some(drained), Some(fast)) = (of(Way::Slow), of(Way::Drained), of(Way::Fast)) else {
+    if [Way::Slow, Way::Drained, Way::Fast].iter().any(|way| document.ways.iter().all(|of| of.way != *way)) {
         return "Not every way came to its end".to_owned();
-    };
+    }
     let [gain, cost, _] = &document.contests;
-    let ratio = |contest: &Contest, or: f64| contest.estimate().unwrap_or(or);
     let kept_up = match &document.drain {
         Some(drain) if drain.kept_up => "the drain kept up",
         _ => "the drain did not keep up",
     };
-    format!(
-        "Fast + drain runs {:.2}× as fast as slow, in {:.3}× the time of fast alone; {kept_up}",
-        ratio(gain, slow.run_s / drained.run_s),
-        ratio(cost, drained.run_s / fast.run_s)
-    )
+    let within = |contest: &Contest| units::percent(contest.outcome.rules.equivalence);
+    let gain = compared(
+        gain,
+        |times| format!("{times:.2}× as fast as slow"),
+        &format!("as fast as slow, within ± {}", within(gain)),
+        "undecided against slow",
+    );
+    let cost = compared(
+        cost,
+        |times| format!("{times:.3}× the time of fast alone"),
+        &format!("the time of fast alone, within ± {}", within(cost)),
+        "undecided against fast alone",
+    );
+    format!("Fast + drain: {gain}; {cost}; {kept_up}")
+}
+
+/// What the verdict allows to say: the ratio stands alone only where it is decided, else beside how far it may be off.
+fn compared(contest: &Contest, better: impl Fn(f64) -> String, alike: &str, open: &str) -> String {
+    match (&contest.outcome.answer, contest.estimate()) {
+        (Answer::Better { .. }, Some(times)) => better(times),
+        (Answer::Equivalent { .. }, _) => alike.to_owned(),
+        _ => format!("{open}, run time {}", ratio(contest)),
+    }
 }
 
 fn chart(document: &FlashioDocument, title: &str, of: impl Fn(&WayFigures) -> f64) -> PageChart {
