@@ -1,6 +1,6 @@
 //! Races whose answer is known: synthetic figures, missing runs, replay, and agreement of interval and verdict.
 
-use measure::decide::{Answer, Decision, Race, Rules, Standing};
+use measure::decide::{Answer, Decision, Outcome, Race, Rules, Standing};
 use measure::stats::Direction;
 
 /// Numbers that look random, the same on every machine.
@@ -218,5 +218,151 @@ fn intervals_agree_with_the_answer_after_every_block() {
                 _ => {}
             }
         }
+    }
+}
+
+/// What `between` says of each pair must agree with the answer, whatever that is.
+fn assert_pairs_agree(outcome: &Outcome) {
+    const ROUNDING: f64 = 1e-9;
+    let is_alive = |setting: usize| outcome.settings[setting].standing == Standing::Alive;
+    for (a, b) in (0..outcome.settings.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
+        let (Some(pair), Some(turned)) = (outcome.between(a, b), outcome.between(b, a)) else {
+            assert_eq!(outcome.between(a, b), outcome.between(b, a));
+            continue;
+        };
+        assert!(
+            (pair.ratio * turned.ratio - 1.0).abs() < ROUNDING
+                && (pair.low * turned.high - 1.0).abs() < ROUNDING
+        );
+        assert!(pair.low <= pair.ratio && pair.ratio <= pair.high, "{pair:?}");
+        if is_alive(a) && is_alive(b) {
+            assert!(pair.low <= 1.0 && pair.high >= 1.0, "both may be the best: {pair:?}");
+        }
+        let over = |winner: usize| outcome.between(winner, if winner == a { b } else { a }).expect("known");
+        match outcome.answer {
+            Answer::Better { winner, .. } if winner == a || winner == b => assert!(over(winner).low >= 1.0),
+            Answer::Equivalent { reference, .. } | Answer::Sufficient { reference, .. }
+                if (reference == a || reference == b) && is_alive(a) && is_alive(b) =>
+            {
+                let other = over(reference);
+                match outcome.answer {
+                    Answer::Sufficient { at_most, .. } => {
+                        assert!(1.0 / other.low <= at_most + ROUNDING, "{other:?}")
+                    }
+                    _ => assert!(
+                        1.0 / other.low <= 1.05 + ROUNDING && other.high <= 1.05 + ROUNDING,
+                        "{other:?}"
+                    ),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_is_said_of_two_settings_agrees_with_the_answer_after_every_block() {
+    let mut answers = [0; 4];
+    for (seed, levels) in (0..250).zip(
+        [
+            [1e9, 1.03e9, 1.1e9, 0.9e9],
+            [1e9, 1.01e9, 1e9, 0.99e9],
+            [1e9, 0.99e9, 0.94e9, 0.93e9],
+            [1.1e9, 1.02e9, 1.04e9, 0.97e9],
+            [0.96e9, 1.03e9, 1e9, 1.06e9],
+        ]
+        .iter()
+        .cycle(),
+    ) {
+        let mut race = Race::new(4, Rules::default());
+        let mut noise = Noise(500 + seed);
+        let sd = if seed % 2 == 0 { 0.01 } else { 0.05 };
+        for number in 1..=40 {
+            let runs = block(&race, levels, sd, &mut noise);
+            race.block(&runs);
+            let outcome = race.outcome();
+            assert_pairs_agree(&outcome);
+            let known = (0..4)
+                .flat_map(|a| (0..a).map(move |b| (a, b)))
+                .any(|(a, b)| outcome.between(a, b).is_some());
+            assert!(number >= 4 || !known, "nothing is said before the least number of blocks");
+            assert!(outcome.between(1, 1).is_none() && outcome.between(0, 4).is_none());
+            answers[match outcome.answer {
+                Answer::Better { .. } => 0,
+                Answer::Equivalent { .. } => 1,
+                Answer::Sufficient { .. } => 2,
+                _ => 3,
+            }] += 1;
+        }
+    }
+    assert!(answers.iter().all(|count| *count > 20), "{answers:?}");
+}
+
+#[test]
+fn a_dropped_setting_is_told_from_one_that_it_was_dropped_for() {
+    let race = run(&[1e9, 1.2e9, 1e9, 0.7e9], 0.04, Rules::default(), 60, 3);
+    let outcome = race.outcome();
+    let dropped = outcome.settings.iter().filter(|s| matches!(s.standing, Standing::Dropped { .. }));
+    for contrast in dropped {
+        let is_behind = |i: usize| outcome.between(i, contrast.setting).is_some_and(|pair| pair.low > 1.0);
+        assert!((0..4).any(is_behind), "{contrast:?}");
+    }
+    // Of two settings the pair is what the answer says.
+    let two = run(&[1e9, 1.2e9], 0.04, Rules::default(), 60, 4).outcome();
+    assert_eq!(two.between(1, 0), two.b_by_a(0, 1));
+}
+
+#[test]
+fn nothing_is_said_of_two_settings_before_the_least_number_of_blocks() {
+    let rules = Rules { min_blocks: 10, ..Rules::default() };
+    let is_known = |most| run(&[1e9, 1e9, 2e9], 0.01, rules, most, 7).outcome().between(0, 2).is_some();
+    assert_eq!([9, 10].map(is_known), [false, true]);
+}
+
+#[test]
+fn settings_that_are_both_left_are_not_told_apart_where_their_blocks_disagree() {
+    // 0 loses to 1 where both run; beside 2, which 0 beats, it is far above 1.
+    let mut race = Race::new(3, Rules { stops: false, ..Rules::default() });
+    let mut noise = Noise(9);
+    for number in 0..40 {
+        let levels = match number % 4 {
+            0 => [Some(1.0), Some(1.2), None],
+            1 | 2 => [Some(3.0), None, Some(1.0)],
+            _ => [None, Some(1.0), Some(1.0)],
+        };
+        let figures = levels.iter().enumerate().filter_map(|(i, level)| Some((i, level.as_ref()? * 1e9)));
+        let block: Vec<_> = figures.map(|(i, figure)| (i, figure * (0.005 * noise.normal()).exp())).collect();
+        race.block(&block);
+    }
+    let outcome = race.outcome();
+    let alive = |i: usize| outcome.settings[i].standing == Standing::Alive;
+    assert!(alive(0) && alive(1) && !alive(2), "{:?}", outcome.settings);
+    assert_pairs_agree(&outcome);
+}
+
+#[test]
+fn the_winner_is_below_no_setting_that_a_third_one_dropped() {
+    for winner in [0, 2] {
+        let loser = 2 - winner;
+        let mut race = Race::new(3, Rules::default());
+        let mut noise = Noise(11);
+        // Beside the loser the winner's figures scatter widely; 1 drops the loser, and later loses itself.
+        for number in 0..60 {
+            let early = if number % 2 == 0 { 0.95 } else { 1.4 };
+            let of_winner = if race.alive().contains(&loser) { early } else { 2.6 };
+            let mut figures = [(1, 1.3), (winner, of_winner), (loser, 1.0)]
+                .map(|(i, figure)| (i, figure * (0.01 * noise.normal()).exp()));
+            figures.sort_by_key(|(i, _)| *i);
+            race.block(&figures);
+        }
+        let outcome = race.outcome();
+        assert!(
+            matches!(outcome.answer, Answer::Better { winner: found, .. } if found == winner),
+            "{:?}",
+            outcome.answer
+        );
+        let pair = outcome.between(winner, loser).expect("both ran");
+        assert!(pair.low == 1.0 && pair.high > 1.2, "the plant: {pair:?}");
+        assert_pairs_agree(&outcome);
     }
 }

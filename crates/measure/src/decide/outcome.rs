@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
-use super::race::{Decision, Known, Race};
+use super::race::{Decision, Known, Race, pair_index};
 
 /// Blocks from which on the number of further blocks can be foretold.
 const FORECAST_MIN_BLOCKS: usize = 6;
@@ -34,6 +34,19 @@ impl Bounds {
         let bounds = Self { ratio: estimate.exp(), low: low.exp(), high: high.exp() };
         (bounds.low.is_normal() && bounds.high.is_finite()).then_some(bounds)
     }
+
+    /// The same the other way round.
+    fn reciprocal(self) -> Self {
+        Self { ratio: self.ratio.recip(), low: self.high.recip(), high: self.low.recip() }
+    }
+}
+
+/// What is known of a pair of settings, ln: the first minus the second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Difference {
+    estimate: f64,
+    /// Half of the interval by which settings are dropped.
+    half: f64,
 }
 
 /// By how much the best setting is better.
@@ -153,6 +166,10 @@ pub struct Outcome {
     /// The weight of each block in the last analysis, above 0 and at most 1; 0 for a block with fewer than two
     /// figures of living settings. A block below 1 was unsteady.
     pub block_weights: Vec<f64>,
+    /// By pair of settings, (0,1), (0,2), …, (1,2), …, as last analysed with both alive; none before an interval exists. Not stored,
+    /// because a replay of the blocks gives it.
+    #[serde(skip)]
+    pairs: Vec<Option<Difference>>,
 }
 
 impl Outcome {
@@ -170,7 +187,47 @@ impl Outcome {
             settings: (0..race.settings).map(|setting| contrast(race, setting, best)).collect(),
             memory: analysis.map_or(0.0, |a| a.memory),
             block_weights,
+            pairs: differences(race),
         }
+    }
+
+    /// How many times better `a` is than `b` in the blocks that had both. The intervals of one setting against all others hold together,
+    /// and agree with the answer: 1 is in that of two settings that may both be the best, a certificate of equivalence is given as it was
+    /// granted, no setting is above a sufficient one by more than the answer says, and none is above the winner. None before an
+    /// interval exists.
+    #[must_use]
+    pub fn between(&self, a: usize, b: usize) -> Option<Bounds> {
+        if a > b {
+            return self.between(b, a).map(Bounds::reciprocal);
+        }
+        if a == b || b >= self.settings.len() {
+            return None;
+        }
+        let known = (*self.pairs.get(pair_index(self.settings.len(), a, b))?)?;
+        let (mut estimate, mut low, mut high) =
+            (known.estimate, known.estimate - known.half, known.estimate + known.half);
+        let is_alive = |setting: usize| self.settings[setting].standing == Standing::Alive;
+        if is_alive(a) && is_alive(b) {
+            (low, high) = (low.min(0.0), high.max(0.0));
+            let reference = self.recommended()?;
+            let certificate = self.settings[if reference == a { b } else { a }].equivalence;
+            match (certificate.filter(|_| reference == a || reference == b), self.answer) {
+                (Some(granted), _) => {
+                    return Some(if reference == a { granted.reciprocal() } else { granted });
+                }
+                (None, Answer::Sufficient { at_most, .. }) if reference == a => low = low.max(-at_most.ln()),
+                (None, Answer::Sufficient { at_most, .. }) if reference == b => high = high.min(at_most.ln()),
+                _ => {}
+            }
+        } else if let Answer::Better { winner, .. } = self.answer {
+            // A setting that a third one dropped may have an interval around 0.
+            if winner == a {
+                (estimate, low, high) = (estimate.max(0.0), low.max(0.0), high.max(0.0));
+            } else if winner == b {
+                (estimate, low, high) = (estimate.min(0.0), low.min(0.0), high.min(0.0));
+            }
+        }
+        Bounds::of_ln(estimate, low, high)
     }
 
     /// The setting to use: the winner, or the cheapest living one. None if no setting has figures.
@@ -192,7 +249,7 @@ impl Outcome {
     pub fn b_by_a(&self, a: usize, b: usize) -> Option<Bounds> {
         let turned = |of: Bounds, setting: usize| match setting == b {
             true => of,
-            false => Bounds { ratio: of.ratio.recip(), low: of.high.recip(), high: of.low.recip() },
+            false => of.reciprocal(),
         };
         match self.answer {
             Answer::Better { winner, gain } => Some(turned(gain?.bounds, winner)),
@@ -207,6 +264,17 @@ impl Outcome {
             Answer::Single { .. } | Answer::Nothing => None,
         }
     }
+}
+
+/// What is known of each pair after blocks enough for a verdict.
+fn differences(race: &Race) -> Vec<Option<Difference>> {
+    let pairs = (0..race.settings).flat_map(|i| (i + 1..race.settings).map(move |j| (i, j)));
+    let difference = |(i, j): (usize, usize)| {
+        let known = race.known(i, j).filter(|known| known.blocks >= race.rules.min_blocks)?;
+        let found = Difference { estimate: known.difference, half: known.half_of_best };
+        found.half.is_finite().then_some(found)
+    };
+    pairs.map(difference).collect()
 }
 
 fn answer(race: &Race) -> Answer {

@@ -50,6 +50,11 @@ impl Known {
     }
 }
 
+/// The place of a pair of different settings, the smaller number first, among all pairs of so many settings.
+pub(super) fn pair_index(settings: usize, first: usize, second: usize) -> usize {
+    first * (2 * settings - first - 1) / 2 + second - first - 1
+}
+
 /// How the race ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -179,12 +184,8 @@ impl Race {
         if first == second {
             return None;
         }
-        let known = self.pairs[self.pair_index(first.min(second), first.max(second))];
+        let known = self.pairs[pair_index(self.settings, first.min(second), first.max(second))];
         if first < second { known } else { known.map(Known::reversed) }
-    }
-
-    fn pair_index(&self, first: usize, second: usize) -> usize {
-        first * (2 * self.settings - first - 1) / 2 + second - first - 1
     }
 
     /// Analyses all blocks, drops settings and grants certificates.
@@ -224,7 +225,7 @@ impl Race {
         for (at, first) in self.alive.iter().enumerate() {
             for second in &self.alive[at + 1..] {
                 let pair = pairs.next().expect("an analysis has every pair");
-                let index = self.pair_index(*first, *second);
+                let index = pair_index(self.settings, *first, *second);
                 self.pairs[index] = pair.map(|pair| {
                     let half = |alpha| self.rules.half(alpha, pair.variance, pair.freedom, pair.blocks);
                     Known {
