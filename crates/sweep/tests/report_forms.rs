@@ -344,6 +344,20 @@ fn the_terminal_table_keeps_to_the_width_and_says_the_essential_at_any() {
     }
 }
 
+#[test]
+fn what_a_warning_means_stands_once_however_many_recommendations_carry_it() {
+    let mut data = fourteen(6);
+    data.runs.iter_mut().for_each(|run| run.warnings.push(WarningCode::Steal));
+    let report = Report::new(&data).unwrap();
+    let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let terminal = flat(table(&report, 120).iter().map(|line| line.plain() + "\n").collect());
+    let explanation = WarningCode::Steal.explain();
+    for text in [terminal, flat(markdown(&report))] {
+        assert_eq!(text.matches(explanation.meaning).count(), 1, "{text}");
+        assert_eq!(text.matches("Warnings on its runs: W-STEAL.").count(), 4, "{text}");
+    }
+}
+
 /// `INSTA_UPDATE=always cargo test -p flashwright-sweep --test report_forms` takes what is said now.
 #[test]
 fn the_report_of_a_small_sweep_is_as_it_was_agreed() {

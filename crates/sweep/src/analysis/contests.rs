@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::contest::Contest;
 use crate::model::{Point, RunRow};
 
-use super::{PointSummary, SweepData, Work, statistics};
+use super::{SweepData, Work, statistics};
 
 /// Blocks from which on their effects can be taken out of the figures.
 const LEAST_BLOCKS: usize = 2;
@@ -165,20 +165,6 @@ fn one(data: &SweepData, contest: Contest) -> ContestSummary {
     }
 }
 
-/// Takes the blocks out of the figures that further comparisons are made with ([`PointSummary::in_blocks`]): the machine was
-/// faster in one block than in another, for all settings alike, and that says nothing about them. An additive model of
-/// ln bandwidth, setting + block, is fitted; what is left is widened by what the fit has used up.
-pub(super) fn take_out_blocks(data: &SweepData, contests: &[ContestSummary], points: &mut [PointSummary]) {
-    for summary in contests {
-        let blocks = blocks(data, &summary.contest());
-        for (setting, figures) in adjusted(&blocks, summary.points.len()) {
-            if let Some(point) = points.iter_mut().find(|p| p.point == summary.points[setting]) {
-                point.in_blocks = figures;
-            }
-        }
-    }
-}
-
 /// The figures of each point of a contest without the effects of its blocks, with the weights of the race.
 pub(super) fn observations(data: &SweepData, summary: &ContestSummary) -> Vec<(u32, Observation)> {
     let blocks = blocks(data, &summary.contest());
@@ -266,20 +252,4 @@ impl Fit {
 fn logarithms((_, block): &Block<'_>) -> Vec<(usize, f64)> {
     let all = block.iter().map(|(setting, run)| (*setting, run.bandwidth_bytes_per_s.ln()));
     all.filter(|(_, y)| y.is_finite()).collect()
-}
-
-/// The figures of each setting without the effect of its blocks; none where that cannot be told.
-fn adjusted(blocks: &[Block<'_>], settings: usize) -> BTreeMap<usize, Vec<f64>> {
-    let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    let Some(fit) = Fit::of(blocks, settings) else { return figures };
-    for (at, effect) in fit.blocks.iter().zip(&fit.effects) {
-        let block = logarithms(&blocks[*at]);
-        // A block of a runs leaves a − 1 of them free.
-        let widening = (block.len() as f64 / (block.len() as f64 - 1.0)).sqrt();
-        for (setting, y) in block {
-            let level = fit.levels[setting];
-            figures.entry(setting).or_default().push((level + (y - effect - level) * widening).exp());
-        }
-    }
-    figures
 }

@@ -270,10 +270,6 @@ pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
     let completeness = completeness::check(data);
     let (mut points, runs, cleaning) = points::judge(data);
     let contests = contests::summarise(data);
-    // Points on different constructions share no block, so that how blocks differ is part of the noise between them.
-    if contests.iter().all(|contest| contest.construction == contests[0].construction) {
-        contests::take_out_blocks(data, &contests, &mut points);
-    }
     let limits = limits::judge(data, &mut points);
     let (effects, interactions) = effects::effects(data, &contests, &points);
     Ok(Analysis {

@@ -158,10 +158,10 @@ pub struct PointSummary {
     /// Bandwidth of the kept runs, bytes per second, by pass.
     #[serde(skip)]
     pub kept: Vec<f64>,
-    /// What comparisons are made with, by pass: of all runs but void ones, first passes and cut blocks, without the effects of
-    /// the blocks in which they ran where all points share blocks.
+    /// What comparisons without pairs are made with, bytes per second by pass: of all runs but void ones, first passes and cut
+    /// blocks.
     #[serde(skip)]
-    pub in_blocks: Vec<f64>,
+    pub compared: Vec<f64>,
 }
 
 impl PointSummary {
@@ -377,7 +377,7 @@ fn summarise(point: &Point, runs: &[JudgedRun], cleaned: &Cleaned) -> PointSumma
         warnings,
         verdict: None,
         cost: point.cost(),
-        in_blocks: compared,
+        compared,
         kept: bandwidth,
     }
 }

@@ -79,9 +79,9 @@ pub(crate) fn compare(candidate: &[f64], baseline: &[f64]) -> Comparison {
     settle(stats::compare(baseline, candidate))
 }
 
-/// `candidate` against each of `others`, corrected for their number.
-pub(crate) fn compare_family(candidate: &[f64], others: &[&[f64]]) -> Vec<Comparison> {
-    compare_pairs(&others.iter().map(|other| (*other, candidate)).collect::<Vec<_>>())
+/// The same with an interval of another level.
+pub(crate) fn compare_at(candidate: &[f64], baseline: &[f64], level: f64) -> Comparison {
+    settle(stats::compare_with(baseline, candidate, &CompareRules { level, ..CompareRules::default() }))
 }
 
 /// The second of each pair against its first, corrected for their number.

@@ -5,29 +5,29 @@
 //! 1. **The baseline** is the first point of the work that has the values of the space's `[sweep] baseline`; without
 //!    one, the first point: every dimension at the value that is written first.
 //! 2. **A rung**: of all points that differ from where one stands in *one* setting, those that are faster beyond noise
-//!    (Holm, over all of them) and by 2 % are looked at, and the fastest is taken. What cannot be told from it is named
-//!    beside it. Points that the blocks showed to be equivalent are no rungs above each other. A change of `layout` may bring `chunk` and `width` with it, and one of `filesystem` its
+//!    (`super::pairs`, for all of them together) and by 2 % are looked at, and the fastest is taken. What cannot be told from it is named
+//!    beside it. Of points that may all be the best, or that the blocks showed to be equivalent, none is a rung above another. A change of `layout` may bring `chunk` and `width` with it, and one of `filesystem` its
 //!    `mount_options`, as few as the sweep allows: those words mean nothing without it. One of `iodepth` may bring `rw`
 //!    in the same way, because the papers' test types seek in sequence at depth 1 only.
 //! 3. Repeated until no single change is faster.
-//! 4. Where the fastest point of all still lies beyond noise (Holm, over all points) and with its whole interval 2 % above, settings depend on each
+//! 4. Where the fastest point of all still lies beyond noise (for all points together) and with its whole interval 2 % above, settings depend on each
 //!    other, and no single change leads there: it is the last rung, with all its changes at once. Of points that cannot
 //!    be told from the fastest, the one with the fewest changes is taken.
 //!
-//! Each rung is a measured point, not a product of averages, and its gain is over the rung below, with Fieller's interval.
+//! Each rung is a measured point, not a product of averages, and its gain is over the rung below, with its interval.
 //! The best of several is picked by looking at the data, so a gain close to the limit is somewhat flattered; the
 //! correction for the number of comparisons keeps it from being noise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use measure::decide::Answer;
+use measure::stats::Verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::choices::choices;
-use crate::analysis::statistics::{Comparison, Verdict, compare, compare_pairs, interval};
-use crate::analysis::{Analysis, ContestSummary, Estimate, Interval, Metric, PointSummary, Work};
+use crate::analysis::{Analysis, Estimate, Interval, Metric, PointSummary, Work};
 
+use super::pairs::{Compared, Judge};
 use super::words;
 
 /// The way to the best for one kind of work.
@@ -64,7 +64,8 @@ pub struct Rung {
     pub gain: f64,
     /// The gain's interval.
     pub interval: Option<Interval>,
-    /// The p-value of the gain, corrected for all changes that might have been made.
+    /// The p-value of the gain, corrected for all changes that might have been made; none where both rungs share blocks, whose bound
+    /// has none.
     pub p_adjusted: Option<f64>,
     /// By the baseline.
     pub total: f64,
@@ -125,11 +126,8 @@ fn ladder(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Option<
     if points.len() < 2 || points.iter().any(|p| analysis.completeness.lacks(p.point)) {
         return None;
     }
-    let contest = super::contests::of(analysis, points);
-    let (candidates, _) = super::candidates(points, contest);
-    let is_equivalent = |c: &&ContestSummary| matches!(c.bandwidth.answer, Answer::Equivalent { .. });
-    let equivalent = contest.filter(is_equivalent).map(|c| c.alive().collect()).unwrap_or_default();
-    let climb = Climb::new(Metric::of(work), candidates, equivalent);
+    let (candidates, _) = super::candidates(points, super::contests::of(analysis, points));
+    let climb = Climb::new(Judge::new(analysis), Metric::of(work), candidates);
     let start = climb.start(&analysis.baseline)?;
     let figure = climb.metric.figure(start)?;
     let rungs = climb.rungs(start);
@@ -153,24 +151,31 @@ fn ladder(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Option<
 
 /// The points of one kind of work, by id and by settings.
 struct Climb<'a> {
+    judge: Judge<'a>,
     metric: Metric,
     points: Vec<&'a PointSummary>,
     settings: BTreeMap<u32, Settings>,
-    /// Those that the blocks showed to be equivalent: none of them is a rung above another.
-    equivalent: BTreeSet<u32>,
+    /// What orders them.
+    levels: BTreeMap<u32, f64>,
 }
 
 impl<'a> Climb<'a> {
-    fn new(metric: Metric, mut points: Vec<&'a PointSummary>, equivalent: BTreeSet<u32>) -> Self {
+    fn new(judge: Judge<'a>, metric: Metric, mut points: Vec<&'a PointSummary>) -> Self {
         points.sort_by_key(|p| p.point);
         let settings = points.iter().map(|p| (p.point, choices(p).into_iter().collect())).collect();
-        Self { metric, points, settings, equivalent }
+        let level = judge.level(&points);
+        let levels = points.iter().map(|p| (p.point, level(p))).collect();
+        Self { judge, metric, points, settings, levels }
     }
 
-    /// Whether `other` may be a rung above `at`.
+    fn level(&self, point: &PointSummary) -> f64 {
+        self.levels[&point.point]
+    }
+
+    /// Whether `other` may be a rung above `at`. Each rung's level is above the one below, so that the way ends: pairs that were last
+    /// compared after different blocks could lead in a circle.
     fn may_rise(&self, at: &PointSummary, other: &PointSummary) -> bool {
-        let both = [at, other].iter().all(|p| self.equivalent.contains(&p.point));
-        at.point != other.point && !both
+        at.point != other.point && self.level(other) > self.level(at)
     }
 
     fn start(&self, baseline: &Settings) -> Option<&'a PointSummary> {
@@ -180,7 +185,7 @@ impl<'a> Climb<'a> {
         self.points.iter().find(named).or(self.points.first()).copied()
     }
 
-    /// Every rung above `start`, which is always the mean's way up, so it ends.
+    /// Every rung above `start`.
     fn rungs(&self, start: &PointSummary) -> Vec<Rung> {
         let mut rungs: Vec<Rung> = Vec::new();
         let mut at = start;
@@ -195,19 +200,19 @@ impl<'a> Climb<'a> {
     /// The fastest single change from `at`.
     fn next(&self, start: &PointSummary, at: &PointSummary) -> Option<(&'a PointSummary, Rung)> {
         let near = self.near(at);
-        let pairs: Vec<(&[f64], &[f64])> =
-            near.iter().map(|(p, _)| (at.in_blocks.as_slice(), p.in_blocks.as_slice())).collect();
-        let compared = compare_pairs(&pairs);
-        let (best, comparison) =
-            near.iter().zip(&compared).filter(|(_, c)| c.verdict == Verdict::Better).max_by(|a, b| {
-                super::mean(a.0.0).total_cmp(&super::mean(b.0.0)).then(b.0.0.point.cmp(&a.0.0.point))
-            })?;
+        let compared = self.judge.family(&near.iter().map(|(p, _)| (*p, at)).collect::<Vec<_>>());
+        let rises = |(near, c): &(&(&PointSummary, _), &Compared)| {
+            c.verdict == Verdict::Better && self.may_rise(at, near.0)
+        };
+        let (best, comparison) = near.iter().zip(&compared).filter(rises).max_by(|a, b| {
+            self.level(a.0.0).total_cmp(&self.level(b.0.0)).then(b.0.0.point.cmp(&a.0.0.point))
+        })?;
         let (point, changes) = best;
         let main = changes.first()?;
         let as_good = near.iter().filter(|(p, other)| {
             p.point != point.point
                 && other.first().is_some_and(|c| c.setting == main.setting)
-                && compare(&p.in_blocks, &point.in_blocks).verdict == Verdict::NoDifference
+                && self.judge.compare(p, point, 1).verdict == Verdict::NoDifference
         });
         let as_good = as_good.filter_map(|(_, other)| other.first()?.to.clone()).collect();
         let rung = self.rung(start, at, point, changes.clone(), comparison)?;
@@ -217,18 +222,17 @@ impl<'a> Climb<'a> {
     /// The fastest of all, where single changes do not lead to it.
     fn last(&self, start: &PointSummary, at: &PointSummary) -> Option<Rung> {
         let others: Vec<&PointSummary> =
-            self.points.iter().copied().filter(|p| self.may_rise(at, p)).collect();
-        let pairs: Vec<(&[f64], &[f64])> =
-            others.iter().map(|p| (at.in_blocks.as_slice(), p.in_blocks.as_slice())).collect();
-        let compared = compare_pairs(&pairs);
-        let enough = |c: &Comparison| c.interval.is_some_and(|i| i.low >= WORTH_SEVERAL);
-        let is_better = |c: &Comparison| c.verdict == Verdict::Better && enough(c);
-        let better = || others.iter().copied().zip(&compared).filter(|(_, c)| is_better(c));
-        let (fastest, _) = better().max_by(|a, b| super::mean(a.0).total_cmp(&super::mean(b.0)))?;
+            self.points.iter().copied().filter(|p| p.point != at.point).collect();
+        let compared = self.judge.family(&others.iter().map(|p| (*p, at)).collect::<Vec<_>>());
+        let enough = |c: &Compared| c.interval.is_some_and(|i| i.low >= WORTH_SEVERAL);
+        let is_better = |p: &PointSummary, c: &Compared| {
+            c.verdict == Verdict::Better && enough(c) && self.may_rise(at, p)
+        };
+        let better = || others.iter().copied().zip(&compared).filter(|(p, c)| is_better(p, c));
+        let (fastest, _) = better().max_by(|a, b| self.level(a.0).total_cmp(&self.level(b.0)))?;
         // What makes no difference need not change.
         let as_good = |p: &PointSummary| {
-            p.point == fastest.point
-                || compare(&p.in_blocks, &fastest.in_blocks).verdict == Verdict::NoDifference
+            p.point == fastest.point || self.judge.compare(p, fastest, 1).verdict == Verdict::NoDifference
         };
         let (point, comparison) =
             better().filter(|(p, _)| as_good(p)).min_by_key(|(p, _)| (self.changes(at, p).len(), p.point))?;
@@ -243,19 +247,22 @@ impl<'a> Climb<'a> {
         below: &PointSummary,
         point: &PointSummary,
         changes: Vec<Change>,
-        comparison: &Comparison,
+        compared: &Compared,
     ) -> Option<Rung> {
-        let total = compare(&point.in_blocks, &start.in_blocks);
+        let total = match start.point == below.point {
+            true => *compared,
+            false => self.judge.compare(point, start, self.points.len() - 1),
+        };
         Some(Rung {
             point: point.point,
             changes,
             together: false,
             figure: self.metric.figure(point)?,
-            gain: comparison.ratio?,
-            interval: comparison.interval.map(interval),
-            p_adjusted: comparison.p_adjusted,
-            total: total.ratio.unwrap_or_else(|| super::mean(point) / super::mean(start)),
-            total_interval: total.interval.map(interval),
+            gain: compared.ratio,
+            interval: compared.interval,
+            p_adjusted: compared.p_adjusted,
+            total: total.ratio,
+            total_interval: total.interval,
             runs: (below.kept.len() + point.kept.len()) as u64,
             as_good: Vec::new(),
         })
@@ -263,7 +270,7 @@ impl<'a> Climb<'a> {
 
     /// The points that one change leads to, each with that change first.
     fn near(&self, at: &PointSummary) -> Vec<(&'a PointSummary, Vec<Change>)> {
-        let differing = |p: &&PointSummary| self.may_rise(at, p);
+        let differing = |p: &&PointSummary| p.point != at.point;
         let all = self.points.iter().copied().filter(differing).map(|p| (p, self.changes(at, p)));
         let all: Vec<(&PointSummary, Vec<Change>)> = all.filter(|(_, changes)| changes.len() <= 3).collect();
         // Of changes that bring others with them, those that bring the fewest.

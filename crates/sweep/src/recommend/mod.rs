@@ -13,12 +13,15 @@
 //!    cheapest of those that may still be the best, with how much better another one could be, and how many
 //!    more blocks would tell.
 //! 4. Points on different constructions share no block. Where the alternatives of a work are spread over several,
-//!    their means are compared without pairs (Welch, Holm over all of them), and what cannot be told apart is
-//!    undecided.
+//!    their means are compared without pairs (Welch, Holm over all of them), those of one construction by their race, and
+//!    what cannot be told apart is undecided.
 //! 5. The gain is given over the cheapest of all alternatives and over the runner-up, each with its
 //!    interval, and the [`Knee`] says what a smaller depth would cost in bandwidth and save in latency.
 //! 6. The recommended point as [`settings`] that a program can set, each with the measurement behind it; and over
 //!    all kinds of work the [`Compromise`].
+//!
+//! Every figure of one setting against another, here and in the ladder, is by the same statistics (`pairs`), so that its interval
+//! agrees with the outcome.
 //!
 //! [`ladder`] tells how one gets there from where the machine stands.
 
@@ -26,6 +29,7 @@ pub(crate) mod choice;
 mod contests;
 mod knee;
 pub mod ladder;
+mod pairs;
 pub mod settings;
 pub(crate) mod words;
 
@@ -36,10 +40,12 @@ use measure::decide::{MoreBlocks, Standing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::statistics::{Comparison, Verdict, compare, compare_family, interval};
+use crate::analysis::statistics::Verdict;
 use crate::analysis::{Analysis, ContestSummary, Estimate, Interval, PointSummary, Work};
 use crate::plan::Margin;
 use crate::search::SearchSummary;
+
+use pairs::Judge;
 
 pub use knee::{DepthPoint, Knee, NEAR_BEST};
 pub use ladder::{Change, Ladder, Rung, ladders};
@@ -218,15 +224,18 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
     let contest = contests::of(analysis, points);
     let (candidates, mut caveats) = candidates(points, contest);
     let names = choice::Varying::among(points);
+    let judge = Judge::new(analysis);
     let found = match contest {
         Some(contest) => contests::judged(contest, &candidates, &names),
-        None => Field::of(&candidates).map(|field| field.judged(&names, analysis.search.as_ref())),
+        None => {
+            Field::of(&judge, &candidates).map(|field| field.judged(&judge, &names, analysis.search.as_ref()))
+        }
     };
     let Some((use_point, found)) = found else {
         return Recommendation::nothing(work, Outcome::NoFigure, caveats);
     };
     caveats.extend(words::seeking_caveat(use_point, &candidates));
-    caveats.extend(words::warning_caveats(use_point));
+    caveats.extend(words::warning_caveat(use_point));
     if contest.is_none() {
         caveats.push(words::NOT_INTERLEAVED.to_owned());
     }
@@ -239,7 +248,7 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
         iops: use_point.iops.map(|iops| iops.mean),
         latency_ns_p99: use_point.latency_ns_p99,
         knee: knee(&found, use_point, &candidates, contest),
-        settings: settings::Ground::new(analysis, points).settings(use_point),
+        settings: settings::Ground::new(analysis, judge, points).settings(use_point),
         caveats,
         ..found
     };
@@ -302,31 +311,36 @@ struct Field<'a> {
     fastest: &'a PointSummary,
     /// Cheapest first.
     tied: Vec<&'a PointSummary>,
-    /// Those that the fastest beats beyond noise, fastest first.
+    /// Those that the fastest, or one of their own construction, beats beyond noise, fastest first.
     beaten: Vec<&'a PointSummary>,
     /// Whether every comparison had runs enough.
     enough: bool,
 }
 
 impl<'a> Field<'a> {
-    fn of(candidates: &[&'a PointSummary]) -> Option<Self> {
-        let mut ranked = candidates.to_vec();
-        ranked.sort_by(|a, b| mean(b).total_cmp(&mean(a)).then(a.point.cmp(&b.point)));
+    fn of(judge: &Judge<'_>, candidates: &[&'a PointSummary]) -> Option<Self> {
+        // What lost to a point of its own construction is not the best of all, although its mean is that of other blocks.
+        let (lost, mut ranked): (Vec<_>, Vec<_>) =
+            candidates.iter().copied().partition(|p| judge.has_lost(p));
+        let mut beaten = lost;
+        if ranked.is_empty() {
+            ranked = std::mem::take(&mut beaten);
+        }
+        let level = judge.level(candidates);
+        ranked.sort_by(|a, b| level(b).total_cmp(&level(a)).then(a.point.cmp(&b.point)));
         let (&fastest, others) = ranked.split_first()?;
-        let kept: Vec<&[f64]> = others.iter().map(|p| p.in_blocks.as_slice()).collect();
-        let comparisons: Vec<Comparison> = compare_family(&fastest.in_blocks, &kept);
+        let comparisons = judge.family(&others.iter().map(|other| (fastest, *other)).collect::<Vec<_>>());
         let enough = comparisons.iter().all(|c| c.verdict != Verdict::NotEnoughData);
         let mut tied = vec![fastest];
-        let mut beaten = Vec::new();
         for (other, comparison) in others.iter().zip(&comparisons) {
             match comparison.verdict {
-                Verdict::Better => beaten.push(*other),
                 // Without runs enough to tell, a lower mean is all there is to go by.
-                Verdict::NotEnoughData => beaten.push(*other),
+                Verdict::Better | Verdict::NotEnoughData => beaten.push(*other),
                 Verdict::NoDifference | Verdict::Worse => tied.push(*other),
             }
         }
         tied.sort_by_key(|p| choice::cost(p));
+        beaten.sort_by(|a, b| level(b).total_cmp(&level(a)).then(a.point.cmp(&b.point)));
         Some(Self { fastest, tied, beaten, enough })
     }
 
@@ -342,6 +356,7 @@ impl<'a> Field<'a> {
     /// What is recommended, and how that came about.
     fn judged(
         &self,
+        judge: &Judge<'_>,
         names: &choice::Varying,
         search: Option<&SearchSummary>,
     ) -> (&'a PointSummary, Recommendation) {
@@ -355,8 +370,8 @@ impl<'a> Field<'a> {
             over_cheapest: self
                 .cheapest()
                 .filter(|p| p.point != use_point.point)
-                .map(|p| gain(use_point, p, names)),
-            over_runner_up: self.runner_up().map(|p| gain(use_point, p, names)),
+                .map(|p| self.gain(judge, use_point, p, names)),
+            over_runner_up: self.runner_up().map(|p| self.gain(judge, use_point, p, names)),
             ..Recommendation::nothing(&use_point.work, outcome, Vec::new())
         };
         (use_point, found)
@@ -383,21 +398,30 @@ impl<'a> Field<'a> {
     fn runner_up(&self) -> Option<&'a PointSummary> {
         self.beaten.first().copied()
     }
+
+    fn gain(
+        &self,
+        judge: &Judge<'_>,
+        of: &PointSummary,
+        over: &PointSummary,
+        names: &choice::Varying,
+    ) -> Gain {
+        // What was beaten was told apart in the whole family.
+        let is_tied = self.tied.iter().any(|p| p.point == over.point);
+        let among = if is_tied { self.tied.len() + self.beaten.len() - 1 } else { 1 };
+        let compared = judge.compare(of, over, among);
+        Gain {
+            over: over.point,
+            setting: names.difference(over, of),
+            ratio: compared.ratio,
+            interval: compared.interval,
+            beyond_noise: compared.is_beyond_noise(),
+        }
+    }
 }
 
 fn mean(point: &PointSummary) -> f64 {
     point.bandwidth.map_or(0.0, |b| b.mean)
-}
-
-fn gain(of: &PointSummary, over: &PointSummary, names: &choice::Varying) -> Gain {
-    let comparison = compare(&of.in_blocks, &over.in_blocks);
-    Gain {
-        over: over.point,
-        setting: names.difference(over, of),
-        ratio: comparison.ratio.unwrap_or_else(|| mean(of) / mean(over)),
-        interval: comparison.interval.map(interval),
-        beyond_noise: is_beyond_noise(comparison.interval.map(interval)),
-    }
 }
 
 /// Whether an interval of a ratio leaves 1 out.

@@ -8,19 +8,19 @@
 //!
 //! **The compromise.** A node can serve several kinds of work and has one layout. For each layout that was measured with
 //! every kind of work, its best figure for each is divided by the best of all layouts; the layout with the highest
-//! geometric mean of these shares is chosen. Of layouts that cannot be told from it in any kind of work (Holm, over
-//! all of them) the first one written is taken, so that what makes no difference stays as it was. Each kind weighs
+//! geometric mean of these shares is chosen. Of layouts that cannot be told from it in any kind of work the first one written is taken, so that what makes no difference stays as it was. Each kind weighs
 //! the same; whoever knows better reads the shares.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use measure::stats::Verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::choices::choices;
-use crate::analysis::statistics::{Verdict, compare, compare_pairs, interval};
 use crate::analysis::{Analysis, Estimate, Interval, Metric, PointSummary, Work};
 
+use super::pairs::Judge;
 use super::{Field, words};
 
 /// One setting of a recommendation.
@@ -99,19 +99,20 @@ type Settings = BTreeMap<String, String>;
 /// Points of one kind of work, and what they are compared with.
 pub(super) struct Ground<'a> {
     analysis: &'a Analysis,
+    judge: Judge<'a>,
     points: &'a [&'a PointSummary],
     baseline: Option<&'a PointSummary>,
 }
 
 impl<'a> Ground<'a> {
-    pub(super) fn new(analysis: &'a Analysis, points: &'a [&'a PointSummary]) -> Self {
+    pub(super) fn new(analysis: &'a Analysis, judge: Judge<'a>, points: &'a [&'a PointSummary]) -> Self {
         let named = |p: &&&PointSummary| {
             analysis.baseline.iter().all(|(name, value)| p.settings.get(name).is_none_or(|v| v == value))
         };
         let first =
             |among: &mut dyn Iterator<Item = &&'a PointSummary>| among.min_by_key(|p| p.point).copied();
         let baseline = first(&mut points.iter().filter(named)).or_else(|| first(&mut points.iter()));
-        Self { analysis, points, baseline }
+        Self { analysis, judge, points, baseline }
     }
 
     /// All settings of a point that a person can change: its layout's, and its choices that vary.
@@ -157,19 +158,20 @@ impl<'a> Ground<'a> {
         let fewest = others.iter().map(|(.., n)| *n).min()?;
         let others = others.into_iter().filter(|(.., n)| *n == fewest).map(|(p, v, _)| (p, v));
         let mut others: Vec<(&PointSummary, &String)> = others.collect();
-        others.sort_by(|a, b| super::mean(b.0).total_cmp(&super::mean(a.0)).then(a.0.point.cmp(&b.0.point)));
+        let level = self.judge.level(self.points);
+        others.sort_by(|a, b| level(b.0).total_cmp(&level(a.0)).then(a.0.point.cmp(&b.0.point)));
         let default = self.baseline.and_then(|p| choices(p).into_iter().find(|(n, _)| n == name));
         let at_default = default.and_then(|(_, v)| others.iter().find(|(_, other)| **other == v).copied());
         let (other, against) = at_default.or_else(|| others.first().copied())?;
-        let comparison = compare(&of.in_blocks, &other.in_blocks);
+        let compared = self.judge.compare(of, other, self.points.len() - 1);
         Some(Measured {
             work: of.work.clone(),
             against: against.clone(),
             is_baseline: at_default.is_some(),
-            ratio: comparison.ratio?,
-            interval: comparison.interval.map(interval),
+            ratio: compared.ratio,
+            interval: compared.interval,
             runs: (of.kept.len() + other.kept.len()) as u64,
-            beyond_noise: super::is_beyond_noise(comparison.interval.map(interval)),
+            beyond_noise: compared.is_beyond_noise(),
         })
     }
 }
@@ -190,27 +192,30 @@ pub fn compromise(analysis: &Analysis) -> Option<Compromise> {
     works.values_mut().for_each(|points| {
         *points = super::candidates(points, super::contests::of(analysis, points)).0;
     });
-    let layouts: Vec<Layout<'_>> = layouts(&works);
+    let judge = Judge::new(analysis);
+    let layouts: Vec<Layout<'_>> = layouts(&judge, &works);
     let best: BTreeMap<&Work, &PointSummary> = works
-        .keys()
-        .filter_map(|work| {
+        .iter()
+        .filter_map(|(work, points)| {
+            let level = judge.level(points);
             let bests = layouts.iter().filter_map(|l| l.best.get(work)).copied();
-            Some((*work, bests.max_by(|a, b| super::mean(a).total_cmp(&super::mean(b)))?))
+            Some((*work, bests.max_by(|a, b| level(a).total_cmp(&level(b)))?))
         })
         .collect();
     let complete: Vec<&Layout<'_>> = layouts.iter().filter(|l| l.best.len() == works.len()).collect();
     let score = |l: &Layout<'_>| {
-        let logs = l.best.iter().map(|(work, p)| (super::mean(p) / super::mean(best[work])).ln());
+        let logs = l.best.iter().map(|(work, p)| judge.compare(p, best[work], 1).ratio.ln());
         logs.sum::<f64>() / works.len() as f64
     };
     let top =
         complete.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)).then(b.first.cmp(&a.first)))?;
-    let tied = tied(top, &complete);
+    let tied = tied(&judge, top, &complete);
     let chosen = tied.iter().copied().min_by_key(|l| l.first)?;
     let base = baseline(analysis, &complete);
-    let share = |(work, point): (&&Work, &&PointSummary)| share(work, point, best[*work], base);
+    let family = complete.len().saturating_sub(1);
+    let share = |(work, point): (&&Work, &&PointSummary)| share(&judge, family, point, best[*work], base);
     let mut compromise = Compromise {
-        settings: settings(analysis, &works, chosen),
+        settings: settings(analysis, judge, &works, chosen),
         works: chosen.best.iter().filter_map(share).collect(),
         share: score(chosen).exp(),
         tied: tied.len() as u64,
@@ -227,7 +232,7 @@ struct Layout<'a> {
     best: BTreeMap<&'a Work, &'a PointSummary>,
 }
 
-fn layouts<'a>(works: &Works<'a>) -> Vec<Layout<'a>> {
+fn layouts<'a>(judge: &Judge<'_>, works: &Works<'a>) -> Vec<Layout<'a>> {
     let mut found: BTreeMap<&BTreeMap<String, String>, BTreeMap<&Work, Vec<&PointSummary>>> = BTreeMap::new();
     for (work, points) in works {
         for point in points {
@@ -238,23 +243,24 @@ fn layouts<'a>(works: &Works<'a>) -> Vec<Layout<'a>> {
         first: by_work.values().flatten().map(|p| p.point).min().unwrap_or(u32::MAX),
         best: by_work
             .into_iter()
-            .filter_map(|(work, points)| Some((work, Field::of(&points)?.recommended())))
+            .filter_map(|(work, points)| Some((work, Field::of(judge, &points)?.recommended())))
             .collect(),
     };
     found.into_values().map(layout).collect()
 }
 
 /// The layouts that no kind of work can tell from `top`.
-fn tied<'l, 'a>(top: &'l Layout<'a>, layouts: &[&'l Layout<'a>]) -> Vec<&'l Layout<'a>> {
-    let mut pairs: Vec<(&[f64], &[f64])> = Vec::new();
+fn tied<'l, 'a>(judge: &Judge<'_>, top: &'l Layout<'a>, layouts: &[&'l Layout<'a>]) -> Vec<&'l Layout<'a>> {
+    let mut pairs: Vec<(&PointSummary, &PointSummary)> = Vec::new();
     let mut of: Vec<usize> = Vec::new();
     for (i, layout) in layouts.iter().enumerate().filter(|(_, l)| l.first != top.first) {
         for (work, point) in &layout.best {
-            pairs.push((&top.best[work].in_blocks, &point.in_blocks));
+            pairs.push((*point, top.best[work]));
             of.push(i);
         }
     }
-    let told: BTreeSet<usize> = compare_pairs(&pairs)
+    let told: BTreeSet<usize> = judge
+        .family(&pairs)
         .iter()
         .zip(of)
         .filter(|(c, _)| c.verdict != Verdict::NoDifference)
@@ -275,28 +281,47 @@ fn baseline<'l, 'a>(analysis: &Analysis, layouts: &[&'l Layout<'a>]) -> Option<&
     layouts.iter().filter(named).min_by_key(|l| l.first).or(first).copied()
 }
 
-fn share(work: &Work, point: &PointSummary, best: &PointSummary, base: Option<&Layout<'_>>) -> Option<Share> {
+/// What a layout's point gives by the best of all, and by the baseline's, each one of `family` alternatives.
+fn share(
+    judge: &Judge<'_>,
+    family: usize,
+    point: &PointSummary,
+    best: &PointSummary,
+    base: Option<&Layout<'_>>,
+) -> Option<Share> {
+    let work = &point.work;
     let metric = Metric::of(work);
-    let of_best = compare(&point.in_blocks, &best.in_blocks);
-    let base =
-        base.and_then(|l| l.best.get(work)).map(|base| (base, compare(&point.in_blocks, &base.in_blocks)));
+    let against = |other: &PointSummary| match other.point == point.point {
+        true => (1.0, None),
+        false => {
+            let compared = judge.compare(point, other, family);
+            (compared.ratio, compared.interval)
+        }
+    };
+    let (of_best, interval) = against(best);
+    let base = base.and_then(|l| l.best.get(work)).map(|base| against(base));
     Some(Share {
         work: work.clone(),
         metric,
         point: point.point,
         figure: metric.figure(point)?,
-        of_best: super::mean(point) / super::mean(best),
-        interval: of_best.interval.map(interval),
-        over_baseline: base.as_ref().map(|(base, _)| super::mean(point) / super::mean(base)),
-        over_baseline_interval: base.and_then(|(_, c)| c.interval).map(interval),
+        of_best,
+        interval,
+        over_baseline: base.map(|(ratio, _)| ratio),
+        over_baseline_interval: base.and_then(|(_, interval)| interval),
     })
 }
 
 /// The layout's settings, with what each kind of work says of each.
-fn settings(analysis: &Analysis, works: &Works<'_>, chosen: &Layout<'_>) -> BTreeMap<String, Setting> {
+fn settings(
+    analysis: &Analysis,
+    judge: Judge<'_>,
+    works: &Works<'_>,
+    chosen: &Layout<'_>,
+) -> BTreeMap<String, Setting> {
     let mut all: BTreeMap<String, Setting> = BTreeMap::new();
     for (work, point) in &chosen.best {
-        let ground = Ground::new(analysis, &works[work]);
+        let ground = Ground::new(analysis, judge, &works[work]);
         for (name, setting) in ground.settings(point).into_iter().filter(|(_, s)| s.of_layout) {
             match all.get_mut(&name) {
                 None => {

@@ -37,14 +37,11 @@ pub(crate) fn list(items: &[String]) -> String {
     }
 }
 
-/// What the warnings on the recommended runs say about them. Notes are left to the list of warnings.
-pub(super) fn warning_caveats(point: &PointSummary) -> Vec<String> {
-    point
-        .warnings
-        .iter()
-        .filter(|code| code.explain().severity == Severity::Warning)
-        .map(|code| format!("{code}: {}", code.explain().meaning))
-        .collect()
+/// The codes of the warnings on the recommended runs. What they mean stands once, in the list of warnings; notes stand only there.
+pub(super) fn warning_caveat(point: &PointSummary) -> Option<String> {
+    let serious = point.warnings.iter().filter(|code| code.explain().severity == Severity::Warning);
+    let codes: Vec<&str> = serious.map(|code| code.code()).collect();
+    (!codes.is_empty()).then(|| format!("Warnings on its runs: {}.", codes.join(", ")))
 }
 
 /// Where the other way of seeking was not measured at the recommended depth, the sweep cannot say which of
