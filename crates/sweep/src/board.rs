@@ -167,8 +167,19 @@ impl Board {
     ) -> Self {
         let fixed = plan.rules.passes;
         let here = stages(&plan.points, &plan.rules).into_iter().filter(|stage| parts.contains(&stage.shard));
-        let stages: Vec<BoardStage> = here.map(|stage| BoardStage::new(stage, plan)).collect();
-        let search = (plan.rules.protocol == Protocol::Screen).then(|| search(&stages, plan));
+        let here: Vec<Stage> = here.collect();
+        let search = (plan.rules.protocol == Protocol::Screen).then(|| search(&here, plan));
+        let first = search.as_ref().and_then(|(_, all)| all.next(&BTreeSet::new(), &Levels::new()));
+        let stages = here.into_iter().enumerate().map(|(at, stage)| {
+            // Runs of each contest, if the constructions come in the order that is expected.
+            let works = u32::try_from(stage.contests.len().max(1)).unwrap_or(u32::MAX);
+            let runs = |(allowance, _): &(Allowance, Constructions)| match first == Some(at) {
+                true => allowance.share(allowance.runs, 0) / works,
+                false => allowance.later / works,
+            };
+            BoardStage::new(stage, plan, search.as_ref().map(runs))
+        });
+        let stages: Vec<BoardStage> = stages.collect();
         let mut board = Self { stages, budget, fixed, search };
         let rows: BTreeMap<u32, &RunRow> = runs.iter().map(|run| (run.position, run)).collect();
         let mut of: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
@@ -212,7 +223,10 @@ impl Board {
         end: Option<Duration>,
         given_up: &dyn Fn(u32) -> bool,
     ) -> bool {
-        let is_up = end.is_some_and(|end| used >= end) || self.runs_left_on(stage) == Some(0);
+        // A block for which there are too few runs is not begun.
+        let next = u32::try_from(entry.alive().count()).unwrap_or(u32::MAX).max(1);
+        let is_up =
+            end.is_some_and(|end| used >= end) || self.runs_left_on(stage).is_some_and(|left| left < next);
         let enough = match (self.fixed, entry.contest.members.len()) {
             (0, 1) => entry.whole >= BLOCKS_OF_ONE || is_up,
             (0, _) => entry.is_decided() || is_up,
@@ -233,14 +247,15 @@ impl Board {
             self.stages[*at].shard == shard
                 && entries.iter().any(|entry| self.is_open(*at, entry, used, Some(budget), &|_| false))
         };
-        let left = match &self.search {
-            Some((allowance, _)) => {
-                (allowance.builds as usize).saturating_sub(self.begun_beside(stage).count())
-            }
-            None => (stage..self.stages.len()).filter(is_open).count(),
-        };
-        let left = u32::try_from(left.max(1)).unwrap_or(u32::MAX);
-        Some(used + budget.saturating_sub(used) / left)
+        let rest = budget.saturating_sub(used);
+        if let Some((allowance, _)) = &self.search {
+            // Time is shared out as runs are.
+            let begun = u32::try_from(self.begun_beside(stage).count()).unwrap_or(u32::MAX);
+            let share = allowance.share(allowance.runs, begun);
+            return Some(used + rest.mul_f64(f64::from(share) / f64::from(allowance.runs.max(1))));
+        }
+        let left = (stage..self.stages.len()).filter(is_open).count();
+        Some(used + rest / u32::try_from(left.max(1)).unwrap_or(u32::MAX))
     }
 
     /// The stage that is measured after `turn` others in this session, `passed`; none where none is left. Of a sweep
@@ -345,14 +360,14 @@ impl Board {
         })
     }
 
-    /// Runs that a stage of a screened sweep may still make: an equal share of what is left of all of them.
+    /// Runs that a stage of a screened sweep may still make: its share of what is left of all of them.
     fn runs_left_on(&self, stage: usize) -> Option<u32> {
         let (allowance, _) = self.search.as_ref()?;
         let runs = |stage: usize| self.stages[stage].entries.iter().map(|entry| entry.runs).sum::<u32>();
         let beside: Vec<usize> = self.begun_beside(stage).collect();
-        let builds = allowance.builds.saturating_sub(u32::try_from(beside.len()).unwrap_or(u32::MAX)).max(1);
+        let begun = u32::try_from(beside.len()).unwrap_or(u32::MAX);
         let left = allowance.runs.saturating_sub(beside.into_iter().map(runs).sum());
-        Some((left / builds).saturating_sub(runs(stage)))
+        Some(allowance.share(left, begun).saturating_sub(runs(stage)))
     }
 
     /// Contests that owe another block.
@@ -417,10 +432,11 @@ impl Board {
 }
 
 impl BoardStage {
-    fn new(stage: Stage, plan: &Plan) -> Self {
+    /// A stage; of a screened sweep with the runs that each contest may make.
+    fn new(stage: Stage, plan: &Plan, runs: Option<u32>) -> Self {
         let rules = plan.rules;
         let entry = |contest: Contest| {
-            let screened = (rules.protocol == Protocol::Screen).then(|| screen(&contest, plan)).flatten();
+            let screened = runs.and_then(|runs| screen(&contest, plan, runs as usize));
             Entry::new(contest, &rules, screened)
         };
         let entries = stage.contests.into_iter().map(entry).collect();
@@ -428,29 +444,28 @@ impl BoardStage {
     }
 }
 
-/// The screening of a contest.
-fn screen(contest: &Contest, plan: &Plan) -> Option<Screen> {
+/// The screening of a contest that may make so many runs.
+fn screen(contest: &Contest, plan: &Plan, runs: usize) -> Option<Screen> {
     let points = contest.members.iter().map(|id| &plan.points[*id as usize]);
     let place = |id: &u32| contest.members.iter().position(|member| member == id).unwrap_or_default();
     let number = |block: usize| u32::try_from(block).unwrap_or(u32::MAX).saturating_add(1);
-    Screen::new(Factors::of(points), |block| {
+    Screen::new(Factors::of(points), runs, |block| {
         order(contest, plan.rules.seed, number(block)).iter().map(place).collect()
     })
 }
 
 /// What a screened sweep may spend, and what it chooses its constructions by.
-fn search(stages: &[BoardStage], plan: &Plan) -> (Allowance, Constructions) {
+fn search(stages: &[Stage], plan: &Plan) -> (Allowance, Constructions) {
     let built = |point: &Point| {
         let options = CONSTRUCTION
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), point.layout.get(*name)?.clone())));
         options.collect::<BTreeMap<String, String>>()
     };
-    let first = |stage: &BoardStage| {
-        stage.entries.first().map(|entry| &plan.points[entry.contest.members[0] as usize])
-    };
+    let first =
+        |stage: &Stage| stage.contests.first().map(|contest| &plan.points[contest.members[0] as usize]);
     let options: Vec<BTreeMap<String, String>> =
         stages.iter().map(|stage| first(stage).map(built).unwrap_or_default()).collect();
-    let works = stages.iter().map(|stage| stage.entries.len()).max().unwrap_or(1);
+    let works = stages.iter().map(|stage| stage.contests.len()).max().unwrap_or(1);
     (Allowance::of(plan.members.len(), stages.len(), works), Constructions::new(&options))
 }

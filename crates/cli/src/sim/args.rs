@@ -81,6 +81,9 @@ pub struct PapersArgs {
     /// Move each constant by 20 % up and down, and tell which figures move by more than 10 % (takes minutes)
     #[arg(long)]
     pub sensitivity: bool,
+    /// Set each constant again from the one figure that pins it, and tell what the figures held out then come to (takes a minute)
+    #[arg(long)]
+    pub refit: bool,
     /// Print one JSON document (flashwright.papers/1)
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! `flashwright sim papers`: paper and simulation side by side.
 
 use ::sim::papers::figures::{Reproduced, Standing, reproduce};
+use ::sim::papers::refit::{Refit, Refitted, refit};
 use ::sim::papers::sensitivity::{MOVES, Moved, STEP, sensitivity};
 use ::sim::papers::shapes::{Shape, shapes};
 use ::sim::papers::{AMBIGUITIES, SEEDS, TOLERANCE};
@@ -32,6 +33,37 @@ pub struct PapersDocument {
     /// Constants, moved, and the figures that moved with them; empty unless asked for.
     #[serde(default)]
     pub sensitivity: Vec<PapersConstant>,
+    /// The constants set again from the figures that pin them; none unless asked for.
+    #[serde(default)]
+    pub refit: Option<PapersRefit>,
+}
+
+/// The constants set again, and what the figures then come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PapersRefit {
+    /// The constants, in the order in which they are set.
+    pub constants: Vec<PapersPin>,
+    /// All figures with these constants; what is `fit` was looked at, the others were not.
+    pub figures: Vec<PapersFigure>,
+}
+
+/// A constant and the figure that pins it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PapersPin {
+    /// The machine file.
+    pub machine: String,
+    /// The key.
+    pub key: String,
+    /// The value in the file, as TOML.
+    pub of_file: Option<String>,
+    /// The value that the fit came to, as TOML; none where the key is to be absent.
+    pub refitted: Option<String>,
+    /// The one by the other, less one; none where one of them is no number.
+    pub moved: Option<f64>,
+    /// Where the figure stands.
+    pub source: String,
+    /// What it is of.
+    pub what: String,
 }
 
 /// A figure.
@@ -53,7 +85,7 @@ pub struct PapersFigure {
     pub largest: f64,
     /// The model by the paper, less one.
     pub error: f64,
-    /// `fit`, `follows` (from a fit, a bound, or a hypothesis chosen so that it comes out), `predicted`, or `predicted, missed`.
+    /// `fit` (a constant is set from it), `predicted`, or `predicted, missed`.
     pub standing: String,
     /// The machine file.
     pub machine: String,
@@ -103,6 +135,7 @@ pub fn papers(args: &PapersArgs) -> Result<(), Failure> {
         } else {
             Vec::new()
         },
+        refit: args.refit.then(|| refitted(&refit())),
     };
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
 }
@@ -119,6 +152,22 @@ fn figure(one: &Reproduced) -> PapersFigure {
         error: one.error(),
         standing: one.figure.standing.word().to_owned(),
         machine: one.figure.setup.machine.to_owned(),
+    }
+}
+
+fn refitted(refit: &Refit) -> PapersRefit {
+    let constant = |one: &Refitted| PapersPin {
+        machine: one.pin.machine.to_owned(),
+        key: one.pin.key.to_owned(),
+        of_file: one.pin.of_file().map(|value| value.to_string()),
+        refitted: one.value.as_ref().map(ToString::to_string),
+        moved: one.moved(),
+        source: one.pin.source.to_owned(),
+        what: one.pin.what.to_owned(),
+    };
+    PapersRefit {
+        constants: refit.constants.iter().map(constant).collect(),
+        figures: refit.figures.iter().map(figure).collect(),
     }
 }
 
@@ -142,18 +191,13 @@ fn constant(one: Moved) -> PapersConstant {
     }
 }
 
-fn text(document: &PapersDocument) -> String {
+/// The table of figures, and how many of them are what.
+fn table(figures: &[PapersFigure], tolerance: f64) -> String {
     let mut text = format!(
-        "{}\n{:<28} {:<40} {:>11} {:>11} {:>7}  {}\n",
-        paint::title(&format!("The papers' figures, mean of {} seeds", document.seeds)),
-        "source",
-        "figure",
-        "paper",
-        "model",
-        "error",
-        "standing"
+        "{:<28} {:<40} {:>11} {:>11} {:>7}  {}\n",
+        "source", "figure", "paper", "model", "error", "standing"
     );
-    for one in &document.figures {
+    for one in figures {
         text += &format!(
             "{:<28} {:<40} {:>11.0} {:>11.0} {:>+6.1}%  {}\n",
             one.source,
@@ -164,16 +208,62 @@ fn text(document: &PapersDocument) -> String {
             one.standing
         );
     }
-    let within = document.figures.iter().filter(|one| one.error.abs() <= document.tolerance).count();
-    let count = |word: &str| document.figures.iter().filter(|one| one.standing == word).count();
-    let (fitted, follow) = (count(Standing::Fit.word()), count(Standing::Follows.word()));
+    let within =
+        |held_out: bool| figures.iter().filter(move |one| (one.standing != Standing::Fit.word()) == held_out);
+    let count = |held_out| within(held_out).filter(|one| one.error.abs() <= tolerance).count();
     text += &format!(
-        "{within} of {} within {:.0} %; {fitted} fitted, {follow} follow from a fit or a hypothesis, {} predicted\n\n{}\n",
-        document.figures.len(),
-        document.tolerance * 100.0,
-        document.figures.len() - fitted - follow,
-        paint::title("What the papers show")
+        "within {:.0} %: {} of {} that constants are set from, {} of {} that are predicted\n",
+        tolerance * 100.0,
+        count(false),
+        within(false).count(),
+        count(true),
+        within(true).count()
     );
+    text
+}
+
+/// The constants that were set again, and the figures with them.
+fn text_of_refit(refit: &PapersRefit, tolerance: f64) -> String {
+    let mut text = format!(
+        "\n{}\n{:<18} {:<34} {:>10} {:>10} {:>7}  {}\n",
+        paint::title("The constants, each set again from one figure"),
+        "machine",
+        "constant",
+        "file",
+        "refitted",
+        "moved",
+        "pinned by"
+    );
+    for one in &refit.constants {
+        let [of_file, refitted] = [&one.of_file, &one.refitted].map(|value| short(value.as_deref()));
+        let moved = one.moved.map_or_else(|| "–".to_owned(), |part| format!("{:+.1}%", part * 100.0));
+        text += &format!(
+            "{:<18} {:<34} {of_file:>10} {refitted:>10} {moved:>7}  {}, {}\n",
+            one.machine, one.key, one.source, one.what
+        );
+    }
+    text += &format!("\n{}\n", paint::title("The figures with these constants"));
+    text + &table(&refit.figures, tolerance)
+}
+
+/// A value of a machine file in ten columns.
+fn short(value: Option<&str>) -> String {
+    let Some(text) = value else { return "absent".to_owned() };
+    match text.parse::<f64>() {
+        Ok(number) if number >= 1e6 => format!("{number:.4e}"),
+        Ok(number) if text.contains('.') => format!("{number:.4}"),
+        _ => text.to_owned(),
+    }
+}
+
+fn text(document: &PapersDocument) -> String {
+    let title = format!("The papers' figures, mean of {} seeds", document.seeds);
+    let mut text = format!("{}\n{}", paint::title(&title), table(&document.figures, document.tolerance));
+    text += "No constant is set from a predicted figure; the model's mechanisms were chosen with all of them known.\n";
+    if let Some(refit) = &document.refit {
+        text += &text_of_refit(refit, document.tolerance);
+    }
+    text += &format!("\n{}\n", paint::title("What the papers show"));
     for one in &document.shapes {
         let figures: Vec<String> =
             one.model.iter().map(|(name, value)| format!("{name}: {value:.0}")).collect();

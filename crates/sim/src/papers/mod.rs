@@ -1,10 +1,11 @@
 //! The papers' figures beside those of the machines that the program brings.
 //!
-//! [`figures`]: each figure of the two DASH papers, how it is run, and whether a constant was set from it. [`shapes`]: what the papers
-//! show rather than measure, and the Cray's tables. [`sensitivity`]: which figures move when a constant moves. All machines share one set of constants
-//! (`machines/dash-io-node.toml`).
+//! [`figures`]: each figure of the two DASH papers, how it is run, and whether a constant is set from it. [`refit`]: the constants set
+//! again from these alone, and what the others come to. [`shapes`]: what the papers show rather than measure, and the Cray's tables.
+//! [`sensitivity`]: which figures move when a constant moves. All machines share one set of constants (`machines/dash-io-node.toml`).
 
 pub mod figures;
+pub mod refit;
 pub mod sensitivity;
 pub mod shapes;
 

@@ -19,7 +19,6 @@ pub const CONSTANTS: &[(&str, &str)] = &[
     ("dash-io-node", "host.page_us"),
     ("dash-io-node", "host.bio_us"),
     ("dash-io-node", "host.plug_requests"),
-    ("dash-io-node", "host.interrupts.completion_us"),
     ("dash-io-node", "host.interrupts.member_us"),
     ("dash-no-msi", "host.interrupts.completion_us"),
     ("dash-io-node", "host.filesystems.xfs.read_lock_us"),

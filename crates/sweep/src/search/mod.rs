@@ -31,6 +31,9 @@ use crate::work::Work;
 const POINTS_PER_RUN: usize = 4;
 /// Runs of one contest on one construction below which screening and race cannot work.
 const LEAST_RUNS: usize = 40;
+/// Runs of one contest that are kept for each construction after the first: they tell whether it is better, and only if it is must its
+/// best setting be known.
+const LATER_RUNS: usize = 32;
 /// Part of the constructions that may be built.
 const CONSTRUCTIONS_PER_BUILD: usize = 10;
 /// Constructions that may be built whatever their number.
@@ -184,10 +187,12 @@ impl SearchSummary {
 /// What a screened sweep may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// Runs, all constructions together; a block that has begun is finished.
+    /// Runs, all constructions together.
     pub runs: u32,
     /// Constructions that are built; 1 where nothing is built.
     pub builds: u32,
+    /// Runs that are kept for each construction after the first.
+    pub later: u32,
 }
 
 impl Allowance {
@@ -197,6 +202,31 @@ impl Allowance {
         let builds = (constructions / CONSTRUCTIONS_PER_BUILD).max(LEAST_BUILDS).min(constructions).max(1);
         let runs = (points / POINTS_PER_RUN).max(LEAST_RUNS * works * builds);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Self { runs: count(runs), builds: count(builds) }
+        Self { runs: count(runs), builds: count(builds), later: count(LATER_RUNS * works) }
+    }
+
+    /// Runs for a construction, of those that are left, where so many others were begun: the first gets all that is not
+    /// kept for later ones, which share equally.
+    #[must_use]
+    pub fn share(&self, left: u32, begun: u32) -> u32 {
+        let builds = self.builds.saturating_sub(begun).max(1);
+        if begun == 0 { left.saturating_sub(self.later.saturating_mul(builds - 1)) } else { left / builds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_construction_gets_what_is_not_kept_for_later_ones_which_share_equally() {
+        let papers = Allowance::of(3360, 30, 4);
+        assert_eq!((papers.runs, papers.builds, papers.later), (840, 3, 128));
+        assert_eq!(papers.share(840, 0), 584);
+        assert_eq!((papers.share(256, 1), papers.share(128, 2), papers.share(9, 3)), (128, 128, 9));
+        // What the first one left goes to the others.
+        assert_eq!(papers.share(640, 1), 320);
+        let one = Allowance::of(100, 1, 2);
+        assert_eq!((one.runs, one.builds, one.share(one.runs, 0)), (80, 1, 80));
     }
 }

@@ -4,10 +4,12 @@ use super::ScreenedEffect;
 use super::additive::{Additive, indicators};
 use super::design::{self, Factors};
 
-/// The most points that race; a contest with no more points is not screened.
-pub const FINALISTS: usize = 6;
-/// Points that race, if as many may be the best; more where they differ in a dimension that matters.
-const ENOUGH: usize = 4;
+/// A contest with no more points is not screened: all of them race.
+const FEW: usize = 6;
+/// The fewest and the most points that race, if as many may be the best.
+const FINALISTS: (usize, usize) = (4, 12);
+/// Blocks of the race that there should be runs for.
+const RACE_BLOCKS: usize = 8;
 /// Runs in a block of a design: they should lie within a second or two.
 const BLOCK: usize = 8;
 /// Runs of each value of a dimension, at least.
@@ -17,7 +19,7 @@ const RUNS_OF_AN_EFFECT: usize = 2;
 /// SD of effects, ln: a value makes figures half as large again, as a rule.
 const EFFECT: f64 = 0.4;
 /// SD of what a finalist departs from the sum of its effects by, ln.
-const DEPARTURE: f64 = 0.03;
+const DEPARTURE: f64 = 0.02;
 /// SD of levels of blocks, ln.
 const LEVEL: f64 = 10.0;
 /// A point stays if it may be the best at this many SDs of its difference from the highest prediction.
@@ -28,24 +30,28 @@ const MARGIN: f64 = 2.0;
 pub struct Screen {
     factors: Factors,
     design: Vec<Vec<usize>>,
+    /// The most points that race.
+    most: usize,
     /// Of each block of the design, then of the race, the settings that ran with the ln of their figures.
     blocks: Vec<Vec<(usize, f64)>>,
     finalists: Vec<usize>,
 }
 
 impl Screen {
-    /// The screening of a contest whose settings have these factors; none where all of them may race. `order` puts the
-    /// settings in random order, for each block.
+    /// The screening of a contest whose settings have these factors, where about `share` runs may be made; none where all of them may
+    /// race. `order` puts the settings in random order, for each block.
     #[must_use]
-    pub fn new(factors: Factors, order: impl Fn(usize) -> Vec<usize>) -> Option<Self> {
+    pub fn new(factors: Factors, share: usize, order: impl Fn(usize) -> Vec<usize>) -> Option<Self> {
         let settings = factors.rows.len();
-        if settings <= FINALISTS {
+        if settings <= FEW {
             return None;
         }
         let (levels, effects) = factors.size();
         let runs = (RUNS_OF_A_VALUE * levels).max(RUNS_OF_AN_EFFECT * (effects + 1));
         let design = design::blocks(&factors.rows, runs.div_ceil(BLOCK), BLOCK, order);
-        Some(Self { factors, design, blocks: Vec::new(), finalists: Vec::new() })
+        let left = share.saturating_sub(design.iter().map(Vec::len).sum());
+        let most = (left / RACE_BLOCKS).clamp(FINALISTS.0, FINALISTS.1);
+        Some(Self { factors, design, most, blocks: Vec::new(), finalists: Vec::new() })
     }
 
     /// The settings of the block of the design that is owed; none where all of them were run.
@@ -69,7 +75,9 @@ impl Screen {
         &self.finalists
     }
 
-    /// The settings that may be the best by the sum of their effects, at most [`FINALISTS`].
+    /// The settings that may be the best by the sum of their effects. Of too many, those go first that share the value which is
+    /// least likely to be that of the best: so the others still have all combinations of their values, and each run of
+    /// the race tells something of every dimension.
     fn choose(&self) -> Vec<usize> {
         let (fitted, levels) = self.fit();
         let x = |setting: usize| self.features(setting, None, &levels);
@@ -77,21 +85,39 @@ impl Screen {
         let mut ranked: Vec<(usize, f64)> = (0..settings).map(|s| (s, fitted.predict(&x(s)))).collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let (best, top) = ranked[0];
-        let may_win = |(s, y): &(usize, f64)| *s == best || top - y <= MARGIN * fitted.sd(&x(best), &x(*s));
-        let may_win: Vec<usize> = ranked.iter().filter(|ranked| may_win(ranked)).map(|(s, _)| *s).collect();
-        // Points that differ only in what has no effect to be seen do not crowd out the others.
-        let matters: Vec<bool> = self.effects_of(&fitted, &levels).iter().map(|effect| effect.2).collect();
-        let seen = |setting: usize| {
-            let row = self.factors.rows[setting].iter().zip(&matters);
-            row.filter(|(_, matters)| **matters).map(|(level, _)| *level).collect::<Vec<usize>>()
+        // By how many SDs of its difference a setting is behind the best.
+        let behind = |(s, y): &(usize, f64)| {
+            let sd = fitted.sd(&x(best), &x(*s));
+            if *s == best { 0.0 } else { (top - y) / sd.max(f64::MIN_POSITIVE) }
         };
-        let is_first = |at: &usize| may_win[..*at].iter().all(|earlier| seen(*earlier) != seen(may_win[*at]));
-        let (first, others): (Vec<usize>, Vec<usize>) = (0..may_win.len()).partition(is_first);
-        let enough = first.len().clamp(ENOUGH, FINALISTS);
-        let mut finalists: Vec<usize> =
-            first.iter().chain(&others).take(enough).map(|at| may_win[*at]).collect();
+        let mut may_win: Vec<(usize, f64)> = ranked.iter().map(|one| (one.0, behind(one))).collect();
+        may_win.retain(|(_, behind)| *behind <= MARGIN);
+        while may_win.len() > self.most {
+            match self.least_likely(&may_win) {
+                Some((f, level)) => may_win.retain(|(s, _)| self.factors.rows[*s][f] != level),
+                None => may_win.truncate(self.most),
+            }
+        }
+        let mut finalists: Vec<usize> = may_win.into_iter().map(|(s, _)| s).collect();
         finalists.sort_unstable();
         finalists
+    }
+
+    /// Of these settings, each with how far it is behind, the dimension and value whose best setting is furthest behind; none
+    /// where every value is one of the best setting's.
+    fn least_likely(&self, settings: &[(usize, f64)]) -> Option<(usize, usize)> {
+        let mut least: Option<(f64, (usize, usize))> = None;
+        for (f, values) in self.factors.values.iter().enumerate() {
+            for level in 0..values.len() {
+                let with = settings.iter().filter(|(s, _)| self.factors.rows[*s][f] == level);
+                let nearest = with.map(|(_, behind)| *behind).fold(f64::INFINITY, f64::min);
+                let is_less_likely = least.is_none_or(|(behind, _)| nearest > behind);
+                if nearest.is_finite() && nearest > 0.0 && is_less_likely {
+                    least = Some((nearest, (f, level)));
+                }
+            }
+        }
+        least.map(|(_, place)| place)
     }
 
     /// Of each dimension its number, the figure of its best value by that of its worst, and whether these differ.
