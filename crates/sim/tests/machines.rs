@@ -68,8 +68,8 @@ fn a_mistake_is_named_with_key_and_value_in_one_line() {
     let cases = [
         ("cores = 8 ", "cores = 0 ", "host.cores=0: must be from 1 to 4096"),
         ("drives = 16 ", "drives = 0 ", "drives=0: must be from 1 to 4096"),
-        ("path_us = 8.0", "path_us = -1", "host.path_us=-1: must be from 0 to 10000000"),
-        ("path_us = 8.0", "path_us = nan", "host.path_us=NaN: must be from 0"),
+        ("path_us = 9.6", "path_us = -1", "host.path_us=-1: must be from 0 to 10000000"),
+        ("path_us = 9.6", "path_us = nan", "host.path_us=NaN: must be from 0"),
         ("size = \"64g\"", "size = \"1k\"", "drive.size=1024: is smaller than a page, 4096 bytes"),
         ("size = \"64g\"", "size = 4097", "drive.size=4097: is not a multiple of a page, 4096 bytes"),
         ("page_bytes = \"4k\"", "page_bytes = 0", "drive.page_bytes=0: is smaller than a sector"),
