@@ -123,7 +123,7 @@ test-mpi: ## Try several processes under a real mpirun (docs/mpi.md)
 	fi
 
 # Debian's Slurm. What these packages start by themselves is not used.
-SLURM_PACKAGES = slurmctld slurmd slurm-client munge
+SLURM_PACKAGES = slurmctld slurmd slurm-client munge lua5.3
 test-slurm: build-debug ## Run jobs with burst buffers on a slurmctld and two slurmds; as root on Debian, install them first
 	@if command -v slurmctld >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then exit 0; fi; \
 	echo "make test-slurm: installing $(SLURM_PACKAGES)"; \

@@ -530,3 +530,20 @@ function slurm_bb_get_status()
 	end
 	return slurm.SUCCESS, #lines > 0 and table.concat(lines) or "no job has a burst buffer\n"
 end
+
+-- An error of this file or of its state is a reason too: Slurm shows "(null)" for a function that fails without one.
+local function told(is_right, ...)
+	if is_right then
+		return ...
+	end
+	slurm.log_error("burst_buffer.lua: %s", tostring((...)))
+	return slurm.ERROR, tostring((...))
+end
+
+for name, act in pairs(_G) do
+	if name:match("^slurm_bb_") then
+		_G[name] = function(...)
+			return told(pcall(act, ...))
+		end
+	end
+end

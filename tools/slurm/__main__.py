@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from cluster import INTERRUPTED, Cluster  # noqa: E402
 from scenarios import ALONE, BESIDE  # noqa: E402
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "setpriv", "flock", "bash", "useradd")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "setpriv", "flock", "bash", "useradd", "lua")
 
 
 def left_out() -> str:

@@ -507,6 +507,29 @@ def taken_journal(cluster: Cluster):
         cluster.command("scancel", number)
 
 
+def writers_side_by_side(cluster: Cluster):
+    """Files of state that many calls replace at once are whole at any time, and no call fails; an error is a reason, never "(null)"."""
+    commands, path = REPOSITORY / "contrib/slurm/flashwright/commands.lua", cluster.folder / "state/records/shared.json"
+    write = f"""local commands = assert(loadfile("{commands}"))({{}}, "")
+    for number = 1, 300 do
+        commands.write_file("{path}", arg[1]:rep(9000))
+        local text = commands.read_file("{path}")
+        assert(text == text:sub(1, 1):rep(9000), "torn")
+    end"""
+    writers = [subprocess.Popen(["lua", "-", letter], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for letter in "abcd"]
+    said = [writer.communicate(write)[1] for writer in writers]
+    assert all(writer.returncode == 0 for writer in writers), said
+    assert [one.name for one in path.parent.glob("shared.json*")] == ["shared.json"]
+    path.unlink()
+    request = cluster.folder / "state/request"
+    request.write_text("#!/bin/sh\n#BB_LUA pool=fast capacity=1M\n")
+    script = f"""slurm = {{ ERROR = -1, SUCCESS = 0, log_error = function() end }}
+    dofile("{cluster.folder}/conf/burst_buffer.lua")
+    print(slurm_bb_setup("not a number", 0, 0, "fast", 1, "{request}"))"""
+    answer = subprocess.run(["lua", "-"], input=script, capture_output=True, text=True)
+    assert answer.returncode == 0 and re.match(r"-1\t.*a job has a number", answer.stdout), answer
+
+
 def processes_of_a_job(cluster: Cluster):
     """as-user.sh by itself: one process of a name, none after the end, one caller at a time, and no process that has got another's number is ended."""
     journal = cluster.folder / "state/journals/0"
@@ -573,5 +596,5 @@ def closed_directories(cluster: Cluster):
 
 # Those that change no setting and leave slurmctld alone, all at once; then the others, one after another.
 BESIDE = [example, good_job, wrong_directives, failing_stage_in, others_files, failing_stage_out, destination_in_memory, requeued, full_pool, drain, failing_drain, renewed_reservation, taken_journal,
-          left_by_teardown, processes_of_a_job, closed_directories]
+          left_by_teardown, writers_side_by_side, processes_of_a_job, closed_directories]
 ALONE = [cancelled_in_setup, cancelled_in_each_phase, hurried_teardown, killed_server, controller_killed]

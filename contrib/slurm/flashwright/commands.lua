@@ -13,12 +13,24 @@ function commands.read_file(path)
 	return text
 end
 
--- Replaces a file by a whole one: who reads meanwhile has the old one or the new one.
+-- A name that no other process, and no other thread of this one, has now.
+local function own_name(path)
+	local stat = io.open("/proc/self/stat")
+	local process = stat and stat:read("*l"):match("^%d+") or "0"
+	if stat then
+		stat:close()
+	end
+	return path .. ".new." .. process .. "-" .. tostring({}):gsub("%W", "")
+end
+
+-- Replaces a file by a whole one: who reads meanwhile has the old one or the new one. Several may do so at once: each has a file of its
+-- own until it is whole. refresh.sh removes what a killed one has left.
 function commands.write_file(path, text)
-	local file = assert(io.open(path .. ".new", "wb"))
+	local new = own_name(path)
+	local file = assert(io.open(new, "wb"))
 	assert(file:write(text))
 	assert(file:close())
-	assert(os.rename(path .. ".new", path))
+	assert(os.rename(new, path))
 end
 
 function commands.quote(word)

@@ -5,6 +5,8 @@ exec 9>refresh.lock && flock -n 9 || exit
 
 # A reservation lasts a day, and is renewed once an hour.
 bash -c "$1" >pools.json.refresh && mv pools.json.refresh pools.json
+# What a killed writer has left of a file that was not whole.
+find . -name '*.new.*' -mmin +60 -delete
 find . -name '*.renew' -mmin +60 -exec touch {} \; -exec sh {} \;
 
 # Has Slurm done with a job, but for its teardown? While results are staged out, its state is STAGE_OUT.
