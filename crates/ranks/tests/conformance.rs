@@ -46,6 +46,10 @@ fn rank_process() {
         }
         "ends after its part" => ranks.broadcast(None, long()).and_then(|_| ranks.barrier(long())),
         "exit" if ranks.rank() == 1 => std::process::exit(7),
+        // Before it has sent its part: of ranks that have all arrived none is missed.
+        "killed" if ranks.rank() == 2 => loop {
+            kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+        },
         "silent" if ranks.rank() == 1 => loop {
             std::thread::park();
         },
@@ -126,8 +130,7 @@ fn a_single_rank_needs_no_other() {
 
 #[test]
 fn a_killed_rank_is_named_to_all_others() {
-    let (mut ranks, lines) = start(3, "wait");
-    signal(&ranks, 2, Signal::KILL);
+    let (mut ranks, lines) = start(3, "killed");
     let lost = lost(ranks.barrier(long()));
     assert_eq!((lost.rank, &lost.why), (2, &Why::Ended(Some("killed by signal 9".to_owned()))));
     assert_eq!(lost.node, ranks.members()[2].node);

@@ -183,13 +183,9 @@ fn a_copy_that_is_stopped_goes_on_from_what_it_told_of() {
         let expected = pattern(8, bytes);
         let (from, to) = (source(&here(), &expected), empty(&here()));
         let stop = Stop::new();
-        let stopping = At::each(|chunk| {
-            if chunk == 15 {
-                stop.ask();
-            }
-        });
         let mut first = Copy::new(&from, &to, bytes);
-        let error = first.run_at(&mut lane, &stopping, &stop).unwrap_err();
+        first.stops = Some(&stop);
+        let error = first.run_at(&mut lane, &Unlimited, &stop).unwrap_err();
         assert!(matches!(error, StageError::Stopped { .. }), "{error}");
         assert!(!first.sealed.is_empty() && first.sealed.len() <= 15, "{}", first.sealed.len());
         first.check_told(CHUNK);

@@ -76,6 +76,8 @@ pub struct Copy<'a> {
     pub done: BTreeMap<u64, Digest>,
     pub sealed: Vec<(u64, Digest)>,
     pub progress: Progress,
+    /// Is asked to stop once anything has been told of.
+    pub stops: Option<&'a Stop>,
 }
 
 impl<'a> Copy<'a> {
@@ -88,6 +90,7 @@ impl<'a> Copy<'a> {
             done: BTreeMap::new(),
             sealed: Vec::new(),
             progress: Progress::default(),
+            stops: None,
         }
     }
 
@@ -110,10 +113,13 @@ impl<'a> Copy<'a> {
             algorithm: Algorithm::Xxh3,
             preserve_sparse: self.sparse,
         };
-        let Self { done, sealed, progress, .. } = self;
+        let Self { done, sealed, progress, stops, .. } = self;
         let mut all_written = 0;
         let tell = &mut |chunks: &[(u64, Digest)]| {
             sealed.extend_from_slice(chunks);
+            if let Some(stop) = stops {
+                stop.ask();
+            }
             Ok(())
         };
         let digests = lane.copy(&file, done, pace, stop, progress, tell, &mut || all_written += 1)?;
