@@ -30,12 +30,13 @@ class Bench:
         self.binary, self.folder = binary, folder
         self.launcher = ["mpirun", *(["--allow-run-as-root"] if root else []), "--oversubscribe", "-n", str(RANKS)]
 
-    def start(self, *arguments: str) -> subprocess.Popen:
-        return subprocess.Popen([*self.launcher, str(self.binary), *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
+    def start(self, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.Popen:
+        return subprocess.Popen([*self.launcher, *before, str(self.binary), *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        with self.start(*arguments) as child:
+    def run(self, *arguments: str, before: tuple[str, ...] = ()) -> tuple[int, str, str]:
+        """Of a run: its exit code and what it prints. `before` is a command that starts each rank."""
+        with self.start(*arguments, before=before) as child:
             try:
                 out, err = child.communicate(timeout=END_S)
             except subprocess.TimeoutExpired:
@@ -101,9 +102,12 @@ def shared_file_is_read_back_by_others(bench: Bench):
 
 
 def mistakes_are_told_once(bench: Bench):
-    code, _, err = bench.run(*WRITE, "--reorder")
-    assert code == 2, code
-    assert err.count("error:") == 1 and "--reorder: rw=write writes" in err, err
+    # Also where rank 0, which tells, begins after the others have found the mistake.
+    late = ("sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" != 0 ] || sleep 1; exec "$0" "$@"')
+    for before in ((), late):
+        code, _, err = bench.run(*WRITE, "--reorder", before=before)
+        assert code == 2, code
+        assert err.count("error:") == 1 and "--reorder: rw=write writes" in err, err
     code, _, err = bench.run(*WRITE, "--tasks", "2")
     assert code != 0 and err.count("error:") == 1 and "mpirun has started 4 processes" in err, err
 

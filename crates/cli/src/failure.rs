@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use base::ErrorClass;
 use bench::fio::JobFileError;
@@ -55,6 +56,9 @@ pub struct Failure {
     /// Another process tells it.
     told_by_root: bool,
 }
+
+/// How long a process that leaves the word to rank 0 waits to be ended with it.
+const FOR_ROOT: Duration = Duration::from_secs(5);
 
 impl Failure {
     /// A failure of a class.
@@ -138,6 +142,10 @@ impl Failure {
     /// Prints it, and gives the exit code.
     pub fn report(&self) -> ExitCode {
         if self.told_by_root {
+            // A launcher ends all processes once one has failed, and rank 0 may not have been heard yet: it ends this one.
+            if ranks::launched().is_some() {
+                std::thread::sleep(FOR_ROOT);
+            }
             return ExitCode::from(self.class.exit_code());
         }
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
