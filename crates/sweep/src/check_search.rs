@@ -265,7 +265,7 @@ fn rules(seed: u64) -> Rules {
         prepare: crate::plan::Prepare::default(),
         protocol: Protocol::Screen,
         equivalence: Margin::default(),
-        spacing: Duration::from_secs(5),
+        spacing: measure::decide::SPACING,
     }
 }
 

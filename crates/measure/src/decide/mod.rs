@@ -40,6 +40,8 @@ mod outcome;
 mod race;
 pub mod sessions;
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,11 @@ use crate::stats::Direction;
 
 /// The most settings of one race: time and memory grow with the square of their number.
 pub const SETTINGS_MAX: usize = 1000;
+
+/// Least time between the starts of two blocks of one race, unless the caller knows its machine better. The slow moments of
+/// a shared machine last for seconds, and blocks within one of them say the same. Step 5 does not make up for all of it:
+/// with half of this time two settings are called different too often (docs/methodology.md).
+pub const SPACING: Duration = Duration::from_secs(5);
 
 /// How a race is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

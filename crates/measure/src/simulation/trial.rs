@@ -14,7 +14,7 @@ use crate::stats::describe::quantile;
 /// Length of a run, seconds.
 pub const RUN_S: f64 = 0.25;
 /// Least time from the start of a block to that of the next, seconds.
-pub const SPACING_S: f64 = 5.0;
+pub const SPACING_S: f64 = crate::decide::SPACING.as_secs() as f64;
 /// Blocks after which a caller with a budget looks what a race says.
 pub const LOOKS: [usize; 2] = [20, 30];
 /// Differences of levels below this are rounding.

@@ -29,8 +29,6 @@ const KEYS: [&str; 18] = [
     "purge",
     "limits",
 ];
-/// Time between the starts of two blocks of one work: the slow moments of a shared machine last for seconds.
-const BLOCK_SPACING: Duration = Duration::from_secs(5);
 const LIMITS: [&str; 3] = ["points", "time", "failures"];
 
 /// What stops a sweep that is larger, or goes worse, than was meant.
@@ -90,7 +88,7 @@ impl Default for Header {
             name: None,
             protocol: None,
             budget: None,
-            spacing: BLOCK_SPACING,
+            spacing: measure::decide::SPACING,
             equivalence: Margin::default(),
             passes: None,
             discard_first: None,
