@@ -20,7 +20,7 @@ pub enum Order {
         /// Milliseconds.
         for_ms: u64,
     },
-    /// Compute and write checkpoint after checkpoint; after each the coordinator broadcasts the directory of the next.
+    /// Compute and write checkpoint after checkpoint; before each the coordinator broadcasts its directory.
     Run {
         /// The work.
         work: Work,
@@ -28,8 +28,6 @@ pub enum Order {
         leg: u16,
         /// How many checkpoints.
         checkpoints: u32,
-        /// Where the first goes.
-        first: PathText,
     },
     /// Compute until the end of the process.
     Compute {

@@ -358,14 +358,16 @@ impl<'a> Session<'a> {
         mut committed: impl FnMut(u32, Instant, f64),
     ) -> Result<(f64, Vec<Checkpoint>), FlashioError> {
         let (work, leg, count) = (self.work, self.leg, self.config.checkpoints);
-        let first = PathText(sets.begin(1)?);
+        let mut directory = PathText(sets.begin(1)?);
         let until = self.until();
-        tell(&mut self.ranks, &Order::Run { work, leg, checkpoints: count, first }, until)?;
+        tell(&mut self.ranks, &Order::Run { work, leg, checkpoints: count }, until)?;
         self.ranks.barrier(until)?;
+        // Before the tasks are told to begin: what this process waits for a CPU after that is time of theirs.
         let begun = Instant::now();
         let (mut checkpoints, mut run_s) = (Vec::new(), 0.0);
         for step in 1..=count {
             let until = self.until();
+            tell(&mut self.ranks, &directory, until)?;
             let tasks: Vec<TaskTimes> = answers(&mut self.ranks, until)?;
             let written = Instant::now();
             sets.commit(step)?;
@@ -375,9 +377,9 @@ impl<'a> Session<'a> {
             run_s = (now - begun).as_secs_f64();
             committed(step, now, checkpoint.stall_s());
             checkpoints.push(checkpoint);
-            let next = if step < count { sets.begin(step + 1)? } else { PathBuf::new() };
-            let until = self.until();
-            tell(&mut self.ranks, &PathText(next), until)?;
+            if step < count {
+                directory = PathText(sets.begin(step + 1)?);
+            }
         }
         Ok((run_s, checkpoints))
     }

@@ -28,7 +28,7 @@ pub fn serve(mut ranks: Ranks) -> Result<(), FlashioError> {
             Order::Calibrate { matrix, for_ms } => {
                 calibrate(&mut ranks, matrix, Duration::from_millis(for_ms))
             }
-            Order::Run { work, leg, checkpoints, first } => run(&mut ranks, &work, leg, checkpoints, first),
+            Order::Run { work, leg, checkpoints } => run(&mut ranks, &work, leg, checkpoints),
             Order::Compute { work } => loop {
                 Matrices::new(work.matrix as usize).multiply(work.multiplications);
             },
@@ -54,19 +54,13 @@ fn calibrate(ranks: &mut Ranks, matrix: u32, for_: Duration) -> Result<(), Flash
     Ok(answer(ranks, &Calibrated { one_ns: one.as_nanos() as u64 })?)
 }
 
-fn run(
-    ranks: &mut Ranks,
-    work: &Work,
-    leg: u16,
-    checkpoints: u32,
-    first: PathText,
-) -> Result<(), FlashioError> {
+fn run(ranks: &mut Ranks, work: &Work, leg: u16, checkpoints: u32) -> Result<(), FlashioError> {
     let task = ranks.rank();
     let mut matrices = Matrices::new(work.matrix as usize);
     let mut files = files(work, task)?;
-    let mut directory = first;
     ranks.barrier(far())?;
     for step in 1..=checkpoints {
+        let directory: PathText = hear(ranks)?;
         let begun = Instant::now();
         (0..work.every).for_each(|_| matrices.multiply(work.multiplications));
         let computed = Instant::now();
@@ -77,7 +71,6 @@ fn run(
             write_s: computed.elapsed().as_secs_f64(),
         };
         answer(ranks, &times)?;
-        directory = hear(ranks)?;
     }
     Ok(())
 }
