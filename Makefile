@@ -122,10 +122,10 @@ test-mpi: ## Try several processes under a real mpirun (docs/mpi.md)
 	  $(NOTED) echo "SKIP mpi: no mpicc (Debian: $(MPI_PACKAGES))"; \
 	fi
 
-# Debian's Slurm. What these packages start by themselves is not used.
+# Debian's Slurm, and the Lua that its scripts are tried with. What these packages start by themselves is not used.
 SLURM_PACKAGES = slurmctld slurmd slurm-client munge lua5.3
 test-slurm: build-debug ## Run jobs with burst buffers on a slurmctld and two slurmds; as root on Debian, install them first
-	@if command -v slurmctld >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then exit 0; fi; \
+	@if { command -v slurmctld && command -v lua; } >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then exit 0; fi; \
 	echo "make test-slurm: installing $(SLURM_PACKAGES)"; \
 	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SLURM_PACKAGES) >/dev/null; } </dev/null \
 	  || echo "make test-slurm: could not install them"
