@@ -2,7 +2,8 @@
 
     tools/mpi --binary PATH [--mpirun NAME] [--only TEST]...   runs the tests; a line for each
 
-The binary has the feature `mpi`, built with the library that mpirun belongs to: Open MPI or MPICH. Every process that a test starts is ended by it, also when it fails.
+The binary has the feature `mpi`, built with the library that mpirun belongs to: Open MPI or MPICH. Every process that a test
+starts is ended by it, also when it fails.
 """
 
 import argparse
