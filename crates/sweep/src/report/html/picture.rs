@@ -50,7 +50,7 @@ pub fn svg(report: &Report) -> String {
     }
     for (i, figure) in shown.iter().enumerate() {
         let (x, y) = (12.0 + (i % 2) as f64 * (WIDTH / 2.0), top + row * (i / 2) as f64);
-        let plot = serde_json::from_str(&figure.plot.to_json()).expect("a plot writes JSON");
+        let plot = figure.plot.json();
         let drawn = chart::svg(&plot, FIGURE);
         let _ = writeln!(
             out,

@@ -293,7 +293,7 @@ pub(super) fn figures(page: &mut String, id: &str, title: &str, figures: &[Figur
 
 /// A figure for a wide page and for a narrow one; the style sheet shows one of them.
 fn picture(figure: &Figure) -> String {
-    let plot = serde_json::from_str(&figure.plot.to_json()).expect("a plot writes JSON");
+    let plot = figure.plot.json();
     let width = if figure.wide { 1104.0 } else { 540.0 };
     let height = figure.height.map(|pixels| pixels as f64);
     let wide =

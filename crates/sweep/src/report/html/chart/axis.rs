@@ -108,7 +108,7 @@ impl Axis {
             values.enumerate().map(|(i, v)| (if is_log { v.log10() } else { v }, text(i, v))).collect()
         });
         let title = plain(layout["title"]["text"].as_str().unwrap_or_default());
-        let has_grid = layout["showgrid"] != false && !is_category;
+        let has_grid = !is_category;
         let mut axis =
             Self { title, is_category, has_grid, ticks: Vec::new(), is_log, names, low, high, given, most };
         axis.mark();

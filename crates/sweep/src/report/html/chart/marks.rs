@@ -135,7 +135,7 @@ fn path(places: &[Option<(f64, f64)>], in_steps: bool) -> String {
 
 /// What a mark stands for.
 fn title(trace: &Value, field: &Field, i: usize) -> Option<String> {
-    let text = trace["hovertext"][i].as_str().filter(|_| field.has_titles && trace["hoverinfo"] != "skip")?;
+    let text = trace["hovertext"][i].as_str().filter(|_| field.has_titles)?;
     Some(plain(text))
 }
 

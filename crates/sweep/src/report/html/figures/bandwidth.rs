@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use plotly::common::{HoverInfo, Marker, Mode, Orientation};
-use plotly::layout::{AxisType, BarMode, CategoryOrder, RangeMode, Shape, ShapeLine, ShapeType};
-use plotly::{Bar, Plot, Scatter};
-
 use crate::analysis::{Access, Direction, Effect, EffectOfValue, PointSummary};
 
 use super::super::super::sheet::Sheet;
 use super::super::super::{Report, sheets};
 use super::super::escape;
 use super::{
-    Figure, GREY, Scale, axis, layout, log_axis, of_direction, reach, round_number, symbol, whiskers,
+    Axis, Figure, GREY, Layout, Marker, Mode, Plot, Scale, Trace, Whiskers, log_axis, of_direction, reach,
+    round_number, symbol,
 };
 
 /// Effects of a figure.
@@ -60,7 +57,7 @@ fn by_test_type(report: &Report, access: Access) -> Option<Figure> {
     }
     let means: Vec<f64> = series.values().flat_map(|by| by.values().map(|at| mean(at))).collect();
     let scale = Scale::of(means.iter().copied().fold(0.0, f64::max));
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     let mut sheet =
         Sheet::new("Mean bandwidth by test type", &[">Test type", "Test", "Series", ">Bandwidth"]);
     for (direction, by_type) in &series {
@@ -76,13 +73,10 @@ fn by_test_type(report: &Report, access: Access) -> Option<Figure> {
         }
     }
     sheet.rows.sort_by_key(|row| row[0].parse::<u8>().unwrap_or_default());
-    let x = axis("Test type, as the papers number them")
-        .type_(AxisType::Category)
-        .show_grid(false)
-        .category_order(CategoryOrder::Array)
-        .category_array(numbers.map(|n| n.to_string()).collect::<Vec<_>>());
+    let x = Axis::new("Test type, as the papers number them")
+        .of_names_in_order(numbers.map(|n| n.to_string()).collect());
     let y = log_if_wide(&scale, &means);
-    plot.set_layout(layout(x, y).bar_mode(BarMode::Group).bar_gap(0.35));
+    plot.set_layout(Layout::new(x, y).bar_gap(0.35));
     Some(Figure {
         id: id.to_owned(),
         title: format!("Bandwidth by test type, requests of {request}"),
@@ -95,14 +89,7 @@ fn by_test_type(report: &Report, access: Access) -> Option<Figure> {
     })
 }
 
-fn bars(
-    name: &str,
-    by_type: &BTreeMap<u8, Vec<&PointSummary>>,
-    scale: &Scale,
-    fill: &'static str,
-) -> Box<Bar<String, f64>> {
-    let x: Vec<String> = by_type.keys().map(u8::to_string).collect();
-    let y: Vec<f64> = by_type.values().map(|at| scale.of_value(mean(at))).collect();
+fn bars(name: &str, by_type: &BTreeMap<u8, Vec<&PointSummary>>, scale: &Scale, fill: &'static str) -> Trace {
     // A mean over several configurations has no interval of its own.
     let reach: Vec<(f64, f64)> = by_type
         .values()
@@ -123,22 +110,21 @@ fn bars(
         })
         .collect();
     let (up, down) = reach.into_iter().unzip();
-    Bar::new(x, y)
+    Trace::bars(by_type.keys().map(u8::to_string), by_type.values().map(|at| scale.of_value(mean(at))))
         .name(escape::label(name))
-        .marker(Marker::new().color(fill))
-        .error_y(whiskers(up, down, GREY))
-        .hover_text_array(hover)
-        .hover_info(HoverInfo::Text)
+        .marker(Marker::new(fill))
+        .error_y(Whiskers::new(up, down, GREY))
+        .hover(hover)
 }
 
 /// Beyond two decades, short bars cannot be read on a linear axis.
-pub(super) fn log_if_wide(scale: &Scale, values: &[f64]) -> plotly::layout::Axis {
+pub(super) fn log_if_wide(scale: &Scale, values: &[f64]) -> Axis {
     let largest = values.iter().copied().fold(0.0, f64::max);
     let smallest = values.iter().copied().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
     if largest / smallest > 100.0 {
         log_axis(&scale.title(), values.iter().map(|v| scale.of_value(*v)), round_number)
     } else {
-        axis(&scale.title()).range_mode(RangeMode::ToZero)
+        Axis::new(&scale.title()).from_zero()
     }
 }
 
@@ -179,19 +165,14 @@ fn by_configuration(report: &Report) -> Figure {
     // Two labels that are cut alike must not fall into one bar.
     let label = |p: &&PointSummary| format!("{} <sub>{}</sub>", escape::label(&p.label), p.point);
     let fills: Vec<&'static str> = points.iter().map(|p| of_direction(p.class().direction)).collect();
-    let bar = Bar::new(
-        points.iter().map(|p| scale.of_value(mean(p))).collect(),
-        points.iter().map(label).collect::<Vec<_>>(),
-    )
-    .orientation(Orientation::Horizontal)
-    .show_legend(false)
-    .marker(Marker::new().color_array(fills))
-    .error_x(whiskers(up, down, GREY));
-    let mut plot = Plot::new();
+    let bar = Trace::lying_bars(points.iter().map(|p| scale.of_value(mean(p))), points.iter().map(label))
+        .marker(Marker::of_each(fills))
+        .error_x(Whiskers::new(up, down, GREY));
+    let mut plot = Plot::default();
     plot.add_trace(bar);
     let height = 90 + 22 * points.len();
-    let y = axis("").type_(AxisType::Category);
-    plot.set_layout(layout(axis(&scale.title()).range_mode(RangeMode::ToZero), y).height(height));
+    let y = Axis::new("").of_names();
+    plot.set_layout(Layout::new(Axis::new(&scale.title()).from_zero(), y));
     let which =
         if all > BARS { format!("The fastest {BARS} of {all} configurations. ") } else { String::new() };
     Figure {
@@ -214,25 +195,16 @@ pub(super) fn effects(report: &Report) -> Option<Figure> {
     ratios.sort_by(f64::total_cmp);
     // Of many, the strongest: those furthest below their dimension's best.
     let limit = *ratios.get(EFFECTS.min(ratios.len()).checked_sub(1)?)?;
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     let mut rows = 0;
     for (i, effect) in report.effects.iter().enumerate().rev() {
         let values: Vec<&EffectOfValue> = effect.values.iter().rev().filter(|v| v.ratio <= limit).collect();
         rows += values.len();
         plot.add_trace(of_effect(i, effect, &values));
     }
-    let best = Shape::new()
-        .shape_type(ShapeType::Line)
-        .x_ref("x")
-        .y_ref("paper")
-        .x0(1.0)
-        .x1(1.0)
-        .y0(0.0)
-        .y1(1.0)
-        .line(ShapeLine::new().color(GREY).width(1.0));
     let height = 110 + 26 * rows;
-    let y = axis("").type_(AxisType::Category);
-    plot.set_layout(layout(axis("Relative to the best value"), y).height(height).shapes(vec![best]));
+    let y = Axis::new("").of_names();
+    plot.set_layout(Layout::new(Axis::new("Relative to the best value"), y).upright_line(1.0));
     Some(Figure {
         id: "effects".to_owned(),
         title: "What each dimension does".to_owned(),
@@ -245,7 +217,7 @@ pub(super) fn effects(report: &Report) -> Option<Figure> {
     })
 }
 
-fn of_effect(series: usize, effect: &Effect, values: &[&EffectOfValue]) -> Box<Scatter<f64, String>> {
+fn of_effect(series: usize, effect: &Effect, values: &[&EffectOfValue]) -> Trace {
     let dimension = format!("{}: {}", effect.work.label(), effect.dimension);
     let label = |v: &&EffectOfValue| escape::label(&format!("{dimension} {} vs {}", v.value, effect.best));
     let reach = |v: &&EffectOfValue| {
@@ -253,12 +225,11 @@ fn of_effect(series: usize, effect: &Effect, values: &[&EffectOfValue]) -> Box<S
     };
     let (up, down) = values.iter().map(reach).unzip();
     let fill = of_direction(effect.work.class.direction);
-    Scatter::new(values.iter().map(|v| v.ratio).collect(), values.iter().map(label).collect::<Vec<_>>())
-        .mode(Mode::Markers)
-        .show_legend(false)
+    Trace::scatter(values.iter().map(|v| v.ratio), values.iter().map(label), Mode::Markers)
+        .without_legend()
         .name(escape::label(&dimension))
-        .marker(Marker::new().symbol(symbol(series)).size(9).color(fill))
-        .error_x(whiskers(up, down, fill))
+        .marker(Marker::new(fill).symbol(symbol(series)).size(9))
+        .error_x(Whiskers::new(up, down, fill))
 }
 
 fn effects_caption(report: &Report, rows: usize) -> String {

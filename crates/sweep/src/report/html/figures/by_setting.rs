@@ -1,15 +1,11 @@
 //! Each workload by the values of one setting: the papers' Figs. 8, 11 and 12, and the same for any other setting.
 
-use plotly::common::{HoverInfo, Marker};
-use plotly::layout::{AxisType, BarMode, CategoryOrder};
-use plotly::{Bar, Plot};
-
 use crate::analysis::{BySetting, SettingBar};
 
 use super::super::super::{Report, papers, sheets};
 use super::super::escape;
 use super::bandwidth::log_if_wide;
-use super::{Figure, GREY, Scale, axis, colour, layout, reach, slug, whiskers};
+use super::{Axis, Figure, GREY, Layout, Marker, Plot, Scale, Trace, Whiskers, colour, reach, slug};
 
 /// One figure a setting, those of the papers first and in their order.
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
@@ -19,7 +15,7 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
 fn figure(of: &BySetting) -> Figure {
     let means: Vec<f64> = of.bars.iter().map(|bar| bar.bandwidth.mean).collect();
     let scale = Scale::of(means.iter().copied().fold(0.0, f64::max));
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     for (i, value) in of.values.iter().enumerate() {
         let bars: Vec<&SettingBar> = of.bars.iter().filter(|bar| bar.value == *value).collect();
         plot.add_trace(trace(value, &bars, &scale, colour(i)));
@@ -32,13 +28,10 @@ fn figure(of: &BySetting) -> Figure {
             places.push(place);
         }
     }
-    let x = axis(if typed { "Test type, as the papers number them" } else { "" })
-        .type_(AxisType::Category)
-        .show_grid(false)
-        .category_order(CategoryOrder::Array)
-        .category_array(places);
+    let x =
+        Axis::new(if typed { "Test type, as the papers number them" } else { "" }).of_names_in_order(places);
     let y = log_if_wide(&scale, &means);
-    plot.set_layout(layout(x, y).bar_mode(BarMode::Group).bar_gap(0.2).show_legend(true));
+    plot.set_layout(Layout::new(x, y).bar_gap(0.2).legend(true));
     Figure {
         id: format!("by-{}", slug(&of.setting)),
         title: papers::title(&of.setting),
@@ -56,7 +49,7 @@ fn place(bar: &SettingBar) -> String {
     bar.test_type.map_or_else(|| escape::label(&bar.workload), |t| t.number().to_string())
 }
 
-fn trace(value: &str, bars: &[&SettingBar], scale: &Scale, fill: &'static str) -> Box<Bar<String, f64>> {
+fn trace(value: &str, bars: &[&SettingBar], scale: &Scale, fill: &'static str) -> Trace {
     let hover = |bar: &&SettingBar| {
         let over = if bar.configurations == 1 { "one configuration" } else { "mean over configurations" };
         format!(
@@ -69,15 +62,11 @@ fn trace(value: &str, bars: &[&SettingBar], scale: &Scale, fill: &'static str) -
         )
     };
     let (up, down) = bars.iter().map(|bar| reach(&bar.bandwidth, scale)).unzip();
-    Bar::new(
-        bars.iter().map(|bar| place(bar)).collect(),
-        bars.iter().map(|bar| scale.of_value(bar.bandwidth.mean)).collect::<Vec<_>>(),
-    )
-    .name(escape::label(value))
-    .marker(Marker::new().color(fill))
-    .error_y(whiskers(up, down, GREY))
-    .hover_text_array(bars.iter().map(hover).collect())
-    .hover_info(HoverInfo::Text)
+    Trace::bars(bars.iter().map(|bar| place(bar)), bars.iter().map(|bar| scale.of_value(bar.bandwidth.mean)))
+        .name(escape::label(value))
+        .marker(Marker::new(fill))
+        .error_y(Whiskers::new(up, down, GREY))
+        .hover(bars.iter().map(hover))
 }
 
 /// Where the setting matters most, and how the bars were made.

@@ -1,16 +1,12 @@
 //! Queue depth (the papers' Figs. 13 and 14), and what depth costs in latency.
 
-use plotly::common::{HoverInfo, Line, Mode, Position};
-use plotly::layout::AxisType;
-use plotly::{Plot, Scatter};
-
 use crate::analysis::{Access, DepthCurve, DepthStep};
 
 use super::super::super::{Report, sheets};
 use super::super::escape;
 use super::{
-    Figure, Scale, axis, dash, layout, log_axis, marker, microseconds, of_direction, reach, round_number,
-    whiskers,
+    Axis, Figure, Layout, Line, Mode, Plot, Scale, Trace, Whiskers, dash, log_axis, marker, microseconds,
+    of_direction, reach, round_number,
 };
 
 /// Bandwidth over depth and latency over bandwidth, sequential and random.
@@ -49,31 +45,27 @@ fn over_depth(curves: &[&DepthCurve], name: &str, papers: &'static str) -> Figur
     let mut depths: Vec<u32> = curves.iter().flat_map(|c| &c.steps).map(|s| s.iodepth).collect();
     depths.sort_unstable();
     depths.dedup();
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     for (i, curve) in curves.iter().enumerate() {
         let colour = of_direction(curve.class.direction);
         let (up, down) = curve.steps.iter().map(|s| reach(&s.bandwidth, &scale)).unzip();
         plot.add_trace(
-            Scatter::new(
-                curve.steps.iter().map(|s| s.iodepth).collect(),
-                curve.steps.iter().map(|s| scale.of_value(s.bandwidth.mean)).collect::<Vec<_>>(),
+            Trace::scatter(
+                curve.steps.iter().map(|s| s.iodepth),
+                curve.steps.iter().map(|s| scale.of_value(s.bandwidth.mean)),
+                Mode::LinesMarkers,
             )
-            .mode(Mode::LinesMarkers)
             .name(escape::label(&curve.label))
-            .line(Line::new().color(colour).dash(dash(i)).width(2.0))
+            .line(Line::new(colour, 2.0).dash(dash(i)))
             .marker(marker(i, colour))
-            .error_y(whiskers(up, down, colour))
-            .hover_text_array(curve.steps.iter().map(|s| hover(curve, s)).collect())
-            .hover_info(HoverInfo::Text),
+            .error_y(Whiskers::new(up, down, colour))
+            .hover(curve.steps.iter().map(|s| hover(curve, s))),
         );
     }
     let ticks = depths.iter().map(|d| f64::from(*d)).collect();
-    let x = axis("Queue depth")
-        .type_(AxisType::Log)
-        .tick_values(ticks)
-        .tick_text(depths.iter().map(u32::to_string).collect());
+    let x = Axis::new("Queue depth").logarithmic().ticks(ticks, depths.iter().map(u32::to_string).collect());
     let bandwidths = curves.iter().flat_map(|c| &c.steps).map(|s| scale.of_value(s.bandwidth.mean));
-    plot.set_layout(layout(x, log_axis(&scale.title(), bandwidths, round_number)).show_legend(true));
+    plot.set_layout(Layout::new(x, log_axis(&scale.title(), bandwidths, round_number)).legend(true));
     Figure {
         id: format!("depth-{name}"),
         title: format!("Queue depth, {name}"),
@@ -113,28 +105,26 @@ fn rise(curves: &[&DepthCurve]) -> String {
 /// Latency over bandwidth: each step to the right is bought with a step up.
 fn cost(curves: &[&DepthCurve], name: &str) -> Figure {
     let scale = scale(curves);
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     for (i, curve) in curves.iter().enumerate() {
         let colour = of_direction(curve.class.direction);
         plot.add_trace(
-            Scatter::new(
-                curve.steps.iter().map(|s| scale.of_value(s.bandwidth.mean)).collect(),
-                curve.steps.iter().map(|s| s.latency_ns_p99 / 1e3).collect::<Vec<_>>(),
+            Trace::scatter(
+                curve.steps.iter().map(|s| scale.of_value(s.bandwidth.mean)),
+                curve.steps.iter().map(|s| s.latency_ns_p99 / 1e3),
+                Mode::LinesMarkersText,
             )
-            .mode(Mode::LinesMarkersText)
             .name(escape::label(&curve.label))
-            .line(Line::new().color(colour).dash(dash(i)).width(2.0))
+            .line(Line::new(colour, 2.0).dash(dash(i)))
             .marker(marker(i, colour))
-            .text_array(curve.steps.iter().map(|s| s.iodepth.to_string()).collect())
-            .text_position(Position::TopLeft)
-            .clip_on_axis(false)
-            .hover_text_array(curve.steps.iter().map(|s| hover(curve, s)).collect())
-            .hover_info(HoverInfo::Text),
+            .text(curve.steps.iter().map(|s| s.iodepth.to_string()))
+            .text_to_the_left()
+            .hover(curve.steps.iter().map(|s| hover(curve, s))),
         );
     }
     let latencies = curves.iter().flat_map(|c| &c.steps).map(|s| s.latency_ns_p99 / 1e3);
     let y = log_axis("p99 latency", latencies, microseconds);
-    plot.set_layout(layout(axis(&scale.title()), y).show_legend(true));
+    plot.set_layout(Layout::new(Axis::new(&scale.title()), y).legend(true));
     Figure {
         id: format!("cost-{name}"),
         title: format!("What depth costs, {name}"),

@@ -2,15 +2,12 @@
 
 use measure::ladder::{Kind, Ladder, Level};
 use measure::stats::Estimate;
-use plotly::common::{DashType, Font, HoverInfo, Line, Marker, Mode, Orientation, Position, TextPosition};
-use plotly::layout::{AxisType, BarMode, Margin};
-use plotly::{Bar, Plot, Scatter};
 
 use super::super::super::sheet::Sheet;
 use super::super::escape;
 use super::{
-    BLUE, Figure, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, axis, layout, log_axis, marker, round_number,
-    whiskers,
+    Axis, BLUE, Dash, Figure, GREEN, GREY, Layout, Line, Marker, Mode, ORANGE, PURPLE, Plot, SKY, Trace,
+    VERMILLION, Whiskers, log_axis, marker, round_number,
 };
 
 /// What the ladder allows to be drawn.
@@ -38,7 +35,7 @@ fn reach(estimate: Estimate) -> (f64, f64) {
 }
 
 fn latency(ladder: &Ladder) -> Option<Figure> {
-    // The nearest on top, which is the last that plotly draws.
+    // The nearest on top, which is the last that is drawn.
     let levels: Vec<(&Level, Estimate)> =
         ladder.levels.iter().rev().filter_map(|level| Some((level, level.latency_ns?))).collect();
     if levels.is_empty() {
@@ -66,27 +63,19 @@ fn latency(ladder: &Ladder) -> Option<Figure> {
         )
     };
     let values: Vec<f64> = levels.iter().map(|(_, e)| e.value).collect();
-    let bar = Bar::new(values.clone(), levels.iter().map(|(level, _)| escape::label(&level.name)).collect())
-        .orientation(Orientation::Horizontal)
-        .show_legend(false)
-        .marker(Marker::new().color_array(levels.iter().map(|(level, _)| colour(level.kind)).collect()))
-        .text_array(levels.iter().map(text).collect())
-        // Inside where it fits, for on a narrow screen there is no room behind the longest bar.
-        .text_position(TextPosition::Auto)
-        .text_angle(0.0)
-        .clip_on_axis(false)
-        .text_font(Font::new().size(11))
-        .hover_text_array(levels.iter().map(hover).collect())
-        .hover_info(HoverInfo::Text);
-    let mut plot = Plot::new();
+    let bar = Trace::lying_bars(values.clone(), levels.iter().map(|(level, _)| escape::label(&level.name)))
+        .marker(Marker::of_each(levels.iter().map(|(level, _)| colour(level.kind)).collect()))
+        .text(levels.iter().map(text))
+        .hover(levels.iter().map(hover));
+    let mut plot = Plot::default();
     plot.add_trace(bar);
     let (low, high) = ends(&values);
     // Bars of a logarithmic axis begin somewhere; room for the text stands at the other end.
-    let range = vec![low.log10().floor() - 0.3, high.log10() + (high / low).log10().max(1.0) * 0.4];
-    let x = log_axis("Latency of one access", decades(low, high * 10.0), nanoseconds).range(range);
-    let y = axis("").type_(AxisType::Category).show_grid(false);
+    let x = log_axis("Latency of one access", decades(low, high * 10.0), nanoseconds)
+        .range(low.log10().floor() - 0.3, high.log10() + (high / low).log10().max(1.0) * 0.4);
+    let y = Axis::new("").of_names();
     let height = 110 + 34 * levels.len();
-    plot.set_layout(layout(x, y).height(height).margin(Margin::new().left(56).right(16).top(8).bottom(44)));
+    plot.set_layout(Layout::new(x, y));
     let mut sheet = Sheet::new("Latency", &["Level", ">Latency (ns)", ">Cycles"]);
     for level in &ladder.levels {
         let number = |e: Option<Estimate>| e.map_or("–".to_owned(), |e| format!("{:.3}", e.value));
@@ -124,45 +113,36 @@ fn chase(ladder: &Ladder) -> Option<Figure> {
     let hover = ladder.curve.iter().map(|p| {
         format!("set of {}<br><b>{}</b>", units::bytes(p.bytes), units::nanoseconds(p.latency_ns.value))
     });
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     plot.add_trace(
-        Scatter::new(x.clone(), y.clone())
-            .mode(Mode::LinesMarkers)
+        Trace::scatter(x.clone(), y.clone(), Mode::LinesMarkers)
             .name("a load")
-            .line(Line::new().color(BLUE).width(1.5))
+            .line(Line::new(BLUE, 1.5))
             .marker(marker(0, BLUE).size(5))
-            .error_y(whiskers(up, down, BLUE))
-            .hover_text_array(hover.collect())
-            .hover_info(HoverInfo::Text),
+            .error_y(Whiskers::new(up, down, BLUE))
+            .hover(hover),
     );
     let (low, high) = ends(&y);
     let mut knees = Vec::new();
     for (i, level) in ladder.levels.iter().filter(|level| level.knee_bytes.is_some()).enumerate() {
         let at = level.knee_bytes.unwrap_or_default() as f64;
         let colour = [VERMILLION, GREEN, ORANGE, PURPLE][i % 4];
-        let dash = [DashType::Dash, DashType::Dot, DashType::DashDot, DashType::LongDash][i % 4].clone();
+        let dash = [Dash::Dash, Dash::Dot, Dash::DashDot, Dash::LongDash][i % 4];
         plot.add_trace(
-            Scatter::new(vec![at, at], vec![low, high])
-                .mode(Mode::LinesText)
+            Trace::scatter(vec![at, at], vec![low, high], Mode::LinesText)
                 .name(format!("{} ends", escape::label(&level.name)))
-                .text_array(vec![String::new(), escape::label(&level.name)])
-                .text_position(Position::TopCenter)
-                .text_font(Font::new().size(11))
-                .clip_on_axis(false)
-                .line(Line::new().color(colour).dash(dash).width(1.5))
-                .hover_info(HoverInfo::Name),
+                .text(vec![String::new(), escape::label(&level.name)])
+                .line(Line::new(colour, 1.5).dash(dash)),
         );
         knees.push(format!("{} at {}", level.name, units::bytes(at as u64)));
     }
-    let x_axis = axis("Set").type_(AxisType::Log);
+    let x_axis = Axis::new("Set").logarithmic();
     let ticks: Vec<f64> =
         (12..40).step_by(2).map(|p| 2f64.powi(p)).filter(|t| *t <= ends(&x).1 * 1.1).collect();
     let words = ticks.iter().map(|t| units::bytes(*t as u64)).collect();
-    let x_axis = x_axis.tick_values(ticks).tick_text(words);
+    let x_axis = x_axis.ticks(ticks, words);
     let y_axis = log_axis("Latency of a load", y.iter().copied(), nanoseconds);
-    // Room for the names of the levels above the lines where they end.
-    let margin = Margin::new().left(56).right(12).top(36).bottom(44);
-    plot.set_layout(layout(x_axis, y_axis).show_legend(false).margin(margin));
+    plot.set_layout(Layout::new(x_axis, y_axis).legend(false));
     let mut sheet = Sheet::new("The chase", &[">Set", ">Latency"]);
     for point in &ladder.curve {
         sheet.push(vec![units::bytes(point.bytes), units::nanoseconds(point.latency_ns.value)]);
@@ -196,7 +176,7 @@ fn bandwidth(ladder: &Ladder) -> Option<Figure> {
     }
     let names: Vec<String> = levels.iter().map(|level| escape::label(&level.name)).collect();
     let mut all = Vec::new();
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     for (name, colour, of) in [
         ("write", VERMILLION, (|l| l.figures.sequential_write_bytes_per_s) as fn(&Level) -> Option<Estimate>),
         ("read", BLUE, |l| l.figures.sequential_read_bytes_per_s),
@@ -207,22 +187,18 @@ fn bandwidth(ladder: &Ladder) -> Option<Figure> {
         all.extend(there.iter().map(|(_, e)| e.value));
         let words = there.iter().map(|(n, e)| format!("<b>{n}</b>, {name}<br>{}", units::bandwidth(e.value)));
         plot.add_trace(
-            Bar::new(
-                there.iter().map(|(n, _)| n.clone()).collect(),
-                there.iter().map(|(_, e)| e.value).collect(),
-            )
-            .name(name)
-            .marker(Marker::new().color(colour))
-            .error_y(whiskers(up, down, GREY))
-            .hover_text_array(words.collect())
-            .hover_info(HoverInfo::Text),
+            Trace::bars(there.iter().map(|(n, _)| n.clone()), there.iter().map(|(_, e)| e.value))
+                .name(name)
+                .marker(Marker::new(colour))
+                .error_y(Whiskers::new(up, down, GREY))
+                .hover(words),
         );
     }
     let (low, high) = ends(&all);
     let y = log_axis("Bandwidth", decades(low, high), |v| units::bandwidth(v).replace(".00 ", " "))
-        .range(vec![low.log10().floor() - 0.2, high.log10() + 0.2]);
-    let x = axis("").type_(AxisType::Category).show_grid(false);
-    plot.set_layout(layout(x, y).bar_mode(BarMode::Group).show_legend(true));
+        .range(low.log10().floor() - 0.2, high.log10() + 0.2);
+    let x = Axis::new("").of_names();
+    plot.set_layout(Layout::new(x, y).legend(true));
     let mut sheet = Sheet::new("Bandwidth", &["Level", ">Write", ">Read"]);
     for level in &levels {
         let word = |e: Option<Estimate>| e.map_or("–".to_owned(), |e| units::bandwidth(e.value));

@@ -1,15 +1,11 @@
 //! Which settings depend on each other: a line for each value of one over the values of the other.
 
-use plotly::common::{HoverInfo, Line, Mode};
-use plotly::layout::{AxisType, CategoryOrder};
-use plotly::{Plot, Scatter};
-
 use crate::analysis::{Interaction, InteractionCell};
 use crate::recommend::words;
 
 use super::super::super::{Report, sheets};
 use super::super::escape;
-use super::{Figure, axis, colour, dash, layout, marker, slug};
+use super::{Axis, Figure, Layout, Line, Mode, Plot, Trace, colour, dash, marker, slug};
 
 /// Figures; the table in Markdown has them all.
 const FIGURES: usize = 6;
@@ -34,7 +30,7 @@ fn figure(of: &Interaction) -> Option<Figure> {
     let key = |c: &InteractionCell| {
         if turned { (c.second.clone(), c.first.clone()) } else { (c.first.clone(), c.second.clone()) }
     };
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     for (i, line) in lines.iter().enumerate() {
         let cells: Vec<&InteractionCell> = of.cells.iter().filter(|c| key(c).0 == *line).collect();
         let hover = |c: &&InteractionCell| {
@@ -49,24 +45,21 @@ fn figure(of: &Interaction) -> Option<Figure> {
             )
         };
         plot.add_trace(
-            Scatter::new(
-                cells.iter().map(|c| escape::label(&key(c).1)).collect(),
-                cells.iter().map(|c| c.level).collect::<Vec<_>>(),
+            Trace::scatter(
+                cells.iter().map(|c| escape::label(&key(c).1)),
+                cells.iter().map(|c| c.level),
+                Mode::LinesMarkers,
             )
-            .mode(Mode::LinesMarkers)
             .name(escape::label(&format!("{of_lines}={line}")))
-            .line(Line::new().color(colour(i)).dash(dash(i)).width(2.0))
+            .line(Line::new(colour(i), 2.0).dash(dash(i)))
             .marker(marker(i, colour(i)))
-            .hover_text_array(cells.iter().map(hover).collect())
-            .hover_info(HoverInfo::Text),
+            .hover(cells.iter().map(hover)),
         );
     }
-    let x = axis(&escape::label(of_places))
-        .type_(AxisType::Category)
-        .category_order(CategoryOrder::Array)
-        .category_array(places.iter().map(|p| escape::label(p)).collect::<Vec<_>>());
-    let y = axis("Relative to the mean over all").type_(AxisType::Log);
-    plot.set_layout(layout(x, y).show_legend(true));
+    let x = Axis::new(&escape::label(of_places))
+        .of_names_in_order(places.iter().map(|p| escape::label(p)).collect());
+    let y = Axis::new("Relative to the mean over all").logarithmic();
+    plot.set_layout(Layout::new(x, y).legend(true));
     let work = of.work.label();
     Some(Figure {
         id: format!("together-{}", slug(&format!("{work}-{}-{}", of.first, of.second).to_lowercase())),

@@ -1,15 +1,13 @@
 //! From the baseline to the best, one setting at a time: DASH's Fig. 3.
 
-use plotly::common::{Font, HoverInfo, Marker, Orientation, TextPosition};
-use plotly::layout::{AxisType, Margin, RangeMode};
-use plotly::{Bar, Plot};
-
 use crate::analysis::Direction;
 use crate::recommend::{Change, Ladder, Rung, words};
 
 use super::super::super::{Report, sheets};
 use super::super::escape;
-use super::{Figure, GREY, ORANGE, axis, layout, of_direction, reach_by, slug, whiskers};
+use super::{
+    Axis, Figure, GREY, Layout, Marker, ORANGE, Plot, Trace, Whiskers, of_direction, reach_by, slug,
+};
 
 /// One figure for each kind of work that has a way up.
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
@@ -45,18 +43,12 @@ fn figure(ladder: &Ladder) -> Figure {
     let reversed = |values: Vec<String>| values.into_iter().rev().collect::<Vec<_>>();
     let count = figures.len();
     let largest = figures.iter().map(|f| f.mean / divisor).fold(0.0, f64::max);
-    let bar = Bar::new(figures.iter().rev().map(|f| f.mean / divisor).collect(), reversed(places))
-        .orientation(Orientation::Horizontal)
-        .show_legend(false)
-        .marker(Marker::new().color_array(fills.into_iter().rev().collect()))
-        .error_x(whiskers(up, down, GREY))
-        .text_array(reversed((0..count).map(text).collect()))
-        .text_position(TextPosition::Outside)
-        .clip_on_axis(false)
-        .text_font(Font::new().size(11))
-        .hover_text_array(reversed((0..count).map(|i| hover(ladder, i)).collect()))
-        .hover_info(HoverInfo::Text);
-    let mut plot = Plot::new();
+    let bar = Trace::lying_bars(figures.iter().rev().map(|f| f.mean / divisor), reversed(places))
+        .marker(Marker::of_each(fills.into_iter().rev().collect()))
+        .error_x(Whiskers::new(up, down, GREY))
+        .text(reversed((0..count).map(text).collect()))
+        .hover(reversed((0..count).map(|i| hover(ladder, i)).collect()));
+    let mut plot = Plot::default();
     plot.add_trace(bar);
     let title = match ladder.metric {
         crate::analysis::Metric::Iops => "Thousand IOPS",
@@ -64,10 +56,9 @@ fn figure(ladder: &Ladder) -> Figure {
     };
     let height = 110 + 34 * count;
     // Room for the figures that stand beside the bars.
-    let x = axis(title).range_mode(RangeMode::ToZero).range(vec![0.0, largest * 1.6]);
-    let y = axis("").type_(AxisType::Category).show_grid(false);
-    let margin = Margin::new().left(56).right(16).top(8).bottom(44);
-    plot.set_layout(layout(x, y).height(height).margin(margin));
+    let x = Axis::new(title).from_zero().range(0.0, largest * 1.6);
+    let y = Axis::new("").of_names();
+    plot.set_layout(Layout::new(x, y));
     let paper = (ladder.work.class.direction == Direction::Read && ladder.work.request.is_some())
         .then_some("DASH Fig. 3");
     Figure {

@@ -1,13 +1,10 @@
 //! The distribution of latencies, far into the tail.
 
-use plotly::common::{HoverInfo, Line, Mode};
-use plotly::{Plot, Scatter};
-
 use crate::analysis::{Access, Class, Direction, PointSummary};
 
 use super::super::super::{LatencyCurve, Report, sheets};
 use super::super::escape;
-use super::{Figure, axis, colour, dash, layout, log_axis, microseconds, slug};
+use super::{Axis, Figure, Layout, Line, Mode, Plot, Trace, colour, dash, log_axis, microseconds, slug};
 
 /// Curves that one figure shows legibly.
 const CURVES: usize = 10;
@@ -37,7 +34,7 @@ fn figure(report: &Report, class: Class) -> Option<Figure> {
         curves.truncate(CURVES);
         curves.sort_by_key(|(p, _)| p.point);
     }
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     for (i, (point, curve)) in curves.iter().enumerate() {
         plot.add_trace(trace(i, point, curve));
     }
@@ -45,11 +42,10 @@ fn figure(report: &Report, class: Class) -> Option<Figure> {
         return None;
     }
     let marks = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
-    let x = axis("Percentile of requests")
-        .tick_values(marks.iter().map(|p| nines(*p)).collect())
-        .tick_text(marks.iter().map(f64::to_string).collect());
+    let x = Axis::new("Percentile of requests")
+        .ticks(marks.iter().map(|p| nines(*p)).collect(), marks.iter().map(f64::to_string).collect());
     let latencies = curves.iter().flat_map(|(_, c)| &c.percentiles).map(|s| s.ns as f64 / 1e3);
-    plot.set_layout(layout(x, log_axis("Latency", latencies, microseconds)).show_legend(true));
+    plot.set_layout(Layout::new(x, log_axis("Latency", latencies, microseconds)).legend(true));
     let which = if all > CURVES { format!(" {CURVES} of {all} configurations.") } else { String::new() };
     Some(Figure {
         id: format!("latency-{}", slug(&class.label().to_lowercase())),
@@ -68,7 +64,7 @@ fn nines(percentile: f64) -> f64 {
     -(1.0 - percentile / 100.0).log10()
 }
 
-fn trace(i: usize, point: &PointSummary, curve: &LatencyCurve) -> Box<Scatter<f64, f64>> {
+fn trace(i: usize, point: &PointSummary, curve: &LatencyCurve) -> Trace {
     // The figure's title says the direction.
     let name = match point.test_type {
         Some(test_type) => {
@@ -77,23 +73,18 @@ fn trace(i: usize, point: &PointSummary, curve: &LatencyCurve) -> Box<Scatter<f6
         }
         None => point.label.clone(),
     };
-    let hover = curve
-        .percentiles
-        .iter()
-        .map(|s| {
-            let ns = units::nanoseconds(s.ns as f64);
-            format!("{}<br><b>{} %</b> within {ns}", escape::label(&name), s.percentile)
-        })
-        .collect();
-    Scatter::new(
-        curve.percentiles.iter().map(|s| nines(s.percentile)).collect(),
-        curve.percentiles.iter().map(|s| s.ns as f64 / 1e3).collect::<Vec<_>>(),
+    let hover = curve.percentiles.iter().map(|s| {
+        let ns = units::nanoseconds(s.ns as f64);
+        format!("{}<br><b>{} %</b> within {ns}", escape::label(&name), s.percentile)
+    });
+    Trace::scatter(
+        curve.percentiles.iter().map(|s| nines(s.percentile)),
+        curve.percentiles.iter().map(|s| s.ns as f64 / 1e3),
+        Mode::Lines,
     )
-    .mode(Mode::Lines)
     .name(escape::label(&name))
-    .line(Line::new().color(colour(i)).dash(dash(i / 7 + i % 2)).width(2.0))
-    .hover_text_array(hover)
-    .hover_info(HoverInfo::Text)
+    .line(Line::new(colour(i), 2.0).dash(dash(i / 7 + i % 2)))
+    .hover(hover)
 }
 
 fn caption(curves: &[(&PointSummary, &LatencyCurve)]) -> String {

@@ -1,6 +1,6 @@
 //! The figures: the papers' own, drawn with this sweep's data, and the curves that storage engineers ask for beside them.
 //!
-//! A [`Figure`] is a plot in plotly's words ([`super::chart`] draws it), a caption that says what to see in *these* data, and the same figures
+//! A [`Figure`] is a [`Plot`] ([`super::chart`] draws it), a caption that says what to see in *these* data, and the same figures
 //! as a table for those who cannot see it. Colours are Okabe and Ito's (Color Universal Design, 2008), which
 //! people with any colour vision tell apart; the page's style lightens them on a dark page. Wherever colour
 //! tells series apart, so does a symbol or a dash.
@@ -14,17 +14,15 @@ mod ladder;
 mod latency;
 mod page;
 mod passes;
+mod plot;
 mod saturation;
 mod scaling;
-
-use plotly::common::{DashType, ErrorData, ErrorType, Font, Marker, MarkerSymbol, Orientation, Title};
-use plotly::layout::{Axis, AxisType, HoverMode, Legend, Margin};
-use plotly::{Layout, Plot};
 
 use crate::analysis::Direction;
 
 use super::super::Report;
 use super::super::sheet::Sheet;
+use plot::{Axis, Dash, Layout, Line, Marker, Mode, Plot, Symbol, Trace, Whiskers};
 
 /// One figure.
 pub(super) struct Figure {
@@ -98,32 +96,28 @@ fn of_direction(direction: Direction) -> &'static str {
     }
 }
 
-fn symbol(series: usize) -> MarkerSymbol {
+fn symbol(series: usize) -> Symbol {
     match series % 6 {
-        0 => MarkerSymbol::Circle,
-        1 => MarkerSymbol::Square,
-        2 => MarkerSymbol::Diamond,
-        3 => MarkerSymbol::TriangleUp,
-        4 => MarkerSymbol::Cross,
-        _ => MarkerSymbol::X,
+        0 => Symbol::Circle,
+        1 => Symbol::Square,
+        2 => Symbol::Diamond,
+        3 => Symbol::TriangleUp,
+        4 => Symbol::Cross,
+        _ => Symbol::X,
     }
 }
 
-fn dash(series: usize) -> DashType {
+fn dash(series: usize) -> Dash {
     match series % 4 {
-        0 => DashType::Solid,
-        1 => DashType::Dash,
-        2 => DashType::Dot,
-        _ => DashType::DashDot,
+        0 => Dash::Solid,
+        1 => Dash::Dash,
+        2 => Dash::Dot,
+        _ => Dash::DashDot,
     }
 }
 
 fn marker(series: usize, colour: &'static str) -> Marker {
-    Marker::new().symbol(symbol(series)).size(8).color(colour)
-}
-
-fn axis(title: &str) -> Axis {
-    Axis::new().title(Title::with_text(title)).zero_line(false).auto_margin(true)
+    Marker::new(colour).symbol(symbol(series)).size(8)
 }
 
 /// Marks of one series beyond which a browser draws slowly and an eye sees no more.
@@ -143,7 +137,7 @@ fn log_axis(title: &str, values: impl Iterator<Item = f64>, write: impl Fn(f64) 
     for value in values.filter(|v| *v > 0.0) {
         (low, high) = (low.min(value), high.max(value));
     }
-    let axis = axis(title).type_(AxisType::Log);
+    let axis = Axis::new(title).logarithmic();
     if high == 0.0 {
         return axis;
     }
@@ -156,7 +150,7 @@ fn log_axis(title: &str, values: impl Iterator<Item = f64>, write: impl Fn(f64) 
     let few = steps.iter().map(|s| ticks(s)).find(|t| t.len() <= 9);
     let ticks = few.unwrap_or_else(|| ticks(steps[2]));
     let text = ticks.iter().map(|t| write(*t)).collect();
-    axis.tick_values(ticks).tick_text(text)
+    axis.ticks(ticks, text)
 }
 
 /// A round number of microseconds with its unit: `200 µs`, `1 ms`.
@@ -172,23 +166,6 @@ fn microseconds(us: f64) -> String {
 /// A tick's number without the digits that arithmetic adds.
 fn round_number(value: f64) -> String {
     format!("{}", (value * 1e6).round() / 1e6)
-}
-
-/// The layout that all figures share.
-fn layout(x: Axis, y: Axis) -> Layout {
-    Layout::new()
-        .x_axis(x)
-        .y_axis(y)
-        .margin(Margin::new().left(56).right(12).top(8).bottom(44))
-        .hover_mode(HoverMode::Closest)
-        .legend(
-            Legend::new()
-                .orientation(Orientation::Horizontal)
-                .x(0.0)
-                .y(1.02)
-                .y_anchor(plotly::common::Anchor::Bottom)
-                .font(Font::new().size(11)),
-        )
 }
 
 /// A unit that keeps the numbers on an axis short.
@@ -214,17 +191,6 @@ impl Scale {
     fn of_value(&self, value: f64) -> f64 {
         value / self.divisor
     }
-}
-
-/// Whiskers that reach `up` above and `down` below their marks.
-fn whiskers(up: Vec<f64>, down: Vec<f64>, colour: &'static str) -> ErrorData {
-    ErrorData::new(ErrorType::Data)
-        .array(up)
-        .array_minus(down)
-        .symmetric(false)
-        .color(colour)
-        .thickness(1.4)
-        .width(3)
 }
 
 /// How far an interval reaches above and below its mean, in units of `scale`; nothing where there is none.

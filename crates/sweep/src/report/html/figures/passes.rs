@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use plotly::common::{DashType, HoverInfo, Line, Marker, MarkerSymbol, Mode};
-use plotly::layout::AxisType;
-use plotly::{Plot, Scatter};
+use serde_json::Value;
 
 use crate::analysis::{Direction, Fate, JudgedRun, PassMean, PassTrend, PointSummary};
 
 use super::super::super::sheet::Sheet;
 use super::super::super::{Report, sheets};
 use super::super::escape;
-use super::{BLUE, Figure, GREY, VERMILLION, axis, layout, of_direction, thinned, whiskers};
+use super::{
+    Axis, BLUE, Dash, Figure, GREY, Layout, Line, Marker, Mode, Plot, Symbol, Trace, VERMILLION, Whiskers,
+    of_direction, thinned,
+};
 
 /// Lines of single configurations behind a mean, and passes along them, that are still legible.
 const LINES: usize = 40;
@@ -27,7 +28,7 @@ pub(super) fn trends(report: &Report) -> Vec<Figure> {
 
 fn by_pass(report: &Report, trend: &PassTrend) -> Figure {
     let colour = of_direction(trend.direction);
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     let points: Vec<&PointSummary> =
         report.points.iter().filter(|p| p.class().direction == trend.direction).collect();
     if points.len() <= LINES && trend.passes.len() <= LINES {
@@ -39,9 +40,8 @@ fn by_pass(report: &Report, trend: &PassTrend) -> Figure {
     }
     plot.add_trace(mean_line(trend, colour));
     plot.add_trace(set_aside_marks(trend, colour));
-    let x = axis("Pass (circled: set aside)");
-    let x = if trend.passes.len() <= 20 { x.dtick(1.0) } else { x };
-    plot.set_layout(layout(x, axis("Relative bandwidth")));
+    let x = Axis::new("Pass (circled: set aside)");
+    plot.set_layout(Layout::new(x, Axis::new("Relative bandwidth")));
     let name = trend.direction.plural();
     let (id, papers) = match trend.direction {
         Direction::Read => ("passes-reads", Some("DASH-IO Fig. 4")),
@@ -65,36 +65,32 @@ fn by_pass(report: &Report, trend: &PassTrend) -> Figure {
 }
 
 /// The mean over all configurations, with its interval.
-fn mean_line(trend: &PassTrend, colour: &'static str) -> Box<Scatter<u32, f64>> {
+fn mean_line(trend: &PassTrend, colour: &'static str) -> Trace {
     let drawn = thinned(&trend.passes);
     let reach = |p: &&PassMean| p.interval.map_or((0.0, 0.0), |i| (i.high - p.relative, p.relative - i.low));
     let (up, down) = drawn.iter().map(reach).unzip();
     let hover = drawn.iter().map(|p| {
         format!("<b>pass {}</b><br>{:.3} of the mean<br>{} configurations", p.pass, p.relative, p.points)
     });
-    Scatter::new(drawn.iter().map(|p| p.pass).collect(), drawn.iter().map(|p| p.relative).collect::<Vec<_>>())
-        .mode(Mode::LinesMarkers)
+    Trace::scatter(drawn.iter().map(|p| p.pass), drawn.iter().map(|p| p.relative), Mode::LinesMarkers)
         .name("mean")
-        .show_legend(false)
-        .line(Line::new().color(colour).width(3.0))
-        .marker(Marker::new().size(9).color(colour))
-        .error_y(whiskers(up, down, colour))
-        .hover_text_array(hover.collect())
-        .hover_info(HoverInfo::Text)
+        .without_legend()
+        .line(Line::new(colour, 3.0))
+        .marker(Marker::new(colour).size(9))
+        .error_y(Whiskers::new(up, down, colour))
+        .hover(hover)
 }
 
 /// Circles around the passes that are set aside.
-fn set_aside_marks(trend: &PassTrend, colour: &'static str) -> Box<Scatter<u32, f64>> {
-    let (pass, at) = trend.passes.iter().filter(|p| p.set_aside).map(|p| (p.pass, p.relative)).unzip();
-    Scatter::new(pass, at)
-        .mode(Mode::Markers)
-        .show_legend(false)
-        .hover_info(HoverInfo::Skip)
-        .marker(Marker::new().symbol(MarkerSymbol::CircleOpen).size(18).color(colour))
+fn set_aside_marks(trend: &PassTrend, colour: &'static str) -> Trace {
+    let aside = || trend.passes.iter().filter(|p| p.set_aside);
+    Trace::scatter(aside().map(|p| p.pass), aside().map(|p| p.relative), Mode::Markers)
+        .without_legend()
+        .marker(Marker::new(colour).symbol(Symbol::CircleOpen).size(18))
 }
 
 /// One configuration as a thin line.
-fn single(report: &Report, point: &PointSummary) -> Option<Box<Scatter<u32, f64>>> {
+fn single(report: &Report, point: &PointSummary) -> Option<Trace> {
     let mean = point.bandwidth.map(|b| b.mean).filter(|mean| *mean > 0.0)?;
     let mut runs: Vec<&JudgedRun> =
         report.runs.iter().filter(|r| r.run.point == point.point && r.fate != Fate::Void).collect();
@@ -108,17 +104,16 @@ fn single(report: &Report, point: &PointSummary) -> Option<Box<Scatter<u32, f64>
             units::bandwidth(r.run.bandwidth_bytes_per_s)
         )
     };
-    let trace = Scatter::new(
-        runs.iter().map(|r| r.run.pass).collect(),
-        runs.iter().map(|r| r.run.bandwidth_bytes_per_s / mean).collect::<Vec<_>>(),
+    let trace = Trace::scatter(
+        runs.iter().map(|r| r.run.pass),
+        runs.iter().map(|r| r.run.bandwidth_bytes_per_s / mean),
+        Mode::Lines,
     )
-    .mode(Mode::Lines)
     .name(escape::label(&point.label))
-    .show_legend(false)
+    .without_legend()
     .opacity(0.35)
-    .line(Line::new().color(GREY).width(1.0))
-    .hover_text_array(runs.iter().map(hover).collect())
-    .hover_info(HoverInfo::Text);
+    .line(Line::new(GREY, 1.0))
+    .hover(runs.iter().map(hover));
     Some(trace)
 }
 
@@ -159,7 +154,7 @@ pub(super) fn variation(report: &Report) -> Option<Figure> {
         points.sort_by(|a, b| a.2.total_cmp(&b.2).then(a.0.point.cmp(&b.0.point)));
         points = thinned(&points).into_iter().copied().collect();
     }
-    let (x, title, kind) = places(&points, one_by_one);
+    let (places, x) = places(&points, one_by_one);
     let mut sheet = Sheet::new(
         "Coefficient of variation of the bandwidth",
         &["Configuration", ">Before cleaning", ">After"],
@@ -171,21 +166,19 @@ pub(super) fn variation(report: &Report) -> Option<Figure> {
         let hover = points.iter().zip(&values).map(|((p, ..), v)| {
             format!("{}<br>{name}: <b>{}</b>", escape::label(&p.label), units::percent(*v))
         });
-        Scatter::new(x.clone(), values.iter().map(|v| v * 100.0).collect::<Vec<_>>())
-            .mode(Mode::Markers)
+        Trace::scatter(places.clone(), values.iter().map(|v| v * 100.0), Mode::Markers)
             .name(name)
             .marker(marker)
-            .hover_text_array(hover.collect())
-            .hover_info(HoverInfo::Text)
+            .hover(hover)
     };
     let size = if one_by_one && all <= 40 { 10 } else { 5 };
-    let mut plot = Plot::new();
-    let before = Marker::new().symbol(MarkerSymbol::DiamondOpen).size(size).color(VERMILLION);
+    let mut plot = Plot::default();
+    let before = Marker::new(VERMILLION).symbol(Symbol::DiamondOpen).size(size);
     plot.add_trace(trace("before cleaning", before, points.iter().map(|p| p.1).collect()));
-    let after = Marker::new().symbol(MarkerSymbol::Circle).size(size).color(BLUE);
+    let after = Marker::new(BLUE).symbol(Symbol::Circle).size(size);
     plot.add_trace(trace("after", after, points.iter().map(|p| p.2).collect()));
-    let y = axis("Coefficient of variation (%)").range_mode(plotly::layout::RangeMode::ToZero);
-    plot.set_layout(layout(axis(title).type_(kind), y).show_legend(true));
+    let y = Axis::new("Coefficient of variation (%)").from_zero();
+    plot.set_layout(Layout::new(x, y).legend(true));
     Some(Figure {
         id: "variation".to_owned(),
         title: "Variation before and after cleaning".to_owned(),
@@ -198,21 +191,21 @@ pub(super) fn variation(report: &Report) -> Option<Figure> {
     })
 }
 
-/// Where each configuration stands on the axis, the axis's title and its kind.
-fn places(points: &[(&PointSummary, f64, f64)], one_by_one: bool) -> (Vec<String>, &'static str, AxisType) {
+/// Where each configuration stands, and the axis.
+fn places(points: &[(&PointSummary, f64, f64)], one_by_one: bool) -> (Vec<Value>, Axis) {
     if !one_by_one {
         let last = (points.len() - 1) as f64;
-        let places = (0..points.len()).map(|i| (100.0 * i as f64 / last).to_string()).collect();
-        return (places, "Configurations, from steadiest to noisiest (%)", AxisType::Linear);
+        let places = (0..points.len()).map(|i| (100.0 * i as f64 / last).into()).collect();
+        return (places, Axis::new("Configurations, from steadiest to noisiest (%)"));
     }
     let types: BTreeSet<u8> = points.iter().filter_map(|(p, ..)| p.test_type).map(u8::from).collect();
     if types.len() == points.len() {
-        let places = points.iter().map(|(p, ..)| sheets::number(p)).collect();
-        return (places, "Test type", AxisType::Category);
+        let places = points.iter().map(|(p, ..)| sheets::number(p).into()).collect();
+        return (places, Axis::new("Test type").of_names());
     }
     // Several configurations of one test type stand side by side, not on top of each other.
-    let places = points.iter().map(|(p, ..)| p.point.to_string()).collect();
-    (places, "Configuration", AxisType::Category)
+    let places = points.iter().map(|(p, ..)| p.point.to_string().into()).collect();
+    (places, Axis::new("Configuration").of_names())
 }
 
 fn variation_caption(report: &Report) -> String {
@@ -244,31 +237,32 @@ pub(super) fn control(report: &Report) -> Option<Figure> {
         let figure = run.bandwidth_bytes_per_s;
         sheet.push(vec![run.position.to_string(), units::bandwidth(figure), format!("{:.3}", figure / mean)]);
     }
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     let drawn = thinned(controls);
     let hover = drawn
         .iter()
         .map(|r| format!("position {}<br><b>{}</b>", r.position, units::bandwidth(r.bandwidth_bytes_per_s)));
     plot.add_trace(
-        Scatter::new(
-            drawn.iter().map(|r| r.position).collect(),
-            drawn.iter().map(|r| r.bandwidth_bytes_per_s / mean).collect::<Vec<_>>(),
+        Trace::scatter(
+            drawn.iter().map(|r| r.position),
+            drawn.iter().map(|r| r.bandwidth_bytes_per_s / mean),
+            Mode::Markers,
         )
-        .mode(Mode::Markers)
-        .show_legend(false)
-        .marker(Marker::new().size(8).color(BLUE))
-        .hover_text_array(hover.collect())
-        .hover_info(HoverInfo::Text),
+        .without_legend()
+        .marker(Marker::new(BLUE).size(8))
+        .hover(hover),
     );
     plot.add_trace(
-        Scatter::new(vec![first, last], vec![1.0 - drift.trend / 2.0, 1.0 + drift.trend / 2.0])
-            .mode(Mode::Lines)
-            .show_legend(false)
-            .hover_info(HoverInfo::Skip)
-            .line(Line::new().color(GREY).dash(DashType::Dash).width(1.5)),
+        Trace::scatter(
+            vec![first, last],
+            vec![1.0 - drift.trend / 2.0, 1.0 + drift.trend / 2.0],
+            Mode::Lines,
+        )
+        .without_legend()
+        .line(Line::new(GREY, 1.5).dash(Dash::Dash)),
     );
-    let y = axis("Relative bandwidth");
-    plot.set_layout(layout(axis("Position in the sweep"), y));
+    let y = Axis::new("Relative bandwidth");
+    plot.set_layout(Layout::new(Axis::new("Position in the sweep"), y));
     let verdict = if drift.moved {
         "The machine changed while it was measured; compare figures from different times with care."
     } else {

@@ -1,11 +1,9 @@
 //! The write-saturation curve: bandwidth over what was written (Figure 1 of the Cray paper).
 
 use measure::saturation::{Point, Saturation};
-use plotly::common::{DashType, HoverInfo, Line, LineShape, Mode};
-use plotly::{Plot, Scatter};
 
 use super::super::super::sheet::Sheet;
-use super::{BLUE, Figure, GREY, Scale, VERMILLION, axis, layout, thinned};
+use super::{Axis, BLUE, Dash, Figure, GREY, Layout, Line, Mode, Plot, Scale, Trace, VERMILLION, thinned};
 
 const GIB: f64 = (1u64 << 30) as f64;
 /// Rows of the table beside the plot; the CSV has all points.
@@ -17,35 +15,32 @@ pub(in super::super) fn figure(saturation: &Saturation) -> Figure {
     let fastest = saturation.points.iter().map(|p| p.bandwidth_bytes_per_s).fold(0.0, f64::max);
     let scale = Scale::of(fastest);
     let written = |bytes: u64| bytes as f64 / GIB;
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     plot.add_trace(
-        Scatter::new(
-            points.iter().map(|p| written(p.written_bytes)).collect(),
-            points.iter().map(|p| scale.of_value(p.bandwidth_bytes_per_s)).collect::<Vec<_>>(),
+        Trace::scatter(
+            points.iter().map(|p| written(p.written_bytes)),
+            points.iter().map(|p| scale.of_value(p.bandwidth_bytes_per_s)),
+            Mode::Lines,
         )
-        .mode(Mode::Lines)
         .name("each step")
-        .line(Line::new().color(BLUE).width(1.0))
-        .hover_text_array(points.iter().map(|p| hover(p)).collect())
-        .hover_info(HoverInfo::Text),
+        .line(Line::new(BLUE, 1.0))
+        .hover(points.iter().map(|p| hover(p))),
     );
     let (x, y) = steps(saturation, &scale);
     plot.add_trace(
-        Scatter::new(x, y)
-            .mode(Mode::Lines)
+        Trace::scatter(x, y, Mode::Lines)
             .name("parts of one rate")
-            .line(Line::new().color(VERMILLION).width(2.0).shape(LineShape::Hv)),
+            .line(Line::new(VERMILLION, 2.0).in_steps()),
     );
     if let Some(cliff) = saturation.cliff {
         let at = written(cliff.written_bytes);
         plot.add_trace(
-            Scatter::new(vec![at, at], vec![0.0, scale.of_value(fastest)])
-                .mode(Mode::Lines)
+            Trace::scatter(vec![at, at], vec![0.0, scale.of_value(fastest)], Mode::Lines)
                 .name("the cliff")
-                .line(Line::new().color(GREY).dash(DashType::Dash).width(1.5)),
+                .line(Line::new(GREY, 1.5).dash(Dash::Dash)),
         );
     }
-    plot.set_layout(layout(axis("Written (GiB)"), axis(&scale.title())).show_legend(true));
+    plot.set_layout(Layout::new(Axis::new("Written (GiB)"), Axis::new(&scale.title())).legend(true));
     Figure {
         id: "saturation".to_owned(),
         title: "Write rate over what was written".to_owned(),

@@ -1,15 +1,12 @@
 //! Figures over the number of drives, against the sum of the drives: DASH-IO's Figs. 9 and 10, DASH's Fig. 4.
 
-use plotly::common::{DashType, HoverInfo, Line, Mode};
-use plotly::layout::{AxisType, RangeMode};
-use plotly::{Plot, Scatter};
-
 use crate::analysis::{Access, Direction, Metric, Scaling, ScalingCurve, ScalingStep};
 
 use super::super::super::{Report, sheets};
 use super::super::escape;
 use super::{
-    Figure, GREY, Scale, axis, colour, dash, layout, log_axis, reach_by, round_number, slug, symbol, whiskers,
+    Axis, Dash, Figure, GREY, Layout, Line, Marker, Mode, Plot, Scale, Trace, Whiskers, colour, dash,
+    log_axis, reach_by, round_number, slug, symbol,
 };
 
 /// Curves that a figure still shows legibly.
@@ -30,7 +27,7 @@ fn figure(scaling: &Scaling) -> Figure {
     curves.truncate(CURVES);
     let layouts = distinct(curves.iter().map(|c| c.layout.as_deref()));
     let depths = distinct(curves.iter().map(|c| c.iodepth));
-    let mut plot = Plot::new();
+    let mut plot = Plot::default();
     let mut drawn: Vec<f64> = Vec::new();
     if let Some(line) = drives(&curves, &unit, &mut drawn) {
         plot.add_trace(line);
@@ -44,12 +41,11 @@ fn figure(scaling: &Scaling) -> Figure {
     let mut widths: Vec<u32> = curves.iter().flat_map(|c| &c.steps).map(|s| s.width).collect();
     widths.sort_unstable();
     widths.dedup();
-    let x = axis("Drives")
-        .type_(AxisType::Log)
-        .tick_values(widths.iter().map(|w| f64::from(*w)).collect())
-        .tick_text(widths.iter().map(u32::to_string).collect());
-    let y = log_axis(&unit.title, drawn.into_iter(), round_number).range_mode(RangeMode::Normal);
-    plot.set_layout(layout(x, y).show_legend(true));
+    let x = Axis::new("Drives")
+        .logarithmic()
+        .ticks(widths.iter().map(|w| f64::from(*w)).collect(), widths.iter().map(u32::to_string).collect());
+    let y = log_axis(&unit.title, drawn.into_iter(), round_number);
+    plot.set_layout(Layout::new(x, y).legend(true));
     let label = scaling.work.label();
     let paper = match (scaling.work.class.access, scaling.work.class.direction) {
         (Access::Random, Direction::Read) => Some("DASH-IO Figs. 9, 10; DASH Fig. 4"),
@@ -105,17 +101,15 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// The sum of the drives, as a straight line from the fewest to the most.
-fn drives(curves: &[&ScalingCurve], unit: &Unit, drawn: &mut Vec<f64>) -> Option<Box<Scatter<u32, f64>>> {
+fn drives(curves: &[&ScalingCurve], unit: &Unit, drawn: &mut Vec<f64>) -> Option<Trace> {
     let best = curves.iter().max_by(|a, b| a.one_drive.total_cmp(&b.one_drive))?;
     let widths = || curves.iter().flat_map(|c| &c.steps).map(|s| s.width);
     let ends = [widths().min()?, widths().max()?];
     let figures: Vec<f64> = ends.iter().map(|w| unit.of_value(best.one_drive * f64::from(*w))).collect();
     drawn.extend(&figures);
-    let trace = Scatter::new(ends.to_vec(), figures)
-        .mode(Mode::Lines)
+    let trace = Trace::scatter(ends.to_vec(), figures, Mode::Lines)
         .name("sum of the drives")
-        .line(Line::new().color(GREY).dash(DashType::Dot).width(1.5))
-        .hover_info(HoverInfo::Skip);
+        .line(Line::new(GREY, 1.5).dash(Dash::Dot));
     Some(trace)
 }
 
@@ -127,7 +121,7 @@ fn trace(
     of_layout: usize,
     of_depth: usize,
     several: bool,
-) -> Box<Scatter<u32, f64>> {
+) -> Trace {
     let name = match &curve.layout {
         // One layout alone needs no name.
         Some(layout) if several => format!("{layout}, depth {}", curve.iodepth),
@@ -144,17 +138,16 @@ fn trace(
     };
     let (up, down) = curve.steps.iter().map(|s| reach_by(&s.figure, unit.scale.divisor)).unzip();
     let colour = colour(of_depth);
-    Scatter::new(
-        curve.steps.iter().map(|s| s.width).collect(),
-        curve.steps.iter().map(|s| unit.of_value(s.figure.mean)).collect::<Vec<_>>(),
+    Trace::scatter(
+        curve.steps.iter().map(|s| s.width),
+        curve.steps.iter().map(|s| unit.of_value(s.figure.mean)),
+        Mode::LinesMarkers,
     )
-    .mode(Mode::LinesMarkers)
     .name(escape::label(&name))
-    .line(Line::new().color(colour).dash(dash(of_layout)).width(2.0))
-    .marker(plotly::common::Marker::new().symbol(symbol(of_layout)).size(8).color(colour))
-    .error_y(whiskers(up, down, colour))
-    .hover_text_array(curve.steps.iter().map(hover).collect())
-    .hover_info(HoverInfo::Text)
+    .line(Line::new(colour, 2.0).dash(dash(of_layout)))
+    .marker(Marker::new(colour).symbol(symbol(of_layout)).size(8))
+    .error_y(Whiskers::new(up, down, colour))
+    .hover(curve.steps.iter().map(hover))
 }
 
 /// How far the best curve of each layout gets.
