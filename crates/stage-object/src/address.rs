@@ -13,7 +13,7 @@ use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, RetryConfig};
 
 use super::store::{Local, Remote, Store};
-use stage::address::{Address, Scheme, invalid};
+use stage::address::{Address, SERVER, Scheme, invalid, is_server};
 use stage::error::StageError;
 
 /// The whole of one request, connection and body, unless `timeout_s` says otherwise.
@@ -162,7 +162,8 @@ fn open_s3(address: &Address, bucket: &str, environment: &Environment) -> Result
         max_retries: retries as usize,
         retry_timeout: Duration::from_secs(RETRY_S),
     });
-    for (name, key) in [("endpoint", AmazonS3ConfigKey::Endpoint), ("region", AmazonS3ConfigKey::Region)] {
+    // The key of AWS_ENDPOINT_URL_S3, which wins over the other one.
+    for (name, key) in [("endpoint", AmazonS3ConfigKey::S3Endpoint), ("region", AmazonS3ConfigKey::Region)] {
         if let Some(value) = address.option(name) {
             builder = builder.with_config(key, value);
         }
@@ -184,7 +185,14 @@ fn open_s3(address: &Address, bucket: &str, environment: &Environment) -> Result
         Some(_) => {}
     }
     let set = |key: AmazonS3ConfigKey| builder.get_config_value(&key);
-    let in_clear = set(AmazonS3ConfigKey::Endpoint).filter(|endpoint| endpoint.starts_with("http://"));
+    let endpoint = set(AmazonS3ConfigKey::S3Endpoint).or_else(|| set(AmazonS3ConfigKey::Endpoint));
+    if endpoint.as_deref().is_some_and(|endpoint| !is_server(endpoint)) {
+        return Err(StageError::invalid(
+            format!("s3://{bucket}: AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, is not {SERVER}"),
+            "its value is not shown, because there may be a secret in it",
+        ));
+    }
+    let in_clear = endpoint.filter(|endpoint| endpoint.starts_with("http://"));
     let allowed = set(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
     if let Some(endpoint) = in_clear
         && allowed.as_deref() != Some("true")
@@ -226,6 +234,27 @@ mod tests {
         assert!(error.hint().is_some_and(|hint| hint.contains("AWS_ALLOW_HTTP=true")), "{error}");
         attempt("s3://ckpts/x?allow_http=true").unwrap();
         attempt("s3://ckpts/x?endpoint=https://127.0.0.1:9").unwrap();
+    }
+
+    #[test]
+    fn an_endpoint_of_the_environment_is_one_that_a_url_could_have() {
+        for name in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"] {
+            let attempt = |value: &str, url: &str| {
+                let environment = Environment::from_iter([(name.to_owned(), value.to_owned())]);
+                open(&Address::parse(url).unwrap(), &environment).map(drop)
+            };
+            for value in
+                ["https://b\u{fc}cher.example", "https:\\\\hunter2", "https://key:hunter2@host", "hunter2"]
+            {
+                let error = attempt(value, "s3://ckpts/x").unwrap_err();
+                assert_eq!(error.class(), stage::ErrorClass::Invalid, "{error}");
+                assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+                // The URL's own wins.
+                attempt(value, "s3://ckpts/x?endpoint=https://127.0.0.1:9").unwrap();
+            }
+            attempt("https://xn--bcher-kva.example", "s3://ckpts/x").unwrap();
+            attempt("http://127.0.0.1:9", "s3://ckpts/x").unwrap_err();
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Value {
     /// What is wrong with a value. It is not repeated: a secret may have been put there.
     fn fault(self, value: &str) -> Option<String> {
         let (is_right, expected) = match self {
-            Self::Server => (is_server(value), "http://HOST or https://HOST, without a user name"),
+            Self::Server => (is_server(value), SERVER),
             Self::Name => {
                 let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
                 (!value.is_empty() && value.bytes().all(is_plain), "letters, digits and -")
@@ -74,12 +74,18 @@ impl Value {
     }
 }
 
-fn is_server(value: &str) -> bool {
-    Url::parse(value).is_ok_and(|url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.has_host()
-            && url.username().is_empty()
-            && url.password().is_none()
+/// What [`is_server`] takes, in words.
+pub const SERVER: &str =
+    "http://HOST or https://HOST, without a user name, and with other letters than those of ASCII as xn--…";
+
+/// Is it the URL of a server as it is to be written? What a URL parser would mend first (`http:\\host`, `HTTP:host`, a name in
+/// Unicode), the parts of a program that read the text itself take for something else.
+#[must_use]
+pub fn is_server(value: &str) -> bool {
+    let host = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
+    host.is_some_and(|host| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%".contains(&byte);
+        !host.starts_with('/') && host.bytes().all(is_plain) && Url::parse(value).is_ok()
     })
 }
 
@@ -392,6 +398,7 @@ mod tests {
             "s3://b/x?bulk_delete=2",
             "s3://b/x?checksum=md5",
             "s3://b/x?endpoint=host:9",
+            "s3://b/x?endpoint=http://",
             "s3://b:99/x",
             "s3://b/x#1",
             "s3://b /x",
@@ -403,6 +410,42 @@ mod tests {
             let error = Address::parse(url).map(|_| ()).unwrap_err();
             assert_eq!(error.class(), crate::ErrorClass::Invalid, "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn a_server_is_named_as_it_will_be_read() {
+        for server in [
+            "http://127.0.0.1:9000",
+            "https://[::1]:9000/",
+            "https://Minio.example/base",
+            "https://s3.example:443",
+            "https://xn--bcher-kva.example",
+        ] {
+            assert!(is_server(server), "{server}");
+        }
+        for server in [
+            "https://b\u{fc}cher.example",
+            "https://\u{ff45}xample.com",
+            "http:\\\\host",
+            "http:/host",
+            "http:///host",
+            "HTTP://host",
+            " http://host",
+            "http://ho\tst",
+            "http://host/a b",
+            "http://host/?x",
+            "http://host#x",
+            "http://key@host",
+            "http://host:99999",
+            "http://a..%",
+        ] {
+            assert!(!is_server(server), "{server}");
+        }
+        let error = Address::parse("s3://b/x?endpoint=https://b\u{fc}cher.example").unwrap_err();
+        assert!(
+            error.to_string().ends_with("and with other letters than those of ASCII as xn--…"),
+            "{error}"
+        );
     }
 
     #[test]
