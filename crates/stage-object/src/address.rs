@@ -12,6 +12,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, RetryConfig};
 
+use super::crypto::OpenSsl;
 use super::store::{Local, Remote, Store};
 use stage::address::{Address, SERVER, Scheme, invalid, is_server};
 use stage::error::StageError;
@@ -131,7 +132,7 @@ pub(super) fn open(address: &Address, environment: &Environment) -> Result<Arc<d
 
 fn open_s3(address: &Address, bucket: &str, environment: &Environment) -> Result<Arc<dyn Store>, StageError> {
     // The URL wins over the variables, and these over what is usual here.
-    let mut builder = AmazonS3Builder::new().with_client_options(
+    let mut builder = AmazonS3Builder::new().with_crypto_provider(Arc::new(OpenSsl)).with_client_options(
         ClientOptions::new()
             .with_timeout(Duration::from_secs(TIMEOUT_S))
             .with_connect_timeout(Duration::from_secs(CONNECT_S)),

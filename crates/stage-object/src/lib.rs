@@ -27,6 +27,7 @@
 mod address;
 mod attempt;
 mod commit;
+mod crypto;
 mod drain;
 mod error;
 mod fetch;
