@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: wheel package left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: minutes wheel package left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -46,11 +46,15 @@ DEBUG_BINARY = $(TARGET)/debug/flashwright
 build-debug:
 	$(QUICK) $(CARGO) build --workspace --bins --examples --locked
 
-# A failure of one part is not to hide another, nor what was left out. All there are: build lint lab hostile slurm postgres python torch mpi cargo.
+# A failure of one part is not to hide another, nor what was left out; nor what was not asked for.
+ALL = build lint lab hostile slurm postgres python torch mpi cargo
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
-	python3 tools/tests.py summary $(NOTES) $(PARTS)
+	python3 tools/tests.py summary $(NOTES) $(PARTS) -- $(filter-out $(PARTS),$(ALL))
+
+minutes: ## Write how long each part of the last tests took into docs/testing.md
+	python3 tools/tests.py minutes $(NOTES) docs/testing.md
 
 # How each part went, what it left out and why: tools/tests.py.
 NOTES = $(TARGET)/tests
@@ -58,13 +62,10 @@ NOTED = python3 tools/tests.py run $(NOTES)/$(@:test-%=%)
 
 # `make test` draws the same random cases every time (.cargo/config.toml).
 SEED =
-test-explore: test-moto ## Run the tests with new random cases, and print their seed; SEED=N has them again
-	@rm -rf $(NOTES); seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
-	echo "make test-explore SEED=$$seed"; \
-	export PROPTEST_RNG_SEED=$$seed FLASHWRIGHT_CRASH_SEED=$$seed FLASHWRIGHT_TEST_SEED=$$seed; \
-	failed=0; $(MAKE) --no-print-directory test-cargo || failed=1; \
-	python3 tools/tests.py summary $(NOTES) cargo || failed=1; \
-	echo "make test-explore SEED=$$seed"; exit $$failed
+TIME = 1s
+test-explore: test-moto build-debug ## Run the tests with new random cases, again and again for TIME=30m; SEED=N has those of a round again
+	rm -f $(NOTES)/explore-*; if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
+	$(QUICK) python3 tools/tests.py explore $(NOTES) '$(TIME)' '$(SEED)' $(CARGO) test --workspace --locked
 
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
 test-tools:

@@ -3,7 +3,13 @@
 
     tools/tests.py run DIRECTORY/NAME COMMAND...     runs a part of the tests; its result is noted in DIRECTORY/NAME
     tools/tests.py crates DIRECTORY/NAME COMMAND...  the same for the programs of a `cargo test` command, several at once (tools/programs.py)
-    tools/tests.py summary DIRECTORY PART...         prints the table of these parts; exit code 1 if one failed or never ran
+    tools/tests.py summary DIRECTORY PART... [-- PART...]
+                                                     prints the table of these parts; exit code 1 if one failed or never ran. Those after
+                                                     `--` were not asked for: they are named, with the command that runs them
+    tools/tests.py explore DIRECTORY TIME SEED COMMAND...
+                                                     `crates` again and again for that time (30m), each round with another seed, the first
+                                                     with SEED, if it is not empty; prints how to repeat the rounds that failed
+    tools/tests.py minutes DIRECTORY FILE            writes the minutes of the parts that were noted into the table in FILE
 
 A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passes. cargo shows what a passing test prints
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
@@ -12,7 +18,10 @@ the lines `ok ...` and `FAIL ...` of our own tools; of a scenario of the lab tha
 """
 
 import json
+import os
 import pathlib
+import platform
+import random
 import re
 import signal
 import subprocess
@@ -33,6 +42,8 @@ FAILED = re.compile(r"test (.+) \.\.\. FAILED|FAILED (.+)|FAIL +(.+)")
 REPEATED = re.compile(r" +(\w+): once more, on a new machine")
 LAB = re.compile(r"lab: (\d+) ok, (\d+) failed, .*")
 PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-9.]+s")
+# What random tests take their cases from (.cargo/config.toml).
+SEEDS = ("PROPTEST_RNG_SEED", "FLASHWRIGHT_CRASH_SEED", "FLASHWRIGHT_TEST_SEED")
 # Of test programs, those that are named at the end.
 SLOWEST = 10
 # Of the output of a program that failed, so many lines are printed again at the end.
@@ -145,7 +156,71 @@ def run_crates(note: pathlib.Path, cargo_test: list) -> int:
     return part.note(note, int(part.failed > 0))
 
 
-def summary(directory: pathlib.Path, names: list) -> int:
+def seconds(time_of: str) -> float:
+    """`90s`, `30m` and `2h`."""
+    if not (found := re.fullmatch(r"(\d+)([smh])", time_of)):
+        sys.exit(f"error: TIME={time_of!r} is no time\nhint: a number and a unit: 90s, 30m, 2h")
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def selection(program: str) -> str:
+    """The words by which cargo selects a test program, such as layout/tests/real.rs or serve/src/lib.rs."""
+    if program == "documentation":
+        return "--doc"
+    name = pathlib.Path(program)
+    return f"--test {name.parent.name if name.name == 'main.rs' else name.stem}" if "tests" in name.parts else "--lib --bins"
+
+
+def explore(directory: pathlib.Path, time_of: str, seed: str, cargo_test: list) -> int:
+    until, failed, rounds = time.monotonic() + seconds(time_of), {}, 0
+    directory.mkdir(parents=True, exist_ok=True)
+    while rounds == 0 or time.monotonic() < until:
+        seed = seed or str(random.SystemRandom().randrange(2**32))
+        print(f"\nround {rounds + 1}: SEED={seed}", flush=True)
+        # The programs that cargo lists inherit them.
+        os.environ.update(dict.fromkeys(SEEDS, seed))
+        note = directory / f"explore-{seed}"
+        if run_crates(note, cargo_test):
+            part = json.loads(note.read_text())
+            failed[seed] = part["failures"], sorted({detail.split("\n")[0] for detail in part["details"]})
+            if not part["slow"]:
+                # No program came to a result: what is wrong is not the seed.
+                return 1
+        rounds, seed = rounds + 1, ""
+    print(f"\n{rounds} rounds, {len(failed)} failed")
+    for seed, (failures, in_programs) in failed.items():
+        print(f"\nmake test-explore SEED={seed}", *failures, sep="\n  ")
+        for program in in_programs:
+            print(f"  {' '.join(f'{name}={seed}' for name in SEEDS)} {' '.join(cargo_test)} {selection(program)}")
+    if failed:
+        print("\nWhat fails again with its seed is to become a case of its own; what does not depends on time or load.")
+    return int(bool(failed))
+
+
+def minutes(directory: pathlib.Path, file: pathlib.Path) -> int:
+    """In rows whose first cell names a part, as `test-NAME` or `make NAME`, the last cell; and the line that says where they are from."""
+    parts = {note.name: json.loads(note.read_text()) for note in directory.glob("*") if not note.name.startswith("explore-")}
+    taken = {name: max(1, round(part["seconds"] / 60)) for name, part in parts.items() if part["exit"] == 0}
+    if not taken:
+        sys.exit(f"error: no part has passed in {directory}\nhint: make test, then make minutes")
+    lines, written = [], set()
+    for line in file.read_text().splitlines(keepends=True):
+        if (found := re.match(r"\| (?:– )?`(?:make )?(?:test-)?(\w+)` \|", line)) and found[1] in taken:
+            line = re.sub(r"\| [^|]+ \|\n$", f"| {taken[found[1]]} |\n", line)
+            written.add(found[1])
+        elif line.startswith("Minutes are "):
+            total = round(sum(parts[name]["seconds"] for name in taken) / 60)
+            line = (f"Minutes are those of a run on {os.cpu_count()} CPUs (Linux {platform.release().split('-')[0]}, {total} minutes for "
+                    f"{', '.join(sorted(taken))}); `make minutes` writes those of the last run.\n")
+        lines.append(line)
+    file.write_text("".join(lines))
+    print(*(f"{name:12}{taken[name]:5}{'' if name in written else '  no row'}" for name in sorted(taken)), sep="\n")
+    for name in sorted(parts.keys() - taken.keys()):
+        print(f"{name:12}  failed: not taken")
+    return 0
+
+
+def summary(directory: pathlib.Path, names: list, left: list) -> int:
     parts = {name: json.loads((directory / name).read_text()) if (directory / name).exists() else None for name in names}
     ran = {name: part for name, part in parts.items() if part}
     for name, part in ran.items():
@@ -166,6 +241,8 @@ def summary(directory: pathlib.Path, names: list) -> int:
             print(f"{name:12}{part['passed']:8}{part['failed']:8}{len(part['left_out']):10}{part['seconds'] / 60:9.1f}{verdict}")
         else:
             print(f"{name:12}{'did not run':>26}  FAILED")
+    for name in left:
+        print(f"not run: {name}: make test-{name}")
     return int(any(not part or part["exit"] for part in parts.values()))
 
 
@@ -181,6 +258,11 @@ if __name__ == "__main__":
             path.parent.mkdir(parents=True, exist_ok=True)
             sys.exit({"run": run, "crates": run_crates}[verb](path, command))
         case ["summary", directory, *names] if names:
-            sys.exit(summary(pathlib.Path(directory), names))
+            cut = names.index("--") if "--" in names else len(names)
+            sys.exit(summary(pathlib.Path(directory), names[:cut], names[cut + 1:]))
+        case ["explore", directory, time_of, seed, *command] if command:
+            sys.exit(explore(pathlib.Path(directory), time_of, seed, command))
+        case ["minutes", directory, file]:
+            sys.exit(minutes(pathlib.Path(directory), pathlib.Path(file)))
         case _:
             sys.exit(__doc__)
