@@ -7,7 +7,12 @@ use std::process::Command;
 
 use common::{Came, command, finish, names, place, run, skipped, tool, works};
 
-/// A control group that kills what holds more memory than it allows. Page cache counts, but the kernel drops it first.
+/// Mebibytes of a group beside a command's data: page tables and other memory of the kernel (0.7), and pages of files that are
+/// written, which the kernel cannot drop before the disk has them. How many these are is chance, and more on a busy machine: of the
+/// 8 MiB that are built here, all at worst.
+const BESIDE_DATA: u64 = 9;
+
+/// A control group that kills what holds more memory than it allows. Page cache counts; the kernel drops it first, once it is clean.
 struct MemoryGroup {
     folder: PathBuf,
 }
@@ -56,10 +61,10 @@ fn the_budget_holds_under_a_limit_that_kills_what_takes_more() {
     let place = place();
     let folder = place.path();
     works(folder, &["bfs", "generate", "--scale", "16", "--output", "a.el"]);
-    let limited = |mebibytes: u64, arguments: &[&str]| {
-        assert!(group.limit(mebibytes << 20), "a limit of {mebibytes} MiB");
+    let limited = |budget: u64, arguments: &[&str]| {
+        assert!(group.limit((budget + BESIDE_DATA) << 20), "a limit of {budget} MiB and {BESIDE_DATA}");
         let came = group.run(&command(folder, arguments));
-        assert_eq!(came.code, 0, "{arguments:?} within {mebibytes} MiB: {came:#?}");
+        assert_eq!(came.code, 0, "{arguments:?} within {budget} MiB and {BESIDE_DATA}: {came:#?}");
     };
     limited(32, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "32m"]);
     for algorithm in ["semi", "mr", "mm"] {
