@@ -64,7 +64,10 @@ impl From<VolumeError> for Problem {
 
 impl From<Problem> for TargetError {
     fn from(problem: Problem) -> Self {
-        Self::new(problem.class(), Box::new(problem))
+        match problem {
+            Problem::Run(BenchError::Unanswered { .. }) => Self::Unanswered(Box::new(problem)),
+            _ => Self::new(problem.class(), Box::new(problem)),
+        }
     }
 }
 

@@ -3,8 +3,85 @@
 mod common;
 mod served;
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use common::{fits_schema, json, place, refused, run, works};
 use served::Served;
+
+/// A port of this host behind which `server` (`nbd://HOST:PORT`) answers until so many bytes of answers went through, and then
+/// nothing does, while every connection stays.
+fn falling_silent_after(bytes: u64, server: &str) -> String {
+    fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64, cost: u64) {
+        let mut buffer = [0; 1 << 16];
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
+            let cost = cost * n as u64;
+            if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(cost)).is_err() {
+                left.store(0, Ordering::SeqCst);
+                loop {
+                    std::thread::park();
+                }
+            }
+            if to.write_all(&buffer[..n]).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = server.trim_start_matches("nbd://").trim_end_matches('/').to_owned();
+    let left = Arc::new(AtomicU64::new(bytes));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.expect("a client");
+            let server = TcpStream::connect(&server).expect("the server answers");
+            let back = (server.try_clone().expect("a handle"), client.try_clone().expect("a handle"));
+            let (asking, answering) = (Arc::clone(&left), Arc::clone(&left));
+            std::thread::spawn(move || pass(client, server, &asking, 0));
+            std::thread::spawn(move || pass(back.0, back.1, &answering, 1));
+        }
+    });
+    format!("nbd://{address}")
+}
+
+#[test]
+fn a_sweep_ends_at_the_first_request_that_is_not_answered() {
+    let folder = place();
+    let folder = folder.path();
+    let served = Served::start(folder, &["memory", "serve", "--size", "16m"]);
+    works(folder, &["bench", "--rw=write", "--bs=1m", "--time_based=0", "--target", &served.uri]);
+    // Seven runs of 8 MiB; what is read to look at the blocks is less than two of them.
+    let target = falling_silent_after(36 << 20, &served.uri);
+    let space = format!(
+        "[sweep]\nprotocol = 'dash'\npasses = 3\n[base]\ntarget = '{target}'\nrw = 'randread'\nbs = '64k'\nsize = '8m'\n\
+         time_based = false\nrequest_timeout = '2s'\n[space]\niodepth = [1, 2]\n"
+    );
+    std::fs::write(folder.join("space.toml"), space).expect("writes");
+    let came = run(folder, &["sweep", "space.toml", "--output", "out"]);
+    assert_eq!(came.code, 1, "{came:#?}");
+    let (error, hint) = came.err.split_once("\nhint: ").expect("an error and a hint");
+    let named = format!(
+        ": the run failed: {target} has not answered a request for 2.00 s: the sweep ends here, with "
+    );
+    assert!(error.contains("error: ") && error.contains("iodepth") && error.contains(&named), "{error}");
+    assert!(hint.contains("dmesg") && hint.contains("sweep resume out"), "{hint}");
+    let status = json(folder, &["sweep", "status", "out", "--json"]);
+    let sessions = status["sessions"].as_array().expect("a list");
+    assert_eq!(
+        sessions[0]["outcome"].as_str().or(sessions[0]["ended"].as_str()),
+        Some("unanswered"),
+        "{status:#}"
+    );
+    assert_eq!(status["failures"].as_array().map(Vec::len), Some(1), "no run was tried after it: {status:#}");
+    let done = status["done"].as_u64().expect("a number");
+    assert!(
+        (1..6).contains(&done) && error.contains(&format!("with {done} runs done")),
+        "{error}: {status:#}"
+    );
+}
 
 #[test]
 fn probe_tells_what_a_server_tells_of_its_export() {

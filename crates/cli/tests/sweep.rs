@@ -445,3 +445,25 @@ fn nobody_goes_on_with_a_sweep_while_another_program_measures_for_a_killed_one()
     std::fs::write(folder.path().join("end"), "").expect("writes");
     wait_until("the other program has ended", || resume().code == 0);
 }
+
+#[test]
+fn what_belongs_to_a_point_is_no_setting_of_the_machine_that_changed() {
+    let folder = place();
+    let folder = folder.path();
+    let space = "[sweep]\nprotocol = 'dash'\npasses = 2\n[base]\nsize = '4m'\nruntime = '20ms'\n[space]\n\
+                 target = ['separate:file:a?size=8m,file:b?size=8m', 'stripe(chunk=64k):file:c?size=8m,file:d?size=8m', '.']\n\
+                 iodepth = [1, 2, 3, 16]\nrw = ['randread', 'randwrite']\n";
+    std::fs::write(folder.join("space.toml"), space).expect("writes");
+    let came = works(folder, &["sweep", "space.toml", "--output", "out"]);
+    let store = sweep::store::Store::open_read_only(&folder.join("out")).expect("opens");
+    let runs = store.runs().expect("reads");
+    assert_eq!(runs.len(), 3 * 4 * 2 * 2, "{came:?}");
+    let drifted = |run: &&sweep::model::RunRow| run.warnings.contains(&measure::WarningCode::SettingsDrift);
+    let told = |run| store.record(run).expect("reads").warnings;
+    assert!(!runs.iter().any(|run| drifted(&run)), "{:?}", runs.iter().find(drifted).map(|run| told(run.id)));
+    let dealt: std::collections::BTreeSet<_> = runs
+        .iter()
+        .filter_map(|run| store.record(run.id).expect("reads").layout.remove("separate.depth_per_drive"))
+        .collect();
+    assert!(dealt.len() > 1, "the records differ in what belongs to the point: {dealt:?}");
+}

@@ -21,6 +21,22 @@ use crate::workload::{LatencyClock, Workload, full_queues};
 /// The name of the format, in each record's `schema`.
 pub const SCHEMA: &str = "flashwright.run/1";
 
+/// The files of `/sys/block/NAME/queue` that are settings of the machine (kernel, `Documentation/ABI/stable/sysfs-block`).
+pub const QUEUE_SETTINGS: [&str; 12] = [
+    "scheduler",
+    "read_ahead_kb",
+    "nr_requests",
+    "nomerges",
+    "rq_affinity",
+    "write_cache",
+    "wbt_lat_usec",
+    "iostats",
+    "io_poll",
+    "io_poll_delay",
+    "max_sectors_kb",
+    "rotational",
+];
+
 /// One run of one workload on one target. The default is a record of nothing, for makers of records to fill.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {

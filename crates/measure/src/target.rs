@@ -32,6 +32,10 @@ pub enum TargetError {
     /// The run failed.
     #[error("the run failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
+    /// The drive did not answer a request in the time that was allowed, and may still answer it, into memory of this process.
+    /// Nothing more is to be measured by this process, and nothing below the target taken down.
+    #[error("the run failed")]
+    Unanswered(#[source] Box<dyn Error + Send + Sync>),
     /// Somebody asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -55,7 +59,7 @@ impl TargetError {
         match self {
             Self::Invalid(_) => ErrorClass::Invalid,
             Self::Refused(_) => ErrorClass::Refused,
-            Self::Failed(_) => ErrorClass::Failed,
+            Self::Failed(_) | Self::Unanswered(_) => ErrorClass::Failed,
             Self::Interrupted => ErrorClass::Interrupted,
         }
     }

@@ -172,7 +172,7 @@ codes! {
         "An md resync, ext4 lazy initialisation, scrub or trim was under way on the drives during the run."
         "Wait until it is done and run again."
     SettingsDrift "W-SETTINGS-DRIFT" Void
-        "A setting of the block queue (scheduler, read-ahead, wbt, iostats, …) changed during the run."
+        "A setting of the block queue (scheduler, read-ahead, wbt, iostats, …) changed during the run; or it, or the frequency governor, since earlier runs of the sweep."
         "Find what changes it (tuned, udev), then run again."
     OtherTraffic "W-OTHER-TRAFFIC" Warning
         "The drives moved many more bytes than this run asked for: somebody else was using them."

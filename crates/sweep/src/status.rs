@@ -109,7 +109,7 @@ pub struct SessionLine {
     pub started_unix_ns: u64,
     /// When it ended, where it did.
     pub ended_unix_ns: Option<u64>,
-    /// How it ended: `complete`, `incomplete`, `interrupted`, `gave up`, `refused`, `error`; `running`
+    /// How it ended: `complete`, `incomplete`, `interrupted`, `gave up`, `unanswered`, `refused`, `error`; `running`
     /// where it has not; `killed` where nobody runs it any more.
     pub outcome: String,
     /// Process id.

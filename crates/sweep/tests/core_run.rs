@@ -119,6 +119,49 @@ fn an_interrupted_run_is_lost_and_nothing_else() {
 }
 
 #[test]
+fn a_sweep_ends_at_the_first_request_that_is_not_answered_and_keeps_what_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = start(dir.path());
+    let fakes = Fakes::new().script("iodepth=16", &[Behaviour::Work, Behaviour::Hang]);
+    let outcome = go(&mut store, &fakes).unwrap();
+    assert_eq!(outcome.ended, Ended::Unanswered);
+    let asked = fakes.asked();
+    assert_eq!(asked.iter().filter(|name| *name == "iodepth=16").count(), 2);
+    assert_eq!(asked.last().unwrap(), "iodepth=16", "nothing runs after it");
+    assert_eq!((outcome.runs + outcome.controls) as usize, asked.len() - 1);
+    assert_eq!(outcome.failures[&2], "the run failed: /dev/vda has not answered a request for 1 s");
+    assert_eq!(store.sessions().unwrap()[0].outcome.as_deref(), Some("unanswered"));
+    assert_eq!(go(&mut store, &Fakes::new()).unwrap().ended, Ended::Complete);
+}
+
+#[test]
+fn runs_under_another_setting_than_the_first_are_void_until_it_is_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = start(dir.path());
+    let points = ["iodepth=1", "iodepth=4", "iodepth=16", "iodepth=64"];
+    let stop = Arc::new(AtomicBool::new(false));
+    let before = Fakes { stop_after: Some((5, stop)), ..Fakes::new() };
+    assert_eq!(go(&mut store, &before).unwrap().ended, Ended::Interrupted);
+    // Somebody changes it while no session runs, and sets it back in the next one.
+    let scripted = |fakes: Fakes, point: &&str| fakes.script(point, &[Behaviour::Scheduler("bfq")]);
+    let outcome = go(&mut store, &points.iter().fold(Fakes::new(), scripted)).unwrap();
+    assert_eq!(
+        (outcome.ended, outcome.repeated),
+        (Ended::Complete, 0),
+        "to repeat it at once shows the same"
+    );
+    let mut all = [store.runs().unwrap(), store.controls().unwrap()].concat();
+    all.sort_by_key(|run| run.position);
+    let void: Vec<bool> = all.iter().map(sweep::model::RunRow::is_void).collect();
+    assert!(!void[..5].contains(&true), "{void:?}");
+    assert_eq!(void.iter().filter(|void| **void).count(), 4, "the next one of each point: {void:?}");
+    let run = store.runs().unwrap().into_iter().find(sweep::model::RunRow::is_void).unwrap();
+    let warnings = store.record(run.id).unwrap().warnings;
+    let drift = warnings.iter().find(|w| w.code == WarningCode::SettingsDrift).unwrap();
+    assert_eq!(drift.message, "not as in the runs before: scheduler: none → bfq");
+}
+
+#[test]
 fn a_failing_point_does_not_stop_the_others_and_is_listed_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = start(dir.path());

@@ -8,12 +8,8 @@ use storage::survey::Host;
 use super::cpu;
 
 /// The facts that a record carries.
-///
-/// CPUs may have different governors, and a record has room for one: the first that is not
-/// `performance`, because that is the one that bears on the figure.
 #[must_use]
 pub fn host_facts(host: &Host) -> HostFacts {
-    let slow = host.governors.iter().find(|governor| *governor != "performance");
     HostFacts {
         kernel: host.kernel.clone(),
         architecture: host.architecture.clone(),
@@ -21,10 +17,16 @@ pub fn host_facts(host: &Host) -> HostFacts {
         cpus: host.cpus.max(1),
         numa_nodes: u32::try_from(host.numa_nodes.len()).unwrap_or(u32::MAX).max(1),
         memory_bytes: host.memory_bytes,
-        governor: slow.or(host.governors.first()).cloned(),
+        governor: governor(&host.governors),
         virtualization: host.virtualization.clone(),
         container: host.container.clone(),
     }
+}
+
+/// CPUs may have different governors, and a record has room for one: the first that is not
+/// `performance`, because that is the one that bears on the figure.
+pub(super) fn governor(all: &[String]) -> Option<String> {
+    all.iter().find(|governor| *governor != "performance").or(all.first()).cloned()
 }
 
 /// The NUMA node of each CPU.

@@ -144,10 +144,11 @@ impl Observer {
         Ok(Self::new(sysfs, subject))
     }
 
-    /// The machine, as it was when the observer was made.
+    /// The machine, with the governor that is in force now: it is a setting, and a target is open for many runs.
     #[must_use]
-    pub fn host(&self) -> &HostFacts {
-        &self.host
+    pub fn host(&self) -> HostFacts {
+        let governor = host::governor(&storage::survey::governors(&self.sysfs));
+        HostFacts { governor, ..self.host.clone() }
     }
 
     /// What it observes.

@@ -6,23 +6,8 @@
 
 use std::collections::BTreeMap;
 
+pub use measure::record::QUEUE_SETTINGS;
 use storage::sysfs::Sysfs;
-
-/// The files of `/sys/block/NAME/queue` that are settings (kernel, `Documentation/ABI/stable/sysfs-block`).
-pub const QUEUE_SETTINGS: [&str; 12] = [
-    "scheduler",
-    "read_ahead_kb",
-    "nr_requests",
-    "nomerges",
-    "rq_affinity",
-    "write_cache",
-    "wbt_lat_usec",
-    "iostats",
-    "io_poll",
-    "io_poll_delay",
-    "max_sectors_kb",
-    "rotational",
-];
 
 /// Settings of each device's queue: device name, then setting, then value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

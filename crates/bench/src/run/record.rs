@@ -70,7 +70,7 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         layout: layout(job, observed),
         pass,
         precondition: job.known.precondition.as_deref().cloned(),
-        host: job.observer.host().clone(),
+        host: job.observer.host(),
         engine: engine_facts(job, reports),
         started_unix_ns,
         interval_ns,

@@ -157,6 +157,11 @@ impl Builder {
         }))
     }
 
+    /// What stands, as a spec.
+    pub fn standing(&self) -> Option<String> {
+        self.layouts.standing().map(|(spec, _)| spec.to_string())
+    }
+
     /// Takes everything down; a word where something could not be.
     pub fn down(&mut self) -> Result<(), Failure> {
         self.layouts.down().map(drop).map_err(Failure::from)

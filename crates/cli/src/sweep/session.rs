@@ -216,8 +216,10 @@ impl Session<'_> {
             }
             let result = targets.run(store, identity, &mut watch, stop);
             watch.end();
-            // Whatever came of it, the machine is given back as it was.
-            let down = targets.down();
+            let hangs = matches!(&result, Ok(outcome) if outcome.ended == Ended::Unanswered);
+            // Whatever came of it, the machine is given back as it was; but not from below a request in flight, which would
+            // be waited for without an end.
+            let down = if hangs { targets.abandon() } else { targets.down() };
             if let (Err(_), Err(left)) = (&result, &down) {
                 output::tell(&format!("{}: {}\n", paint::warn("left behind"), left.message()));
             }
@@ -265,6 +267,15 @@ impl Session<'_> {
         };
         match outcome.ended {
             Ended::Complete => Ok(()),
+            Ended::Unanswered => {
+                let text =
+                    format!("{}: the sweep ends here, with {done} runs done, which are kept", failed());
+                let hint = format!(
+                    "see the kernel's log (dmesg) for the drive; once it answers again, {}",
+                    self.resume_hint()
+                );
+                Err(Failure::failed(text).hint(hint))
+            }
             Ended::Incomplete | Ended::Interrupted | Ended::GaveUp if is_open => {
                 let what = match outcome.ended {
                     Ended::Interrupted => {
@@ -382,8 +393,22 @@ impl Measured {
         }
     }
 
-    fn down(&mut self) -> Result<(), Failure> {
-        match self {
+    /// Leaves all of it as it is, to the end of the process.
+    fn abandon(self) -> Result<(), Failure> {
+        if let Self::Here(targets) = &self
+            && let Some(standing) = targets.standing()
+        {
+            output::tell(&format!(
+                "{}: {standing}; resuming the sweep takes it down\n",
+                paint::warn("left standing")
+            ));
+        }
+        std::mem::forget(self);
+        Ok(())
+    }
+
+    fn down(mut self) -> Result<(), Failure> {
+        match &mut self {
             Self::Here(targets) => targets.down(),
             Self::Simulated(_) => Ok(()),
         }

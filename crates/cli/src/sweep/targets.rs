@@ -97,6 +97,11 @@ impl Targets {
         Ok(targets)
     }
 
+    /// What is built and stands.
+    pub fn standing(&self) -> Option<String> {
+        self.builder.as_ref()?.borrow().standing()
+    }
+
     /// Takes down what was built. All targets must be closed.
     pub fn down(&mut self) -> Result<(), Failure> {
         self.builder.as_ref().map_or(Ok(()), |builder| builder.borrow_mut().down())

@@ -129,7 +129,9 @@ fn numa_nodes(system: &Sysfs) -> Vec<NumaNode> {
         .collect()
 }
 
-fn governors(system: &Sysfs) -> Vec<String> {
+/// The frequency governors in force, each once; empty where the kernel does not set frequencies.
+#[must_use]
+pub fn governors(system: &Sysfs) -> Vec<String> {
     let root = "/sys/devices/system/cpu/cpufreq";
     let mut all: Vec<String> = entries(&system.at_root(root))
         .iter()

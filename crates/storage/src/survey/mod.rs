@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use export::{SurveyedExport, SurveyedVolume, survey_export};
-pub use host::{Host, NumaNode};
+pub use host::{Host, NumaNode, governors};
 pub use interrupts::Interrupt;
 pub use limits::{EngineAvailability, Limits};
 pub use notes::Note;

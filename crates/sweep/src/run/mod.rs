@@ -14,7 +14,9 @@
 //! | several failures in a row ([`crate::space::Limits::failures`]) | the session gives up: the target is gone, or the machine is ill |
 //! | a refusal | the session stops: a refusal is about safety or about the truth of figures, and the user has to decide |
 //! | a record that is void because of something outside that may pass ([`may_pass`]) | it is kept in `voided` and the run is repeated once, at once; the second record counts as the run, void or not |
+//! | a setting of the machine is not what it was in earlier runs ([`surroundings`]) | the record is void, and stored as the run |
 //! | a record that is void otherwise | it is stored as the run, and flagged; repeating it would show the same |
+//! | a request that is not answered in the time allowed for it | the error is stored, and the session ends at once: what is in flight may still come, so that neither this target nor another one is measured undisturbed |
 //! | an interruption | the session ends; everything measured so far is kept |
 //! | the results file cannot be written | the session ends with that error; the run in progress is lost |
 //!
@@ -25,14 +27,15 @@ mod begin;
 mod blocks;
 mod observe;
 mod pace;
+mod surroundings;
 mod targets;
 mod timer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use measure::{RunRecord, TargetError, WarningCode, Workload};
+use measure::{RunRecord, TargetError, Warning, WarningCode, Workload};
 
 pub use begin::{Begun, begin};
 pub use observe::{Observer, Quiet, RunFailed, RunFinished, RunStarted, SessionBegun};
@@ -43,6 +46,7 @@ use crate::model::{Point, RunRow};
 use crate::plan::{Plan, Protocol, Step, StepKind, run_seed};
 use crate::store::{Completeness, Machine, Measured, Store, StoreError};
 use pace::Pace;
+use surroundings::Surroundings;
 use targets::OpenTargets;
 
 /// Failures of one point in a session after which its other passes wait for the next session.
@@ -70,6 +74,8 @@ pub enum Ended {
     Interrupted,
     /// Too many runs in a row failed.
     GaveUp,
+    /// The drive did not answer a request, which is still in flight.
+    Unanswered,
 }
 
 impl Ended {
@@ -81,6 +87,7 @@ impl Ended {
             Self::Incomplete => "incomplete",
             Self::Interrupted => "interrupted",
             Self::GaveUp => "gave up",
+            Self::Unanswered => "unanswered",
         }
     }
 }
@@ -152,7 +159,12 @@ enum Advance {
 /// What came of one attempt.
 enum Attempt {
     Stored(RunRow),
-    Failed { error: String, hopeless: bool },
+    Failed {
+        error: String,
+        hopeless: bool,
+        /// Whether a request is still in flight.
+        unanswered: bool,
+    },
     Interrupted,
 }
 
@@ -251,6 +263,8 @@ impl<'a> Runner<'a> {
             done: before.done,
             planned: before.planned,
             is_in_blocks: !is_dash,
+            surroundings: Surroundings::of(self.store)?,
+            changes: BTreeSet::new(),
         };
         self.observer.session_begun(&SessionBegun {
             planned: before.planned,
@@ -316,13 +330,16 @@ impl<'a> Runner<'a> {
                 });
                 Ok(Advance::Stored(row))
             }
-            Attempt::Failed { error, hopeless } => {
+            Attempt::Failed { error, hopeless, unanswered } => {
                 self.store.insert_failure(live.session, step.planned, kind, &error)?;
                 live.pace.skipped(point);
                 self.observer.run_failed(&RunFailed { point, kind, pass, error: &error });
                 live.tally.failed(point.id, error, hopeless);
-                let gave_up = live.tally.in_a_row >= live.limit;
-                Ok(if gave_up { Advance::Ended(Ended::GaveUp) } else { Advance::Passed })
+                Ok(match live.tally.in_a_row >= live.limit {
+                    _ if unanswered => Advance::Ended(Ended::Unanswered),
+                    true => Advance::Ended(Ended::GaveUp),
+                    false => Advance::Passed,
+                })
             }
         }
     }
@@ -337,8 +354,11 @@ impl<'a> Runner<'a> {
                 Err(error) => return self.failed(point, error),
             };
             record.pass = step.planned.pass;
+            // Judged after the rest, because to repeat the run at once would show the same.
+            let is_spoilt = spoilt(&record);
+            self.hold_against_earlier(point, &mut record, live);
             let measured = Measured { planned: step.planned, record: &record, wall: began.elapsed() };
-            if !last && step.kind == StepKind::Run && spoilt(&record) {
+            if !last && step.kind == StepKind::Run && is_spoilt {
                 self.store.insert_voided(live.session, measured)?;
                 live.tally.repeated += 1;
                 self.observer
@@ -352,6 +372,21 @@ impl<'a> Runner<'a> {
             return Ok(Attempt::Stored(row));
         }
         unreachable!("the last attempt is stored")
+    }
+
+    /// Warns in the record of settings that are not those of earlier runs, and aloud of each the first time.
+    fn hold_against_earlier(&mut self, point: &Point, record: &mut RunRecord, live: &mut Live) {
+        let changes = live.surroundings.meet(point, record);
+        if changes.is_empty() {
+            return;
+        }
+        let words = format!("not as in the runs before: {}", changes.join("; "));
+        if live.changes.insert(words.clone()) {
+            let label = point.label();
+            self.observer
+                .notice(&format!("{label}: {words}; while that is so, runs are not compared with those"));
+        }
+        record.warn(Warning::new(WarningCode::SettingsDrift, words));
     }
 
     fn attempt(&mut self, point: &Point, workload: &Workload) -> Result<RunRecord, TargetError> {
@@ -368,12 +403,17 @@ impl<'a> Runner<'a> {
                 let (target, point) = (point.target.clone(), point.label());
                 return Err(RunError::Refused { target, point, source: error });
             }
-            TargetError::Invalid(_) | TargetError::Failed(_) => {}
+            TargetError::Invalid(_) | TargetError::Failed(_) | TargetError::Unanswered(_) => {}
         }
-        // A target that failed is not trusted to be in a good state.
-        self.targets.close(&point.target);
+        let unanswered = matches!(error, TargetError::Unanswered(_));
+        // A target that failed is not trusted to be in a good state; to close one that does not answer may take for ever.
+        if unanswered {
+            self.targets.abandon();
+        } else {
+            self.targets.close(&point.target);
+        }
         let hopeless = matches!(error, TargetError::Invalid(_));
-        Ok(Attempt::Failed { error: base::with_causes(&error), hopeless })
+        Ok(Attempt::Failed { error: base::with_causes(&error), hopeless, unanswered })
     }
 }
 
@@ -407,6 +447,9 @@ struct Live {
     planned: u32,
     /// Whether runs belong to blocks.
     is_in_blocks: bool,
+    surroundings: Surroundings,
+    /// Changes of settings that were told.
+    changes: BTreeSet<String>,
 }
 
 impl Live {

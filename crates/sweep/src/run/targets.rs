@@ -13,7 +13,7 @@ pub trait TargetFactory {
     /// [`key`](TargetFactory::key).
     ///
     /// # Errors
-    /// [`TargetError::Refused`] stops the sweep; any other one fails this run.
+    /// [`TargetError::Refused`] and [`TargetError::Unanswered`] stop the sweep; any other one fails this run.
     fn open(&mut self, spec: &str, point: &Point) -> Result<Box<dyn Target>, TargetError>;
 
     /// What must agree for an open target to serve a point as well. By default whether it is opened
@@ -46,6 +46,11 @@ impl<'a> OpenTargets<'a> {
         }
         let (_, target) = self.open.get_mut(&point.target).expect("it was put there");
         Ok(target.as_mut())
+    }
+
+    /// Leaves all of them open until the process ends.
+    pub fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.open));
     }
 
     /// Closes the target of that spec, if it is open.

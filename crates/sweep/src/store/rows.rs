@@ -144,7 +144,7 @@ pub struct Session {
     pub started_unix_ns: u64,
     /// When it ended; none where it runs, or was killed.
     pub ended_unix_ns: Option<u64>,
-    /// How it ended: `complete`, `incomplete`, `interrupted`, `gave up`, `refused`, `error`; none
+    /// How it ended: `complete`, `incomplete`, `interrupted`, `gave up`, `unanswered`, `refused`, `error`; none
     /// where it runs, or was killed.
     pub outcome: Option<String>,
     /// Process id.

@@ -24,6 +24,9 @@ pub enum Behaviour {
     Misfit,
     Refuse,
     Interrupt,
+    Hang,
+    /// It works under this scheduler.
+    Scheduler(&'static str),
     Void(WarningCode),
 }
 
@@ -119,6 +122,13 @@ impl Target for Fake {
             Behaviour::Misfit => Err(TargetError::Invalid("bs=3 is no multiple of 512".into())),
             Behaviour::Refuse => Err(TargetError::Refused("/dev/vda is mounted on /".into())),
             Behaviour::Interrupt => Err(TargetError::Interrupted),
+            Behaviour::Hang => {
+                Err(TargetError::Unanswered("/dev/vda has not answered a request for 1 s".into()))
+            }
+            Behaviour::Scheduler(scheduler) => {
+                record.layout.insert("scheduler".into(), scheduler.into());
+                Ok(record)
+            }
             Behaviour::Void(code) => {
                 record.warnings.push(Warning::new(code, "planted"));
                 Ok(record)
