@@ -1,12 +1,10 @@
 //! A drive without a host: a load that keeps a number of commands in it, at no cost but the drive's. For what compares drive
 //! models with other simulators, fits their constants, or tests them.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use measure::pattern::Rng;
 
 use crate::device::{Command, DeviceCounts, DeviceModel, Effects, Operation, Time};
+use crate::event::Events;
 
 /// What is asked of the drive.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,19 +48,20 @@ pub fn run<M: DeviceModel + ?Sized>(drive: &mut M, load: &Load, seed: u64) -> Se
 /// Runs `load` on `drive`, which is new, with `windows` times its counted commands, and returns what was seen of each time.
 pub fn series<M: DeviceModel + ?Sized>(drive: &mut M, load: &Load, seed: u64, windows: usize) -> Vec<Seen> {
     let mut next = Commands::new(load, drive.limits().size_bytes, seed);
-    let mut events = Events::default();
+    let mut events = Events::<Event>::default();
     let mut submitted = vec![0; load.depth as usize];
     let mut effects = Effects::default();
     for tag in 0..load.depth {
         drive.submit(0, next.command(tag), &mut effects);
-        events.take(&mut effects);
+        take(&mut events, &mut effects);
     }
     let mut all = Vec::with_capacity(windows);
     let mut window = Window { start: 0, ended: 0, sum: 0, max_ns: 0, counts: drive.counts() };
     let mut ramp = load.ramp;
     while all.len() < windows {
-        let (now, event) = events.next().expect("a drive that holds commands has an event to come");
-        match event {
+        let event = events.pop().expect("a drive that holds commands has an event to come");
+        let now = event.at;
+        match event.kind {
             Event::Wake(token) => drive.wake(now, token, &mut effects),
             Event::Completion(tag) => {
                 let took = now - std::mem::replace(&mut submitted[tag as usize], now);
@@ -79,7 +78,7 @@ pub fn series<M: DeviceModel + ?Sized>(drive: &mut M, load: &Load, seed: u64, wi
                 drive.submit(now, next.command(tag), &mut effects);
             }
         }
-        events.take(&mut effects);
+        take(&mut events, &mut effects);
     }
     all
 }
@@ -122,32 +121,19 @@ impl Commands {
 }
 
 /// What happens at an instant.
+#[derive(Debug, Clone, Copy)]
 enum Event {
     Wake(u32),
     Completion(u32),
 }
 
-/// What is to come, in the order of time and, at one instant, in the order in which it was said.
-#[derive(Default)]
-struct Events {
-    /// The lowest bit of the second number tells wakes from completions.
-    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
-    said: u64,
-}
-
-impl Events {
-    fn take(&mut self, effects: &mut Effects) {
-        for (list, bit) in [(&mut effects.completions, 0), (&mut effects.wakes, 1)] {
-            for (at, name) in list.drain(..) {
-                self.said += 2;
-                self.heap.push(Reverse((at, self.said | bit, name)));
-            }
-        }
+/// Puts what a call of the drive made happen in the order of time.
+fn take(events: &mut Events<Event>, effects: &mut Effects) {
+    for (at, tag) in effects.completions.drain(..) {
+        events.push(at, Event::Completion(tag));
     }
-
-    fn next(&mut self) -> Option<(Time, Event)> {
-        let Reverse((at, kind, name)) = self.heap.pop()?;
-        Some((at, if kind & 1 == 1 { Event::Wake(name) } else { Event::Completion(name) }))
+    for (at, token) in effects.wakes.drain(..) {
+        events.push(at, Event::Wake(token));
     }
 }
 

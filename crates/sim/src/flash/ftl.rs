@@ -2,7 +2,9 @@
 //! collected next.
 //!
 //! Invariants:
-//! - `map[l] == p` if and only if `back[p] == l` and `p` is valid; a block's `valid` counts its valid pages.
+//! - `map[l] == p` if and only if `back[p] == l` and `p` is valid; a block's `valid` counts its valid pages. `back[p]` of a page that is not
+//!   valid is what it held: a write then touches one bit of its former page, which the processor's cache has, and not the
+//!   memory of `back`, which it has not.
 //! - A block is in exactly one of: the free list of its plane, one of the two open blocks of its plane, the list of closed
 //!   blocks of its plane with as many valid pages, or collection.
 //! - Data of the host and data that collection moves go to different open blocks, because moved data is colder.
@@ -11,6 +13,7 @@ use std::collections::VecDeque;
 
 use measure::pattern::Rng;
 
+use super::divisor::Divisor;
 use super::spec::{FlashSpec, Placement, Preconditioning};
 
 /// No page, no block.
@@ -62,8 +65,13 @@ struct Plane {
 pub struct Ftl {
     blocks_per_plane: u32,
     pages_per_block: u32,
+    /// Divide by these two.
+    plane_of: Divisor,
+    block_of: Divisor,
     map: Vec<u32>,
     back: Vec<u32>,
+    /// A bit for each physical page: whether it holds current data.
+    is_valid: Vec<u64>,
     blocks: Vec<Block>,
     planes: Vec<Plane>,
     /// Planes in the order of addresses.
@@ -87,8 +95,11 @@ impl Ftl {
         let mut ftl = Self {
             blocks_per_plane: spec.blocks_per_plane,
             pages_per_block: spec.pages_per_block,
+            plane_of: Divisor::new(spec.blocks_per_plane),
+            block_of: Divisor::new(spec.pages_per_block),
             map: vec![NONE; (data + mapping) as usize],
             back: vec![NONE; blocks as usize * spec.pages_per_block as usize],
+            is_valid: vec![0; (blocks as usize * spec.pages_per_block as usize).div_ceil(64)],
             blocks: vec![empty; blocks as usize],
             planes: Vec::with_capacity(planes as usize),
             stripe: stripe(spec),
@@ -167,8 +178,7 @@ impl Ftl {
             if rng.below(u64::from(self.pages_per_block - offset)) < rest.len() as u64 {
                 let logical = *rest.next().expect("the draw fails when none is left");
                 let physical = block * self.pages_per_block + offset;
-                self.map[logical as usize] = physical;
-                self.back[physical as usize] = logical;
+                self.enter(logical, physical);
             }
         }
         self.blocks[block as usize].valid = pages.len() as u32;
@@ -184,19 +194,19 @@ impl Ftl {
     /// The plane of physical page `page`.
     #[inline]
     pub fn plane_of_page(&self, page: u32) -> u32 {
-        page / self.pages_per_block / self.blocks_per_plane
+        self.plane_of_block(self.block_of.quotient(page))
     }
 
     /// The plane of a block.
     #[inline]
     pub fn plane_of_block(&self, block: u32) -> u32 {
-        block / self.blocks_per_plane
+        self.plane_of.quotient(block)
     }
 
     /// The place of a physical page in its block.
     #[inline]
     pub fn offset(&self, page: u32) -> u32 {
-        page % self.pages_per_block
+        self.block_of.remainder(page)
     }
 
     /// The plane that `logical` has by its address.
@@ -237,13 +247,27 @@ impl Ftl {
     /// Puts `logical` on a page of `plane`, which has room, and returns that page. Its former page is no longer valid.
     pub fn write_to(&mut self, logical: u32, plane: u32, stream: Stream) -> u32 {
         self.discard(logical);
+        self.put(logical, plane, stream)
+    }
+
+    /// Moves `logical` from the valid page `from` of a block in collection to a page of the same plane, and returns that. That it is on
+    /// `from` is known, so that the map is written and need not be read.
+    pub fn relocate(&mut self, logical: u32, from: u32) -> u32 {
+        let block = self.block_of.quotient(from);
+        debug_assert!(self.map[logical as usize] == from && !self.blocks[block as usize].closed);
+        self.is_valid[from as usize / 64] &= !(1 << (from % 64));
+        self.blocks[block as usize].valid -= 1;
+        self.put(logical, self.plane_of_block(block), Stream::Moved)
+    }
+
+    /// Puts `logical`, which is on no page, on one of `plane`.
+    fn put(&mut self, logical: u32, plane: u32, stream: Stream) -> u32 {
         let open = &mut self.planes[plane as usize].open[stream as usize];
         assert_ne!(open.block, NONE, "plane {plane} has no room for a page: collection starts too late");
         let (block, offset) = (open.block, open.page);
         open.page += 1;
         let physical = block * self.pages_per_block + offset;
-        self.map[logical as usize] = physical;
-        self.back[physical as usize] = logical;
+        self.enter(logical, physical);
         self.blocks[block as usize].valid += 1;
         if offset + 1 == self.pages_per_block {
             self.close(block);
@@ -253,14 +277,22 @@ impl Ftl {
         physical
     }
 
+    /// Notes that `logical` is on `physical`.
+    #[inline]
+    fn enter(&mut self, logical: u32, physical: u32) {
+        self.map[logical as usize] = physical;
+        self.back[physical as usize] = logical;
+        self.is_valid[physical as usize / 64] |= 1 << (physical % 64);
+    }
+
     /// `logical` holds no data any more.
     pub fn discard(&mut self, logical: u32) {
         let page = std::mem::replace(&mut self.map[logical as usize], NONE);
         if page == NONE {
             return;
         }
-        self.back[page as usize] = NONE;
-        let block = page / self.pages_per_block;
+        self.is_valid[page as usize / 64] &= !(1 << (page % 64));
+        let block = self.block_of.quotient(page);
         let closed = self.blocks[block as usize].closed;
         if closed {
             self.unlink(block);
@@ -273,7 +305,7 @@ impl Ftl {
 
     /// Adds `block` to the closed blocks of its plane.
     fn close(&mut self, block: u32) {
-        let plane = &mut self.planes[(block / self.blocks_per_plane) as usize];
+        let plane = &mut self.planes[self.plane_of.quotient(block) as usize];
         let valid = self.blocks[block as usize].valid;
         let next = std::mem::replace(&mut plane.closed[valid as usize], block);
         plane.fewest = plane.fewest.min(valid);
@@ -287,7 +319,7 @@ impl Ftl {
     fn unlink(&mut self, block: u32) {
         let Block { valid, prev, next, .. } = self.blocks[block as usize];
         if prev == NONE {
-            self.planes[(block / self.blocks_per_plane) as usize].closed[valid as usize] = next;
+            self.planes[self.plane_of.quotient(block) as usize].closed[valid as usize] = next;
         } else {
             self.blocks[prev as usize].next = next;
         }
@@ -352,22 +384,23 @@ impl Ftl {
         closed.min_by_key(|block| self.blocks[*block as usize].valid)
     }
 
-    /// The valid pages of `block`, physical.
-    pub fn valid_pages(&self, block: u32) -> impl Iterator<Item = u32> + '_ {
+    /// The valid pages of `block`: each with what it holds.
+    pub fn valid_pages(&self, block: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let first = block * self.pages_per_block;
-        (first..first + self.pages_per_block).filter(|page| self.back[*page as usize] != NONE)
+        let pages = (first..first + self.pages_per_block).filter(|page| self.is_valid(*page));
+        pages.map(|page| (page, self.back[page as usize]))
     }
 
-    /// What physical page `page` holds, if it is valid.
+    /// Whether physical page `page` holds current data. In a block in collection that is what it held when this began.
     #[inline]
-    pub fn holder(&self, page: u32) -> Option<u32> {
-        Some(self.back[page as usize]).filter(|logical| *logical != NONE)
+    pub fn is_valid(&self, page: u32) -> bool {
+        self.is_valid[page as usize / 64] & 1 << (page % 64) != 0
     }
 
     /// `block`, which was in collection, is erased.
     pub fn erased(&mut self, block: u32) {
         assert_eq!(self.blocks[block as usize].valid, 0, "block {block} is erased with data in it");
-        let plane = &mut self.planes[(block / self.blocks_per_plane) as usize];
+        let plane = &mut self.planes[self.plane_of.quotient(block) as usize];
         plane.collected -= 1;
         plane.free.push_back(block);
         for open in &mut plane.open {
@@ -383,7 +416,7 @@ impl Ftl {
     /// Panics unless the invariants hold.
     pub fn verify(&self) {
         let mut valid = vec![0; self.blocks.len()];
-        for (page, logical) in self.back.iter().enumerate().filter(|(_, logical)| **logical != NONE) {
+        for (page, logical) in self.back.iter().enumerate().filter(|(page, _)| self.is_valid(*page as u32)) {
             assert_eq!(self.map[*logical as usize], page as u32, "the map does not lead to page {page}");
             valid[page / self.pages_per_block as usize] += 1;
         }

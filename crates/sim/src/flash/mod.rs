@@ -17,6 +17,7 @@
 //!
 //! Not modelled: read retries and errors, wear, suspension of programs and erases, copy-back, power management.
 
+mod divisor;
 mod ftl;
 mod hash;
 mod mapping;
@@ -398,7 +399,7 @@ impl FlashDrive {
             Ok(plane) => {
                 let partial = purpose == Purpose::Write && u64::from(bytes) < self.spec.page_bytes;
                 let former = if partial { self.ftl.find(logical) } else { None };
-                self.operations.at(slot).page = self.allocate(logical, plane, Stream::New);
+                self.operations.at(slot).page = self.allocate(logical, plane);
                 if let Some(former) = former {
                     let rest = self.spec.page_bytes as u32 - bytes;
                     let fill = self.operation(Purpose::Fill, logical, rest, slot);
@@ -419,12 +420,20 @@ impl FlashDrive {
     }
 
     /// A page of `plane` for `logical`; collection starts if that leaves too few free blocks.
-    fn allocate(&mut self, logical: u32, plane: u32, stream: Stream) -> u32 {
-        let page = self.ftl.write_to(logical, plane, stream);
-        if self.ftl.offset(page) + 1 == self.spec.pages_per_block && self.ftl.wants_collection(plane) {
-            self.collect(plane);
-        }
+    fn allocate(&mut self, logical: u32, plane: u32) -> u32 {
+        let page = self.ftl.write_to(logical, plane, Stream::New);
+        self.collect_if_filled(page);
         page
+    }
+
+    /// Starts collection where `page`, which was given away, was the last of its block and that leaves too few free ones.
+    fn collect_if_filled(&mut self, page: u32) {
+        if self.ftl.offset(page) + 1 == self.spec.pages_per_block {
+            let plane = self.ftl.plane_of_page(page);
+            if self.ftl.wants_collection(plane) {
+                self.collect(plane);
+            }
+        }
     }
 
     /// Queues the operation in `slot` at its unit.
@@ -438,11 +447,10 @@ impl FlashDrive {
     fn collect(&mut self, plane: u32) {
         let Some(block) = self.ftl.collect(plane, &mut self.rng) else { return };
         let first = block * self.spec.pages_per_block;
-        let valid: Vec<u32> = self.ftl.valid_pages(block).collect();
+        let valid: Vec<(u32, u32)> = self.ftl.valid_pages(block).collect();
         self.units.collection_started(first, valid.len() as u32);
         self.moves_left[block as usize] = valid.len() as u32 + 1;
-        for page in valid {
-            let logical = self.ftl.holder(page).expect("the page is valid");
+        for (page, logical) in valid {
             let slot = self.operation(Purpose::CollectRead, logical, self.spec.page_bytes as u32, block);
             self.operations.at(slot).page = page;
             self.queue(slot);
@@ -489,8 +497,9 @@ impl FlashDrive {
                 self.place(now, write, effects);
             }
             Purpose::MapWrite => {}
-            Purpose::CollectRead if self.ftl.holder(page) == Some(logical) => {
-                let to = self.allocate(logical, self.ftl.plane_of_page(page), Stream::Moved);
+            Purpose::CollectRead if self.ftl.is_valid(page) => {
+                let to = self.ftl.relocate(logical, page);
+                self.collect_if_filled(to);
                 let write =
                     self.operation(Purpose::CollectWrite, logical, self.spec.page_bytes as u32, owner);
                 self.operations.at(write).page = to;

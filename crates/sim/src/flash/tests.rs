@@ -52,9 +52,8 @@ fn amplification(spec: &FlashSpec) -> f64 {
         ftl.write_to(logical, plane, Stream::New);
         while ftl.wants_collection(plane) {
             let block = ftl.collect(plane, &mut rng).expect("a block has pages to gain");
-            for page in ftl.valid_pages(block).collect::<Vec<u32>>() {
-                let logical = ftl.holder(page).expect("the page is valid");
-                ftl.write_to(logical, plane, Stream::Moved);
+            for (page, logical) in ftl.valid_pages(block).collect::<Vec<(u32, u32)>>() {
+                ftl.relocate(logical, page);
                 programs += u64::from(written >= writes / 2);
             }
             ftl.erased(block);

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use crate::device::Time;
 use crate::values::{ns, transfer_ns};
 
+use super::divisor::Divisor;
 use super::ftl::NONE;
 use super::spec::{Collection, FlashSpec, Unit as OneOperationPer};
 
@@ -136,10 +137,22 @@ enum Queue {
 /// How far into a queue a partner for a multi-plane operation is looked for.
 const PARTNER_SEARCH_OPERATIONS: usize = 32;
 
+/// An operation in a queue, with its place, by which partners are found: the look into the operations themselves would be the dearest step
+/// of a start.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    slot: u32,
+    plane: u32,
+    /// The number of its page in the block.
+    offset: u32,
+}
+
 /// What executes one operation at a time.
 #[derive(Debug)]
 struct Unit {
-    queues: [VecDeque<u32>; 6],
+    queues: [VecDeque<Waiting>; 6],
+    /// By plane of the unit, how many operations each queue has.
+    by_plane: Vec<[u32; 6]>,
     running: Vec<u32>,
     busy: bool,
     /// Collections that have started and whose erase is not done.
@@ -164,11 +177,13 @@ pub struct Units {
     units: Vec<Unit>,
     /// When each channel is free.
     channels: Vec<Time>,
-    units_per_channel: u32,
+    units_per_channel: Divisor,
     planes_per_unit: u32,
+    planes_per_unit_divisor: Divisor,
     planes_per_die: u32,
-    plane_pages: u32,
+    plane_pages: Divisor,
     pages_per_block: u32,
+    page_of_block: Divisor,
     paced: bool,
     command: Time,
     read: Time,
@@ -186,6 +201,7 @@ impl Units {
         let units = spec.planes() / planes_per_unit;
         let idle = || Unit {
             queues: Default::default(),
+            by_plane: vec![[0; 6]; planes_per_unit as usize],
             running: Vec::new(),
             busy: false,
             collections: 0,
@@ -195,11 +211,13 @@ impl Units {
         Self {
             units: (0..units).map(|_| idle()).collect(),
             channels: vec![0; spec.channels as usize],
-            units_per_channel: units / spec.channels,
+            units_per_channel: Divisor::new(units / spec.channels),
             planes_per_unit,
+            planes_per_unit_divisor: Divisor::new(planes_per_unit),
             planes_per_die: spec.planes_per_die,
-            plane_pages: spec.blocks_per_plane * spec.pages_per_block,
+            plane_pages: Divisor::new(spec.blocks_per_plane * spec.pages_per_block),
             pages_per_block: spec.pages_per_block,
+            page_of_block: Divisor::new(spec.pages_per_block),
             paced: spec.gc == Collection::Paced,
             command: spec.channel_command_ns,
             read: ns(spec.read_us),
@@ -212,7 +230,7 @@ impl Units {
     /// The unit that holds physical page `page`.
     #[inline]
     fn unit_of(&self, page: u32) -> u32 {
-        page / self.plane_pages / self.planes_per_unit
+        self.planes_per_unit_divisor.quotient(self.plane_pages.quotient(page))
     }
 
     /// The planes of `unit`.
@@ -222,8 +240,13 @@ impl Units {
 
     /// Queues the operation in `slot` and returns its unit, which may be idle.
     pub fn queue(&mut self, slot: u32, operation: &Operation) -> u32 {
-        let unit = self.unit_of(operation.page);
-        self.units[unit as usize].queues[operation.purpose.queue() as usize].push_back(slot);
+        let plane = self.plane_pages.quotient(operation.page);
+        let offset = self.page_of_block.remainder(operation.page);
+        let unit = self.unit_of_plane(plane);
+        let state = &mut self.units[unit as usize];
+        let queue = operation.purpose.queue() as usize;
+        state.queues[queue].push_back(Waiting { slot, plane, offset });
+        state.by_plane[(plane - unit * self.planes_per_unit) as usize][queue] += 1;
         unit
     }
 
@@ -238,7 +261,7 @@ impl Units {
 
     /// The unit of `plane`.
     pub fn unit_of_plane(&self, plane: u32) -> u32 {
-        plane / self.planes_per_unit
+        self.planes_per_unit_divisor.quotient(plane)
     }
 
     /// A collection on `unit` has ended.
@@ -309,31 +332,42 @@ impl Units {
 
     /// Moves the first operation of `first` to what runs, and those of both queues that can run with it.
     fn gather(&mut self, unit: u32, first: Queue, second: Option<Queue>, operations: &mut Operations) {
-        let (planes_per_die, plane_pages, pages_per_block) =
-            (self.planes_per_die, self.plane_pages, self.pages_per_block);
-        let Unit { queues, running, busy, .. } = &mut self.units[unit as usize];
+        let Unit { queues, by_plane, running, busy, .. } = &mut self.units[unit as usize];
         *busy = true;
         let leader = queues[first as usize].pop_front().expect("the queue that was chosen is not empty");
-        running.push(leader);
-        operations.at(leader).issued = true;
-        if planes_per_die == 1 || first == Queue::Erase {
+        running.push(leader.slot);
+        operations.at(leader.slot).issued = true;
+        let first_plane = unit * self.planes_per_unit;
+        by_plane[(leader.plane - first_plane) as usize][first as usize] -= 1;
+        if self.planes_per_die == 1 || first == Queue::Erase {
             return;
         }
-        let place =
-            |page: u32| (page / plane_pages / planes_per_die, page % pages_per_block, page / plane_pages);
-        let (die, offset, plane) = place(operations.at(leader).page);
-        let mut planes = 1u64 << (plane % planes_per_die);
-        for queue in std::iter::once(first).chain(second) {
-            let queue = &mut queues[queue as usize];
+        let first_of_die = leader.plane - leader.plane % self.planes_per_die;
+        let mut taken = 1u64 << (leader.plane - first_of_die);
+        for queue in std::iter::once(first).chain(second).map(|queue| queue as usize) {
+            // Collection often has operations of one plane only.
+            let on_other_planes = (0..self.planes_per_die).any(|plane| {
+                let place = (first_of_die - first_plane + plane) as usize;
+                taken & (1 << plane) == 0 && by_plane[place][queue] > 0
+            });
+            if !on_other_planes {
+                continue;
+            }
+            let (number, queue) = (queue, &mut queues[queue]);
             let mut at = 0;
-            while at < queue.len().min(PARTNER_SEARCH_OPERATIONS) && (running.len() as u32) < planes_per_die {
-                let candidate = operations.at(queue[at]);
-                let (its_die, its_offset, its_plane) = place(candidate.page);
-                let bit = 1u64 << (its_plane % planes_per_die);
-                if its_die == die && its_offset == offset && planes & bit == 0 {
-                    planes |= bit;
-                    candidate.issued = true;
-                    running.push(queue.remove(at).expect("the position is in the queue"));
+            while at < queue.len().min(PARTNER_SEARCH_OPERATIONS)
+                && (running.len() as u32) < self.planes_per_die
+            {
+                let candidate = queue[at];
+                // Beyond the die for planes of others, which wrap around where they lie below it.
+                let place = candidate.plane.wrapping_sub(first_of_die);
+                let is_free = place < self.planes_per_die && taken & (1 << place) == 0;
+                if is_free && candidate.offset == leader.offset {
+                    taken |= 1 << place;
+                    operations.at(candidate.slot).issued = true;
+                    running.push(candidate.slot);
+                    by_plane[(candidate.plane - first_plane) as usize][number] -= 1;
+                    queue.remove(at);
                 } else {
                     at += 1;
                 }
@@ -343,7 +377,7 @@ impl Units {
 
     /// Sends what runs on `unit` over its channel.
     fn issue(&mut self, now: Time, unit: u32, operations: &mut Operations) -> (Time, Step) {
-        let channel = &mut self.channels[(unit / self.units_per_channel) as usize];
+        let channel = &mut self.channels[self.units_per_channel.quotient(unit) as usize];
         let running = &self.units[unit as usize].running;
         let array = operations.at(running[0]).purpose.array();
         let mut sent = (*channel).max(now) + self.command;
@@ -362,7 +396,7 @@ impl Units {
 
     /// The array of `unit` has read: returns when its data is over the channel.
     pub fn fetched(&mut self, now: Time, unit: u32, operations: &mut Operations) -> Time {
-        let channel = &mut self.channels[(unit / self.units_per_channel) as usize];
+        let channel = &mut self.channels[self.units_per_channel.quotient(unit) as usize];
         let mut sent = (*channel).max(now);
         for slot in &self.units[unit as usize].running {
             sent += transfer_ns(operations.at(*slot).bytes, self.bytes_per_s);

@@ -1,0 +1,73 @@
+//! Records of drives with a translation layer, by their digest: what makes the model faster must leave each of them as it was,
+//! byte for byte. A change of the model itself changes them, and is then to be named where the new digests are put in.
+
+use std::sync::Arc;
+
+use measure::workload::Rw;
+use measure::{Target, Workload};
+use sim::{Layout, Machine, SimTarget, Stop};
+
+const HOST: &str = "name = \"digest\"\ndrives = 1\n[host]\ncores = 8\nsubmission = \"threads\"\npath_us = 1\n\
+                    [host.interrupts]\ndelivery = \"any-cpu\"\ncompletion_us = 0.5\n";
+
+const DRIVE: &str = "[drive]\nmodel = \"ftl\"\nchannels = 4\nchips_per_channel = 2\ndies_per_chip = 2\nplanes_per_die = 2\n\
+                     blocks_per_plane = 64\npages_per_block = 48\npage_bytes = \"8k\"\nread_us = 50\nprogram_us = 300\n\
+                     erase_us = 2000\nchannel_bytes_per_s = 4e8\nlink_bytes_per_s = 2e9\nqueue_depth = 64\n";
+
+/// FNV-1a, which needs no library.
+fn digest(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The digest of the record of one workload on a drive with these keys besides.
+fn record(keys: &str, workload: &Workload) -> u64 {
+    let machine = Machine::parse("digest", &format!("{HOST}{DRIVE}{keys}")).expect("can be");
+    let layout = Layout::all(&machine);
+    let stop = Stop { precision: 0.0, min_interval_ns: 0, max_interval_ns: 400_000_000 };
+    let mut target = SimTarget::new(Arc::new(machine), layout, stop).expect("can be");
+    let record = target.run(workload).expect("runs");
+    let counts = target.device_counts();
+    digest(&format!("{} {counts:?}", serde_json::to_string(&record).expect("is JSON")))
+}
+
+fn digests(keys: &str) -> Vec<u64> {
+    let load = |rw, bs, iodepth| Workload { rw, bs, iodepth, norandommap: true, ..Workload::default() };
+    [
+        load(Rw::RandWrite, 8192, 64),
+        load(Rw::RandRw, 4096, 32),
+        load(Rw::RandRead, 65536, 16),
+        load(Rw::Write, 4096, 8),
+    ]
+    .iter()
+    .map(|workload| record(keys, workload))
+    .collect()
+}
+
+#[test]
+fn records_of_paced_collection_from_all_blocks_are_as_they_were() {
+    let keys = "over_provisioning = 0.4\nwrite_buffer_bytes = \"256k\"\nopen_pages = 4\n";
+    assert_eq!(
+        digests(keys),
+        [0x3e47_5fed_0810_5a74, 0x76f9_cbee_6627_1bfd, 0x623f_6788_0310_13cc, 0x14d9_ea8b_f4cb_5a62]
+    );
+}
+
+#[test]
+fn records_of_exclusive_collection_by_sample_are_as_they_were() {
+    let keys = "over_provisioning = 0.6\nwrite_buffer_bytes = \"1m\"\none_operation_per = \"chip\"\nplacement = \"static\"\n\
+                gc = \"exclusive\"\ngc_start_free = 0.06\ngc_reserve_blocks = 4\ngc_sample_blocks = 6\n";
+    assert_eq!(
+        digests(keys),
+        [0x0518_6ba3_15e8_07ca, 0x24e8_53c1_6345_a993, 0xe79e_40bd_e8fe_fb90, 0xdb16_2523_4d04_0732]
+    );
+}
+
+#[test]
+fn records_without_a_buffer_and_with_a_map_that_is_mostly_on_flash_are_as_they_were() {
+    let keys = "over_provisioning = 0.6\nwrite_buffer_bytes = 0\nmapping_cache_entries = 5000\nmapping_entry_bytes = 8\n";
+    assert_eq!(
+        digests(keys),
+        [0x18bc_5b09_11a6_3756, 0xf53b_825a_5efe_65fa, 0xdbcf_4b2c_5ccd_357f, 0xeb03_249f_a84d_b821]
+    );
+}
