@@ -253,6 +253,9 @@ pub const CRAY_TABLE_1: [(u32, f64, f64); 8] = [
     (288, 3534.52, 368.19),
 ];
 
+/// Rows of Table I's disk that one rate misses, with the disk of Table II, where the same tasks wrote to the same disk: tasks, MB/s.
+const CRAY_TABLE_2_DISK: [(u32, f64); 2] = [(4, 480.0), (8, 455.0)];
+
 /// MB/s of so many tasks.
 fn cray(machine: &'static str, tasks: u32) -> f64 {
     let workload = Workload { rw: Rw::Write, bs: 4 << 20, numjobs: tasks, ..Workload::default() };
@@ -289,18 +292,28 @@ fn cray_flash() -> Shape {
 }
 
 fn cray_disk() -> Shape {
+    let table_2 = |tasks: u32| {
+        let row = CRAY_TABLE_2_DISK.iter().find(|(own, _)| *own == tasks);
+        row.map(|(_, rate)| *rate)
+    };
     let rates = on_all_cpus(&CRAY_TABLE_1, |(tasks, ..)| cray("cray-disk", *tasks));
     let model: Vec<(String, f64)> = CRAY_TABLE_1
         .iter()
         .zip(rates)
-        .map(|((tasks, _, paper), rate)| (format!("{tasks} tasks, paper {paper:.0}"), rate))
+        .map(|((tasks, _, paper), rate)| match table_2(*tasks) {
+            Some(other) => (format!("{tasks} tasks, paper {paper:.0} and {other:.0}"), rate),
+            None => (format!("{tasks} tasks, paper {paper:.0}"), rate),
+        })
         .collect();
-    let holds = CRAY_TABLE_1.iter().zip(&model).all(|((_, _, paper), (_, rate))| near(*rate, *paper, 0.20));
+    let holds = CRAY_TABLE_1.iter().zip(&model).all(|((tasks, _, paper), (_, rate))| match table_2(*tasks) {
+        Some(other) => *rate > 1.10 * paper && *rate < 0.90 * other,
+        None => near(*rate, *paper, 0.10),
+    });
     Shape {
         source: "Cray, Table I",
-        claim: "disk: one server, within 20 %",
+        claim: "disk: six of eight rows within 10 %; 4 and 8 tasks missed by Table I (19 and 16 % high) and by Table II (21 and 17 % low)",
         model,
         holds,
-        note: "one rate for all rows; theirs vary from 316 to 406 without an order",
+        note: "one server, one rate for all rows; what the paper measured of the same tasks differs by 52 and 39 % between its two tables",
     }
 }
