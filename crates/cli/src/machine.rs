@@ -45,7 +45,10 @@ pub fn run_failed(error: TargetError) -> Failure {
     {
         return Failure::from(invalid.clone());
     }
-    Failure::of(error.class(), &error)
+    match error {
+        TargetError::Interrupted => Failure::interrupted("interrupted before anything was measured"),
+        error => Failure::of(error.class(), &error),
+    }
 }
 
 /// What queue settings do in the model: nothing without a page cache, or what they say.

@@ -24,4 +24,4 @@ pub use error::{InvalidMachine, MachineError};
 pub use machine::Machine;
 pub use meter::Stop;
 pub use node::Layout;
-pub use target::{EPOCH_UNIX_NS, SimTarget};
+pub use target::{EPOCH_UNIX_NS, SimRun, SimTarget};

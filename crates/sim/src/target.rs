@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use measure::dealing;
 use measure::limit::{self, Context};
@@ -37,6 +38,16 @@ pub struct SimTarget {
     /// Virtual time, nanoseconds since 1970.
     now: u64,
     device_counts: DeviceCounts,
+    interrupt: Arc<AtomicBool>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct SimRun {
+    /// What was seen until its end.
+    pub record: RunRecord,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
 }
 
 impl SimTarget {
@@ -47,18 +58,14 @@ impl SimTarget {
     pub fn new(machine: Arc<Machine>, layout: Layout, stop: Stop) -> Result<Self, InvalidMachine> {
         layout.check(&machine)?;
         let facts = facts(&machine, &layout);
-        Ok(Self { machine, layout, stop, facts, now: EPOCH_UNIX_NS, device_counts: DeviceCounts::default() })
+        let (device_counts, interrupt) = (DeviceCounts::default(), Arc::default());
+        Ok(Self { machine, layout, stop, facts, now: EPOCH_UNIX_NS, device_counts, interrupt })
     }
 
-    /// Virtual time, nanoseconds since 1970: when the next run begins.
+    /// Ends a run in progress once `flag` is set.
     #[must_use]
-    pub fn time(&self) -> u64 {
-        self.now
-    }
-
-    /// Lets the next run begin at this time, nanoseconds since 1970.
-    pub fn set_time(&mut self, unix_ns: u64) {
-        self.now = unix_ns;
+    pub fn interrupted_by(self, flag: Arc<AtomicBool>) -> Self {
+        Self { interrupt: flag, ..self }
     }
 
     /// What all drives did in the last run, its first requests included.
@@ -299,6 +306,17 @@ impl Target for SimTarget {
     }
 
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
+        let run = self.run_once(workload)?;
+        if run.interrupted { Err(TargetError::Interrupted) } else { Ok(run.record) }
+    }
+}
+
+impl SimTarget {
+    /// Runs `workload` once. A run that is stopped has what was seen until then.
+    ///
+    /// # Errors
+    /// [`TargetError::Invalid`], and [`TargetError::Interrupted`] where it was stopped before anything counted.
+    pub fn run_once(&mut self, workload: &Workload) -> Result<SimRun, TargetError> {
         let mut node = self.prepare(workload).map_err(|error| TargetError::Invalid(Box::new(error)))?;
         let runtime = workload.runtime.map(|runtime| runtime.as_nanos() as Time);
         // A run of a given size goes to its end, and counts all of it.
@@ -311,11 +329,14 @@ impl Target for SimTarget {
         let in_flight = node.streams.iter().map(|stream| u64::from(stream.depth)).sum();
         let in_flight = if workload.is_open_loop() { 1 } else { in_flight };
         let mut meter = Meter::new(stop, node.streams.len(), in_flight, workload.max_bs(), !is_sized);
-        node.run(&mut meter);
+        let interrupted = !node.run(&mut meter, &self.interrupt);
+        if interrupted && meter.interval_ns() == 0 {
+            return Err(TargetError::Interrupted);
+        }
         let record = self.record(workload, &mut node, &mut meter);
         self.device_counts = node.device_counts();
         self.now += meter.end;
-        Ok(record)
+        Ok(SimRun { record, interrupted })
     }
 }
 

@@ -50,6 +50,28 @@ fn the_load_is_dealt_out_to_separate_drives_as_on_real_ones() {
 }
 
 #[test]
+fn a_run_that_is_stopped_has_what_was_seen_until_then() {
+    let machine = Arc::new(Machine::brought("dash-one-drive", &|_, _| {}).expect("is brought"));
+    let stop = Stop { precision: 0.0, ..Stop::default() };
+    let stopped = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let target = SimTarget::new(Arc::clone(&machine), Layout::all(&machine), stop).expect("can be");
+    let mut target = target.interrupted_by(stopped);
+    // Nothing counts before its interval begins.
+    let long = Workload { runtime: Some(std::time::Duration::from_secs(100)), ..Workload::default() };
+    let error = target.run_once(&long).expect_err("is stopped");
+    assert!(matches!(error, measure::TargetError::Interrupted), "{error}");
+    // A run of a given size counts from its first request.
+    let sized = Workload { size: Some(1 << 30), ..Workload::default() };
+    let run = target.run_once(&sized).expect("runs");
+    assert!(run.interrupted);
+    assert_eq!((run.record.total.ios, run.record.read.ios), (1, 1));
+    assert!(
+        matches!(target.run(&sized), Err(measure::TargetError::Interrupted)),
+        "a sweep keeps no part of a run"
+    );
+}
+
+#[test]
 fn the_files_are_those_of_the_directory() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
     for file in std::fs::read_dir(directory).expect("is there") {

@@ -30,11 +30,14 @@ use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
 use crate::{output, signals};
+use ::sim::SimRun;
 use args::{BenchArgs, OutputFormat};
 use figures::BenchReport;
-use measure::RunRecord;
 use request::{Job, Missing, Request};
 use run::{Done, Run};
+
+/// What is said of figures that end where Ctrl-C was pressed.
+pub const INTERRUPTED: &str = "interrupted; the figures are of the time before";
 
 pub use request::workload;
 
@@ -72,9 +75,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     told?;
     match run.failure {
         Some(failure) => Err(failure),
-        None if run.interrupted => {
-            Err(Failure::interrupted("interrupted; the figures are of the time before"))
-        }
+        None if run.interrupted => Err(Failure::interrupted(INTERRUPTED)),
         None => Ok(()),
     }
 }
@@ -107,7 +108,7 @@ fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Docume
 }
 
 /// The result of one run that something else made, as `bench` would tell it.
-pub fn presented(record: RunRecord, json: bool) -> Result<String, Failure> {
+pub fn presented(SimRun { record, interrupted }: SimRun, json: bool) -> Result<String, Failure> {
     let job = Job {
         name: record.workload.name.clone(),
         target: record.target.spec.clone(),
@@ -118,7 +119,7 @@ pub fn presented(record: RunRecord, json: bool) -> Result<String, Failure> {
     let (began, length) = (record.started_unix_ns, record.total.elapsed_ns);
     let run = Run {
         done: vec![Done { job: &job, group: 0, record, aside: Aside::default() }],
-        interrupted: false,
+        interrupted,
         failure: None,
         started_unix_ns: began,
         finished_unix_ns: began + length,

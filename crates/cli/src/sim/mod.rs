@@ -10,10 +10,9 @@ pub mod papers;
 use std::sync::Arc;
 
 use ::sim::{Layout, SimTarget, Stop};
-use measure::Target;
 
 use crate::failure::Failure;
-use crate::{bench, machine, output};
+use crate::{bench, machine, output, signals};
 use args::{SimArgs, SimCommand};
 
 /// Does what the flags say.
@@ -36,7 +35,10 @@ fn run(args: &SimArgs) -> Result<(), Failure> {
     };
     let precision = if args.whole { 0.0 } else { Stop::default().precision };
     let target = SimTarget::new(machine, layout, Stop { precision, ..Stop::default() });
-    let mut target = target.map_err(|error| machine::invalid(&error, "layout"))?;
-    let record = target.run(&workload).map_err(machine::run_failed)?;
-    output::print(&bench::presented(record, args.json)?)
+    let target = target.map_err(|error| machine::invalid(&error, "layout"))?;
+    let run = target.interrupted_by(signals::stop_flag()?).run_once(&workload);
+    let run = run.map_err(machine::run_failed)?;
+    let interrupted = run.interrupted;
+    output::print(&bench::presented(run, args.json)?)?;
+    if interrupted { Err(Failure::interrupted(bench::INTERRUPTED)) } else { Ok(()) }
 }

@@ -6,12 +6,13 @@
 //! 2. [`session`]: the results file is made *first*, so that whatever happens from then on can be resumed.
 //! 3. [`targets`]: scratch files are laid, and targets opened as points need them; [`built`] makes what lies below
 //!    them and takes it down again.
-//!    With `--machine` the targets are layouts of a simulated machine ([`simulated`]).
+//!    With `--machine` the targets are layouts of a simulated machine ([`simulated`]), whose next runs are computed [`ahead`].
 //! 4. The library runs what is missing; [`watch`] shows how it goes.
 //! 5. [`outcome`]: results.json and report.html are written beside results.db, also after Ctrl-C, and the
 //!    gist is printed.
 
 mod ab;
+mod ahead;
 pub mod args;
 mod built;
 mod check;

@@ -363,7 +363,7 @@ impl Measured {
     /// Drives and files of this machine, laid and looked at; or a simulated machine, where the results are of one.
     fn prepare(points: &[Point], store: &mut Store, place: &SessionContext<'_>) -> Result<Self, Failure> {
         if let Some(machine) = simulated::of_store(store)? {
-            return Ok(Self::Simulated(SimulatedTargets::new(machine, store)?));
+            return Ok(Self::Simulated(SimulatedTargets::new(machine, store, place.stop)?));
         }
         let targets = Targets::prepare(points, store, place)?;
         note_drives(store, points)?;

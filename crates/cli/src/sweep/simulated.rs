@@ -3,7 +3,7 @@
 //! Settings that the machine does not have are left out of the space and said, as on a real machine; what no machine could have
 //! is refused before the first run. Time is virtual: runs follow one another from [`sim::EPOCH_UNIX_NS`] on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +21,7 @@ use sweep::space::Space;
 use sweep::store::{self, RecordOf, Store, StoreError};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::ahead::{self, Ahead};
 use super::request;
 use crate::failure::Failure;
 use crate::machine;
@@ -112,13 +113,16 @@ pub fn identity(machine: &Machine) -> store::Machine {
 pub struct SimulatedTargets {
     machine: Arc<Machine>,
     clock: Rc<Cell<u64>>,
+    ahead: Rc<RefCell<Ahead>>,
+    interrupt: Arc<AtomicBool>,
 }
 
 impl SimulatedTargets {
-    /// Targets whose next run begins when the last one of the results has ended.
-    pub fn new(machine: Machine, store: &Store) -> Result<Self, Failure> {
+    /// Targets whose next run begins when the last one of the results has ended. `interrupt` ends a run in progress.
+    pub fn new(machine: Machine, store: &Store, interrupt: &Arc<AtomicBool>) -> Result<Self, Failure> {
         let clock = Rc::new(Cell::new(end_of_last_run(store)?));
-        Ok(Self { machine: Arc::new(machine), clock })
+        let (machine, interrupt) = (Arc::new(machine), Arc::clone(interrupt));
+        Ok(Self { machine, clock, ahead: Rc::default(), interrupt })
     }
 
     /// The clock of the runs: budgets count virtual time, and a pause costs none.
@@ -159,11 +163,26 @@ impl TargetFactory for SimulatedTargets {
         let layout = layout_of(&self.machine, point).map_err(invalid)?;
         let target = SimTarget::new(Arc::clone(&self.machine), layout, Stop::default())
             .map_err(|error| TargetError::Invalid(Box::new(error)))?;
-        Ok(Box::new(Clocked { target, clock: Rc::clone(&self.clock), layout: point.layout.clone() }))
+        Ok(Box::new(Clocked {
+            target: target.interrupted_by(Arc::clone(&self.interrupt)),
+            clock: Rc::clone(&self.clock),
+            ahead: Rc::clone(&self.ahead),
+            key: self.key(point),
+            layout: point.layout.clone(),
+        }))
     }
 
     fn key(&self, point: &Point) -> String {
         point.layout.iter().map(|(name, value)| format!("{name}={value} ")).collect()
+    }
+
+    fn ahead(&mut self, next: &mut dyn Iterator<Item = (&Point, Workload)>) {
+        // A layout that cannot be is told when its turn comes.
+        let job =
+            |(point, workload)| Some((self.key(point), layout_of(&self.machine, point).ok()?, workload));
+        let jobs = next.filter_map(job).collect();
+        let threads = ahead::threads(&self.machine);
+        *self.ahead.borrow_mut() = Ahead::new(&self.machine, &self.interrupt, threads, jobs);
     }
 }
 
@@ -172,6 +191,8 @@ impl TargetFactory for SimulatedTargets {
 struct Clocked {
     target: SimTarget,
     clock: Rc<Cell<u64>>,
+    ahead: Rc<RefCell<Ahead>>,
+    key: String,
     layout: std::collections::BTreeMap<String, String>,
 }
 
@@ -181,9 +202,10 @@ impl Target for Clocked {
     }
 
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
-        self.target.set_time(self.clock.get());
-        let mut record = self.target.run(workload)?;
-        self.clock.set(self.target.time());
+        let computed = self.ahead.borrow_mut().take(&self.key, workload);
+        let mut record = computed.unwrap_or_else(|| self.target.run(workload))?;
+        record.started_unix_ns = self.clock.get();
+        self.clock.set(record.started_unix_ns + record.total.elapsed_ns);
         record.layout.extend(self.layout.clone());
         Ok(record)
     }

@@ -201,6 +201,13 @@ impl FlashSpec {
         self.data_pages() * self.page_bytes
     }
 
+    /// About how much memory the map and its reverse take, bytes.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        let physical =
+            u64::from(self.planes()) * u64::from(self.blocks_per_plane) * u64::from(self.pages_per_block);
+        4 * (self.data_pages() + physical) + physical / 8
+    }
+
     /// What of this cannot be; `table` is the name of its table.
     ///
     /// # Errors

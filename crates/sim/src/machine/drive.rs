@@ -88,6 +88,16 @@ impl DriveSpec {
         }
     }
 
+    /// About how much memory its state takes while a run lasts, bytes.
+    pub(super) fn state_bytes(&self) -> u64 {
+        /// What a request, an event or a queue's entry takes.
+        const ITEM_BYTES: u64 = 64;
+        match self {
+            Self::Ftl(spec) => spec.state_bytes(),
+            _ => self.items() * ITEM_BYTES,
+        }
+    }
+
     pub(super) fn check(&self, table: &str) -> Checked {
         match self {
             Self::Ssd(spec) => spec.check(table),

@@ -136,6 +136,12 @@ impl Machine {
         self.different.iter().rev().find(|(own, _)| *own == index).map_or(&self.drive, |(_, spec)| spec)
     }
 
+    /// About how much memory a run of it takes, bytes.
+    #[must_use]
+    pub fn run_bytes(&self) -> u64 {
+        (0..self.drives).map(|index| self.drive_spec(index).state_bytes()).sum()
+    }
+
     /// Devices that the host sees: drives, or the arrays of RAID processors.
     #[must_use]
     pub fn host_devices(&self) -> u32 {

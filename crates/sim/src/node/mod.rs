@@ -18,6 +18,7 @@ mod member;
 mod path;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use layout::Layout;
 
@@ -236,8 +237,9 @@ impl Node {
         }
     }
 
-    /// Runs until the meter has seen enough, or no request is left.
-    pub fn run(&mut self, meter: &mut Meter) {
+    /// Runs until the meter has seen enough, no request is left, or `stop` is set, which is looked at when requests end: then all counters
+    /// are of the instant of the last one. False if it was stopped.
+    pub fn run(&mut self, meter: &mut Meter, stop: &AtomicBool) -> bool {
         for stream in 0..self.streams.len() as u32 {
             self.begin(stream);
         }
@@ -256,9 +258,15 @@ impl Node {
                 }
                 Kind::Done(command) => self.done(now, command),
                 Kind::Arrived(command) => self.interrupt(now, command),
-                Kind::Ended(command) => self.ended(now, command, meter),
+                Kind::Ended(command) => {
+                    self.ended(now, command, meter);
+                    if meter.end == now && stop.load(Ordering::Relaxed) {
+                        return meter.is_done();
+                    }
+                }
             }
         }
+        true
     }
 
     /// The counters at `now`, which is not before any event so far.

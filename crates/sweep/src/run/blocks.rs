@@ -147,6 +147,7 @@ impl Runner<'_> {
             let (number, points) = (entry.last_block + 1, points(entry, plan, live));
             let steps = turns.steps(&board.stages[stage], &plan.rules, number, &points);
             self.store.insert_block(&steps, shard, used)?;
+            self.ahead(plan, &steps, live.seed);
             let mut rows = Vec::with_capacity(points.len());
             for step in &steps {
                 match self.advance(step, &plan.points[step.planned.point as usize], live)? {

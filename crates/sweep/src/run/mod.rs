@@ -52,6 +52,9 @@ use targets::OpenTargets;
 /// Failures of one point in a session after which its other passes wait for the next session.
 const FAILURES_OF_A_POINT: u32 = 2;
 
+/// Steps of a plan of passes that targets are told of at once: so many that what waits for the last of them does not count.
+const STEPS_AHEAD: usize = 512;
+
 /// Who runs the sweep, and where.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
@@ -281,14 +284,26 @@ impl<'a> Runner<'a> {
 
     /// Does the steps that a plan of passes lacks.
     fn passes(&mut self, plan: &Plan, missing: &[Step], live: &mut Live) -> Result<Option<Ended>, RunError> {
-        for step in missing {
-            if let Advance::Ended(ended) =
-                self.advance(step, &plan.points[step.planned.point as usize], live)?
-            {
-                return Ok(Some(ended));
+        for steps in missing.chunks(STEPS_AHEAD) {
+            self.ahead(plan, steps, live.seed);
+            for step in steps {
+                if let Advance::Ended(ended) =
+                    self.advance(step, &plan.points[step.planned.point as usize], live)?
+                {
+                    return Ok(Some(ended));
+                }
             }
         }
         Ok(None)
+    }
+
+    /// Tells the targets which runs come next.
+    fn ahead(&mut self, plan: &Plan, steps: &[Step], seed: u64) {
+        let mut next = steps.iter().map(|step| {
+            let point = &plan.points[step.planned.point as usize];
+            (point, workload_of(point, seed, step.planned.position))
+        });
+        self.targets.ahead(&mut next);
     }
 
     /// One step of the session, stored or written down as failed.

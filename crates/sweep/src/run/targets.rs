@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Target, TargetError};
+use measure::{Target, TargetError, Workload};
 
 use crate::model::Point;
 
@@ -21,6 +21,11 @@ pub trait TargetFactory {
     fn key(&self, point: &Point) -> String {
         format!("direct={} write={}", point.workload.direct, point.workload.rw.modifies())
     }
+
+    /// Names the runs that come next, in their order, in place of those that were named before. A machine in virtual time computes
+    /// them beforehand on all CPUs; on drives nothing may happen before its turn. They may come otherwise: some left out,
+    /// some repeated.
+    fn ahead(&mut self, _next: &mut dyn Iterator<Item = (&Point, Workload)>) {}
 }
 
 /// At most one open target for each device spec: a block device that is open for writing cannot be
@@ -51,6 +56,11 @@ impl<'a> OpenTargets<'a> {
     /// Leaves all of them open until the process ends.
     pub fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.open));
+    }
+
+    /// See [`TargetFactory::ahead`].
+    pub fn ahead(&mut self, next: &mut dyn Iterator<Item = (&Point, Workload)>) {
+        self.factory.ahead(next);
     }
 
     /// Closes the target of that spec, if it is open.
