@@ -208,6 +208,10 @@ pub enum Document {
     BfsValidate,
     /// `bfs bench --json` (flashwright.bfs-bench/1)
     BfsBench,
+    /// `bfs export --json` (flashwright.bfs-export/1)
+    BfsExport,
+    /// `bfs bench --tiers --json` (flashwright.bfs-tiers/1)
+    BfsTiers,
     /// `sweep status --json` (flashwright.status/1)
     Status,
     /// `sweep diff --json` (flashwright.diff/2)

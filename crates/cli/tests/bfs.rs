@@ -194,3 +194,101 @@ fn wrong_searches_and_wrong_results_are_named() {
     assert_eq!(corrupt.code, 1);
     assert!(corrupt.err.contains("at offset 4096"), "{}", corrupt.err);
 }
+
+#[test]
+fn an_export_is_read_back_as_the_same_graph_and_replaces_nothing() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    let export = ["bfs", "export", "a.fwg", "--output", "a.sg", "--json"];
+    let made = json(folder, &export);
+    fits_schema(folder, "bfs-export", &made);
+    let length = std::fs::metadata(folder.join("a.sg")).expect("is there").len();
+    assert_eq!(made["file_bytes"].as_u64(), Some(length));
+    assert_eq!(names(folder), ["a.el", "a.fwg", "a.sg"]);
+    works(folder, &["bfs", "import", "a.sg", "--output", "b.el"]);
+    works(folder, &["bfs", "build", "b.el", "--output", "b.fwg", "--memory", "32m"]);
+    for source in ["3", "77"] {
+        let found =
+            |graph| json(folder, &["bfs", "run", graph, "--source", source, "--memory", "64m", "--json"]);
+        let (one, other) = (found("a.fwg"), found("b.fwg"));
+        assert!(one["reached"].as_u64() > Some(500));
+        for figure in ["reached", "levels", "entries"] {
+            assert_eq!(one[figure], other[figure], "{figure} from {source}");
+        }
+    }
+    assert_eq!(run(folder, &export).code, 3, "what is there stays");
+    let small = run(folder, &["bfs", "export", "a.fwg", "--output", "c.sg", "--memory", "1m"]);
+    assert_eq!(small.code, 2);
+    assert!(small.err.contains("the budget is 1 MiB\nhint: --memory "), "{}", small.err);
+    assert!(!folder.join("c.sg").exists());
+}
+
+#[test]
+fn a_table_is_written_where_the_name_asks_for_one() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    for algorithm in ["semi", "mr"] {
+        let out = format!("{algorithm}.parquet");
+        works(folder, &["bfs", "run", "a.fwg", "--source", "3", "--algorithm", algorithm, "--output", &out]);
+    }
+    // What is in them is compared in the library's tests.
+    for name in ["semi.parquet", "mr.parquet"] {
+        let bytes = std::fs::read(folder.join(name)).expect("reads");
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{name}");
+    }
+    assert_eq!(names(folder), ["a.el", "a.fwg", "mr.parquet", "semi.parquet"]);
+}
+
+#[test]
+fn media_are_compared_on_copies_of_which_nothing_is_left() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    let Some(memory) = common::memory_beside(folder) else { return };
+    std::fs::create_dir(folder.join("flash")).expect("creates");
+    let tiers = format!("memory={},flash=flash", memory.path().display());
+    for algorithm in ["semi", "mr", "mm"] {
+        let bench = ["bfs", "bench", "a.fwg", "--keys", "3", "--memory", "32m", "--algorithm", algorithm];
+        let bench = [&bench[..], &["--edges", "a.el", "--tiers", &tiers]].concat();
+        let found = json(folder, &[&bench[..], &["--json"]].concat());
+        fits_schema(folder, "bfs-tiers", &found);
+        assert_eq!(
+            (found["algorithm"].as_str(), found["validated"].as_bool()),
+            (Some(algorithm), Some(true))
+        );
+        let tiers = found["tiers"].as_array().expect("a list");
+        let names: Vec<_> = tiers.iter().map(|tier| tier["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["memory", "flash"]);
+        let reached = |tier: &serde_json::Value| -> Vec<_> {
+            let searches = tier["searches"].as_array().expect("a list");
+            searches.iter().map(|key| (key["source"].clone(), key["reached"].clone())).collect()
+        };
+        assert_eq!(reached(&tiers[0]), reached(&tiers[1]));
+        let of_slowest = tiers.iter().filter(|tier| tier["io_speedup"].as_f64() == Some(1.0));
+        assert!(of_slowest.clone().count() >= 1 && of_slowest.clone().all(|tier| tier["run_speedup"] == 1.0));
+        assert!(works(folder, &bench).out.contains("\nmemory "), "{algorithm}");
+    }
+    let lied = format!("flash={}", memory.path().display());
+    let lied = run(folder, &["bfs", "bench", "a.fwg", "--tiers", &lied]);
+    assert_eq!(lied.code, 2);
+    assert!(lied.err.contains("lies in memory (tmpfs)\nhint: call it memory="), "{}", lied.err);
+    // Interrupted in the middle: with --edges each search has a directory while it lasts.
+    for algorithm in ["semi", "mr"] {
+        let bench = ["bfs", "bench", "a.fwg", "--keys", "2000", "--algorithm", algorithm, "--edges", "a.el"];
+        let bench = [&bench[..], &["--memory", "32m", "--tiers", &tiers]].concat();
+        let mut child = command(folder, &bench)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("starts");
+        wait_until("a search", || {
+            !names(memory.path()).is_empty() || !names(&folder.join("flash")).is_empty()
+        });
+        signal(&child, "-INT");
+        assert_eq!(child.wait().expect("ends").code(), Some(130), "{algorithm}");
+        assert!(names(memory.path()).is_empty() && names(&folder.join("flash")).is_empty(), "{algorithm}");
+    }
+    assert_eq!(names(folder), ["a.el", "a.fwg", "flash"]);
+}

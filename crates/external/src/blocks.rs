@@ -8,8 +8,6 @@
 //!
 //! A block's length is rounded up to [`UNIT`] for the request, and the checksum is over the records alone.
 
-use std::time::Instant;
-
 use storage::engine::{self, AnyEngine, Engine, EngineConfig, Op, RequestFailure};
 use storage::on_engine;
 use storage::pages::PageChoice;
@@ -194,10 +192,10 @@ impl BlockIo {
 
     /// Hands over what was begun and notes what is done; waits for one request at least if `wait`.
     fn complete(&mut self, wait: bool) -> Result<(), ExternalError> {
-        let start = wait.then(Instant::now);
         let (slots, free, failure) = (&mut self.slots, &mut self.free, &mut self.failure);
         let result = on_engine!(&mut self.engine, engine => {
-            let result = engine.submit(u32::from(wait), None);
+            // An engine without a queue waits here, whatever is asked.
+            let result = self.space.clock().during(|| engine.submit(u32::from(wait), None));
             engine.reap(|slot, outcome| {
                 let state = &mut slots[slot as usize];
                 if *state == Slot::Writing {
@@ -212,9 +210,6 @@ impl BlockIo {
             });
             result
         });
-        if let Some(start) = start {
-            self.space.count_wait(start.elapsed());
-        }
         if let Some(failure) = self.failure.take() {
             self.failed = true;
             return Err(Box::new(failure).into());

@@ -15,6 +15,17 @@ pub enum ExternalError {
         #[source]
         source: Box<OpenError>,
     },
+    /// The scratch file cannot grow.
+    #[error("temporary space in {place} cannot grow beyond {}", units::bytes(*used))]
+    Grow {
+        /// The directory.
+        place: String,
+        /// What it has, bytes.
+        used: u64,
+        /// Why.
+        #[source]
+        source: Box<OpenError>,
+    },
     /// The device is opened for reading only.
     #[error("{device} is open for reading only, and temporary space is written")]
     ReadOnly {
@@ -102,7 +113,7 @@ impl ExternalError {
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Open { source, .. } => source.class(),
+            Self::Open { source, .. } | Self::Grow { source, .. } => source.class(),
             Self::ReadOnly { .. }
             | Self::BlockSize { .. }
             | Self::TooLittleMemory { .. }

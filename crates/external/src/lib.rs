@@ -49,6 +49,7 @@ mod sorter;
 mod space;
 mod stream;
 mod vector;
+mod waits;
 
 pub use error::ExternalError;
 pub use queue::PriorityQueue;
@@ -57,6 +58,7 @@ pub use sorter::{Sorted, Sorter, SorterOptions};
 pub use space::{Space, SpaceOptions, Usage};
 pub use stream::{Source, Stream, StreamReader, StreamWriter};
 pub use vector::ExternalVec;
+pub use waits::{WaitClock, Waited};
 
 #[cfg(test)]
 mod tests {

@@ -140,6 +140,25 @@ fn stripes_files_and_scratch_files_serve_alike() {
 }
 
 #[test]
+fn a_scratch_file_takes_of_the_disk_what_is_used_of_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let block = SpaceOptions { block_bytes: 16 << 10, ..SpaceOptions::default() };
+    let space =
+        Space::scratch(directory.path(), 1 << 40, &block).expect("a terabyte that is not used costs nothing");
+    assert_eq!(space.usage().bytes_set_aside, 0);
+    check(&space, &options(768 << 10, 2), &noise(400_000, u64::MAX));
+    let first = space.usage();
+    assert!(
+        first.bytes_set_aside >= first.bytes_in_use_peak && first.bytes_in_use_peak > 3 << 20,
+        "{first:?}"
+    );
+    assert!(first.bytes_set_aside <= first.bytes_in_use_peak + (8 << 20), "{first:?}");
+    // What was returned is used again.
+    check(&space, &options(768 << 10, 2), &noise(400_000, u64::MAX));
+    assert_eq!(space.usage().bytes_set_aside, first.bytes_set_aside);
+}
+
+#[test]
 fn a_full_device_is_told_with_its_size() {
     let space = space_on("mem:1m", 4096);
     let mut sorter = Sorter::new(&space, &options(128 << 10, 2)).expect("has memory");

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "{{\"seconds\": {seconds:.4}, \"levels\": {}, \"reached\": {}, \"sum_of_levels\": {sum_of_levels}, \
          \"entries\": {}, \"bytes_read\": {}, \"bytes_written\": {}, \"bytes_in_theory\": {}, \
-         \"expanding\": {:.4}, \"merging\": {:.4}, \"finishing\": {:.4}, \"waited_for_graph\": {:.4}}}",
+         \"expanding\": {:.4}, \"merging\": {:.4}, \"finishing\": {:.4}, \"waited\": {:.4}}}",
         figures.levels,
         figures.reached,
         figures.entries,
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         figures.expanding.as_secs_f64(),
         figures.merging.as_secs_f64(),
         figures.finishing.as_secs_f64(),
-        figures.waited_for_graph.as_secs_f64(),
+        figures.waited.span.as_secs_f64(),
     );
     Ok(())
 }

@@ -87,8 +87,8 @@ pub enum GraphError {
         /// The number that vertices are below.
         limit: u64,
     },
-    /// Parquet that cannot be read.
-    #[error("{}: cannot be read as Parquet", path.display())]
+    /// Parquet that cannot be read or written.
+    #[error("{}: cannot be read or written as Parquet", path.display())]
     Parquet {
         /// The file.
         path: PathBuf,
@@ -176,6 +176,9 @@ impl GraphError {
             Self::VertexTooLarge { .. } => Some("give more --vertices, or correct the input".to_owned()),
             Self::Memory { needed, .. } => {
                 Some(format!("--memory {}", units::bytes_short(needed.next_multiple_of(1 << 20))))
+            }
+            Self::External(external::ExternalError::Grow { .. }) => {
+                Some("make room there, or name another directory with --scratch".to_owned())
             }
             Self::WouldReplace { .. } => Some("name another file, or remove this one".to_owned()),
             Self::Interrupted { .. } => Some("the same command again goes on where it can".to_owned()),

@@ -13,7 +13,6 @@
 mod pool;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use base::IoEngine;
 use storage::engine::{AnyEngine, Engine, EngineConfig, Op};
@@ -62,7 +61,6 @@ pub struct Traffic {
     bytes: AtomicU64,
     requests: AtomicU64,
     repeated_pages: AtomicU64,
-    wait_ns: AtomicU64,
     members: Vec<AtomicU64>,
 }
 
@@ -78,7 +76,6 @@ impl Traffic {
             bytes: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             repeated_pages: AtomicU64::new(0),
-            wait_ns: AtomicU64::new(0),
             members: zeros(members as u64),
         }
     }
@@ -105,12 +102,6 @@ impl Traffic {
     #[must_use]
     pub fn repeated_pages(&self) -> u64 {
         self.repeated_pages.load(Ordering::Relaxed)
-    }
-
-    /// Time that threads waited for requests, summed over threads.
-    #[must_use]
-    pub fn wait(&self) -> Duration {
-        Duration::from_nanos(self.wait_ns.load(Ordering::Relaxed))
     }
 
     /// Bytes of each member of a device that is made of others; empty for others.
@@ -297,8 +288,9 @@ impl<'a> Fetcher<'a> {
         least: u32,
         visit: &mut impl FnMut(VertexId, u64, &[u8]),
     ) -> Result<(), GraphError> {
-        let began = Instant::now();
-        let submitted = on_engine!(&mut self.engine, engine => engine.submit(least, None));
+        let engine = &mut self.engine;
+        let submitted =
+            self.graph.clock().during(|| on_engine!(engine, engine => engine.submit(least, None)));
         submitted.map_err(|error| failed(self.graph, "drive the engine of", 0, error))?;
         self.prepared = 0;
         let (finished, mut failure) = (&mut self.finished, None);
@@ -306,7 +298,6 @@ impl<'a> Fetcher<'a> {
             Ok(()) => finished.push(slot),
             Err(error) => failure = Some((slot, error)),
         }));
-        self.traffic.wait_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         if let Some((slot, error)) = failure {
             return Err(failed(self.graph, "read", self.requests[slot as usize].offset, error));
         }

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod account;
 pub mod blocks;
 pub mod build;
 pub mod edges;
 mod error;
+pub mod export;
 pub mod fetch;
 pub mod format;
 pub mod fully_external;

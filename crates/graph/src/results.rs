@@ -9,6 +9,10 @@
 //!
 //! Sections begin at multiples of 4096 and are padded with zeros; so with an offset the two arrays can be mapped as they
 //! are. The file appears under its name once it is whole.
+//!
+//! A name that ends in `.parquet` gives a table instead (`table`), which [`TreeWriter`] chooses.
+
+mod table;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use crate::format::{PAGE_BYTES, PageSums, Place, Stream, write_sums};
 use crate::{GraphError, IdWidth, VertexId};
+
+pub use self::table::TableWriter;
 
 const MAGIC: [u8; 8] = *b"FWBFSOUT";
 /// The version that this program writes, and the newest that it reads.
@@ -151,6 +157,57 @@ impl ResultsWriter {
         let (_, checksum) = write_sums(&sums, levels.padded_end(), &self.place)?;
         self.place.complete(&self.header.encode(checksum))?;
         Ok(self.header)
+    }
+}
+
+/// Writes results as the name of their file says.
+#[derive(Debug)]
+pub enum TreeWriter {
+    /// Both arrays, with checksums.
+    Raw(Box<ResultsWriter>),
+    /// A Parquet table.
+    Table(Box<TableWriter>),
+}
+
+impl TreeWriter {
+    /// Whether a file of this name is a table.
+    #[must_use]
+    pub fn is_table(path: &Path) -> bool {
+        path.extension().is_some_and(|ending| ending == "parquet")
+    }
+
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Of making it.
+    pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
+        if Self::is_table(path) {
+            TableWriter::create(path, vertices, source).map(|table| Self::Table(Box::new(table)))
+        } else {
+            ResultsWriter::create(path, vertices, source).map(|raw| Self::Raw(Box::new(raw)))
+        }
+    }
+
+    /// Adds the next vertex: its parent and level, or None if it was not reached.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn vertex(&mut self, found: Option<(VertexId, u32)>) -> Result<(), GraphError> {
+        match self {
+            Self::Raw(raw) => raw.vertex(found),
+            Self::Table(table) => table.vertex(found),
+        }
+    }
+
+    /// Completes the file and puts it into its place.
+    ///
+    /// # Errors
+    /// Of writing, syncing or renaming.
+    pub fn finish(self) -> Result<(), GraphError> {
+        match self {
+            Self::Raw(raw) => raw.finish().map(drop),
+            Self::Table(table) => table.finish(),
+        }
     }
 }
 

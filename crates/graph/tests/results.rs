@@ -29,6 +29,43 @@ fn search(path: &Path, edges: &Edges, source: u64, memory: u64) -> Results {
     Results::open(&out).expect("opens")
 }
 
+#[test]
+fn a_table_says_what_the_raw_results_say() {
+    use graph::results::TableWriter;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    // Several groups of rows, and vertices that are not reached.
+    let mut edges = grid(200, 200);
+    edges.n += 30_000;
+    store(&path, &edges, Order::Degree, 1);
+    let results = search(&path, &edges, 1, 64 << 20);
+    let table = folder.path().join("g.parquet");
+    let mut writer = TableWriter::create(&table, edges.n, 1).expect("creates");
+    let mut wanted = Vec::new();
+    results.scan(|_, found| wanted.push(found)).expect("reads");
+    wanted.iter().for_each(|found| writer.vertex(*found).expect("writes"));
+    assert!(!table.exists(), "it is not whole");
+    writer.finish().expect("finishes");
+    let reader = SerializedFileReader::new(std::fs::File::open(&table).expect("opens")).expect("is Parquet");
+    let facts = reader.metadata().file_metadata().key_value_metadata().expect("facts");
+    assert!(
+        facts.iter().any(|fact| fact.key == "flashwright.bfs.source" && fact.value.as_deref() == Some("1"))
+    );
+    let mut rows = 0;
+    for (row, wanted) in reader.get_row_iter(None).expect("rows").zip(&wanted) {
+        let row = row.expect("a row");
+        assert_eq!(row.get_long(0).expect("a vertex"), rows);
+        let found =
+            row.get_long(2).ok().map(|parent| (parent as u64, row.get_int(1).expect("a level") as u32));
+        assert_eq!(found, *wanted, "vertex {rows}");
+        rows += 1;
+    }
+    assert_eq!(rows as u64, edges.n);
+    assert_eq!(wanted.iter().flatten().count(), 40_000);
+}
+
 fn validate(results: &Results, edges: &Edges) -> Verdict {
     let mut validator = Validator::new(results, edges.directed).expect("reads");
     validator.edges(edges.pairs.iter().copied());

@@ -40,6 +40,8 @@ pub enum BfsCommand {
     Import(ImportArgs),
     /// Build a graph of an edge list
     Build(BuildArgs),
+    /// Write a graph for the programs of the GAP Benchmark Suite (.sg)
+    Export(ExportArgs),
     /// Show what an edge list or a graph is
     Info(InfoArgs),
     #[command(flatten)]
@@ -129,6 +131,26 @@ pub struct BuildArgs {
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Print one JSON document (flashwright.graph/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashwright bfs export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The graph, or the device it lies on
+    #[arg(value_name = "FILE.fwg")]
+    pub graph: String,
+    /// The export
+    #[arg(long, value_name = "FILE.sg")]
+    pub output: PathBuf,
+    /// The most memory to use
+    #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
+    pub memory: u64,
+    /// Where the sort's scratch file goes [default: beside the export]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Print one JSON document (flashwright.bfs-export/1)
     #[arg(long)]
     pub json: bool,
 }

@@ -80,6 +80,27 @@ pub struct GraphDocument {
     pub build: Option<BuildDocument>,
 }
 
+/// `bfs export --json` (`flashwright.bfs-export/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ExportDocument {
+    /// `flashwright.bfs-export/1`.
+    pub schema: &'static str,
+    /// The export.
+    pub path: PathBuf,
+    /// The graph.
+    pub graph: String,
+    /// Vertices.
+    pub vertices: u64,
+    /// Entries of all lists; of a directed graph those of outgoing edges.
+    pub entries: u64,
+    /// Whether edges have a direction.
+    pub directed: bool,
+    /// Length of the file, bytes.
+    pub file_bytes: u64,
+    /// Time that it took.
+    pub elapsed_s: f64,
+}
+
 /// A part of a graph.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SectionDocument {

@@ -5,18 +5,19 @@ pub mod documents;
 mod progress;
 pub mod search;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use graph::GraphError;
 use graph::build::{BUILD_PHASES, BuildOptions, build};
 use graph::edges::{EdgeList, EdgesHeader};
+use graph::export::{self, EXPORT_PHASES, ExportOptions};
 use graph::format::Fwg;
 use graph::generate::{GraphKind, GraphSpec, generate};
 use graph::import::{ImportOptions, import};
 
-use self::args::{BfsArgs, BfsCommand, BuildArgs, GenerateArgs, ImportArgs, InfoArgs};
-use self::documents::{BuildDocument, EdgesDocument, GraphDocument};
+use self::args::{BfsArgs, BfsCommand, BuildArgs, ExportArgs, GenerateArgs, ImportArgs, InfoArgs};
+use self::documents::{BuildDocument, EdgesDocument, ExportDocument, GraphDocument};
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 
@@ -29,6 +30,7 @@ pub fn bfs(args: &BfsArgs) -> Result<(), Failure> {
         BfsCommand::Generate(args) => generate_list(args),
         BfsCommand::Import(args) => import_list(args),
         BfsCommand::Build(args) => build_graph(args),
+        BfsCommand::Export(args) => export_graph(args),
         BfsCommand::Info(args) => info(args),
         BfsCommand::Search(command) => search::search(command),
     }
@@ -85,6 +87,39 @@ fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
     show_graph(&GraphDocument::of(&args.output, &built.header, Some(how)), args.json)
 }
 
+fn export_graph(args: &ExportArgs) -> Result<(), Failure> {
+    let graph = Fwg::open(&args.graph)?;
+    Sink::of(Some(&args.output), false)?.is_none_of([Path::new(&args.graph)])?;
+    let scratch = args.scratch.clone().unwrap_or_else(|| beside(&args.output));
+    let options = ExportOptions { memory: args.memory, scratch, threads: threads() };
+    let begun = Instant::now();
+    let work = |steps: &_| export::gap(&graph, &args.output, &options, steps);
+    let file_bytes = progress::watch(&EXPORT_PHASES, work)?;
+    let header = graph.header();
+    let document = ExportDocument {
+        schema: "flashwright.bfs-export/1",
+        path: args.output.clone(),
+        graph: args.graph.clone(),
+        vertices: header.vertices,
+        entries: header.entries,
+        directed: header.directed,
+        file_bytes,
+        elapsed_s: begun.elapsed().as_secs_f64(),
+    };
+    if args.json {
+        return output::print_document(&document);
+    }
+    output::print(&format!(
+        "exported   {} ({}, in {:.1} s)\nvertices   {}\nedges      {} list entries, {}\n",
+        document.path.display(),
+        units::bytes(file_bytes),
+        document.elapsed_s,
+        document.vertices,
+        document.entries,
+        if document.directed { "directed, with those of incoming edges" } else { "undirected" },
+    ))
+}
+
 fn info(args: &InfoArgs) -> Result<(), Failure> {
     match EdgeList::open(&args.file) {
         Ok(list) => show_list(&args.file, list.header(), None, args.json),
@@ -94,6 +129,12 @@ fn info(args: &InfoArgs) -> Result<(), Failure> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The directory of a file, where its temporary files go.
+fn beside(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
 }
 
 fn direction(directed: bool, undirected: bool) -> Option<bool> {

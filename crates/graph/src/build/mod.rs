@@ -35,8 +35,9 @@ use work::WorkDirectory;
 
 /// The least budget, bytes.
 pub const LEAST_MEMORY_BYTES: u64 = 32 << 20;
-/// Buffers of edge lists that are read and written at the same time, and what threads and allocator need.
-const FIXED_BYTES: u64 = 14 << 20;
+/// What a build takes beside its sorts: two edge lists that are written at the same time (8 MiB), program, threads and allocator
+/// (5 MiB), page tables and other memory of the kernel (1 MiB), and pages of the file that are on their way to the drive.
+const FIXED_BYTES: u64 = 18 << 20;
 /// Blocks of an edge list that are read at once.
 const READ_DEPTH: u32 = 3;
 
@@ -164,8 +165,8 @@ fn scratch_space<A: Arc>(
     let fits = options.order == Order::Given || lists::Plan::fits_array(options.memory - FIXED_BYTES, list);
     let copies = if fits { 1 } else { 2 };
     let records = arcs * copies + list.header().vertices;
-    // The last block of each run is not full: an eighth more holds them.
-    let bytes = (records * record * 9 / 8).next_multiple_of(1 << 20) + (16 << 20);
+    // A bound, not a need: the file grows as it is used. The last block of each run is not full.
+    let bytes = 2 * records * record + (64 << 20);
     let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = options.scratch.as_deref().unwrap_or(beside);
     Ok(Space::scratch(folder, bytes, &SpaceOptions::default())?)

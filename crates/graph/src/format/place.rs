@@ -2,11 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use storage::cache;
 use storage::device::Device;
+use storage::locks::{self, Attempt};
 
 use super::{PAGE_BYTES, Section};
 use crate::GraphError;
@@ -89,52 +93,84 @@ impl Stream {
     }
 }
 
+/// Bytes that are written through the page cache before the kernel is told to bring them to the drive. A control group's limit
+/// counts dirty pages as well; the kernel waits for pages that are under way, and ends a process that has only dirty ones.
+const WRITEBACK_BYTES: u64 = 1 << 20;
+
 /// Where the graph is written.
 #[derive(Debug)]
 pub(crate) struct Place {
     target: Target,
     /// Where it is to be.
     path: PathBuf,
+    /// Bytes written since the kernel was told to bring them to the drive.
+    dirty: AtomicU64,
     is_finished: bool,
 }
 
 #[derive(Debug)]
 enum Target {
-    File { file: File, partial: PathBuf },
+    /// The file is locked as long as it is open.
+    File {
+        file: File,
+        partial: PathBuf,
+    },
     Device(Arc<dyn Device>),
 }
 
 impl Place {
     /// A device, of which the first page is lost at once.
     pub fn device(device: Arc<dyn Device>, path: &Path) -> Result<Self, GraphError> {
-        let place = Self { target: Target::Device(device), path: path.to_owned(), is_finished: false };
+        let place = Self {
+            target: Target::Device(device),
+            path: path.to_owned(),
+            dirty: AtomicU64::new(0),
+            is_finished: false,
+        };
         place.write(&[0; PAGE_BYTES as usize], 0)?;
         place.sync()?;
         Ok(place)
     }
 
-    /// A file that will replace what is at `path`.
+    /// A file that will replace what is at `path`. There is one writer of a path at a time.
+    ///
+    /// # Errors
+    /// [`GraphError::Busy`] if another writer of the same path is at work.
     pub fn file(path: &Path) -> Result<Self, GraphError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let partial = path.with_file_name(format!(".{name}.partial"));
-        match std::fs::remove_file(&partial) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(GraphError::io("remove", &partial, error));
-            }
-            _ => {}
+        remove_abandoned(&partial, path)?;
+        let file = OpenOptions::new().write(true).create_new(true).custom_flags(O_NOFOLLOW).open(&partial);
+        let file = match file {
+            // Another writer came between these two steps.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(busy(path, None)),
+            file => file.map_err(|source| GraphError::io("create", &partial, source))?,
+        };
+        lock(&file, &partial, path)?;
+        // A writer that found the file before it was locked took it for abandoned, and removed it.
+        if !is_at(&file, &partial) {
+            return Err(busy(path, None));
         }
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .custom_flags(O_NOFOLLOW)
-            .open(&partial)
-            .map_err(|source| GraphError::io("create", &partial, source))?;
-        Ok(Self { target: Target::File { file, partial }, path: path.to_owned(), is_finished: false })
+        Ok(Self {
+            target: Target::File { file, partial },
+            path: path.to_owned(),
+            dirty: AtomicU64::new(0),
+            is_finished: false,
+        })
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), GraphError> {
         match &self.target {
-            Target::File { file, .. } => file.write_all_at(bytes, offset),
+            Target::File { file, .. } => {
+                let dirty = self.dirty.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                let written = file.write_all_at(bytes, offset);
+                if dirty + bytes.len() as u64 >= WRITEBACK_BYTES {
+                    self.dirty.store(0, Ordering::Relaxed);
+                    // Only a hint: what cannot be written is told when the file is synced.
+                    let _ = cache::begin_writeback(file.as_fd());
+                }
+                written
+            }
             Target::Device(device) => device.write_at(bytes, offset),
         }
         .map_err(|source| GraphError::io_at("write", &self.path, offset, source))
@@ -166,6 +202,50 @@ impl Place {
     }
 }
 
+/// Removes what a writer that was killed has left. A writer at work has it locked.
+fn remove_abandoned(partial: &Path, path: &Path) -> Result<(), GraphError> {
+    let failed = |operation, source| GraphError::io(operation, partial, source);
+    let is_file = match std::fs::symlink_metadata(partial) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        facts => facts.map_err(|source| failed("stat", source))?.is_file(),
+    };
+    // Opened for writing, because NFS locks nothing else. The lock lasts until the file is removed.
+    let file = if is_file {
+        let opened = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(partial);
+        Some(opened.map_err(|source| failed("open", source))?)
+    } else {
+        None
+    };
+    if let Some(file) = &file {
+        lock(file, partial, path)?;
+        if !is_at(file, partial) {
+            return Err(busy(path, None));
+        }
+    }
+    std::fs::remove_file(partial).map_err(|source| failed("remove", source))
+}
+
+/// Locks a partial file, where the file system has locks.
+fn lock(file: &File, partial: &Path, path: &Path) -> Result<(), GraphError> {
+    match locks::try_exclusive(file.as_fd()) {
+        Ok(Attempt::Held { by }) => Err(busy(path, by)),
+        Ok(Attempt::Taken | Attempt::Unsupported) => Ok(()),
+        Err(source) => Err(GraphError::io("lock", partial, source)),
+    }
+}
+
+fn busy(path: &Path, by: Option<String>) -> GraphError {
+    let by = by.unwrap_or_else(|| "another process".to_owned());
+    GraphError::Busy { path: path.to_owned(), by }
+}
+
+/// Whether a name still stands for an open file.
+fn is_at(file: &File, name: &Path) -> bool {
+    let identity = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
+    let (open, named) = (file.metadata().map(identity), std::fs::symlink_metadata(name).map(identity));
+    matches!((open, named), (Ok(open), Ok(named)) if open == named)
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if let Target::File { partial, .. } = &self.target
@@ -174,5 +254,28 @@ impl Drop for Place {
             // The error that ended the writing is told already; the next writer removes what stays.
             let _ = std::fs::remove_file(partial);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_writer_of_a_path_is_refused_and_what_a_dead_one_left_is_replaced() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("a.fwg");
+        let partial = folder.path().join(".a.fwg.partial");
+        std::fs::write(&partial, "of a writer that was killed").expect("writes");
+        let mut first = Place::file(&path).expect("the old one is nobody's");
+        first.write(b"first", 4096).expect("writes");
+        let second = Place::file(&path).expect_err("the first is at work");
+        assert!(matches!(second, GraphError::Busy { .. }), "{second}");
+        first.complete(b"begin").expect("completes");
+        let bytes = std::fs::read(&path).expect("is there");
+        assert_eq!((&bytes[..5], &bytes[4096..]), (&b"begin"[..], &b"first"[..]));
+        drop(first);
+        drop(Place::file(&path).expect("the first has ended"));
+        assert!(!partial.exists() && path.exists(), "a writer that gives up leaves what was there");
     }
 }

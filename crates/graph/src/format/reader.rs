@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use external::WaitClock;
 use storage::device::{AlignedBuffer, Device, DeviceSpec, OpenOptions};
 
 use super::header::{MAGIC, get32};
@@ -20,6 +22,8 @@ pub struct Fwg {
     path: PathBuf,
     header: Header,
     sums: PageSums,
+    clock: WaitClock,
+    plain_bytes: AtomicU64,
 }
 
 impl Fwg {
@@ -48,15 +52,17 @@ impl Fwg {
     pub fn on(device: Arc<dyn Device>, path: &Path) -> Result<Self, GraphError> {
         let mut page = AlignedBuffer::zeroed(PAGE_BYTES as usize, PAGE_BYTES as usize);
         let available = device.size().min(PAGE_BYTES) as usize;
-        device
-            .read_at(&mut page[..available], 0)
+        let clock = WaitClock::default();
+        clock
+            .during(|| device.read_at(&mut page[..available], 0))
             .map_err(|source| GraphError::io_at("read", path, 0, source))?;
         if available < PAGE_BYTES as usize && available >= 8 && page[..8] == MAGIC {
             let (what, found) = ("header".to_owned(), device.size());
             return Err(GraphError::Truncated { path: path.to_owned(), what, needed: PAGE_BYTES, found });
         }
         let header = Header::decode(&page, path, device.size())?;
-        let mut graph = Self { device, path: path.to_owned(), header, sums: PageSums::default() };
+        let (sums, plain_bytes) = (PageSums::default(), AtomicU64::new(available as u64));
+        let mut graph = Self { device, path: path.to_owned(), header, sums, clock, plain_bytes };
         graph.sums = graph.load_sums()?;
         Ok(graph)
     }
@@ -93,7 +99,8 @@ impl Fwg {
 
     fn read_raw(&self, bytes: &mut [u8], offset: u64) -> Result<(), GraphError> {
         let failed = |source| GraphError::io_at("read", &self.path, offset, source);
-        self.device.read_at(bytes, offset).map_err(failed)
+        self.plain_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.clock.during(|| self.device.read_at(bytes, offset)).map_err(failed)
     }
 
     /// What the first page says.
@@ -112,6 +119,18 @@ impl Fwg {
     #[must_use]
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// The clock on which waits for requests to this graph are counted.
+    #[must_use]
+    pub fn clock(&self) -> &WaitClock {
+        &self.clock
+    }
+
+    /// Bytes read by plain calls since the graph was opened: header, checksums, index, numbers.
+    #[must_use]
+    pub fn plain_bytes_read(&self) -> u64 {
+        self.plain_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of memory that the open graph takes: its checksums.

@@ -92,7 +92,6 @@ impl<'a, I: Ids> Levels<'a, I> {
     /// Gives memory and space back.
     pub fn finish(mut self) -> ExternalSearchFigures {
         self.figures.graph_bytes_read += self.lists.bytes_read;
-        self.figures.waited_for_graph += self.lists.waited;
         self.figures
     }
 

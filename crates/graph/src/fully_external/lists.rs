@@ -9,7 +9,6 @@
 //! the slots, and 24 bytes at most for each part under way, whose number is bounded.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use storage::engine::{self, AnyEngine, Engine, EngineConfig, IoEngine, Op, RequestFailure};
 use storage::on_engine;
@@ -65,7 +64,6 @@ pub(super) struct ListReader<'a, L> {
     open: Option<Extent>,
     failure: Option<RequestFailure>,
     pub bytes_read: u64,
-    pub waited: Duration,
 }
 
 impl<'a, L: Copy> ListReader<'a, L> {
@@ -105,7 +103,6 @@ impl<'a, L: Copy> ListReader<'a, L> {
             open: None,
             failure: None,
             bytes_read: 0,
-            waited: Duration::ZERO,
         })
     }
 
@@ -181,11 +178,9 @@ impl<'a, L: Copy> ListReader<'a, L> {
         consume: &mut impl FnMut(L, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(Request { slot, extent }) = self.under_way.pop_front() else { return Ok(()) };
-        let start = Instant::now();
         while !self.done[slot as usize] {
             self.complete(1)?;
         }
-        self.waited += start.elapsed();
         let pages = on_engine!(&self.engine, engine => engine.buffer(slot));
         self.graph.check(extent.offset, &pages[..extent.length as usize])?;
         for part in self.parts.drain(..extent.parts) {
@@ -199,7 +194,7 @@ impl<'a, L: Copy> ListReader<'a, L> {
     fn complete(&mut self, count: u32) -> Result<(), GraphError> {
         let (done, failure) = (&mut self.done, &mut self.failure);
         let result = on_engine!(&mut self.engine, engine => {
-            let result = engine.submit(count, None);
+            let result = self.graph.clock().during(|| engine.submit(count, None));
             engine.reap(|slot, outcome| {
                 done[slot as usize] = true;
                 if let Err(error) = outcome {

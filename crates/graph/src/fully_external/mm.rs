@@ -269,7 +269,6 @@ fn edges_by_second_end<I: Ids>(
     }
     lists.finish(&mut push)?;
     figures.graph_bytes_read += lists.bytes_read;
-    figures.waited_for_graph += lists.waited;
     drop(lists);
     Ok((counted(sorter, figures)?, of_source))
 }

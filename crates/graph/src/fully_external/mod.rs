@@ -18,9 +18,12 @@ pub use mm::mehlhorn_meyer;
 pub use mr::munagala_ranade;
 pub use tree::{Reached, SearchTree};
 
+use std::path::Path;
 use std::time::Duration;
 
-use external::{Space, SpaceOptions};
+use external::{ExternalError, Space, SpaceOptions, Waited};
+
+use crate::format::Fwg;
 
 /// What a search outside memory may use.
 #[derive(Debug, Clone)]
@@ -34,6 +37,24 @@ pub struct ExternalSearchOptions {
 }
 
 impl ExternalSearchOptions {
+    /// Searches of `graph` with temporary space in a file in `directory`, which grows as it is used, and waits for both counted
+    /// on the graph's clock.
+    ///
+    /// # Errors
+    /// Of making the file.
+    pub fn in_directory(
+        graph: &Fwg,
+        directory: &Path,
+        memory: u64,
+        threads: usize,
+    ) -> Result<Self, ExternalError> {
+        let header = graph.header();
+        // A bound, not a need: pairs of each list entry, twice while they are merged, the tree, and the clusters of mm.
+        let bytes = (header.entries + header.vertices) * 4 * 24;
+        let space = Space::scratch(directory, bytes + (64 << 20), &Self::space_options(memory))?;
+        Ok(Self { memory, threads, space: space.with_clock(graph.clock().clone()) })
+    }
+
     /// How temporary space for a search within `memory` is best cut: into blocks of 4 to 128 KiB, 256 of which fit.
     #[must_use]
     pub fn space_options(memory: u64) -> SpaceOptions {
@@ -54,6 +75,8 @@ pub struct ExternalSearchFigures {
     pub entries: u64,
     /// Bytes read of the graph.
     pub graph_bytes_read: u64,
+    /// Of these, bytes of the input's numbers.
+    pub numbers_bytes_read: u64,
     /// Bytes read of temporary space.
     pub space_bytes_read: u64,
     /// Bytes written to temporary space.
@@ -69,10 +92,8 @@ pub struct ExternalSearchFigures {
     pub merging: Duration,
     /// Time in which the result was sorted.
     pub finishing: Duration,
-    /// Of these, time spent waiting for requests to the graph.
-    pub waited_for_graph: Duration,
-    /// Time that all threads together spent waiting for requests to temporary space.
-    pub waited_for_space: Duration,
+    /// Time spent waiting for requests to temporary space, and to the graph where the space counts on the graph's clock.
+    pub waited: Waited,
 }
 
 impl ExternalSearchFigures {

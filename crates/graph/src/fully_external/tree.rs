@@ -49,7 +49,7 @@ impl SearchTree {
         ExternalSearchFigures {
             space_bytes_read: usage.bytes_read - self.before.bytes_read,
             space_bytes_written: usage.bytes_written - self.before.bytes_written,
-            waited_for_space: usage.waited.saturating_sub(self.before.waited),
+            waited: usage.waited.since(self.before.waited),
             ..self.figures.clone()
         }
     }
@@ -113,6 +113,7 @@ pub(super) fn finish<I: TreeIds>(
             Ok(I::triple([numbers.old(vertex)?, parent, level]))
         })?;
         work.figures.graph_bytes_read += numbers.bytes_read;
+        work.figures.numbers_bytes_read += numbers.bytes_read;
         work.figures.bytes_in_theory += numbers.bytes_read;
         sorted
     } else {

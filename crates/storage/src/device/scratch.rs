@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::file::{self, reserve};
 use super::{Access, Device, OpenError, OpenOptions, failed, mark, open_error, sys};
 
-/// A file of a fixed size for the time of a measurement. Its contents are unwritten at first.
+/// A file of a fixed length that lasts as long as it is open. Its contents are unwritten at first.
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
@@ -31,17 +31,34 @@ impl ScratchFile {
     /// [`OpenError`]: no such directory, no permission, no space.
     pub fn create(directory: &Path, size: u64) -> Result<Self, OpenError> {
         let file = unnamed(directory)?;
-        reserve(&file, directory, size).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => OpenError::NoSpace {
-                path: directory.to_owned(),
-                asked: size,
-                available: sys::space(directory).map_or(0, |(free, _)| free),
-                source: Some(error),
-            },
-            _ => failed(directory, "fallocate", error),
-        })?;
+        reserve(&file, directory, size).map_err(|error| no_space(directory, size, error))?;
         mark::set(file.as_fd());
         Ok(Self { file, directory: directory.to_owned(), size })
+    }
+
+    /// Makes a file of `size` bytes in `directory` that takes no space yet. A range is [set aside](Self::set_aside) before
+    /// it is written: a direct write into a hole would go through the page cache on some file systems.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and where the file system has no files of that length.
+    pub fn create_empty(directory: &Path, size: u64) -> Result<Self, OpenError> {
+        let file = unnamed(directory)?;
+        file.set_len(size).map_err(|error| no_space(directory, size, error))?;
+        mark::set(file.as_fd());
+        Ok(Self { file, directory: directory.to_owned(), size })
+    }
+
+    /// Sets the space of a range aside, which lies within the file's size.
+    ///
+    /// # Errors
+    /// [`OpenError::NoSpace`].
+    pub fn set_aside(&self, offset: u64, length: u64) -> Result<(), OpenError> {
+        assert!(offset + length <= self.size, "a range within the file");
+        match sys::allocate_range(self.file.as_fd(), offset, length) {
+            // No such call on this file system: a write takes the space.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
+            result => result.map_err(|error| no_space(&self.directory, length, error)),
+        }
     }
 
     /// Where it was made.
@@ -70,6 +87,19 @@ impl ScratchFile {
         let path = self.path();
         let status = sys::status(self.file.as_fd()).map_err(|e| failed(&self.directory, "statx", e))?;
         Ok(Arc::new(file::open_existing(spec.to_owned(), &path, &status, None, options)?))
+    }
+}
+
+/// The failure of setting `asked` bytes aside.
+fn no_space(directory: &Path, asked: u64, error: io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => OpenError::NoSpace {
+            path: directory.to_owned(),
+            asked,
+            available: sys::space(directory).map_or(0, |(free, _)| free),
+            source: Some(error),
+        },
+        _ => failed(directory, "fallocate", error),
     }
 }
 
@@ -119,6 +149,23 @@ mod tests {
         device.read_at(&mut back, 8192).expect("reads");
         assert_eq!(back, [7; 4096]);
         assert_eq!(std::fs::read_dir(directory.path()).expect("lists").count(), 0);
+    }
+
+    #[test]
+    fn an_empty_one_takes_the_space_that_is_set_aside_and_no_more() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let scratch = ScratchFile::create_empty(directory.path(), 1 << 30).expect("is made");
+        let taken = || std::fs::metadata(scratch.path()).expect("is there").blocks() * 512;
+        assert_eq!(taken(), 0);
+        scratch.set_aside(1 << 20, 1 << 20).expect("fits");
+        // A file system may round up, and count its own tables.
+        assert!((1 << 20..4 << 20).contains(&taken()), "{} bytes", taken());
+        let device = scratch
+            .open("scratch", &OpenOptions { direct: false, ..OpenOptions::writing() })
+            .expect("opens for writing");
+        assert_eq!(device.size(), 1 << 30);
+        device.write_at(&[7; 4096], 1 << 20).expect("writes");
     }
 
     #[test]

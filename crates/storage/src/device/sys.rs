@@ -195,6 +195,11 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     fallocate(fd, 0, 0, length)
 }
 
+/// Reserves space for a range of a file.
+pub(crate) fn allocate_range(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
+    fallocate(fd, 0, offset, length)
+}
+
 /// Gives a file's range back to the file system.
 pub(crate) fn punch_hole(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
     fallocate(fd, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, length)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use base::IoEngine;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::values;
+use crate::values::{self, BadValue};
 
 /// The verbs that search.
 #[derive(Debug, Subcommand)]
@@ -14,7 +14,7 @@ pub enum SearchCommand {
     Run(RunArgs),
     /// Check a search's results against the original edges (Graph500's five checks)
     Validate(ValidateArgs),
-    /// Search from 64 random vertices and show the harmonic mean of edges per second
+    /// Search from 64 random vertices and show the harmonic mean of edges per second, or compare media
     Bench(BenchArgs),
 }
 
@@ -31,12 +31,25 @@ pub enum Algorithm {
     Semi,
 }
 
+impl Algorithm {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Mr => "mr",
+            Self::Mm => "mm",
+            Self::Semi => "semi",
+        }
+    }
+}
+
 /// `flashwright bfs run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   flashwright bfs run kron.fwg --source 7 --memory 64m
   flashwright bfs run kron.fwg --source 7 --output kron.out
+  flashwright bfs run kron.fwg --source 7 --output kron.parquet
   flashwright bfs run kron.fwg --sources keys.txt --memory 256m")]
 pub struct RunArgs {
     /// The graph, or the device it lies on
@@ -63,7 +76,7 @@ pub struct RunArgs {
     /// Where mr and mm keep what does not fit in memory [default: beside the graph]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Write a parent and a level for each vertex
+    /// Write a parent and a level for each vertex; FILE.parquet gives a table
     #[arg(long, value_name = "FILE.out")]
     pub output: Option<PathBuf>,
     /// Print one JSON document (flashwright.bfs/1)
@@ -88,12 +101,40 @@ pub struct ValidateArgs {
     pub json: bool,
 }
 
+/// A medium of `bfs bench --tiers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TierDirectory {
+    /// What it is called.
+    pub name: String,
+    /// Where the graph's copy and temporary files go.
+    pub directory: PathBuf,
+}
+
+fn tier(text: &str) -> Result<TierDirectory, BadValue> {
+    match text.split_once('=') {
+        Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
+            Ok(TierDirectory { name: name.to_owned(), directory: directory.into() })
+        }
+        _ => Err(BadValue::new(format!("'{text}' is not NAME=DIR"), "for example flash=/nvme/tmp")),
+    }
+}
+
 /// `flashwright bfs bench`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashwright bfs bench kron.fwg --edges kron.el
+  flashwright bfs bench kron.fwg --algorithm mr --keys 8 --edges kron.el --tiers memory=/dev/shm,flash=/nvme,disk=/mnt")]
 pub struct BenchArgs {
     /// The graph, or the device it lies on
     #[arg(value_name = "FILE.fwg")]
     pub graph: String,
+    /// How
+    #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "semi")]
+    pub algorithm: Algorithm,
+    /// Media to compare, each with a copy of the graph, for example memory=/dev/shm,flash=/nvme,disk=/mnt
+    #[arg(long, value_name = "NAME=DIR,…", value_delimiter = ',', value_parser = tier)]
+    pub tiers: Vec<TierDirectory>,
     /// Vertices to search from, drawn from those with neighbours
     #[arg(long, value_name = "N", default_value = "64", value_parser = values::whole::<u32>)]
     pub keys: u32,

@@ -1,16 +1,16 @@
-//! `bfs bench`: searches from random vertices, one after the other, each from scratch.
+//! `bfs bench`: searches from random vertices, one after the other, each from scratch; with `--tiers` on copies of the graph,
+//! the media taking turns.
 
 use std::path::Path;
 
 use graph::GraphError;
-use graph::fetch::Traffic;
-use graph::format::{Fwg, Index};
-use graph::results::{Results, ResultsWriter};
-use graph::semi::{Semi, SemiConfig, in_input_order};
+use graph::format::Fwg;
+use graph::validate;
 
-use super::args::BenchArgs;
+use super::args::{Algorithm, BenchArgs};
 use super::documents::{BenchDocument, KeyDocument};
-use super::validate;
+use super::searcher::{self, Searcher};
+use super::tiers;
 use crate::failure::Failure;
 use crate::{output, signals};
 
@@ -24,38 +24,37 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     let stop = signals::stop_flag()?;
     let graph = Fwg::open(&args.graph)?;
-    let index = graph.index()?;
-    let config = super::config(args.memory, args.threads, args.ioengine);
-    if let Some(needed) = args.edges.as_ref().map(|_| graph::validate::memory_bytes(graph.header().vertices))
+    if let Some(needed) = args.edges.as_ref().map(|_| validate::memory_bytes(graph.header().vertices))
         && needed > args.memory
     {
         let (purpose, budget) = ("validating a search of this graph".to_owned(), args.memory);
         return Err(GraphError::Memory { purpose, needed, budget }.into());
     }
-    let folder = tempfile::Builder::new()
-        .prefix(".bfs-bench.")
-        .tempdir_in(super::beside(&args.graph))
-        .map_err(|error| Failure::io(&super::beside(&args.graph), "make a directory in it", &error))?;
-    let mut random = args.seed;
+    let keys = keys(&graph, args)?;
+    if !args.tiers.is_empty() {
+        return tiers::bench(args, graph, &keys, &stop);
+    }
+    let (algorithm, reason) = searcher::algorithm(args, &graph);
+    let directory = crate::bfs::beside(Path::new(&args.graph));
+    let searcher = Searcher::new(args, algorithm, &directory, &stop);
     let mut searches = Vec::new();
-    for done in 0..args.keys {
-        let key = draw(&graph, &index, &mut random)?;
-        let results = args.edges.as_deref().map(|edges| (edges, folder.path().join("key.out")));
-        searches.push(search(&graph, &index, key, &config, results, &stop)?);
-        if output::is_watched() {
-            output::tell(&format!("\r{} of {} searches", done + 1, args.keys));
-        }
+    for key in &keys {
+        searches.push(searcher.search(&graph, *key)?);
+        searcher::progress(searches.len(), keys.len());
     }
-    if output::is_watched() {
-        output::tell("\n");
-    }
-    let document = document(args, &graph, searches);
+    let document = document(args, &graph, (algorithm, reason), searches);
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
 }
 
+/// Vertices with neighbours, in the input's numbers.
+fn keys(graph: &Fwg, args: &BenchArgs) -> Result<Vec<u64>, Failure> {
+    let mut random = args.seed;
+    (0..args.keys).map(|_| Ok(graph.input_number(draw(graph, &mut random)?)?)).collect()
+}
+
 /// A vertex with neighbours, in the file's numbers.
-fn draw(graph: &Fwg, index: &Index, random: &mut u64) -> Result<u64, Failure> {
-    let mut cursor = index.cursor();
+fn draw(graph: &Fwg, random: &mut u64) -> Result<u64, Failure> {
+    let mut cursor = graph.windowed_cursor();
     for _ in 0..DRAWS {
         // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
         *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -70,55 +69,27 @@ fn draw(graph: &Fwg, index: &Index, random: &mut u64) -> Result<u64, Failure> {
     Err(Failure::invalid("the graph has no vertex with neighbours").hint("there is nothing to search"))
 }
 
-fn search(
+fn document(
+    args: &BenchArgs,
     graph: &Fwg,
-    index: &Index,
-    key: u64,
-    config: &SemiConfig,
-    results: Option<(&Path, std::path::PathBuf)>,
-    stop: &std::sync::atomic::AtomicBool,
-) -> Result<KeyDocument, Failure> {
-    let traffic = Traffic::of(graph);
-    let mut semi = Semi::new(graph, index, &traffic, *config)?;
-    let record = semi.search(key, stop)?;
-    let source = graph.input_number(key)?;
-    let mut edges = super::edges(graph, record.entries);
-    if let Some((list, path)) = results {
-        let memory = semi.plan().for_tree(graph);
-        let mut writer = ResultsWriter::create(&path, graph.header().vertices, source)?;
-        in_input_order(graph, semi.into_parents(), memory, |found| writer.vertex(found))?;
-        writer.finish()?;
-        let verdict = validate::against(&Results::open(&path)?, list, graph.header())?;
-        validate::failure(&verdict, Path::new(&format!("the search from {source}")))?;
-        edges = verdict.component_edges;
-    }
-    Ok(KeyDocument {
-        source,
-        elapsed_s: record.time.as_secs_f64(),
-        reached: record.reached,
-        edges,
-        bytes_read: traffic.bytes(),
-        io_wait_s: traffic.wait().as_secs_f64(),
-    })
-}
-
-fn document(args: &BenchArgs, graph: &Fwg, searches: Vec<KeyDocument>) -> BenchDocument {
-    let count = searches.len() as f64;
-    // The mean of rates of equal work is the harmonic one (Graph500 specification, output).
-    let inverse: f64 = searches.iter().map(|key| key.elapsed_s / key.edges.max(1) as f64).sum();
+    (algorithm, reason): (Algorithm, String),
+    searches: Vec<KeyDocument>,
+) -> BenchDocument {
     let mut times: Vec<f64> = searches.iter().map(|key| key.elapsed_s).collect();
     times.sort_by(f64::total_cmp);
     let bytes: u64 = searches.iter().map(|key| key.bytes_read).sum();
     BenchDocument {
         schema: "flashwright.bfs-bench/1",
         graph: args.graph.clone(),
+        algorithm: algorithm.word(),
+        reason,
         graph_bytes: graph.header().file_bytes,
         memory_bytes: args.memory,
         edges_counted: if args.edges.is_some() { "input" } else { "stored" },
         validated: args.edges.is_some(),
-        harmonic_mean_teps: count / inverse,
+        harmonic_mean_teps: searcher::harmonic_mean_teps(&searches),
         median_s: times[times.len() / 2],
-        mean_bytes_read: bytes as f64 / count,
+        mean_bytes_read: bytes as f64 / searches.len() as f64,
         searches,
     }
 }
@@ -126,9 +97,10 @@ fn document(args: &BenchArgs, graph: &Fwg, searches: Vec<KeyDocument>) -> BenchD
 fn text(document: &BenchDocument) -> String {
     let valid = if document.validated { ", each validated" } else { "" };
     format!(
-        "{} searches of {} ({}) within {}{valid}\nedges/s    {:.1} million, harmonic mean over {} edges\nmedian     {:.3} s a \
+        "{} searches by {} of {} ({}) within {}{valid}\nedges/s    {:.1} million, harmonic mean over {} edges\nmedian     {:.3} s a \
          search\nread       {} a search\n",
         document.searches.len(),
+        document.algorithm,
         document.graph,
         units::bytes(document.graph_bytes),
         units::bytes(document.memory_bytes),

@@ -1,8 +1,11 @@
 //! The documents of searches.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use graph::account::Account;
 use graph::semi::SearchRecord;
 
 /// `bfs run --json` (`flashwright.bfs/1`).
@@ -24,7 +27,7 @@ pub struct BfsDocument {
     pub levels: u64,
     /// Neighbours in the lists of the vertices that were reached; two an edge in an undirected graph.
     pub entries: u64,
-    /// Time of the search.
+    /// Time of the search; of mr and mm with the last merge of the result, which is written meanwhile if it is asked for.
     pub elapsed_s: f64,
     /// Edges of the component per second: half of `entries` in an undirected graph.
     pub teps: f64,
@@ -58,7 +61,9 @@ pub struct IoDocument {
     pub engine: Option<&'static str>,
     /// Length of the graph's file, bytes.
     pub graph_bytes: u64,
-    /// Bytes read from the graph.
+    /// Bytes read from the graph before the search: header, checksums, index.
+    pub bytes_loaded: u64,
+    /// Bytes read from the graph by the search.
     pub bytes_read: u64,
     /// Requests to the graph; null for mr and mm.
     pub requests: Option<u64>,
@@ -74,15 +79,33 @@ pub struct IoDocument {
     pub member_bytes: Vec<u64>,
 }
 
-/// Time of all threads together.
+/// Where the time of a search went; the same account for all algorithms. Times overlap: one thread waits while another
+/// computes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TimeDocument {
-    /// Waiting for requests.
+    /// I/O time: at least one thread waited for requests, to the graph or to temporary space.
+    pub io_s: f64,
+    /// Waiting for requests, of all threads together.
     pub io_wait_s: f64,
-    /// Computing, sorts not counted.
+    /// CPU time of all threads together.
     pub compute_s: f64,
-    /// Sorting and merging; 0 for semi, which sorts nothing but small fronts.
+    /// Of `--threads` times the elapsed time, what was neither computed nor waited for requests.
+    pub idle_s: f64,
+    /// Of the elapsed time, merging levels and sorting the result; 0 for semi, which sorts nothing but small fronts.
     pub sort_s: f64,
+}
+
+impl TimeDocument {
+    /// Of an account.
+    pub fn of(account: &Account, threads: usize, sort_s: f64) -> Self {
+        Self {
+            io_s: account.waited.span.as_secs_f64(),
+            io_wait_s: account.waited.sum.as_secs_f64(),
+            compute_s: account.cpu.as_secs_f64(),
+            idle_s: account.idle(threads).as_secs_f64(),
+            sort_s,
+        }
+    }
 }
 
 /// The limit and its evidence.
@@ -160,6 +183,10 @@ pub struct BenchDocument {
     pub schema: &'static str,
     /// The graph.
     pub graph: String,
+    /// `semi`, `mr` or `mm`.
+    pub algorithm: &'static str,
+    /// Why this one.
+    pub reason: String,
     /// Length of the graph's file, bytes.
     pub graph_bytes: u64,
     /// The most memory that was to be used, bytes.
@@ -189,10 +216,60 @@ pub struct KeyDocument {
     pub reached: u64,
     /// Edges of the component.
     pub edges: u64,
-    /// Bytes read.
+    /// Bytes read from the graph.
     pub bytes_read: u64,
-    /// Time of all threads waiting for requests.
-    pub io_wait_s: f64,
+    /// Bytes read from and written to temporary space.
+    pub scratch_bytes: u64,
+    /// Where its time went.
+    pub time: TimeDocument,
+}
+
+/// `bfs bench --tiers --json` (`flashwright.bfs-tiers/1`): Table 9 of the DASH paper.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TiersDocument {
+    /// `flashwright.bfs-tiers/1`.
+    pub schema: &'static str,
+    /// The graph that was copied.
+    pub graph: String,
+    /// `semi`, `mr` or `mm`.
+    pub algorithm: &'static str,
+    /// Why this one.
+    pub reason: String,
+    /// Length of the graph's file, bytes.
+    pub graph_bytes: u64,
+    /// The most memory that was to be used, bytes.
+    pub memory_bytes: u64,
+    /// What TEPS counts: `input` edges of the component, or `stored` edges, without duplicates and self-loops.
+    pub edges_counted: &'static str,
+    /// Whether each search was validated.
+    pub validated: bool,
+    /// The media, in the order of `--tiers`.
+    pub tiers: Vec<TierDocument>,
+}
+
+/// Searches on one medium.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TierDocument {
+    /// Its name, as `--tiers` gave it.
+    pub name: String,
+    /// Where copy and temporary space were.
+    pub directory: PathBuf,
+    /// What the directory stands on: its file system, and the drive nearest to it.
+    pub stands_on: String,
+    /// Whether reads went past the page cache, or the directory is memory.
+    pub direct: bool,
+    /// I/O time of all searches together.
+    pub io_s: f64,
+    /// Run time of all searches together.
+    pub run_s: f64,
+    /// The I/O time of the medium with the most, by this one's; null if this one waited for nothing.
+    pub io_speedup: Option<f64>,
+    /// The run time of that same medium by this one's.
+    pub run_speedup: f64,
+    /// Harmonic mean of edges per second.
+    pub harmonic_mean_teps: f64,
+    /// Each search.
+    pub searches: Vec<KeyDocument>,
 }
 
 /// `bfs run --sources --json` (`flashwright.bfs-many/1`).
@@ -212,12 +289,12 @@ pub struct ManyDocument {
     pub peak_resident_bytes: Option<u64>,
     /// Length of the graph's file, bytes.
     pub graph_bytes: u64,
-    /// Bytes read from the graph.
+    /// Bytes read from the graph, its index included.
     pub bytes_read: u64,
-    /// Requests to the graph.
+    /// Requests to the graph's lists and heads.
     pub requests: u64,
-    /// Time of all threads waiting for requests.
-    pub io_wait_s: f64,
+    /// Where the time went.
+    pub time: TimeDocument,
     /// What each search found, in the order of the file.
     pub sources: Vec<SourceDocument>,
 }

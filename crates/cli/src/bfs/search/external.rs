@@ -1,58 +1,49 @@
 //! `bfs run --algorithm mr` and `mm`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use graph::GraphError;
-use graph::format::Fwg;
+use graph::account::Account;
 use graph::fully_external::{ExternalSearchOptions, SearchTree, mehlhorn_meyer, munagala_ranade};
-use graph::results::ResultsWriter;
+use graph::results::TreeWriter;
 
-use super::args::{Algorithm, RunArgs};
+use super::Job;
+use super::args::Algorithm;
 use super::documents::{BfsDocument, IoDocument, MemoryDocument, TimeDocument};
 use crate::failure::Failure;
 use crate::signals;
 
-/// What the program takes by itself.
-const PROGRAM_BYTES: u64 = 8 << 20;
+/// What the program takes by itself, the kernel's memory for it included.
+const PROGRAM_BYTES: u64 = 9 << 20;
 
 /// Searches with everything but buffers on temporary space.
-pub fn run(
-    args: &RunArgs,
-    graph: &Fwg,
-    (algorithm, reason): (Algorithm, String),
-    threads: usize,
-    stop: &AtomicBool,
-) -> Result<BfsDocument, Failure> {
-    let header = graph.header();
+pub fn run(job: &Job<'_>, algorithm: Algorithm, reason: String) -> Result<BfsDocument, Failure> {
+    let (graph, header, budget) = (job.graph, job.graph.header(), job.config.memory);
     let fixed = PROGRAM_BYTES + graph.memory_bytes();
-    let Some(memory) = args.memory.checked_sub(fixed).filter(|memory| *memory > 0) else {
+    let Some(memory) = budget.checked_sub(fixed).filter(|memory| *memory > 0) else {
         let (purpose, needed) = ("a search outside memory".to_owned(), fixed + (4 << 20));
-        return Err(GraphError::Memory { purpose, needed, budget: args.memory }.into());
+        return Err(GraphError::Memory { purpose, needed, budget }.into());
     };
-    let folder = args.scratch.clone().unwrap_or_else(|| super::beside(&args.graph));
-    // Pairs of each list entry, twice while they are merged, the tree, and the clusters of mm, 24 bytes each at most.
-    let bytes = ((header.entries * 4 + header.vertices * 4) * 24).next_multiple_of(1 << 20) + (64 << 20);
-    let options = ExternalSearchOptions::space_options(memory);
-    let space = external::Space::scratch(&folder, bytes, &options).map_err(GraphError::from)?;
-    let options = ExternalSearchOptions { memory, threads, space };
-    let source = args.source.unwrap_or_default();
-    let began = Instant::now();
-    let (word, tree) = unless_stopped(stop, || match algorithm {
-        Algorithm::Mm => ("mm", mehlhorn_meyer(graph, source, &options)),
-        _ => ("mr", munagala_ranade(graph, source, &options)),
+    let threads = job.config.threads;
+    let options = ExternalSearchOptions::in_directory(graph, &job.scratch, memory, threads)
+        .map_err(GraphError::from)?;
+    let (account, loaded) = (Account::open(graph.clock()), graph.plain_bytes_read());
+    let (word, tree) = unless_stopped(job, || match algorithm {
+        Algorithm::Mm => ("mm", mehlhorn_meyer(graph, job.source, &options)),
+        _ => ("mr", munagala_ranade(graph, job.source, &options)),
     });
     let mut tree = tree?;
-    let elapsed_s = began.elapsed().as_secs_f64();
-    write(args, graph, source, &mut tree)?;
+    let writer = drain(job, &mut tree)?;
+    let account = account.close();
+    writer.map(TreeWriter::finish).transpose()?;
     let figures = tree.figures();
-    let sort_s = (figures.merging + figures.finishing).as_secs_f64();
-    let wait = (figures.waited_for_graph + figures.waited_for_space).as_secs_f64();
-    let all = elapsed_s * threads as f64;
+    let elapsed_s = account.elapsed.as_secs_f64();
+    let lists = figures.graph_bytes_read - figures.numbers_bytes_read;
     Ok(BfsDocument {
         schema: "flashwright.bfs/1",
-        graph: args.graph.clone(),
-        source,
+        graph: graph.path().display().to_string(),
+        source: job.source,
         algorithm: word,
         reason,
         reached: figures.reached,
@@ -61,14 +52,15 @@ pub fn run(
         elapsed_s,
         teps: super::edges(graph, figures.entries) as f64 / elapsed_s,
         memory: MemoryDocument {
-            budget_bytes: args.memory,
-            planned_bytes: args.memory,
+            budget_bytes: budget,
+            planned_bytes: budget,
             peak_resident_bytes: super::peak_resident_bytes(),
         },
         io: IoDocument {
             engine: None,
             graph_bytes: header.file_bytes,
-            bytes_read: figures.graph_bytes_read,
+            bytes_loaded: loaded,
+            bytes_read: lists + graph.plain_bytes_read() - loaded,
             requests: None,
             repeated_pages: None,
             scratch_bytes_read: figures.space_bytes_read,
@@ -76,19 +68,23 @@ pub fn run(
             bytes_in_theory: Some(figures.bytes_in_theory),
             member_bytes: Vec::new(),
         },
-        time: TimeDocument { io_wait_s: wait, compute_s: (elapsed_s - sort_s).max(0.0), sort_s },
-        limit: super::limit(wait.min(all), all),
+        time: TimeDocument::of(&account, threads, (figures.merging + figures.finishing).as_secs_f64()),
+        limit: super::limit(&account, threads),
         steps: Vec::new(),
     })
 }
 
-/// Runs what does not look at the flag. It leaves only a scratch file without a name, so the process may end meanwhile.
-fn unless_stopped<T>(stop: &AtomicBool, work: impl FnOnce() -> T) -> T {
+/// Runs what does not look at the flag. It leaves a scratch file without a name and the job's temporary directory, so the
+/// process may end meanwhile.
+fn unless_stopped<T>(job: &Job<'_>, work: impl FnOnce() -> T) -> T {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
-                if stop.load(Ordering::Relaxed) {
+                if job.stop.load(Ordering::Relaxed) {
+                    if let Some(temporary) = job.temporary {
+                        let _ = std::fs::remove_dir_all(temporary);
+                    }
                     let _ = Failure::interrupted("interrupted; nothing was kept").report();
                     std::process::exit(signals::INTERRUPTED);
                 }
@@ -102,14 +98,14 @@ fn unless_stopped<T>(stop: &AtomicBool, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Writes the tree, which comes in the order of the input, or reads it to its end.
-fn write(args: &RunArgs, graph: &Fwg, source: u64, tree: &mut SearchTree) -> Result<(), GraphError> {
-    let Some(path) = &args.output else {
+/// Reads the tree, which comes in the order of the input, to its end; and writes it, if that is asked for.
+fn drain(job: &Job<'_>, tree: &mut SearchTree) -> Result<Option<TreeWriter>, GraphError> {
+    let Some(path) = job.output else {
         while tree.next_reached()?.is_some() {}
-        return Ok(());
+        return Ok(None);
     };
-    let vertices = graph.header().vertices;
-    let mut writer = ResultsWriter::create(path, vertices, source)?;
+    let vertices = job.graph.header().vertices;
+    let mut writer = TreeWriter::create(path, vertices, job.source)?;
     let mut reached = tree.next_reached()?;
     for vertex in 0..vertices {
         match &reached {
@@ -120,5 +116,5 @@ fn write(args: &RunArgs, graph: &Fwg, source: u64, tree: &mut SearchTree) -> Res
             _ => writer.vertex(None)?,
         }
     }
-    writer.finish().map(drop)
+    Ok(Some(writer))
 }

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use graph::account::Account;
 use graph::fetch::Traffic;
 use graph::format::Fwg;
 use graph::many::{MOST_SOURCES, ManyConfig, plan, search};
 
 use super::args::RunArgs;
-use super::documents::{ManyDocument, SourceDocument};
+use super::documents::{ManyDocument, SourceDocument, TimeDocument};
 use crate::failure::Failure;
 use crate::output;
 
@@ -24,7 +25,9 @@ pub fn run(args: &RunArgs, graph: &Fwg, list: &Path, stop: &AtomicBool) -> Resul
     let stored: Vec<u64> =
         sources.iter().map(|source| graph.stored_number(*source)).collect::<Result<_, _>>()?;
     let traffic = Traffic::of(graph);
+    let (account, loaded) = (Account::open(graph.clock()), graph.plain_bytes_read());
     let record = search(graph, &stored, &config, &traffic, stop)?;
+    let account = account.close();
     let each = sources.iter().zip(&record.found).map(|(source, found)| SourceDocument {
         source: *source,
         reached: found.reached(),
@@ -41,9 +44,9 @@ pub fn run(args: &RunArgs, graph: &Fwg, list: &Path, stop: &AtomicBool) -> Resul
         planned_bytes: record.planned_bytes,
         peak_resident_bytes: super::peak_resident_bytes(),
         graph_bytes: graph.header().file_bytes,
-        bytes_read: traffic.bytes(),
+        bytes_read: traffic.bytes() + graph.plain_bytes_read() - loaded,
         requests: traffic.requests(),
-        io_wait_s: traffic.wait().as_secs_f64(),
+        time: TimeDocument::of(&account, config.threads, 0.0),
         sources: each.collect(),
     };
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }

@@ -5,16 +5,18 @@ mod bench;
 pub mod documents;
 mod external;
 mod many;
+mod searcher;
+mod tiers;
 mod validate;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use graph::account::Account;
 use graph::fetch::Traffic;
 use graph::format::Fwg;
-use graph::results::ResultsWriter;
-use graph::semi::{SearchRecord, Semi, SemiConfig, in_input_order, plan};
+use graph::results::TreeWriter;
+use graph::semi::{Semi, SemiConfig, in_input_order, plan};
 use measure::limit::Limit;
 
 use self::args::{Algorithm, RunArgs, SearchCommand};
@@ -23,7 +25,7 @@ use crate::failure::Failure;
 use crate::output::{self, Sink};
 use crate::signals;
 
-/// Share of the threads' time below or above which waiting says what limits.
+/// Share of the time from which waiting or computing limits.
 const MOSTLY: f64 = 0.6;
 
 /// Does one of the verbs.
@@ -41,19 +43,46 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     if let Some(sources) = &args.sources {
         return many::run(args, &graph, sources, &stop);
     }
-    let source = args.source.unwrap_or_default();
     let config = config(args.memory, args.threads, args.ioengine);
     if let Some(output) = &args.output {
         check_output(output, &args.graph)?;
     }
     let (algorithm, reason) = choose(args.algorithm, &graph, &config);
-    let document = match algorithm {
-        Algorithm::Mr | Algorithm::Mm => {
-            external::run(args, &graph, (algorithm, reason), config.threads, &stop)?
-        }
-        Algorithm::Semi | Algorithm::Auto => semi(args, &graph, source, &config, reason, &stop)?,
+    let job = Job {
+        graph: &graph,
+        source: args.source.unwrap_or_default(),
+        config,
+        scratch: args.scratch.clone().unwrap_or_else(|| super::beside(Path::new(&args.graph))),
+        output: args.output.as_deref(),
+        temporary: None,
+        stop: &stop,
     };
+    let document = job.search(algorithm, reason)?;
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+}
+
+/// One search.
+struct Job<'a> {
+    graph: &'a Fwg,
+    /// In the input's numbers.
+    source: u64,
+    config: SemiConfig,
+    /// Where mr and mm keep what does not fit in memory.
+    scratch: PathBuf,
+    /// Where results go.
+    output: Option<&'a Path>,
+    /// A directory to be removed if the search is interrupted.
+    temporary: Option<&'a Path>,
+    stop: &'a AtomicBool,
+}
+
+impl Job<'_> {
+    fn search(&self, algorithm: Algorithm, reason: String) -> Result<BfsDocument, Failure> {
+        match algorithm {
+            Algorithm::Mr | Algorithm::Mm => external::run(self, algorithm, reason),
+            Algorithm::Semi | Algorithm::Auto => semi(self, reason),
+        }
+    }
 }
 
 fn config(memory: u64, threads: Option<usize>, engine: base::IoEngine) -> SemiConfig {
@@ -97,46 +126,32 @@ fn check_output(output: &Path, graph: &str) -> Result<(), Failure> {
     Sink::of(Some(output), false)?.is_none_of([Path::new(graph)])
 }
 
-fn semi(
-    args: &RunArgs,
-    graph: &Fwg,
-    source: u64,
-    config: &SemiConfig,
-    reason: String,
-    stop: &Arc<AtomicBool>,
-) -> Result<BfsDocument, Failure> {
-    let stored = graph.stored_number(source)?;
+fn semi(job: &Job<'_>, reason: String) -> Result<BfsDocument, Failure> {
+    let graph = job.graph;
+    let stored = graph.stored_number(job.source)?;
     let (index, traffic) = (graph.index()?, Traffic::of(graph));
-    let mut semi = Semi::new(graph, &index, &traffic, *config)?;
-    let record = semi.search(stored, stop)?;
+    let mut semi = Semi::new(graph, &index, &traffic, job.config)?;
+    let loaded = graph.plain_bytes_read();
+    let account = Account::open(graph.clock());
+    let record = semi.search(stored, job.stop)?;
+    let account = account.close();
     let plan = *semi.plan();
-    let document = semi_document(args, graph, (source, reason), &record, &traffic, plan.total());
-    if let Some(path) = &args.output {
-        // Results take the place of what the search had in memory.
-        let parents = semi.into_parents();
-        drop(index);
-        let mut writer = ResultsWriter::create(path, graph.header().vertices, source)?;
-        in_input_order(graph, parents, plan.for_tree(graph), |found| writer.vertex(found))?;
-        writer.finish()?;
-    }
-    Ok(document)
-}
-
-fn semi_document(
-    args: &RunArgs,
-    graph: &Fwg,
-    (source, reason): (u64, String),
-    record: &SearchRecord,
-    traffic: &Traffic,
-    planned_bytes: u64,
-) -> BfsDocument {
-    let header = graph.header();
-    let all = record.time.as_secs_f64() * record.threads as f64;
-    let wait = traffic.wait().as_secs_f64().min(all);
-    BfsDocument {
+    let io = IoDocument {
+        engine: Some(record.engine),
+        graph_bytes: graph.header().file_bytes,
+        bytes_loaded: loaded,
+        bytes_read: traffic.bytes() + graph.plain_bytes_read() - loaded,
+        requests: Some(traffic.requests()),
+        repeated_pages: Some(traffic.repeated_pages()),
+        scratch_bytes_read: 0,
+        scratch_bytes_written: 0,
+        bytes_in_theory: None,
+        member_bytes: traffic.member_bytes(),
+    };
+    let document = BfsDocument {
         schema: "flashwright.bfs/1",
-        graph: args.graph.clone(),
-        source,
+        graph: graph.path().display().to_string(),
+        source: job.source,
         algorithm: "semi",
         reason,
         reached: record.reached,
@@ -145,25 +160,24 @@ fn semi_document(
         elapsed_s: record.time.as_secs_f64(),
         teps: edges(graph, record.entries) as f64 / record.time.as_secs_f64(),
         memory: MemoryDocument {
-            budget_bytes: args.memory,
-            planned_bytes,
+            budget_bytes: job.config.memory,
+            planned_bytes: plan.total(),
             peak_resident_bytes: peak_resident_bytes(),
         },
-        io: IoDocument {
-            engine: Some(record.engine),
-            graph_bytes: header.file_bytes,
-            bytes_read: traffic.bytes(),
-            requests: Some(traffic.requests()),
-            repeated_pages: Some(traffic.repeated_pages()),
-            scratch_bytes_read: 0,
-            scratch_bytes_written: 0,
-            bytes_in_theory: None,
-            member_bytes: traffic.member_bytes(),
-        },
-        time: TimeDocument { io_wait_s: wait, compute_s: all - wait, sort_s: 0.0 },
-        limit: limit(wait, all),
-        steps: StepDocument::all(record),
+        io,
+        time: TimeDocument::of(&account, record.threads, 0.0),
+        limit: limit(&account, record.threads),
+        steps: StepDocument::all(&record),
+    };
+    if let Some(path) = job.output {
+        // Results take the place of what the search had in memory.
+        let parents = semi.into_parents();
+        drop(index);
+        let mut writer = TreeWriter::create(path, graph.header().vertices, job.source)?;
+        in_input_order(graph, parents, plan.for_tree(graph), |found| writer.vertex(found))?;
+        writer.finish()?;
     }
+    Ok(document)
 }
 
 /// Edges of a component with so many neighbours in its lists.
@@ -171,18 +185,17 @@ fn edges(graph: &Fwg, entries: u64) -> u64 {
     if graph.header().directed { entries } else { entries / 2 }
 }
 
-/// What limits a search whose threads waited for so much of their time.
-fn limit(wait: f64, all: f64) -> LimitDocument {
-    let share = if all > 0.0 { wait / all } else { 0.0 };
-    let (limit, evidence) = if share >= MOSTLY {
-        (Limit::Drives, format!("threads waited {} of their time for requests", units::percent(share)))
-    } else if share <= 1.0 - MOSTLY {
-        (Limit::LoadGenerator, format!("threads computed {} of their time", units::percent(1.0 - share)))
+/// What limits a search. Threads that sort do not wait for requests, so waits are looked at as one span and not by thread.
+fn limit(account: &Account, threads: usize) -> LimitDocument {
+    let (io, cpu) = (account.io_share(), account.cpu_share(threads));
+    let waited = format!("a thread waited for requests {} of the time", units::percent(io));
+    let computed = format!("{} of the threads' time was computed", units::percent(cpu.min(1.0)));
+    let (limit, evidence) = if cpu >= MOSTLY {
+        (Limit::LoadGenerator, computed)
+    } else if io >= MOSTLY {
+        (Limit::Drives, format!("{waited}, {computed}"))
     } else {
-        (
-            Limit::Unknown,
-            format!("threads waited {} of their time, which says neither", units::percent(share)),
-        )
+        (Limit::Unknown, format!("{waited}, {computed}, which says neither"))
     };
     LimitDocument { limit: limit.word(), evidence }
 }
@@ -212,7 +225,7 @@ fn text(document: &BfsDocument) -> String {
     if let (Some(requests), Some(pages)) = (io.requests, io.repeated_pages) {
         text += &format!(" in {requests} requests, {pages} pages more than once");
     }
-    text.push('\n');
+    text += &format!(", {} to load\n", units::bytes(io.bytes_loaded));
     if let Some(theory) = io.bytes_in_theory {
         let (read, written) = (io.scratch_bytes_read, io.scratch_bytes_written);
         text += &format!(
@@ -223,8 +236,15 @@ fn text(document: &BfsDocument) -> String {
         );
     }
     text += &format!(
-        "time       {:.3} s waiting, {:.3} s computing, {:.3} s sorting, of all threads\nlimit      {}: {}\n",
-        time.io_wait_s, time.compute_s, time.sort_s, document.limit.limit, document.limit.evidence
+        "time       {:.3} s of I/O; of all threads {:.3} s waiting, {:.3} s computing, {:.3} s idle; {:.3} s merging and \
+         sorting\nlimit      {}: {}\n",
+        time.io_s,
+        time.io_wait_s,
+        time.compute_s,
+        time.idle_s,
+        time.sort_s,
+        document.limit.limit,
+        document.limit.evidence
     );
     let peak =
         memory.peak_resident_bytes.map_or_else(String::new, |b| format!(", {} resident", units::bytes(b)));
@@ -247,10 +267,4 @@ fn text(document: &BfsDocument) -> String {
         }
     }
     text
-}
-
-/// The directory of a graph, where its temporary files go.
-fn beside(graph: &str) -> PathBuf {
-    let folder = Path::new(graph).parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new(".")).to_owned()
 }

@@ -1,0 +1,174 @@
+//! `bfs bench --tiers`: the same searches on copies of a graph on several media, which take turns (DASH, Table 9).
+//!
+//! 1. Each medium gets a copy in a file without a name, as scratch files are: nothing of it is left when the process ends,
+//!    in whichever way. Copies are made before the first search, so a full medium shows at once.
+//! 2. Each key is searched from on every medium before the next key, so what else the machine does meets all of them alike.
+//! 3. With `--edges` every result is validated against the original edges.
+//!
+//! Speed-ups are in relation to the medium with the most I/O time.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use graph::GraphError;
+use graph::format::Fwg;
+use storage::device::{AlignedBuffer, OpenError, OpenOptions, ScratchFile};
+use storage::sysfs::{Backing, Sysfs};
+
+use super::args::{BenchArgs, TierDirectory};
+use super::documents::{KeyDocument, TierDocument, TiersDocument};
+use super::searcher::{self, Searcher};
+use crate::failure::Failure;
+use crate::output;
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+/// The name that a medium in memory has.
+const MEMORY: &str = "memory";
+
+/// A medium with its copy of the graph.
+struct Tier<'a> {
+    named: &'a TierDirectory,
+    stands_on: String,
+    direct: bool,
+    copy: Fwg,
+    searcher: Searcher<'a>,
+    searches: Vec<KeyDocument>,
+}
+
+/// Compares.
+pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> Result<(), Failure> {
+    let (algorithm, reason) = searcher::algorithm(args, &graph);
+    let backings: Vec<Backing> = args.tiers.iter().map(check).collect::<Result<_, _>>()?;
+    let mut tiers = Vec::new();
+    for (named, backing) in args.tiers.iter().zip(&backings) {
+        let copy = copy(&graph, &named.directory, stop)?;
+        let direct = copy.device().is_direct() || is_memory(backing);
+        let searcher = Searcher::new(args, algorithm, &named.directory, stop);
+        let stands_on = stands_on(backing);
+        tiers.push(Tier { named, stands_on, direct, copy, searcher, searches: Vec::new() });
+    }
+    let graph_bytes = graph.header().file_bytes;
+    // Its checksums are a part of the budget that each copy needs for its own.
+    drop(graph);
+    for (done, key) in keys.iter().enumerate() {
+        for tier in &mut tiers {
+            tier.searches.push(tier.searcher.search(&tier.copy, *key)?);
+        }
+        searcher::progress(done + 1, keys.len());
+    }
+    let document = TiersDocument {
+        schema: "flashwright.bfs-tiers/1",
+        graph: args.graph.clone(),
+        algorithm: algorithm.word(),
+        reason,
+        graph_bytes,
+        memory_bytes: args.memory,
+        edges_counted: if args.edges.is_some() { "input" } else { "stored" },
+        validated: args.edges.is_some(),
+        tiers: documents(tiers),
+    };
+    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+}
+
+/// What a directory stands on. A medium in memory has to be called so, and no two media may have one name.
+fn check(tier: &TierDirectory) -> Result<Backing, Failure> {
+    let option = format!("--tiers: {}={}", tier.name, tier.directory.display());
+    let backing = Sysfs::host().backing(&tier.directory).map_err(|error| {
+        Failure::invalid(format!("{option}: cannot be examined: {error}"))
+            .hint("name a directory that is there")
+    })?;
+    if is_memory(&backing) && tier.name != MEMORY {
+        let system = backing.filesystem.as_deref().unwrap_or_default();
+        return Err(Failure::invalid(format!("{option}: lies in memory ({system})"))
+            .hint(format!("call it {MEMORY}={}, or name a directory on a drive", tier.directory.display())));
+    }
+    Ok(backing)
+}
+
+fn is_memory(backing: &Backing) -> bool {
+    matches!(backing.filesystem.as_deref(), Some("tmpfs" | "ramfs"))
+}
+
+fn stands_on(backing: &Backing) -> String {
+    let system = backing.filesystem.as_deref().unwrap_or("unknown");
+    backing.block_devices.first().map_or_else(|| system.to_owned(), |on| format!("{system} on {}", on.name))
+}
+
+/// Copies the graph to a file without a name, and opens it past the page cache where that is possible.
+fn copy(graph: &Fwg, directory: &Path, stop: &AtomicBool) -> Result<Fwg, Failure> {
+    let place = directory.join("copy of the graph");
+    let failed = |error: OpenError| Failure::of(error.class(), &error).hint_if(error.hint());
+    let (from, length) = (graph.device(), graph.header().file_bytes);
+    let file = ScratchFile::create(directory, length).map_err(failed)?;
+    let spec = format!("copy of {} in {}", graph.path().display(), directory.display());
+    let to = match file.open(&spec, &OpenOptions::writing()) {
+        Err(OpenError::DirectUnsupported { .. }) => file.open(&spec, &OpenOptions::writing().buffered()),
+        opened => opened,
+    }
+    .map_err(failed)?;
+    let mut buffer = AlignedBuffer::zeroed(COPY_BYTES, COPY_BYTES.min(4096));
+    for at in (0..length).step_by(COPY_BYTES) {
+        if stop.load(Ordering::Relaxed) {
+            return Err(GraphError::Interrupted { during: "copying the graph" }.into());
+        }
+        let bytes = &mut buffer[..(length - at).min(COPY_BYTES as u64) as usize];
+        from.read_at(bytes, at).map_err(|error| GraphError::io_at("read", graph.path(), at, error))?;
+        to.write_at(bytes, at).map_err(|error| GraphError::io_at("write", &place, at, error))?;
+    }
+    to.sync_data().map_err(|error| GraphError::io("sync", &place, error))?;
+    Ok(Fwg::on(to, &place)?)
+}
+
+fn documents(tiers: Vec<Tier<'_>>) -> Vec<TierDocument> {
+    let sum = |tier: &Tier<'_>, of: fn(&KeyDocument) -> f64| tier.searches.iter().map(of).sum::<f64>();
+    let times: Vec<(f64, f64)> =
+        tiers.iter().map(|tier| (sum(tier, |key| key.time.io_s), sum(tier, |key| key.elapsed_s))).collect();
+    let slowest = times.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let document = |(tier, (io_s, run_s)): (Tier<'_>, (f64, f64))| TierDocument {
+        name: tier.named.name.clone(),
+        directory: tier.named.directory.clone(),
+        stands_on: tier.stands_on,
+        direct: tier.direct,
+        io_s,
+        run_s,
+        io_speedup: (io_s > 0.0).then_some(slowest.0 / io_s),
+        run_speedup: slowest.1 / run_s,
+        harmonic_mean_teps: searcher::harmonic_mean_teps(&tier.searches),
+        searches: tier.searches,
+    };
+    tiers.into_iter().zip(times).map(document).collect()
+}
+
+fn text(document: &TiersDocument) -> String {
+    let valid = if document.validated { ", each validated" } else { "" };
+    let searches = document.tiers.first().map_or(0, |tier| tier.searches.len());
+    let mut text = format!(
+        "{searches} searches by {} of {} ({}) within {} on each medium{valid}\n{:<12} {:>10} {:>10} {:>10} {:>10} {:>12}  stands \
+         on\n",
+        document.algorithm,
+        document.graph,
+        units::bytes(document.graph_bytes),
+        units::bytes(document.memory_bytes),
+        "medium",
+        "I/O time",
+        "run time",
+        "I/O",
+        "run",
+        "edges/s",
+    );
+    for tier in &document.tiers {
+        let io = tier.io_speedup.map_or_else(|| "-".to_owned(), |times| format!("{times:.2} x"));
+        let cached = if tier.direct { "" } else { ", through the page cache" };
+        text += &format!(
+            "{:<12} {:>8.3} s {:>8.3} s {io:>10} {:>8.2} x {:>10.1} M  {}{cached}\n",
+            tier.name,
+            tier.io_s,
+            tier.run_s,
+            tier.run_speedup,
+            tier.harmonic_mean_teps / 1e6,
+            tier.stands_on,
+        );
+    }
+    text + "I/O time: at least one thread waited for requests. Speed-ups: of the medium with the most I/O time to this one.\n"
+}
