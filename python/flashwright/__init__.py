@@ -1,4 +1,4 @@
-"""Checkpoints on a fast and a slow tier, crash-safe; measuring, and results as data frames.
+"""Checkpoints on a fast and a slow tier, crash-safe; measuring, results as data frames, and searches of graphs.
 
 >>> store = flashwright.Store(fast="/local/ckpt", slow="/lustre/me/ckpt", keep_fast=2, keep_slow=3)
 >>> with store.checkpoint(100) as directory:
@@ -10,6 +10,7 @@ See docs/python.md.
 
 from importlib.metadata import version as _version
 
+from . import graph
 from ._due import Due
 from ._errors import (
     Corrupt,
@@ -55,6 +56,7 @@ __all__ = [
     "Warning",
     "__version__",
     "bench",
+    "graph",
     "load",
     "sweep",
 ]

@@ -16,6 +16,8 @@ def due(
     cost: Optional[tuple[float, float, float]],
 ) -> tuple[float, Literal["unmeasured", "signal", "end", "interval", "drain"]]: ...
 
+def bfs(path: str, source: int, *, memory: int, threads: Optional[int]) -> tuple[bytes, bytes]: ...
+
 class Store:
     def __new__(
         cls,

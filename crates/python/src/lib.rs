@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod errors;
+mod graph;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ mod _native {
     use super::NativeStore;
     #[pymodule_export]
     use super::due;
+    #[pymodule_export]
+    use super::graph::bfs;
     #[pymodule_export]
     use crate::errors::NativeError;
 }
