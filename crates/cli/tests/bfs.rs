@@ -171,6 +171,10 @@ fn wrong_searches_and_wrong_results_are_named() {
         run(folder, &["bfs", "run", "a.fwg", "--source", "3", "--algorithm", "semi", "--memory", "1m"]);
     assert_eq!(small.code, 2);
     assert!(small.err.contains("the budget is 1 MiB\nhint: --memory "), "{}", small.err);
+    let unchecked =
+        run(folder, &["bfs", "bench", "a.fwg", "--keys", "1", "--memory", "9m", "--edges", "a.el"]);
+    assert_eq!(unchecked.code, 2, "{unchecked:#?}");
+    assert!(unchecked.err.contains("validating a search of this graph needs at least"), "{}", unchecked.err);
     std::fs::write(folder.join("keys"), "3\nfour\n").expect("writes");
     refused(
         folder,

@@ -37,7 +37,7 @@ impl Account {
     }
 
     /// What is left of the time of `threads` threads that neither computed nor waited for requests: they waited for each
-    /// other. Zero where more threads than those had work.
+    /// other, or for a CPU. Zero where more threads than those had work.
     #[must_use]
     pub fn idle(&self, threads: usize) -> Duration {
         let all = self.elapsed * u32::try_from(threads).unwrap_or(u32::MAX);

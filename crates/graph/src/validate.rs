@@ -6,15 +6,55 @@
 //! 4. The tree covers the source's component: no edge leads from what was reached to what was not.
 //! 5. Each pair of a vertex and its parent is an edge of the input.
 //!
-//! (Graph500 specification 2.0, kernel 2.) In memory lie a parent and a level for each vertex, and a bit for check 5.
+//! (Graph500 specification 2.0, kernel 2.) In memory lie a parent and a level for each vertex, 8 bytes for graphs
+//! of less than 2^32 vertices, and a bit for check 5.
 
 use crate::results::{NO_LEVEL, Results};
-use crate::{GraphError, VertexId};
+use crate::{GraphError, IdWidth, VertexId};
 
-/// Bytes of memory that a validation takes.
+/// What a validation takes of memory beside what grows with the graph: program, blocks of the edge list.
+const FIXED_BYTES: u64 = 11 << 20;
+
+/// Bytes of memory that a process takes which validates, the open graph not counted.
 #[must_use]
 pub fn memory_bytes(vertices: u64) -> u64 {
-    vertices * 12 + vertices.div_ceil(64) * 8
+    // The number that means "not reached" must be none of a vertex.
+    let of_parent = IdWidth::for_vertices(vertices + 1).bytes() as u64;
+    FIXED_BYTES + vertices * (of_parent + 4) + vertices.div_ceil(64) * 8
+}
+
+/// The parent of each vertex; [`VertexId::MAX`] where it was not reached.
+#[derive(Debug)]
+enum Parents {
+    Narrow(Vec<u32>),
+    Wide(Vec<VertexId>),
+}
+
+impl Parents {
+    fn with_capacity(width: IdWidth, vertices: usize) -> Self {
+        match width {
+            IdWidth::Four => Self::Narrow(Vec::with_capacity(vertices)),
+            IdWidth::Eight => Self::Wide(Vec::with_capacity(vertices)),
+        }
+    }
+
+    /// Of at most 4 bytes where the width is such; all ones where it was not reached.
+    fn push(&mut self, parent: VertexId) {
+        match self {
+            Self::Narrow(parents) => parents.push(parent as u32),
+            Self::Wide(parents) => parents.push(parent),
+        }
+    }
+
+    #[inline]
+    fn get(&self, vertex: usize) -> Option<VertexId> {
+        match self {
+            Self::Narrow(parents) => parents
+                .get(vertex)
+                .map(|parent| if *parent == u32::MAX { VertexId::MAX } else { (*parent).into() }),
+            Self::Wide(parents) => parents.get(vertex).copied(),
+        }
+    }
 }
 
 /// The first violation of a check.
@@ -44,7 +84,7 @@ pub struct Verdict {
 /// A validation under way.
 #[derive(Debug)]
 pub struct Validator {
-    parents: Vec<VertexId>,
+    parents: Parents,
     levels: Vec<u32>,
     /// Whether the edge from the parent was seen.
     confirmed: Vec<u64>,
@@ -61,7 +101,7 @@ impl Validator {
     pub fn new(results: &Results, directed: bool) -> Result<Self, GraphError> {
         let header = results.header();
         let vertices = header.vertices as usize;
-        let mut parents = Vec::with_capacity(vertices);
+        let mut parents = Parents::with_capacity(header.width, vertices);
         let mut levels = Vec::with_capacity(vertices);
         results.scan(|_, found| {
             let (parent, level) = found.unwrap_or((VertexId::MAX, NO_LEVEL));
@@ -91,11 +131,11 @@ impl Validator {
     /// source is.
     fn check_tree(&mut self) {
         let source = self.source;
-        if self.parents.get(source as usize) != Some(&source) || self.levels[source as usize] != 0 {
+        if self.parents.get(source as usize) != Some(source) || self.levels[source as usize] != 0 {
             self.violated(1, || format!("the source {source} is not the root of the tree"));
         }
-        for vertex in 0..self.parents.len() {
-            let (parent, level) = (self.parents[vertex], self.levels[vertex]);
+        for vertex in 0..self.levels.len() {
+            let (parent, level) = (self.parents.get(vertex).unwrap_or(VertexId::MAX), self.levels[vertex]);
             let is_reached = parent != VertexId::MAX;
             if is_reached != (level != NO_LEVEL) {
                 self.violated(1, || format!("vertex {vertex} has a parent or a level, not both"));
@@ -149,7 +189,7 @@ impl Validator {
 
     #[inline]
     fn confirm(&mut self, parent: VertexId, vertex: VertexId) {
-        if self.parents[vertex as usize] == parent {
+        if self.parents.get(vertex as usize) == Some(parent) {
             self.confirmed[vertex as usize / 64] |= 1 << (vertex % 64);
         }
     }
@@ -157,8 +197,8 @@ impl Validator {
     /// Check 5, and what was found.
     #[must_use]
     pub fn finish(mut self) -> Verdict {
-        for vertex in 0..self.parents.len() {
-            let parent = self.parents[vertex];
+        for vertex in 0..self.levels.len() {
+            let parent = self.parents.get(vertex).unwrap_or(VertexId::MAX);
             let is_confirmed = self.confirmed[vertex / 64] >> (vertex % 64) & 1 != 0;
             if parent != VertexId::MAX && vertex as u64 != self.source && !is_confirmed {
                 self.violated(5, || format!("vertex {vertex} and its parent {parent} are not an edge"));

@@ -24,7 +24,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     let stop = signals::stop_flag()?;
     let graph = Fwg::open(&args.graph)?;
-    if let Some(needed) = args.edges.as_ref().map(|_| validate::memory_bytes(graph.header().vertices))
+    // A copy on each medium has its checksums in memory.
+    let open = graph.memory_bytes() * args.tiers.len().max(1) as u64;
+    if let Some(needed) = args.edges.as_ref().map(|_| open + validate::memory_bytes(graph.header().vertices))
         && needed > args.memory
     {
         let (purpose, budget) = ("validating a search of this graph".to_owned(), args.memory);
