@@ -124,7 +124,7 @@ pub(super) fn log_if_wide(scale: &Scale, values: &[f64]) -> Axis {
     if largest / smallest > 100.0 {
         log_axis(&scale.title(), values.iter().map(|v| scale.of_value(*v)), round_number)
     } else {
-        Axis::new(&scale.title()).from_zero()
+        Axis::new(&scale.title()).beginning_at_zero()
     }
 }
 
@@ -172,7 +172,7 @@ fn by_configuration(report: &Report) -> Figure {
     plot.add_trace(bar);
     let height = 90 + 22 * points.len();
     let y = Axis::new("").of_names();
-    plot.set_layout(Layout::new(Axis::new(&scale.title()).from_zero(), y));
+    plot.set_layout(Layout::new(Axis::new(&scale.title()).beginning_at_zero(), y));
     let which =
         if all > BARS { format!("The fastest {BARS} of {all} configurations. ") } else { String::new() };
     Figure {

@@ -6,7 +6,7 @@ use measure::stats::Estimate;
 use super::super::super::sheet::Sheet;
 use super::super::escape;
 use super::{
-    Axis, BLUE, Dash, Figure, GREEN, GREY, Layout, Line, Marker, Mode, ORANGE, PURPLE, Plot, SKY, Trace,
+    Axis, BLUE, DashType, Figure, GREEN, GREY, Layout, Line, Marker, Mode, ORANGE, PURPLE, Plot, SKY, Trace,
     VERMILLION, Whiskers, log_axis, marker, round_number,
 };
 
@@ -127,7 +127,7 @@ fn chase(ladder: &Ladder) -> Option<Figure> {
     for (i, level) in ladder.levels.iter().filter(|level| level.knee_bytes.is_some()).enumerate() {
         let at = level.knee_bytes.unwrap_or_default() as f64;
         let colour = [VERMILLION, GREEN, ORANGE, PURPLE][i % 4];
-        let dash = [Dash::Dash, Dash::Dot, Dash::DashDot, Dash::LongDash][i % 4];
+        let dash = [DashType::Dash, DashType::Dot, DashType::DashDot, DashType::LongDash][i % 4];
         plot.add_trace(
             Trace::scatter(vec![at, at], vec![low, high], Mode::LinesText)
                 .name(format!("{} ends", escape::label(&level.name)))

@@ -56,7 +56,7 @@ fn figure(ladder: &Ladder) -> Figure {
     };
     let height = 110 + 34 * count;
     // Room for the figures that stand beside the bars.
-    let x = Axis::new(title).from_zero().range(0.0, largest * 1.6);
+    let x = Axis::new(title).beginning_at_zero().range(0.0, largest * 1.6);
     let y = Axis::new("").of_names();
     plot.set_layout(Layout::new(x, y));
     let paper = (ladder.work.class.direction == Direction::Read && ladder.work.request.is_some())

@@ -22,7 +22,7 @@ use crate::analysis::Direction;
 
 use super::super::Report;
 use super::super::sheet::Sheet;
-use plot::{Axis, Dash, Layout, Line, Marker, Mode, Plot, Symbol, Trace, Whiskers};
+use plot::{Axis, DashType, Layout, Line, Marker, Mode, Plot, Symbol, Trace, Whiskers};
 
 /// One figure.
 pub(super) struct Figure {
@@ -107,12 +107,12 @@ fn symbol(series: usize) -> Symbol {
     }
 }
 
-fn dash(series: usize) -> Dash {
+fn dash(series: usize) -> DashType {
     match series % 4 {
-        0 => Dash::Solid,
-        1 => Dash::Dash,
-        2 => Dash::Dot,
-        _ => Dash::DashDot,
+        0 => DashType::Solid,
+        1 => DashType::Dash,
+        2 => DashType::Dot,
+        _ => DashType::DashDot,
     }
 }
 

@@ -11,8 +11,8 @@ use super::super::super::sheet::Sheet;
 use super::super::super::{Report, sheets};
 use super::super::escape;
 use super::{
-    Axis, BLUE, Dash, Figure, GREY, Layout, Line, Marker, Mode, Plot, Symbol, Trace, VERMILLION, Whiskers,
-    of_direction, thinned,
+    Axis, BLUE, DashType, Figure, GREY, Layout, Line, Marker, Mode, Plot, Symbol, Trace, VERMILLION,
+    Whiskers, of_direction, thinned,
 };
 
 /// Lines of single configurations behind a mean, and passes along them, that are still legible.
@@ -177,7 +177,7 @@ pub(super) fn variation(report: &Report) -> Option<Figure> {
     plot.add_trace(trace("before cleaning", before, points.iter().map(|p| p.1).collect()));
     let after = Marker::new(BLUE).symbol(Symbol::Circle).size(size);
     plot.add_trace(trace("after", after, points.iter().map(|p| p.2).collect()));
-    let y = Axis::new("Coefficient of variation (%)").from_zero();
+    let y = Axis::new("Coefficient of variation (%)").beginning_at_zero();
     plot.set_layout(Layout::new(x, y).legend(true));
     Some(Figure {
         id: "variation".to_owned(),
@@ -259,7 +259,7 @@ pub(super) fn control(report: &Report) -> Option<Figure> {
             Mode::Lines,
         )
         .without_legend()
-        .line(Line::new(GREY, 1.5).dash(Dash::Dash)),
+        .line(Line::new(GREY, 1.5).dash(DashType::Dash)),
     );
     let y = Axis::new("Relative bandwidth");
     plot.set_layout(Layout::new(Axis::new("Position in the sweep"), y));

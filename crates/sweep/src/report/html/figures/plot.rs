@@ -184,7 +184,7 @@ impl Trace {
 
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Dash {
+pub(super) enum DashType {
     Solid,
     Dash,
     Dot,
@@ -203,16 +203,16 @@ enum LineShape {
 pub(super) struct Line {
     color: &'static str,
     width: f64,
-    dash: Dash,
+    dash: DashType,
     shape: Option<LineShape>,
 }
 
 impl Line {
     pub(super) fn new(color: &'static str, width: f64) -> Self {
-        Self { color, width, dash: Dash::Solid, shape: None }
+        Self { color, width, dash: DashType::Solid, shape: None }
     }
 
-    pub(super) fn dash(self, dash: Dash) -> Self {
+    pub(super) fn dash(self, dash: DashType) -> Self {
         Self { dash, ..self }
     }
 
@@ -339,7 +339,7 @@ impl Axis {
         Self { names: Some(names), ..self.of_names() }
     }
 
-    pub(super) fn from_zero(self) -> Self {
+    pub(super) fn beginning_at_zero(self) -> Self {
         Self { range_mode: Some(RangeMode::ToZero), ..self }
     }
 

@@ -3,7 +3,9 @@
 use measure::saturation::{Point, Saturation};
 
 use super::super::super::sheet::Sheet;
-use super::{Axis, BLUE, Dash, Figure, GREY, Layout, Line, Mode, Plot, Scale, Trace, VERMILLION, thinned};
+use super::{
+    Axis, BLUE, DashType, Figure, GREY, Layout, Line, Mode, Plot, Scale, Trace, VERMILLION, thinned,
+};
 
 const GIB: f64 = (1u64 << 30) as f64;
 /// Rows of the table beside the plot; the CSV has all points.
@@ -37,7 +39,7 @@ pub(in super::super) fn figure(saturation: &Saturation) -> Figure {
         plot.add_trace(
             Trace::scatter(vec![at, at], vec![0.0, scale.of_value(fastest)], Mode::Lines)
                 .name("the cliff")
-                .line(Line::new(GREY, 1.5).dash(Dash::Dash)),
+                .line(Line::new(GREY, 1.5).dash(DashType::Dash)),
         );
     }
     plot.set_layout(Layout::new(Axis::new("Written (GiB)"), Axis::new(&scale.title())).legend(true));

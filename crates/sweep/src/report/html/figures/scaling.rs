@@ -5,7 +5,7 @@ use crate::analysis::{Access, Direction, Metric, Scaling, ScalingCurve, ScalingS
 use super::super::super::{Report, sheets};
 use super::super::escape;
 use super::{
-    Axis, Dash, Figure, GREY, Layout, Line, Marker, Mode, Plot, Scale, Trace, Whiskers, colour, dash,
+    Axis, DashType, Figure, GREY, Layout, Line, Marker, Mode, Plot, Scale, Trace, Whiskers, colour, dash,
     log_axis, reach_by, round_number, slug, symbol,
 };
 
@@ -109,7 +109,7 @@ fn drives(curves: &[&ScalingCurve], unit: &Unit, drawn: &mut Vec<f64>) -> Option
     drawn.extend(&figures);
     let trace = Trace::scatter(ends.to_vec(), figures, Mode::Lines)
         .name("sum of the drives")
-        .line(Line::new(GREY, 1.5).dash(Dash::Dot));
+        .line(Line::new(GREY, 1.5).dash(DashType::Dot));
     Some(trace)
 }
 
