@@ -204,6 +204,15 @@ pub fn check(
     Ok(SearchCheck { schema, points, constructions, exhaustive_runs, world, run_s, seeds, works, methods })
 }
 
+impl SearchCheck {
+    /// The part of the screened searches in which every recommendation is near, if that is less than [`NEAR_SEEDS`].
+    #[must_use]
+    pub fn missed(&self) -> Option<f64> {
+        let screened = self.methods.iter().find(|line| line.method == Method::Screen)?;
+        (screened.near < NEAR_SEEDS).then_some(screened.near)
+    }
+}
+
 fn summarise(method: Method, found: &[Found], runs: usize, constructions: usize) -> MethodResult {
     let most = |of: fn(&Found) -> usize| found.iter().map(of).max().unwrap_or_default() as f64;
     let least = |found: &Found| found.shares.iter().copied().fold(1.0, f64::min);
@@ -450,6 +459,32 @@ mod tests {
         };
         let figures = points.iter().map(figure).collect();
         Truth::new(points, figures)
+    }
+
+    #[test]
+    fn only_screened_searches_that_are_near_too_seldom_are_a_miss() {
+        let line = |method, near| MethodResult {
+            method,
+            runs_most: 0.05,
+            builds_most: 0.1,
+            near,
+            shares: Vec::new(),
+            least: 0.9,
+        };
+        let check = |near| SearchCheck {
+            schema: SCHEMA.to_owned(),
+            points: 0,
+            constructions: 0,
+            exhaustive_runs: 0,
+            world: World::Vm,
+            run_s: 10.0,
+            seeds: 50,
+            works: Vec::new(),
+            methods: vec![line(Method::Random, 0.1), line(Method::Screen, near)],
+        };
+        assert_eq!(check(0.94).missed(), Some(0.94));
+        assert_eq!(check(0.95).missed(), None);
+        assert_eq!(check(1.0).missed(), None);
     }
 
     #[test]

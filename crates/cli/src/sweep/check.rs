@@ -26,7 +26,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints how near a screened sweep comes to the best of points whose figures are known.
+/// Prints how near a screened sweep comes to the best of points whose figures are known. Fails if it comes near in too few searches.
 pub fn search(args: &CheckSearchArgs) -> Result<(), Failure> {
     let store = Store::open_read_only(&args.results)?;
     let points = store.points()?;
@@ -39,5 +39,17 @@ pub fn search(args: &CheckSearchArgs) -> Result<(), Failure> {
     let seeds = args.seeds as usize;
     let found = check_search::check(&truth, args.world, runtime.as_secs_f64(), seeds, args.seed)
         .map_err(|error| Failure::of(ErrorClass::Failed, &error))?;
-    if args.json { output::print_document(&found) } else { output::print(&found.to_string()) }
+    if args.json {
+        output::print_document(&found)?
+    } else {
+        output::print(&found.to_string())?
+    }
+    match found.missed() {
+        None => Ok(()),
+        Some(near) => Err(Failure::failed(format!(
+            "all recommendations are within 2 % of the best in {} of the screened searches; at least {} are wanted",
+            units::percent(near),
+            units::percent(check_search::NEAR_SEEDS)
+        ))),
+    }
 }
