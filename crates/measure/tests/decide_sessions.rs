@@ -1,47 +1,21 @@
 //! Two sessions compared: equal ones do not differ, and a change against the reference is found.
 
 use measure::decide::Rules;
-use measure::decide::sessions::{Block, Shift, ShiftVerdict, Tau, compare, estimate_tau};
+use measure::decide::sessions::{Block, ShiftVerdict, Tau, compare, estimate_tau};
 use measure::pattern::Rng;
-use measure::simulation::machine::{Machine, World};
+use measure::simulation::sessions::{called, session};
 use measure::stats::Direction;
 
 /// What all figures follow from, so that the tests cannot fail by chance.
 const SEED: u64 = 20_261_123;
 
-/// The figures of four settings in the passes of one session, in which each setting's level differs by `tau`.
-fn session(levels: &[f64; 4], passes: usize, tau: f64, random: &mut Rng) -> Vec<Block> {
-    let mut normal = || (2.0 * random.exponential()).sqrt() * (std::f64::consts::TAU * random.unit()).cos();
-    let level = 0.1 * normal();
-    let levels: Vec<f64> = levels.iter().map(|l| l.ln() + level + tau * normal()).collect();
-    let mut machine = Machine::new(World::Vm, &levels, random.next_u64());
-    (0..passes)
-        .map(|_| {
-            let start = machine.now();
-            let order = machine.shuffled(&[0, 1, 2, 3]);
-            let block = order.into_iter().map(|i| (i, machine.run(i, 0.25))).collect();
-            machine.wait_until(start + 5.0);
-            block
-        })
-        .collect()
-}
-
 /// The part of pairs of sessions in which any setting but the reference is called better or worse; and the part in
-/// which setting 2, which is `ratio` times better in the second, is called better.
+/// which the one that is `ratio` times better in the second is called better.
 fn called_different(ratio: f64, passes: usize, tau: &Tau, repetitions: u64) -> (f64, f64) {
-    let (mut any, mut right) = (0, 0);
-    for repetition in 0..repetitions {
-        let mut random = Rng::new(SEED ^ (repetition << 20));
-        // Contrasts of measured sessions moved by 1 to 2 %; a contrast is the difference of two levels.
-        let sd = 0.015 / 2f64.sqrt();
-        let first = session(&[1.0; 4], passes, sd, &mut random);
-        let second = session(&[1.0, 1.0, ratio, 1.0], passes, sd, &mut random);
-        let shifts = compare(4, 0, [&first, &second], &Rules::default(), tau, 3);
-        let is_changed = |s: &Shift| matches!(s.verdict, ShiftVerdict::Better | ShiftVerdict::Worse);
-        any += u32::from(shifts.iter().any(is_changed));
-        right += u32::from(shifts[2].verdict == ShiftVerdict::Better);
-    }
-    (f64::from(any) / repetitions as f64, f64::from(right) / repetitions as f64)
+    let all: Vec<[bool; 2]> =
+        (0..repetitions).map(|n| called(ratio, passes, tau, SEED ^ (n << 20))).collect();
+    let part = |which: usize| all.iter().filter(|called| called[which]).count() as f64 / repetitions as f64;
+    (part(0), part(1))
 }
 
 #[test]

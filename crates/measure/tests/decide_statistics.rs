@@ -3,17 +3,19 @@
 
 use measure::decide::{Answer, MoreBlocks, Race, Rules, Steps};
 use measure::pattern::Rng;
+use measure::simulation::constructions;
 use measure::simulation::effects::tried;
 use measure::simulation::machine::{Machine, World};
 use measure::simulation::practices::{Practice, claims};
-use measure::simulation::report::{effects_hold, holds, statistics};
+use measure::simulation::report::{constructions_hold, effects_hold, holds, statistics};
 use measure::simulation::trial::{Characteristics, Question, Truth, characteristics};
 
 /// What all figures follow from, so that the tests cannot fail by chance.
 const SEED: u64 = 20_261_123;
 
 fn try_with(steps: Steps, question: Question, repetitions: usize) -> Characteristics {
-    let question = Question { rules: Rules { steps, ..question.rules }, ..question };
+    let rules = Rules { steps, ends_at_sufficient: false, ..question.rules };
+    let question = Question { rules, ..question };
     characteristics(&[question], repetitions, SEED).remove(0)
 }
 
@@ -65,6 +67,41 @@ fn effects_keep_their_limits_with_shared_blocks_and_on_constructions() {
         assert!(mean(&|l| l.coverage, of_constructions) >= 0.94, "{lines:#?}");
         assert!(mean(&|l| l.false_effects, of_constructions) <= 0.05, "{lines:#?}");
     }
+}
+
+#[test]
+fn a_construction_is_called_better_only_beyond_what_the_machine_moved() {
+    let repetitions = 150;
+    let lines = constructions::tried(repetitions, SEED);
+    for line in &lines {
+        assert!(constructions_hold(line, repetitions), "{line:#?}");
+    }
+    let of = |world, constructions| {
+        let of =
+            lines.iter().filter(move |l| (l.series.world, l.series.constructions) == (world, constructions));
+        of.collect::<Vec<_>>()
+    };
+    for world in [World::Pass, World::Vm, World::VmReacting] {
+        let worst = of(world, 2).iter().map(|line| line.without_movement).fold(0.0, f64::max);
+        assert!(worst >= 0.12, "it is what the movement is for: {world} {worst}");
+    }
+    assert!(of(World::Quiet, 4).iter().all(|line| line.found[0] >= 0.95), "{lines:#?}");
+    assert!(of(World::Normal, 4).iter().all(|line| line.found[1] >= 0.95), "{lines:#?}");
+    assert!(of(World::Vm, 2).iter().all(|line| line.found[2] >= 0.5), "{lines:#?}");
+}
+
+#[test]
+fn a_race_that_ends_at_sufficient_takes_fewer_blocks_and_still_finds_the_best() {
+    let to_the_end = |k, ratio| {
+        let question = Question::new(World::Vm, k, Truth::Best(ratio));
+        let rules = Rules { ends_at_sufficient: false, ..question.rules };
+        characteristics(&[question, Question { rules, ..question }], 40, SEED)
+    };
+    let equal = to_the_end(6, 1.0);
+    assert!(equal[0].decided_by_20 >= 0.8 && equal[0].false_sufficient <= 0.05, "{equal:#?}");
+    assert!(equal[1].decided_by_20 <= 0.4, "{equal:#?}");
+    let better = to_the_end(6, 1.2);
+    assert!(better[0].right_better >= 0.95 && better[0].false_sufficient <= 0.05, "{better:#?}");
 }
 
 #[test]
@@ -147,7 +184,9 @@ fn eight_of_ten_races_are_decided_within_the_blocks_that_were_forecast() {
             let figures: Vec<_> = order.into_iter().map(|i| (i, machine.run(i, 0.25))).collect();
             race.block(&figures);
             machine.wait_until(start + 5.0);
-            if let Answer::Undecided { more_blocks: Some(more), .. } = race.answer() {
+            if let Answer::Undecided { more_blocks: Some(more), .. }
+            | Answer::Sufficient { more_blocks: Some(more), .. } = race.answer()
+            {
                 open.push((race.blocks(), more));
             }
         }

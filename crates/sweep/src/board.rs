@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use measure::decide::{Race, Rules as RaceRules};
+use measure::decide::Race;
 
 use crate::contest::Contest;
 use crate::model::{CONSTRUCTION, Point, RunRow};
-use crate::plan::blocks::{Stage, order, stages};
+use crate::plan::blocks::{Stage, order, race_rules, stages};
 use crate::plan::{Plan, PlannedRun, Protocol, Rules};
 use crate::search::constructions::{Constructions, Levels};
 use crate::search::design::Factors;
@@ -72,12 +72,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn new(contest: Contest, rules: &Rules, screen: Option<Screen>) -> Self {
-        let rules = RaceRules {
-            stops: rules.passes == 0,
-            equivalence: rules.equivalence.part(),
-            ..RaceRules::default()
-        };
+    fn new(contest: Contest, plan: &Plan, screen: Option<Screen>) -> Self {
+        let Rules { protocol, passes, equivalence, .. } = plan.rules;
+        let rules = race_rules(&contest, &plan.points, protocol, passes, equivalence);
         let racing: Vec<usize> = (0..contest.members.len()).collect();
         let race = Race::new(racing.len(), rules);
         let (sums, measured) = (BTreeMap::new(), BTreeSet::new());
@@ -434,10 +431,9 @@ impl Board {
 impl BoardStage {
     /// A stage; of a screened sweep with the runs that each contest may make.
     fn new(stage: Stage, plan: &Plan, runs: Option<u32>) -> Self {
-        let rules = plan.rules;
         let entry = |contest: Contest| {
             let screened = runs.and_then(|runs| screen(&contest, plan, runs as usize));
-            Entry::new(contest, &rules, screened)
+            Entry::new(contest, plan, screened)
         };
         let entries = stage.contests.into_iter().map(entry).collect();
         Self { shard: stage.shard, entries, control: stage.control }

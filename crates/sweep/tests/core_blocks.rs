@@ -15,7 +15,7 @@ use measure::record::TargetFacts;
 use measure::{RunRecord, Target, TargetError, Workload};
 use sweep::model::{Point, RunRow};
 use sweep::plan::SplitMix64;
-use sweep::plan::blocks::{order, stages};
+use sweep::plan::blocks::{order, race_rules, stages};
 use sweep::run::{Ended, Outcome, Quiet, Runner, TargetFactory, Timer, begin};
 use sweep::space::{Overrides, Space};
 use sweep::status::Status;
@@ -181,6 +181,36 @@ fn equal_settings_end_as_equivalent() {
     let outcome = go(&mut store, &world);
     assert_eq!((outcome.ended, outcome.runs), (Ended::Complete, 0));
     assert_eq!(world.names().len(), before, "a decided sweep runs nothing when it is resumed");
+}
+
+#[test]
+fn work_ends_where_a_setting_is_enough_and_the_report_says_the_same() {
+    let (_dir, mut store, world, outcome) = sweep(SPACE, World::new(0.06, &[]));
+    assert_eq!((outcome.ended, decision(&store)), (Ended::Complete, Some(Decision::Sufficient)));
+    assert!(world.time.now() < Duration::from_secs(200), "{:?}", world.time.now());
+    let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
+    let recommendation = &report.recommendations[0];
+    assert_eq!(recommendation.outcome, sweep::recommend::Outcome::Sufficient);
+    let at_most = recommendation.undecided.unwrap().could_be.unwrap();
+    assert!(
+        (1.0..=1.05).contains(&at_most) && recommendation.sentence.contains("faster"),
+        "{recommendation:#?}"
+    );
+    assert_eq!(go(&mut store, &world).runs, 0, "it is decided");
+}
+
+#[test]
+fn sides_are_compared_to_the_end() {
+    let text = SPACE.replace("iodepth = [1, 4, 16, 64]", "iodepth = [4]\nnumjobs = [1, 2]");
+    let with = space(&text);
+    let points: Vec<Point> = with.points.clone();
+    let contest = sweep::contest::Contest::all(&points).remove(0);
+    let rules = |points: &[Point], protocol| race_rules(&contest, points, protocol, 0, with.equivalence);
+    assert!(rules(&points, sweep::plan::Protocol::Blocks).ends_at_sufficient);
+    assert!(!rules(&points, sweep::plan::Protocol::Screen).ends_at_sufficient);
+    let mut sides = points;
+    sides[1].settings.insert("side".into(), "B".into());
+    assert!(!rules(&sides, sweep::plan::Protocol::Blocks).ends_at_sufficient);
 }
 
 #[test]

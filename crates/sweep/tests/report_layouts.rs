@@ -298,6 +298,54 @@ fn noise_between_constructions_makes_no_layout_better() {
     }
 }
 
+/// Two equal chunks, each built once and measured in twelve passes, on a machine whose speed drifts by 15 %.
+fn drifting_chunks(seed: u64) -> SweepData {
+    let mut random = Random(seed);
+    let mut drift = random.normal();
+    let (mut points, mut runs) = (Vec::new(), Vec::new());
+    for chunk in ["16k", "64k"] {
+        let layout = [("layout", "md-raid0"), ("width", "4"), ("chunk", chunk)];
+        let layout: std::collections::BTreeMap<String, String> =
+            layout.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let built: Vec<_> = [9, 11].into_iter().map(|test_type| point(0, test_type)).collect();
+        for mut built in built {
+            built.id = points.len() as u32;
+            built.settings.extend(layout.clone());
+            built.layout.clone_from(&layout);
+            points.push(built);
+        }
+        for pass in 1..=12 {
+            drift = 0.7 * drift + (1.0f64 - 0.7 * 0.7).sqrt() * random.normal();
+            for point in &points[points.len() - 2..] {
+                // The second depth is far better, so that each construction has one setting left.
+                let megabytes = if point.id % 2 == 0 { 100.0 } else { 400.0 };
+                let noise = 0.15 * drift + 0.02 * random.normal();
+                runs.push(run(point, pass, runs.len() as u32, megabytes * noise.exp()));
+            }
+        }
+    }
+    SweepData { meta: meta(12, runs.len()), points, runs, ..SweepData::default() }
+}
+
+#[test]
+fn a_drift_between_constructions_makes_none_of_them_better() {
+    let reports: Vec<Report> = (0..60).map(|seed| Report::new(&drifting_chunks(seed)).unwrap()).collect();
+    let better = reports.iter().filter(|r| r.recommendations[0].outcome == Outcome::Better).count();
+    // Without what the machine moved these are 20 or more.
+    assert!(better <= 3, "{better} of 60");
+    for report in &reports {
+        let recommendation = &report.recommendations[0];
+        let said = recommendation
+            .caveats
+            .iter()
+            .any(|caveat| caveat.contains("what the machine moved from block to block"));
+        assert!(said, "{:?}", recommendation.caveats);
+        // What is not told apart says how much better another one could be.
+        let could_be = recommendation.undecided.and_then(|far| far.could_be);
+        assert!(recommendation.outcome == Outcome::Better || could_be.is_some(), "{recommendation:#?}");
+    }
+}
+
 #[test]
 fn neither_effects_nor_recipe_contradict_an_equivalence() {
     let points: Vec<_> =

@@ -410,17 +410,7 @@ fn verdicts(document: &DbCompareDocument) -> PageTable {
 }
 
 fn verdict(contest: &Contest, tiers: [&str; 2]) -> String {
-    let margin = units::percent(contest.outcome.rules.equivalence);
-    match contest.outcome.answer {
-        Answer::Better { winner, .. } => format!("{} is faster", tiers[winner]),
-        Answer::Equivalent { .. } => format!("equivalent, within ± {margin}"),
-        Answer::Sufficient { .. } => format!("differs by at most {margin}"),
-        Answer::Undecided { more_blocks: Some(more), .. } => {
-            format!("undecided, about {} more blocks", more.likely)
-        }
-        Answer::Undecided { .. } => "undecided".to_owned(),
-        Answer::Single { .. } | Answer::Nothing => NONE.to_owned(),
-    }
+    contest.outcome.words_of_two(tiers).unwrap_or_else(|| NONE.to_owned())
 }
 
 fn tiers(document: &DbCompareDocument) -> PageTable {

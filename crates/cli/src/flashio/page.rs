@@ -163,22 +163,8 @@ fn ratio(contest: &Contest) -> String {
 }
 
 fn verdict(contest: &Contest) -> String {
-    let way = |setting: usize| [contest.of, contest.by][setting].label();
-    match contest.outcome.answer {
-        Answer::Better { winner, .. } => format!("{} is better", way(winner)),
-        Answer::Equivalent { .. } => {
-            format!("equivalent, within ± {}", units::percent(contest.outcome.rules.equivalence))
-        }
-        Answer::Sufficient { .. } => {
-            let most = units::percent(contest.outcome.rules.equivalence);
-            format!("{} is better by at most {most}", way(1))
-        }
-        Answer::Undecided { more_blocks: Some(more), .. } => {
-            format!("undecided, about {} more blocks", more.likely)
-        }
-        Answer::Undecided { .. } => "undecided".to_owned(),
-        Answer::Single { .. } | Answer::Nothing => NONE.to_owned(),
-    }
+    let ways = [contest.of.label(), contest.by.label()];
+    contest.outcome.words_of_two(ways).unwrap_or_else(|| NONE.to_owned())
 }
 
 fn drain_table(document: &FlashioDocument, drain: &DrainFigures) -> PageTable {

@@ -3,8 +3,8 @@
 //! A *block* runs each living setting once, back to back, in random order. [`Race::block`] takes its figures;
 //! after each block the race drops settings that cannot win, and ends in one of four answers ([`Answer`]):
 //! *better* (one setting is left), *equivalent* (all that are left lie within [`Rules::equivalence`] of the
-//! cheapest) or, where the caller stops first, *sufficient* (none that is left is better than the cheapest by more than
-//! that, which is all that a recommendation needs) or *undecided*. The answer is valid whenever the caller stops, and more
+//! cheapest), *sufficient* (none that is left is better than the one that is recommended by more than that, which is all that a
+//! recommendation needs; the race ends there only if it is told to) or, where the caller stops first, *undecided*. The answer is valid whenever the caller stops, and more
 //! blocks may follow later.
 //!
 //! With k settings at the start, a of them alive, n blocks and y = ln figure (negated where lower is better):
@@ -20,7 +20,8 @@
 //! 7. *Verdicts.* From four blocks on, setting j is dropped if some living i is better by more than
 //!    c(α/(k − 1)) standard errors. The cheapest living setting is the *reference*; setting i gets a certificate
 //!    of equivalence when |difference| + c(2α) standard errors ≤ ln(1 + equivalence). The reference is sufficient when difference +
-//!    c(2α) standard errors is at most that for every other living setting.
+//!    c(2α) standard errors is at most that for every other living setting; if it is not, the living setting with the highest
+//!    estimate may be.
 //!
 //! Intervals belong to the verdicts: against the best by Edwards and Hsu (1983), where a dropped setting keeps
 //! the interval that it was dropped with; equivalence by Berger and Hsu (1996), as it was when the
@@ -46,7 +47,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use outcome::{Answer, Bounds, Contrast, Gain, MoreBlocks, Outcome, Standing};
-pub use race::{Decision, Race};
+pub use race::{Decision, Enough, Race};
 
 use crate::stats::Direction;
 
@@ -73,6 +74,10 @@ pub struct Rules {
     /// has all settings, and [`Race::outcome`] draws the conclusions from all blocks at once: a fixed number of
     /// passes.
     pub stops: bool,
+    /// Whether a race that stops also ends where a setting is *sufficient* and neither *better* nor *equivalent* is near. Who only
+    /// asks which setting to use needs no more; who asks how two compare does.
+    #[serde(default)]
+    pub ends_at_sufficient: bool,
     /// The steps of the analysis that are applied; all, except to show what one is for.
     pub steps: Steps,
 }
@@ -85,6 +90,7 @@ impl Default for Rules {
             alpha: 0.05,
             min_blocks: 4,
             stops: true,
+            ends_at_sufficient: false,
             steps: Steps::default(),
         }
     }

@@ -4,12 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
-use super::race::{Decision, Known, Race, pair_index};
+use super::race::{Decision, Enough, Known, Race, pair_index};
 
 /// Blocks from which on the number of further blocks can be foretold.
 const FORECAST_MIN_BLOCKS: usize = 6;
 /// Further blocks beyond which nothing is foretold.
 const FORECAST_MAX_BLOCKS: usize = 10_000;
+/// Blocks for which a race goes on after a setting is sufficient, if they are likely to show that it is better than all others:
+/// by how much is worth knowing, and settings that are dropped cost no runs.
+const NEAR_BETTER: f64 = 12.0;
+/// The same if they are likely to show that all are equivalent.
+const NEAR_EQUIVALENT: f64 = 6.0;
 /// In simulations the further blocks that were needed had a median of 0.6 of the forecast.
 const FORECAST_MEDIAN: f64 = 0.6;
 /// Their 10th percentile.
@@ -89,10 +94,11 @@ pub enum Answer {
         /// setting with the highest estimate.
         within: Option<Bounds>,
     },
-    /// No other living setting is better than the cheapest of them by more than the margin. Whether they are equivalent to
-    /// it, or worse, is open.
+    /// No other living setting is better than this one by more than the margin. Whether they are equivalent to it, or worse, is
+    /// open.
     Sufficient {
-        /// The cheapest living setting, which is recommended.
+        /// The setting, which is recommended: the cheapest living one, or, where that is not sufficient, the one with the
+        /// highest estimate.
         reference: usize,
         /// No other living setting is more than this many times better; at least 1.
         at_most: f64,
@@ -209,14 +215,24 @@ impl Outcome {
         let is_alive = |setting: usize| self.settings[setting].standing == Standing::Alive;
         if is_alive(a) && is_alive(b) {
             (low, high) = (low.min(0.0), high.max(0.0));
-            let reference = self.recommended()?;
-            let certificate = self.settings[if reference == a { b } else { a }].equivalence;
-            match (certificate.filter(|_| reference == a || reference == b), self.answer) {
-                (Some(granted), _) => {
-                    return Some(if reference == a { granted.reciprocal() } else { granted });
+            // Certificates are relative to the cheapest living setting.
+            let cheapest = (0..self.settings.len()).find(|setting| is_alive(*setting))?;
+            let certificate = self.settings[if cheapest == a { b } else { a }].equivalence;
+            let certificate = certificate.filter(|_| cheapest == a || cheapest == b);
+            let certificate = certificate.map(|of| if cheapest == a { of.reciprocal() } else { of });
+            match (self.answer, certificate) {
+                (Answer::Sufficient { reference, at_most, .. }, _) if [a, b].contains(&reference) => {
+                    if let Some(of) = certificate {
+                        (estimate, low, high) = (of.ratio.ln(), of.low.ln(), of.high.ln());
+                    }
+                    if reference == a {
+                        low = low.max(-at_most.ln());
+                    } else {
+                        high = high.min(at_most.ln());
+                    }
+                    estimate = estimate.clamp(low, high);
                 }
-                (None, Answer::Sufficient { at_most, .. }) if reference == a => low = low.max(-at_most.ln()),
-                (None, Answer::Sufficient { at_most, .. }) if reference == b => high = high.min(at_most.ln()),
+                (_, Some(granted)) => return Some(granted),
                 _ => {}
             }
         } else if let Answer::Better { winner, .. } = self.answer {
@@ -230,7 +246,7 @@ impl Outcome {
         Bounds::of_ln(estimate, low, high)
     }
 
-    /// The setting to use: the winner, or the cheapest living one. None if no setting has figures.
+    /// The setting to use: the winner, the sufficient one, or the cheapest living one. None if no setting has figures.
     #[must_use]
     pub fn recommended(&self) -> Option<usize> {
         match self.answer {
@@ -241,6 +257,30 @@ impl Outcome {
             Answer::Single { setting } => Some(setting),
             Answer::Nothing => None,
         }
+    }
+
+    /// Of a race between two settings with these names, the answer in words; none where not both have figures.
+    #[must_use]
+    pub fn words_of_two(&self, names: [&str; 2]) -> Option<String> {
+        let more = |more: Option<MoreBlocks>| {
+            more.map_or_else(String::new, |m| {
+                format!(", about {} more blocks ({} to {}) would tell", m.likely, m.low, m.high)
+            })
+        };
+        Some(match self.answer {
+            Answer::Better { winner, .. } => format!("{} is better", names[winner]),
+            Answer::Equivalent { .. } => {
+                format!("equivalent, within ± {}", units::percent(self.rules.equivalence))
+            }
+            Answer::Sufficient { reference, at_most, more_blocks } => format!(
+                "undecided: {} is better by at most {}{}",
+                names[1 - reference],
+                units::percent(at_most - 1.0),
+                more(more_blocks)
+            ),
+            Answer::Undecided { more_blocks, .. } => format!("undecided{}", more(more_blocks)),
+            Answer::Single { .. } | Answer::Nothing => return None,
+        })
     }
 
     /// Of a race between two settings, the figure of `b` by that of `a`, with an interval that agrees with the answer. None before there
@@ -285,8 +325,10 @@ fn answer(race: &Race) -> Answer {
         Some(Decision::Single) => Answer::Single { setting: reference },
         Some(Decision::Nothing) => Answer::Nothing,
         None if race.alive.len() == 1 => Answer::Single { setting: reference },
-        None => match at_most(race, reference) {
-            Some(at_most) => Answer::Sufficient { reference, at_most, more_blocks: more_blocks(race) },
+        Some(Decision::Sufficient) | None => match race.enough() {
+            Some(Enough { setting, at_most }) => {
+                Answer::Sufficient { reference: setting, at_most, more_blocks: more_blocks(race) }
+            }
             None => Answer::Undecided {
                 reference,
                 leader: leader(race).unwrap_or(reference),
@@ -369,17 +411,41 @@ fn of_best(race: &Race, setting: usize, best: Option<usize>) -> Option<Bounds> {
     Bounds::of_ln(estimate, lowest.min(0.0), highest.min(0.0))
 }
 
-/// How many times better than the reference any other living setting is at most, if that is within the margin. That one is
+/// The cheapest living setting if it is sufficient, else the one with the highest estimate if that is.
+pub(super) fn enough(race: &Race) -> Option<Enough> {
+    if race.alive.len() < 2 {
+        return None;
+    }
+    let sufficient = |setting: usize| Some(Enough { setting, at_most: at_most(race, setting)? });
+    sufficient(race.reference()?).or_else(|| sufficient(leader(race)?))
+}
+
+/// How many times better than `setting` any other living one is at most, if that is within the margin. That one is
 /// better by more is refuted for each of them by itself, and the answer is false only if all refutations are that should not be: no
-/// correction for their number is due (Berger 1982), as with certificates of equivalence.
-fn at_most(race: &Race, reference: usize) -> Option<f64> {
-    let others = race.alive.iter().filter(|i| **i != reference);
-    let highest = |i: &usize| {
-        let known = race.certificates[*i].or_else(|| race.known(*i, reference))?;
-        (known.blocks >= race.rules.min_blocks).then_some(known.difference + known.half_of_equivalence)
+/// correction for their number is due (Berger 1982), as with certificates of equivalence. What is not the cheapest was chosen by its
+/// figures, which flatters it: half of the error chance keeps false answers of up to 40 settings in their limit.
+fn at_most(race: &Race, setting: usize) -> Option<f64> {
+    let cheapest = race.reference()?;
+    let certified = |other: usize| race.certificates[other].filter(|_| setting == cheapest);
+    let highest = |other: &usize| {
+        let known = certified(*other).or_else(|| race.known(*other, setting))?;
+        let half = match setting == cheapest {
+            true => known.half_of_equivalence,
+            false => race.rules.half(race.rules.alpha, known.variance, known.freedom, known.blocks),
+        };
+        (known.blocks >= race.rules.min_blocks).then_some(known.difference + half)
     };
+    let others = race.alive.iter().filter(|other| **other != setting);
     let highest = others.map(highest).try_fold(0.0, |most, next| Some(f64::max(most, next?)))?;
     (highest <= race.rules.equivalence.ln_1p()).then(|| highest.exp())
+}
+
+/// Whether a race is likely to end soon in more than *sufficient*, or too short for a forecast.
+pub(super) fn is_nearly_decided(race: &Race) -> bool {
+    let after = |likely: f64| decided_after(race, (likely / FORECAST_MEDIAN).round() as usize);
+    race.blocks.len() < FORECAST_MIN_BLOCKS
+        || after(NEAR_BETTER) == Some(Decision::Better)
+        || after(NEAR_EQUIVALENT).is_some()
 }
 
 /// How many times better than the reference another living setting could be.
@@ -400,7 +466,7 @@ fn more_blocks(race: &Race) -> Option<MoreBlocks> {
         return None;
     }
     let mut more = 1;
-    while !is_decided_after(race, more) {
+    while decided_after(race, more).is_none() {
         // The forecast is rough: steps of 3 % spare most of the work.
         more += 1 + more / 32;
         if more > FORECAST_MAX_BLOCKS {
@@ -411,8 +477,8 @@ fn more_blocks(race: &Race) -> Option<MoreBlocks> {
     Some(MoreBlocks { low: part(FORECAST_LOW), likely: part(FORECAST_MEDIAN), high: part(FORECAST_HIGH) })
 }
 
-/// Whether the race is decided after `more` blocks in which differences and scatter stay the same.
-fn is_decided_after(race: &Race, more: usize) -> bool {
+/// How the race is decided after `more` blocks in which differences and scatter stay the same: *better* or *equivalent*.
+fn decided_after(race: &Race, more: usize) -> Option<Decision> {
     let half = |known: &Known, alpha: f64| {
         let blocks = known.blocks + more;
         let variance = known.variance * known.blocks as f64 / blocks as f64;
@@ -424,12 +490,16 @@ fn is_decided_after(race: &Race, more: usize) -> bool {
         rivals.into_iter().any(|known| known.difference > half(&known, of_best))
     };
     let left: Vec<usize> = race.alive.iter().copied().filter(|j| !is_beaten(j)).collect();
-    let Some((reference, others)) = left.split_first() else { return true };
+    let (reference, others) = match left.split_first() {
+        None | Some((_, [])) => return Some(Decision::Better),
+        Some(split) => split,
+    };
     let margin = race.rules.equivalence.ln_1p();
-    others.iter().all(|i| {
+    let is_certified = |i: &usize| {
         let is_granted = race.reference() == Some(*reference) && race.certificates[*i].is_some();
         let fits =
             |known: Known| known.difference.abs() + half(&known, race.rules.alpha_of_equivalence()) <= margin;
         is_granted || race.known(*i, *reference).is_some_and(fits)
-    })
+    };
+    others.iter().all(is_certified).then_some(Decision::Equivalent)
 }

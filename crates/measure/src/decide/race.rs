@@ -1,7 +1,7 @@
 //! The state of a race: who is alive, what is known of each pair, which certificates were granted.
 
 use super::analysis::{self, Analysis, Pairs, Run};
-use super::{Answer, Outcome, Rules, Standing, critical};
+use super::{Answer, Outcome, Rules, Standing, critical, outcome};
 use crate::stats::Direction;
 
 /// A race between settings, numbered from the cheapest, 0, to the dearest.
@@ -25,6 +25,17 @@ pub struct Race {
     /// The setting that certificates are relative to.
     reference: usize,
     pub(super) analysis: Option<Analysis>,
+    /// The sufficient setting with which the race ended.
+    ended_with: Option<Enough>,
+}
+
+/// A setting that no other living one exceeds by more than the margin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Enough {
+    /// The cheapest living setting, or the one with the highest estimate.
+    pub setting: usize,
+    /// No other living setting is more than this many times better; at least 1.
+    pub at_most: f64,
 }
 
 /// What is known of a pair of settings, ln.
@@ -62,6 +73,8 @@ pub enum Decision {
     Better,
     /// The living settings are equivalent.
     Equivalent,
+    /// A setting is sufficient, and more is not in sight.
+    Sufficient,
     /// Only one setting has figures.
     Single,
     /// No setting has figures.
@@ -90,6 +103,7 @@ impl Race {
             certificates: vec![None; settings],
             reference: 0,
             analysis: None,
+            ended_with: None,
         }
     }
 
@@ -153,8 +167,17 @@ impl Race {
             0 => Some(Decision::Nothing),
             1 if self.standings.iter().any(is_dropped) => Some(Decision::Better),
             1 => (self.blocks.len() >= self.rules.min_blocks).then_some(Decision::Single),
-            _ => self.alive.iter().all(is_certified).then_some(Decision::Equivalent),
+            _ if self.alive.iter().all(is_certified) => Some(Decision::Equivalent),
+            _ => self.ended_with.map(|_| Decision::Sufficient),
         }
+    }
+
+    /// The setting that is sufficient by the blocks so far, if there is one: the one with which the race ended, else the
+    /// cheapest living one, else the one with the highest estimate.
+    #[must_use]
+    pub fn enough(&self) -> Option<Enough> {
+        let now = || outcome::enough(self);
+        self.ended_with.or_else(now)
     }
 
     /// What the blocks so far say. Of an open race that is what would be said if it ended now.
@@ -203,6 +226,9 @@ impl Race {
         if analysis.weights.len() >= self.rules.min_blocks {
             self.drop_losers(&analysis);
             self.certify();
+            if self.rules.stops && self.rules.ends_at_sufficient && !outcome::is_nearly_decided(self) {
+                self.ended_with = outcome::enough(self);
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use crate::stats::Direction;
 use crate::stats::special::t_multiplier;
 
 /// The SD of a contrast between sessions where it is not estimated.
-pub const DEFAULT_TAU: f64 = 0.02;
+pub const DEFAULT_TAU: f64 = crate::stats::apart::LEAST_MOVEMENT;
 /// Sessions of which τ can be estimated.
 pub const TAU_MIN_SESSIONS: usize = 3;
 /// Degrees of freedom that the default keeps beside an estimate.

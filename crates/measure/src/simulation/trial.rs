@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, World};
-use crate::decide::{Answer, Race, Rules, Standing};
+use crate::decide::{Answer, Decision, Race, Rules, Standing};
 use crate::pattern::{Rng, split_mix};
 use crate::stats::describe::quantile;
 
@@ -77,7 +77,8 @@ impl Question {
     /// A question with the default rules, at most 60 blocks and the default spacing.
     #[must_use]
     pub fn new(world: World, settings: usize, truth: Truth) -> Self {
-        Self { world, settings, truth, rules: Rules::default(), max_blocks: 60, spacing_s: SPACING_S }
+        let rules = Rules { ends_at_sufficient: true, ..Rules::default() };
+        Self { world, settings, truth, rules, max_blocks: 60, spacing_s: SPACING_S }
     }
 }
 
@@ -88,8 +89,12 @@ pub struct Trial {
     pub blocks: usize,
     /// Runs it took.
     pub runs: usize,
-    /// Whether it ended by itself, *better* or *equivalent*.
+    /// Whether it ended by itself, *better*, *equivalent* or *sufficient*.
     pub is_decided: bool,
+    /// *Equivalent*, and right.
+    pub is_right_equivalent: bool,
+    /// It ended *sufficient*, and is right.
+    pub is_right_sufficient: bool,
     /// *Better*, and the winner is truly better than every other setting.
     pub is_right_better: bool,
     /// *Better*, and the winner is not.
@@ -123,6 +128,8 @@ pub struct Characteristics {
     pub right_better: f64,
     /// Part that ends *equivalent* and is right.
     pub right_equivalent: f64,
+    /// Part that ends *sufficient* by itself and is right.
+    pub right_sufficient: f64,
     /// Median of the blocks, where an undecided race counts with all its blocks.
     pub blocks_median: f64,
     /// Part decided within 20 blocks.
@@ -156,20 +163,24 @@ pub fn trial(question: &Question, seed: u64) -> Trial {
         let figures: Vec<(usize, f64)> = order.into_iter().map(|i| (i, machine.run(i, RUN_S))).collect();
         race.block(&figures);
         machine.wait_until(start + question.spacing_s);
+        // After every block, because the caller may stop after any.
+        let is_right = is_right_sufficient(&race, &levels);
+        is_false_sufficient |= is_right == Some(false);
         if let Some(look) = LOOKS.iter().position(|blocks| *blocks == race.blocks()) {
-            let is_right = is_right_sufficient(&race, &levels);
             is_sufficient_by[look] = is_right.is_some() || race.decided().is_some();
-            is_false_sufficient |= is_right == Some(false);
         }
     }
-    is_false_sufficient |= is_right_sufficient(&race, &levels) == Some(false);
     Trial { is_sufficient_by, is_false_sufficient, ..judge(&race, &levels, runs) }
 }
 
-/// Of a race that is *sufficient*, whether no setting is better than the recommended one by more than the margin.
+/// Of a race that is *sufficient*, whether no setting is better than the recommended one by more than the margin. Where the race
+/// is decided otherwise, that counts.
 fn is_right_sufficient(race: &Race, levels: &[f64]) -> Option<bool> {
-    let Answer::Sufficient { reference, .. } = race.answer() else { return None };
-    Some(levels.iter().all(|level| level - levels[reference] <= margin(race)))
+    if matches!(race.decided(), Some(decision) if decision != Decision::Sufficient) {
+        return None;
+    }
+    let enough = race.enough()?.setting;
+    Some(levels.iter().all(|level| level - levels[enough] <= margin(race)))
 }
 
 /// The largest difference of equivalent levels, ln.
@@ -205,7 +216,10 @@ fn judge(race: &Race, levels: &[f64], runs: usize) -> Trial {
     Trial {
         blocks: race.blocks(),
         runs,
-        is_decided: matches!(outcome.answer, Answer::Better { .. } | Answer::Equivalent { .. }),
+        is_decided: race.decided().is_some(),
+        is_right_sufficient: race.decided() == Some(Decision::Sufficient)
+            && is_right_sufficient(race, levels) == Some(true),
+        is_right_equivalent: matches!(outcome.answer, Answer::Equivalent { .. }) && !is_false_equivalent,
         is_right_better,
         is_false_better,
         is_false_equivalent,
@@ -277,9 +291,8 @@ fn summarise(question: &Question, trials: &[Trial]) -> Characteristics {
         false_equivalent,
         false_sufficient: part(&|t| t.is_false_sufficient),
         right_better,
-        right_equivalent: part(&|t| {
-            t.is_decided && !t.is_right_better && !t.is_false_better && !t.is_false_equivalent
-        }),
+        right_equivalent: part(&|t| t.is_right_equivalent),
+        right_sufficient: part(&|t| t.is_right_sufficient),
         blocks_median: quantile(&blocks, 0.5).unwrap_or(0.0),
         decided_by_20: decided_by(20),
         decided_by_30: decided_by(30),

@@ -148,7 +148,11 @@ pub fn compare_with(baseline: &[f64], candidate: &[f64], rules: &CompareRules) -
 /// differ.
 #[must_use]
 pub fn compare_family(pairs: &[(&[f64], &[f64])], rules: &CompareRules) -> Vec<Comparison> {
-    let mut all: Vec<_> = pairs.iter().map(|(a, b)| compare_with(a, b, rules)).collect();
+    corrected(pairs.iter().map(|(a, b)| compare_with(a, b, rules)).collect(), rules)
+}
+
+/// Comparisons that are made together, corrected for their number (Holm).
+pub(super) fn corrected(mut all: Vec<Comparison>, rules: &CompareRules) -> Vec<Comparison> {
     let p_values: Vec<_> = all.iter().map(|c| c.p_value).collect();
     for (comparison, adjusted) in all.iter_mut().zip(holm(&p_values)) {
         comparison.p_adjusted = adjusted;

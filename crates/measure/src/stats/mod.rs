@@ -19,6 +19,7 @@
 //! | where do the samples lie? | [`mod@describe`] |
 //! | how well is a figure known? | [`mod@intervals`] |
 //! | is this one better than that one? | [`mod@compare`] |
+//! | and if they were measured one after the other? | [`mod@apart`] |
 //! | had the drive settled? | [`mod@steady`] |
 //! | where did a drive's write rate fall for good? | [`mod@knee`] |
 //! | did the machine change while it was measured? | [`mod@drift`] |
@@ -26,6 +27,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub mod apart;
 pub mod cleaning;
 pub mod compare;
 pub mod describe;
@@ -36,6 +38,7 @@ pub mod knee;
 pub(crate) mod special;
 pub mod steady;
 
+pub use apart::{Movement, compare_apart, compare_family_apart};
 pub use cleaning::{Cleaned, CleaningRules, clean};
 pub use compare::{CompareRules, Comparison, Direction, Verdict, compare, compare_family, compare_with};
 pub use describe::{Description, describe};

@@ -12,14 +12,15 @@ use std::collections::BTreeMap;
 use measure::WarningCode;
 use measure::decide::{Answer, Outcome, Race, Rules, SETTINGS_MAX, Standing};
 use measure::effects::Observation;
-use measure::stats::Direction;
+use measure::stats::{Direction, Movement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contest::Contest;
 use crate::model::{Point, RunRow};
+use crate::plan::blocks::race_rules;
 
-use super::{SweepData, Work, statistics};
+use super::{SweepData, SweepMeta, Work, statistics};
 
 /// Blocks from which on their effects can be taken out of the figures.
 const LEAST_BLOCKS: usize = 2;
@@ -137,8 +138,8 @@ pub fn summarise(data: &SweepData) -> Vec<ContestSummary> {
 }
 
 fn one(data: &SweepData, contest: Contest) -> ContestSummary {
-    let rules =
-        Rules { stops: data.meta.stops(), equivalence: data.meta.equivalence.part(), ..Rules::default() };
+    let SweepMeta { protocol, passes, equivalence, .. } = data.meta;
+    let rules = race_rules(&contest, &data.points, protocol, passes, equivalence);
     let blocks = blocks(data, &contest);
     let figures = |figure: &dyn Fn(&RunRow) -> f64, of: &dyn Fn(usize) -> Option<usize>| {
         let figures = |(_, block): &Block<'_>| {
@@ -151,7 +152,8 @@ fn one(data: &SweepData, contest: Contest) -> ContestSummary {
     let latency = is_equivalent.then(|| {
         let is_alive = |setting: usize| bandwidth.settings[setting].standing == Standing::Alive;
         let of = |setting: usize| is_alive(setting).then_some(setting);
-        let rules = Rules { direction: Direction::LowerIsBetter, ..rules };
+        // These blocks are there, and all of them tell.
+        let rules = Rules { direction: Direction::LowerIsBetter, ends_at_sufficient: false, ..rules };
         race(contest.members.len(), rules, &figures(&|run| run.latency_ns_p99 as f64, &of))
     });
     let settings = contest.members.len();
@@ -180,6 +182,17 @@ pub(super) fn observations(data: &SweepData, summary: &ContestSummary) -> Vec<(u
         Observation::of_race(&summary.bandwidth, setting, blocks.iter().enumerate().filter_map(of))
     };
     summary.points.iter().enumerate().map(|(setting, point)| (*point, figures(setting))).collect()
+}
+
+/// How far the machine moved from block to block while one construction stood, for each work that is spread over several.
+pub(super) fn movements(data: &SweepData, contests: &[ContestSummary]) -> BTreeMap<Work, Movement> {
+    let mut stretches: BTreeMap<&Work, Vec<Vec<Vec<(usize, f64)>>>> = BTreeMap::new();
+    for contest in contests {
+        let blocks = blocks(data, &contest.contest());
+        stretches.entry(&contest.work).or_default().push(blocks.iter().map(logarithms).collect());
+    }
+    let spread = stretches.into_iter().filter(|(_, stretches)| stretches.len() > 1);
+    spread.map(|(work, stretches)| (work.clone(), Movement::of(&stretches))).collect()
 }
 
 /// The blocks that were slow for all settings.

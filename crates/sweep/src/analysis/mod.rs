@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use measure::limit::Verdict;
 use measure::record::{EngineFacts, HostFacts, TargetFacts};
+use measure::stats::Movement;
 use measure::{Histogram, WarningCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -196,6 +197,8 @@ pub struct Analysis {
     pub runs: Vec<JudgedRun>,
     /// What the blocks of each work say.
     pub contests: Vec<ContestSummary>,
+    /// How far the machine moved, for each work that is spread over several constructions.
+    pub movements: BTreeMap<Work, Movement>,
     /// What a screened sweep has looked at.
     pub search: Option<SearchSummary>,
     /// What cleaning did to the sweep as a whole.
@@ -274,6 +277,7 @@ pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
     let (effects, interactions) = effects::effects(data, &contests, &points);
     Ok(Analysis {
         limits,
+        movements: contests::movements(data, &contests),
         contests,
         search: data.search.clone(),
         passes: if data.meta.protocol == Protocol::Dash {

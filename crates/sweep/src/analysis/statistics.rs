@@ -1,7 +1,8 @@
 //! Where the sweep meets [`measure::stats`]: the one place that fixes level and rules.
 
+use measure::stats::apart::Pair;
 use measure::stats::cleaning::{MadVerdict, SetAside};
-use measure::stats::{self, CleaningRules, CompareRules, DEFAULT_LEVEL};
+use measure::stats::{self, CleaningRules, CompareRules, DEFAULT_LEVEL, Movement};
 
 use super::{Estimate, Fate, Interval};
 
@@ -79,14 +80,20 @@ pub(crate) fn compare(candidate: &[f64], baseline: &[f64]) -> Comparison {
     settle(stats::compare(baseline, candidate))
 }
 
-/// The same with an interval of another level.
-pub(crate) fn compare_at(candidate: &[f64], baseline: &[f64], level: f64) -> Comparison {
-    settle(stats::compare_with(baseline, candidate, &CompareRules { level, ..CompareRules::default() }))
+/// The same with an interval of another level, and with what moved between the two where they were measured one after the other.
+pub(crate) fn compare_at(
+    candidate: &[f64],
+    baseline: &[f64],
+    movement: Option<Movement>,
+    level: f64,
+) -> Comparison {
+    let rules = CompareRules { level, ..CompareRules::default() };
+    settle(stats::compare_apart(baseline, candidate, movement, &rules))
 }
 
 /// The second of each pair against its first, corrected for their number.
-pub(crate) fn compare_pairs(pairs: &[(&[f64], &[f64])]) -> Vec<Comparison> {
-    stats::compare_family(pairs, &CompareRules::default()).into_iter().map(settle).collect()
+pub(crate) fn compare_pairs(pairs: &[Pair<'_>]) -> Vec<Comparison> {
+    stats::compare_family_apart(pairs, &CompareRules::default()).into_iter().map(settle).collect()
 }
 
 /// With passes enough, "not enough data" means noise so wide that no interval exists: no difference

@@ -15,11 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use measure::decide::Rules as RaceRules;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{PlannedRun, Rules, groups, permutation};
+use super::{Margin, PlannedRun, Protocol, Rules, groups, permutation};
 use crate::contest::Contest;
-use crate::model::Point;
+use crate::model::{Point, SIDE};
 
 /// The members of a block in the order in which they would run if all of them were in it.
 #[must_use]
@@ -72,4 +73,23 @@ pub fn cut(points: &[Point], planned: &[PlannedRun], settled: &BTreeSet<u32>) ->
     let open: BTreeSet<(usize, u32)> =
         planned.iter().filter(|run| !settled.contains(&run.position)).map(key).collect();
     planned.iter().filter(|run| open.contains(&key(run))).copied().collect()
+}
+
+/// How a contest is decided in a sweep over `points`: with `passes` blocks, or where that is 0 by as many as it takes. A
+/// recommendation needs no more than a sufficient setting; what compares sides, constructions or screened points does.
+#[must_use]
+pub fn race_rules(
+    contest: &Contest,
+    points: &[Point],
+    protocol: Protocol,
+    passes: u32,
+    equivalence: Margin,
+) -> RaceRules {
+    let is_recommended = protocol == Protocol::Blocks && contest.construction.is_none();
+    RaceRules {
+        stops: !protocol.is_dash() && passes == 0,
+        ends_at_sufficient: is_recommended && points.iter().all(|point| !point.settings.contains_key(SIDE)),
+        equivalence: equivalence.part(),
+        ..RaceRules::default()
+    }
 }

@@ -17,7 +17,7 @@ pub(super) fn of<'a>(analysis: &'a Analysis, points: &[&PointSummary]) -> Option
 }
 
 /// Ratios up to this one tell something.
-const MOST_TELLING: f64 = 100.0;
+pub(super) const MOST_TELLING: f64 = 100.0;
 
 /// What is recommended and how that came about; none where no candidate has a figure.
 pub(super) fn judged<'p>(

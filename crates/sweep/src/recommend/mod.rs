@@ -13,8 +13,9 @@
 //!    cheapest of those that may still be the best, with how much better another one could be, and how many
 //!    more blocks would tell.
 //! 4. Points on different constructions share no block. Where the alternatives of a work are spread over several,
-//!    their means are compared without pairs (Welch, Holm over all of them), those of one construction by their race, and
-//!    what cannot be told apart is undecided.
+//!    their means are compared without pairs (Holm over all of them), and all that the machine moved from block to block while
+//!    one construction stood counts as moved between two ([`measure::stats::apart`]); those of one construction are compared by their
+//!    race. What cannot be told apart is *sufficient* where no other one is more than 5 % better, else undecided.
 //! 5. The gain is given over the cheapest of all alternatives and over the runner-up, each with its
 //!    interval, and the [`Knee`] says what a smaller depth would cost in bandwidth and save in latency.
 //! 6. The recommended point as [`settings`] that a program can set, each with the measurement behind it; and over
@@ -237,7 +238,7 @@ fn for_work(analysis: &Analysis, work: &Work, points: &[&PointSummary]) -> Recom
     caveats.extend(words::seeking_caveat(use_point, &candidates));
     caveats.extend(words::warning_caveat(use_point));
     if contest.is_none() {
-        caveats.push(words::NOT_INTERLEAVED.to_owned());
+        caveats.push(words::not_interleaved(analysis.movements.get(work)));
     }
     let mut recommendation = Recommendation {
         work: work.clone(),
@@ -361,12 +362,20 @@ impl<'a> Field<'a> {
         search: Option<&SearchSummary>,
     ) -> (&'a PointSummary, Recommendation) {
         let use_point = search.map_or_else(|| self.recommended(), |search| self.expected(search));
-        let outcome = self.outcome();
+        let (mut outcome, mut could_be) = (self.outcome(), None);
+        if outcome == Outcome::Undecided && self.enough {
+            could_be = self.could_be(judge, use_point);
+            // What a search expects to be best need not be the simplest of those that are as good.
+            if let Some(most) = self.sufficient(judge, use_point).filter(|_| search.is_none()) {
+                (outcome, could_be) = (Outcome::Sufficient, Some(most));
+            }
+        }
+        let is_open = matches!(outcome, Outcome::Undecided | Outcome::Sufficient);
         let found = Recommendation {
             fastest: Some(self.fastest.point),
             tied: self.tied.iter().map(|p| p.point).collect(),
-            undecided: (outcome == Outcome::Undecided)
-                .then_some(Undecided { could_be: None, more_blocks: None }),
+            equivalence: Margin::of_part(judge.equivalence()).unwrap_or_default(),
+            undecided: is_open.then_some(Undecided { could_be, more_blocks: None }),
             over_cheapest: self
                 .cheapest()
                 .filter(|p| p.point != use_point.point)
@@ -375,6 +384,27 @@ impl<'a> Field<'a> {
             ..Recommendation::nothing(&use_point.work, outcome, Vec::new())
         };
         (use_point, found)
+    }
+
+    fn tied_with(&self, point: &PointSummary) -> impl Iterator<Item = &'a PointSummary> {
+        self.tied.iter().copied().filter(move |other| other.point != point.point)
+    }
+
+    /// How many times as fast another setting that may be the best could be.
+    fn could_be(&self, judge: &Judge<'_>, point: &PointSummary) -> Option<f64> {
+        let among = self.tied.len() + self.beaten.len() - 1;
+        let highest = |other| Some(judge.compare(other, point, among).interval?.high);
+        let most = self.tied_with(point).map(highest).try_fold(1.0, |most, next| Some(f64::max(most, next?)));
+        most.filter(|most| *most <= contests::MOST_TELLING)
+    }
+
+    /// The same where no other setting is faster by more than the margin of equivalence.
+    fn sufficient(&self, judge: &Judge<'_>, point: &PointSummary) -> Option<f64> {
+        let most = self
+            .tied_with(point)
+            .map(|other| judge.at_most(other, point))
+            .try_fold(1.0, |most, next| Some(f64::max(most, next?)));
+        most.filter(|most| *most <= 1.0 + judge.equivalence())
     }
 
     /// Of a screened sweep, whose settings do not tie by being equal: the best by estimate of those on the first construction that

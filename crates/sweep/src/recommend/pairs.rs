@@ -2,17 +2,19 @@
 //!
 //! - Points that share blocks are compared by their race ([`measure::decide::Outcome::between`]): its weights, its bound, its
 //!   correction for the number of settings. So no figure beside a verdict contradicts it.
-//! - Points on different constructions share no block. They are compared without pairs: Welch's test with Holm's correction over a
-//!   family, Fieller's interval. The interval of a comparison that no verdict was drawn from is corrected for the number of
+//! - Points on different constructions share no block. They are compared without pairs, with what the machine moved from block to
+//!   block counted between constructions as well ([`measure::stats::apart`]), and Holm's correction over a family. The interval of a comparison that no verdict was drawn from is corrected for the number of
 //!   alternatives (Bonferroni), so that it leaves 1 out only where a verdict would have.
 //! - Under `protocol = "dash"` a work that is spread over several constructions is compared without pairs throughout, and the
-//!   intervals are those of each comparison by itself.
+//!   intervals are those of each comparison by itself; between points on one construction nothing is counted as moved.
+
+use std::collections::BTreeMap;
 
 use measure::decide::Standing;
-use measure::stats::{DEFAULT_LEVEL, Verdict};
+use measure::stats::{DEFAULT_LEVEL, Movement, Verdict};
 
 use crate::analysis::statistics::{Comparison, compare_at, compare_pairs, interval};
-use crate::analysis::{Analysis, ContestSummary, Interval, PointSummary};
+use crate::analysis::{Analysis, ContestSummary, Interval, PointSummary, Work};
 
 use super::is_beyond_noise;
 
@@ -23,6 +25,7 @@ const MIN_GAIN: f64 = 1.02;
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
     contests: &'a [ContestSummary],
+    movements: &'a BTreeMap<Work, Movement>,
     is_dash: bool,
 }
 
@@ -47,7 +50,11 @@ impl Compared {
 
 impl<'a> Judge<'a> {
     pub(super) fn new(analysis: &'a Analysis) -> Self {
-        Self { contests: &analysis.contests, is_dash: analysis.cleaning.is_applied }
+        Self {
+            contests: &analysis.contests,
+            movements: &analysis.movements,
+            is_dash: analysis.cleaning.is_applied,
+        }
     }
 
     /// The contest of all these points, if they share blocks.
@@ -56,6 +63,12 @@ impl<'a> Judge<'a> {
         let found = self.contests.iter().find(has)?;
         let is_spread = || self.contests.iter().filter(|c| c.work == found.work).count() > 1;
         (!self.is_dash || !is_spread()).then_some(found)
+    }
+
+    /// What the machine may have moved between two points; none where they were measured on one construction.
+    fn movement(&self, of: &PointSummary, over: &PointSummary) -> Option<Movement> {
+        let has_both = |c: &ContestSummary| [of, over].iter().all(|p| c.setting(p.point).is_some());
+        self.movements.get(&of.work).copied().filter(|_| !self.contests.iter().any(has_both))
     }
 
     /// Whether its race dropped it.
@@ -83,17 +96,36 @@ impl<'a> Judge<'a> {
         let without_pairs = || {
             let among = if self.is_dash { 1 } else { among.max(1) };
             let level = 1.0 - (1.0 - DEFAULT_LEVEL) / among as f64;
-            of_comparison(&compare_at(&of.compared, &over.compared, level), of, over)
+            let movement = self.movement(of, over);
+            of_comparison(&compare_at(&of.compared, &over.compared, movement, level), of, over)
         };
         self.by_race(of, over).unwrap_or_else(without_pairs)
+    }
+
+    /// How many times better than `over` the other one is at most, at 95 % of each by itself: that the best of several is better by
+    /// more is false only if all these are (Berger 1982).
+    pub(super) fn at_most(&self, of: &PointSummary, over: &PointSummary) -> Option<f64> {
+        if let Some(raced) = self.by_race(of, over) {
+            return raced.interval.map(|interval| interval.high);
+        }
+        let both_ends = 1.0 - 2.0 * (1.0 - DEFAULT_LEVEL);
+        let compared = compare_at(&of.compared, &over.compared, self.movement(of, over), both_ends);
+        compared.interval.map(|interval| interval.high)
+    }
+
+    /// How far apart settings may lie that count as equally good.
+    pub(super) fn equivalence(&self) -> f64 {
+        self.contests.first().map_or(0.0, |contest| contest.bandwidth.rules.equivalence)
     }
 
     /// Each first against its second; what shares no block is corrected for the number of such pairs.
     pub(super) fn family(&self, pairs: &[(&PointSummary, &PointSummary)]) -> Vec<Compared> {
         let raced: Vec<Option<Compared>> = pairs.iter().map(|(of, over)| self.by_race(of, over)).collect();
         let apart: Vec<_> = pairs.iter().zip(&raced).filter(|(_, raced)| raced.is_none()).collect();
-        let samples = apart.iter().map(|((of, over), _)| (over.compared.as_slice(), of.compared.as_slice()));
-        let compared = compare_pairs(&samples.collect::<Vec<(&[f64], &[f64])>>());
+        let samples = apart.iter().map(|((of, over), _)| {
+            (over.compared.as_slice(), of.compared.as_slice(), self.movement(of, over))
+        });
+        let compared = compare_pairs(&samples.collect::<Vec<_>>());
         let compared = apart.iter().zip(&compared).map(|(((of, over), _), c)| of_comparison(c, of, over));
         let mut compared = compared.collect::<Vec<_>>().into_iter();
         raced.iter().filter_map(|raced| raced.or_else(|| compared.next())).collect()

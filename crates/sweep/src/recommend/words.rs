@@ -1,6 +1,7 @@
 //! Recommendations in sentences.
 
 use crate::analysis::{Access, Analysis, Completeness, Interval, PointSummary};
+use measure::stats::Movement;
 use measure::warning::Severity;
 
 use super::{Compromise, Gain, Ladder, Outcome, Recommendation, Tail, settings};
@@ -177,9 +178,20 @@ fn signed_percent(ratio: f64) -> String {
     format!("{sign}{}", units::percent((ratio - 1.0).abs()))
 }
 
-/// `, the simplest of 3 settings, none of which is more than 3.9 % faster`.
+/// `, the simplest of 3 settings, none of which is more than 3.9 % faster`; or, where the simplest is not sufficient,
+/// `, which is enough: none of 2 other settings is more than 3.9 % faster`.
 fn sufficient(r: &Recommendation) -> String {
-    format!(", the simplest of {} settings, none of which is more than {} faster", r.tied.len(), margin(r))
+    let margin = margin(r);
+    match r.tied.len() {
+        0 | 1 => format!(", which is enough: no other setting is more than {margin} faster"),
+        several if r.point == r.tied.first().copied() => {
+            format!(", the simplest of {several} settings, none of which is more than {margin} faster")
+        }
+        2 => format!(", which is enough: the other setting that is left is at most {margin} faster"),
+        several => {
+            format!(", which is enough: none of {} other settings is more than {margin} faster", several - 1)
+        }
+    }
 }
 
 /// By how much another setting is faster at most, where one is sufficient.
@@ -208,8 +220,16 @@ fn undecided(r: &Recommendation) -> String {
 }
 
 /// What bears on a comparison of points that share no block.
-pub(super) const NOT_INTERLEAVED: &str = "These settings were measured one construction after the other and share no block, so that a change of the \
-     machine between them counts as a difference.";
+pub(super) fn not_interleaved(movement: Option<&Movement>) -> String {
+    let counted = movement.map_or_else(String::new, |movement| {
+        format!(
+            " One is called better only beyond what the machine moved from block to block on each ({}, SD); what moved between them alone \
+             counts as a difference.",
+            units::percent(movement.sd)
+        )
+    });
+    format!("These settings were measured one construction after the other and share no block.{counted}")
+}
 
 /// The answer of the whole sweep in one sentence.
 #[must_use]

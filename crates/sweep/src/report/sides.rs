@@ -1,6 +1,6 @@
 //! Two sides that alternated ([`crate::space::Space::against`]): B by A in each pair.
 
-use measure::decide::{Answer, Bounds};
+use measure::decide::Bounds;
 
 use super::sheet::Sheet;
 use super::{Report, sheets};
@@ -46,18 +46,7 @@ fn pair(report: &Report, contest: &ContestSummary) -> Option<[usize; 2]> {
 }
 
 fn verdict(contest: &ContestSummary, b: usize) -> String {
-    match contest.bandwidth.answer {
-        Answer::Better { winner, .. } => {
-            format!("{} is better", crate::space::SIDES[usize::from(winner == b)])
-        }
-        Answer::Equivalent { .. } => {
-            format!("equivalent, within ± {}", units::percent(contest.bandwidth.rules.equivalence))
-        }
-        Answer::Sufficient { more_blocks: Some(more), .. }
-        | Answer::Undecided { more_blocks: Some(more), .. } => {
-            format!("undecided, about {} more blocks ({} to {})", more.likely, more.low, more.high)
-        }
-        Answer::Sufficient { .. } | Answer::Undecided { .. } => "undecided".to_owned(),
-        Answer::Single { .. } | Answer::Nothing => "one side has no usable run".to_owned(),
-    }
+    let [first, second] = crate::space::SIDES;
+    let names = if b == 1 { [first, second] } else { [second, first] };
+    contest.bandwidth.words_of_two(names).unwrap_or_else(|| "one side has no usable run".to_owned())
 }

@@ -23,7 +23,6 @@ use measure::RunRecord;
 use measure::record::QUEUE_SETTINGS;
 use measure::warning::Severity;
 
-use crate::analysis::by_id;
 use crate::model::{CONSTRUCTION, Point};
 use crate::store::{Store, StoreError};
 
@@ -48,7 +47,7 @@ impl Surroundings {
     /// As the sessions before this one met them.
     pub(super) fn of(store: &Store) -> Result<Self, StoreError> {
         let points = store.points()?;
-        let points = by_id(&points);
+        let points: BTreeMap<u32, &Point> = points.iter().map(|point| (point.id, point)).collect();
         let (mut all, mut seen) = (Self::default(), BTreeSet::new());
         let mut runs = store.runs()?;
         runs.sort_by_key(|run| (run.started_unix_ns, run.position));
