@@ -14,7 +14,7 @@
 //! | several failures in a row ([`crate::space::Limits::failures`]) | the session gives up: the target is gone, or the machine is ill |
 //! | a refusal | the session stops: a refusal is about safety or about the truth of figures, and the user has to decide |
 //! | a record that is void because of something outside that may pass ([`may_pass`]) | it is kept in `voided` and the run is repeated once, at once; the second record counts as the run, void or not |
-//! | a setting of the machine is not what it was in earlier runs ([`surroundings`]) | the record is void, and stored as the run |
+//! | a setting of the machine is not what it was in earlier runs (`surroundings`) | the record is void, and stored as the run |
 //! | a record that is void otherwise | it is stored as the run, and flagged; repeating it would show the same |
 //! | a request that is not answered in the time allowed for it | the error is stored, and the session ends at once: what is in flight may still come, so that neither this target nor another one is measured undisturbed |
 //! | an interruption | the session ends; everything measured so far is kept |
