@@ -70,7 +70,10 @@ def show(document, load):
         ratio = contest["ratio"]
         value = "no interval" if ratio is None else f"{ratio['ratio']:.3f} ({ratio['low']:.3f}–{ratio['high']:.3f})"
         print(f"| {contest['figure']}, {contest['of']} by {contest['by']} | {value} | {aim} |")
-    print(f"| restoring by the fast tier's own reading | {document['restart']['by_read']:.2f} | ≤ 1.1 |")
+    restart = document["restart"]
+    ratio = restart["ratio"]
+    interval = "no interval" if ratio is None else f"{ratio['low']:.2f}–{ratio['high']:.2f}"
+    print(f"| restoring by the fast tier's own reading | {restart['by_read']:.2f} ({interval}) | ≤ 1.1 |")
     drain = document["drain"]
     print(f"\nThe drain: {drain['bytes_per_s'] / 1e6:.1f} MB/s, most behind {drain['most_behind']}, "
           f"{drain['checked_bytes']} bytes compared; durable after {drain['durable_median_s']:.2f} s; "

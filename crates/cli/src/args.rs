@@ -182,7 +182,7 @@ pub enum Document {
     PlanHierarchy,
     /// `plan tier --json` (flashwright.plan-tier/1)
     PlanTier,
-    /// `flashio --json` (flashwright.flashio/1)
+    /// `flashio --json` (flashwright.flashio/2)
     Flashio,
     /// `db load --json` (flashwright.db-load/1)
     DbLoad,

@@ -209,6 +209,59 @@ fn files_and_directory_are_synced_before_a_checkpoint_gets_its_name_and_the_name
     assert!(own >= 6, "{trace}");
 }
 
+/// Whether a task has begun its file of a checkpoint in this leg.
+fn has_begun(folder: &Path, leg: u32, task: u32) -> bool {
+    fn holds(directory: &Path, name: &str) -> bool {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name() == name || holds(&entry.path(), name))
+    }
+    let runs = ["fast", "slow"].map(|tier| folder.join(tier));
+    let runs = runs.iter().flat_map(|tier| std::fs::read_dir(tier).into_iter().flatten().flatten());
+    runs.into_iter().any(|run| holds(&run.path().join(format!("leg-{leg:05}")), &format!("task-{task:05}")))
+}
+
+/// CPU time that a process has used in user mode, in clock ticks, and its state.
+fn stat(pid: u32) -> (u64, String) {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (fields[11].parse().unwrap(), fields[0].to_owned())
+}
+
+/// Task 2 is stopped while it computes, until task 1 has written and half a second has gone by.
+#[test]
+fn bandwidth_is_no_more_than_the_bytes_by_the_time_from_the_first_byte_to_the_last() {
+    let folder = tiers();
+    let mut run = started(folder.path(), &["--json", "--compute=1s", "--checkpoints=1"]);
+    let apart = Duration::from_millis(500);
+    // A leg in which the task was too quick to be stopped does not count; there are three.
+    let stopped = (1..=3).find(|number| {
+        let directory = leg(&folder.path().join("slow"), *number);
+        let pid = task(&run, 2);
+        let (before, _) = stat(pid);
+        let is_late = || has_begun(folder.path(), *number, 2) || !directory.is_dir();
+        // What it does before it computes takes less CPU time.
+        until("the task computes", || (stat(pid).0 >= before + 5 || is_late()).then_some(()));
+        let send = |name: &str| Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+        assert!(send("-STOP").success());
+        until("the task is stopped", || (stat(pid).1 == "T").then_some(()));
+        let is_apart = !is_late();
+        if is_apart {
+            until("the other task writes", || has_begun(folder.path(), *number, 1).then_some(()));
+            std::thread::sleep(apart);
+        }
+        assert!(send("-CONT").success());
+        is_apart
+    });
+    let (status, out, err) = ended_and_printed(&mut run);
+    assert!(status.success(), "{err}");
+    let document: Value = serde_json::from_str(&out).unwrap();
+    let stopped = &document["legs"][stopped.expect("a leg with writes apart") as usize - 1];
+    assert!(stopped["checkpoints"][0]["write_s"].as_f64().unwrap() >= apart.as_secs_f64(), "{stopped}");
+    let way = document["ways"].as_array().unwrap().iter().find(|way| way["way"] == stopped["way"]).unwrap();
+    let most = 2.0 * 65536.0 / apart.as_secs_f64();
+    assert!(way["write_bytes_per_s"].as_f64().unwrap() <= most, "{way}");
+}
+
 #[test]
 fn a_killed_task_is_named_and_what_was_measured_before_is_kept() {
     let folder = tiers();
@@ -312,7 +365,7 @@ impl Tiers {
             .arg(&self.0)
             .args(more)
             .env("FLASHWRIGHT", env!("CARGO_BIN_EXE_flashwright"))
-            .envs([("MIB", "320"), ("COMPUTE", "200ms"), ("CHECKPOINT", "1m")])
+            .envs([("MIB", "320"), ("COMPUTE", "200ms"), ("CHECKPOINT", "4m")])
             .output()
             .expect("sh runs")
     }
@@ -343,7 +396,11 @@ fn four_tasks_run_on_the_throttled_tiers_of_the_example() {
     assert!(done.status.success(), "{err}");
     let document: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!((&document["tasks"], &document["fast"]["file_system"]), (&4.into(), &"xfs".into()));
-    assert_eq!(document["drain"]["checked_bytes"], 8 << 20);
+    assert_eq!(document["drain"]["checked_bytes"], 32 << 20);
+    // The kernel lets a tenth of a second's bytes through at once, of 0.42 s.
+    assert_eq!(document["ways"][0]["way"], "slow");
+    let written = document["ways"][0]["write_bytes_per_s"].as_f64().unwrap();
+    assert!(written <= 1.5 * 40e6, "{written} bytes a second on a tier of 40 MB/s");
     let down = tiers.script("down", &[]);
     assert!(down.status.success(), "{}", String::from_utf8_lossy(&down.stderr));
     assert!(names(&folder.path().join("tiers")).is_empty());

@@ -5,10 +5,12 @@ use measure::stats::Direction;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::record::{Checkpoint, Leg, Way};
+use crate::record::{Checkpoint, Leg, Restart, RestorePair, Way};
 
 /// Times that differ by less are equivalent.
 pub const EQUIVALENCE: f64 = 0.02;
+/// Restoring aims to take at most this part more than the fast tier's own reading.
+pub const RESTORE_MARGIN: f64 = 0.1;
 
 /// The figures of a way, medians over its legs. Times are seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -17,11 +19,11 @@ pub struct WayFigures {
     pub way: Way,
     /// Legs that it was run.
     pub legs: usize,
-    /// Bytes of all checkpoints by the time in which tasks could not compute for writing them.
+    /// Bytes of all checkpoints by `io_s`.
     pub write_bytes_per_s: f64,
     /// From the start of all tasks until the last checkpoint was published.
     pub run_s: f64,
-    /// Time in which the application could not compute for writing.
+    /// From the first byte of any task until the checkpoint was published, added up over checkpoints.
     pub io_s: f64,
     /// Computing time of the slowest task in each interval, added up.
     pub compute_s: f64,
@@ -67,8 +69,16 @@ pub struct RestartFigures {
     pub restore_s: f64,
     /// The time of reading the same bytes from the fast tier with nothing else to do.
     pub read_s: f64,
-    /// `restore_s` by `read_s`, within restarts.
+    /// Pairs of the two, in alternating order.
+    pub pairs: usize,
+    /// The median of the restarts' ratios of restoring to reading.
     pub by_read: f64,
+    /// The ratio with its interval; None before there is one.
+    pub ratio: Option<Bounds>,
+    /// Whether restoring takes at most 1.1 times as long as reading; None while the interval contains 1.1.
+    pub within_aim: Option<bool>,
+    /// How it was decided; a restart is a block, and the settings are restoring and reading.
+    pub outcome: Outcome,
 }
 
 /// A figure of two ways, compared within blocks.
@@ -102,9 +112,7 @@ pub enum Figure {
 
 impl Contest {
     fn new(legs: &[Leg], figure: Figure, of: Way, by: Way) -> Self {
-        let rules =
-            Rules { direction: Direction::LowerIsBetter, equivalence: EQUIVALENCE, ..Rules::default() };
-        let (mut race, mut ratios) = (Race::new(2, rules), Vec::new());
+        let (mut race, mut ratios) = (race(EQUIVALENCE), Vec::new());
         let blocks = legs.iter().map(|leg| leg.block + 1).max().unwrap_or(0);
         for block in 0..blocks {
             let setting = |leg: &Leg| [of, by].iter().position(|way| *way == leg.way);
@@ -135,6 +143,11 @@ impl Contest {
     pub fn estimate(&self) -> Option<f64> {
         self.ratio.map(|bounds| bounds.ratio).or(self.median)
     }
+}
+
+/// A race of two settings for the shorter time.
+fn race(equivalence: f64) -> Race {
+    Race::new(2, Rules { direction: Direction::LowerIsBetter, equivalence, ..Rules::default() })
 }
 
 /// The comparisons: what the drain gains over the slow tier, what it costs beside the fast tier alone, and what of that is
@@ -196,16 +209,36 @@ pub fn drain(legs: &[Leg]) -> Option<DrainFigures> {
 /// The restarts of all legs.
 #[must_use]
 pub fn restart(legs: &[Leg]) -> Option<RestartFigures> {
-    let all: Vec<_> = legs.iter().filter_map(|leg| leg.restart).collect();
-    let over = |of: fn(&crate::record::Restart) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
-    (!all.is_empty()).then(|| RestartFigures {
+    let all: Vec<&Restart> = legs.iter().filter_map(|leg| leg.restart.as_ref()).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let over = |of: fn(&Restart) -> f64| median(&all.iter().map(|restart| of(restart)).collect::<Vec<_>>());
+    let pairs: Vec<_> = all.iter().flat_map(|restart| &restart.pairs).collect();
+    let over_pairs =
+        |of: fn(&RestorePair) -> f64| median(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>());
+    let mut race = race(RESTORE_MARGIN);
+    for restart in &all {
+        let [restoring, reading] = restart.means_s();
+        race.block(&[(0, restoring), (1, reading)]);
+    }
+    let outcome = race.outcome();
+    let ratio = outcome.b_by_a(0, 1);
+    let aim = 1.0 + RESTORE_MARGIN;
+    let within_aim =
+        ratio.filter(|ratio| ratio.high <= aim || ratio.low > aim).map(|ratio| ratio.high <= aim);
+    Some(RestartFigures {
         restarts: all.len(),
         started_s: over(|restart| restart.started_s),
         restored_s: over(|restart| restart.restored_s),
         first_step_s: over(|restart| restart.first_step_s),
-        restore_s: over(|restart| restart.restore_s),
-        read_s: over(|restart| restart.read_s),
-        by_read: over(|restart| restart.restore_s / restart.read_s),
+        restore_s: over_pairs(|pair| pair.restore_s),
+        read_s: over_pairs(|pair| pair.read_s),
+        pairs: pairs.len(),
+        by_read: over(|restart| restart.means_s()[0] / restart.means_s()[1]),
+        ratio,
+        within_aim,
+        outcome,
     })
 }
 
@@ -219,12 +252,14 @@ mod tests {
     use super::*;
     use crate::record::{Drain, TaskTimes};
 
-    /// A leg of two tasks and two checkpoints that computes for this long, and stalls for so much.
+    /// A leg of two tasks and two checkpoints that computes for this long. The tasks write one after the other: the first for
+    /// `write_s`, the second for half as long.
     fn leg(block: u32, way: Way, compute_s: f64, write_s: f64) -> Leg {
         let task = |part: f64| TaskTimes { compute_s: compute_s * part / 2.0, write_s: write_s * part };
         let checkpoint = |step| Checkpoint {
             step,
             tasks: vec![task(1.0), task(0.5)],
+            write_s: 1.5 * write_s,
             publish_s: 0.25,
             durable_s: (way == Way::Drained).then_some(f64::from(step)),
         };
@@ -232,7 +267,7 @@ mod tests {
         Leg {
             block,
             way,
-            run_s: compute_s + 2.0 * (write_s + 0.25),
+            run_s: compute_s + 2.0 * (1.5 * write_s + 0.25),
             checkpoints: vec![checkpoint(1), checkpoint(2)],
             drain: (way == Way::Drained).then_some(drain),
             checked_bytes: 0,
@@ -244,9 +279,12 @@ mod tests {
     fn a_way_has_the_papers_columns() {
         let legs = [leg(0, Way::Slow, 4.0, 1.0), leg(1, Way::Slow, 4.0, 1.0)];
         let [slow] = &ways(&legs, 1000)[..] else { panic!() };
-        // Of two checkpoints, the slowest task's second of writing and the publishing.
-        assert_eq!((slow.legs, slow.io_s, slow.run_s, slow.compute_s), (2, 2.5, 6.5, 4.0));
-        assert_eq!(slow.write_bytes_per_s, 2000.0 / 2.5);
+        // Of two checkpoints, from the first task's first byte to the last one's end, and the publishing: the slowest task's own
+        // time would be 2.5 s, and its bandwidth more than a device gives that wrote for 3 s.
+        assert_eq!((slow.legs, slow.io_s, slow.run_s, slow.compute_s), (2, 3.5, 7.5, 4.0));
+        assert_eq!(slow.write_bytes_per_s, 2000.0 / 3.5);
+        assert!(slow.write_bytes_per_s <= 2000.0 / 3.0);
+        // A stall is a task's own, without the other's write.
         assert_eq!((slow.stall_slowest_s, slow.stall_median_s), (1.25, 1.0));
     }
 
@@ -258,6 +296,41 @@ mod tests {
         assert_eq!((both.kept_up, both.most_behind, both.bytes, both.bytes_per_s), (false, 2, 200, 25.0));
         assert_eq!((both.durable_median_s, both.durable_slowest_s), (1.5, 2.0));
         assert_eq!(drain(&[leg(0, Way::Fast, 1.0, 1.0)]), None);
+    }
+
+    /// A drained leg with a restart of which restoring took so many times as long as reading, while the tier got slower by a tenth
+    /// with each of the four.
+    fn restarted(block: u32, by_read: f64) -> Leg {
+        let time = |place: i32, factor: f64| factor * 1.1_f64.powi(place);
+        let pairs = vec![
+            RestorePair { restore_first: true, restore_s: time(0, by_read), read_s: time(1, 1.0) },
+            RestorePair { restore_first: false, restore_s: time(3, by_read), read_s: time(2, 1.0) },
+        ];
+        let restart = Some(Restart { started_s: 1.0, restored_s: 2.0, first_step_s: 3.0, pairs });
+        Leg { restart, ..leg(block, Way::Drained, 4.0, 1.0) }
+    }
+
+    #[test]
+    fn drift_between_restoring_and_reading_cancels_out() {
+        let figures = restart(&[restarted(0, 1.0)]).unwrap();
+        assert!((figures.by_read - 1.0).abs() < 1e-12, "{figures:?}");
+        assert_eq!((figures.restarts, figures.pairs), (1, 2));
+        assert_eq!((figures.ratio, figures.within_aim), (None, None));
+    }
+
+    #[test]
+    fn restoring_is_within_its_aim_only_if_the_whole_interval_is() {
+        let of = |by_read: &dyn Fn(u32) -> f64| {
+            let legs: Vec<Leg> = (0..8).map(|block| restarted(block, by_read(block))).collect();
+            restart(&legs).unwrap()
+        };
+        let scatter = |block: u32| if block.is_multiple_of(2) { 1.001 } else { 0.999 };
+        assert_eq!(of(&|block| 1.05 * scatter(block)).within_aim, Some(true));
+        assert_eq!(of(&|block| 1.2 * scatter(block)).within_aim, Some(false));
+        let wide = of(&|block| if block.is_multiple_of(2) { 1.4 } else { 0.8 });
+        assert_eq!(wide.within_aim, None, "{wide:?}");
+        assert!(matches!(wide.outcome.answer, Answer::Undecided { .. }), "{wide:?}");
+        assert_eq!(restart(&[leg(0, Way::Drained, 4.0, 1.0)]), None);
     }
 
     #[test]

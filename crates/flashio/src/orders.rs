@@ -65,6 +65,17 @@ pub struct Calibrated {
     pub one_ns: u64,
 }
 
+/// What a task did up to the end of its write of a checkpoint.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Written {
+    /// Time of computing, seconds.
+    pub compute_s: f64,
+    /// When its write began, by the task's clock.
+    pub begun_ns: i64,
+    /// When fsync(2) had returned.
+    pub ended_ns: i64,
+}
+
 /// What became of reading.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Restored {

@@ -59,7 +59,10 @@ pub struct Checkpoint {
     pub step: u32,
     /// Of each task, in order.
     pub tasks: Vec<TaskTimes>,
-    /// Time in which the files of all tasks got their name durably, after the last was written.
+    /// Time from the first byte of any task to the end of the last task's fsync(2), on the coordinator's clock. Tasks that write one
+    /// after the other make it longer than the longest of their own times.
+    pub write_s: f64,
+    /// Time from then until the files of all tasks had their name durably.
     pub publish_s: f64,
     /// Where it is drained: time from the first byte written until it was durable on the slow tier and read back.
     pub durable_s: Option<f64>,
@@ -71,10 +74,10 @@ impl Checkpoint {
         self.tasks.iter().map(|task| task.write_s + self.publish_s)
     }
 
-    /// The longest of them.
+    /// From the first byte of any task until the checkpoint was published.
     #[must_use]
-    pub fn stall_s(&self) -> f64 {
-        self.stalls().fold(0.0, f64::max)
+    pub fn io_s(&self) -> f64 {
+        self.write_s + self.publish_s
     }
 }
 
@@ -91,8 +94,19 @@ pub struct Drain {
     pub most_behind: u32,
 }
 
-/// Tasks that were killed and started again.
+/// Restoring a checkpoint, and reading its bytes, one directly after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RestorePair {
+    /// Whether restoring came first.
+    pub restore_first: bool,
+    /// Time of restoring: finding, opening, reading, checking.
+    pub restore_s: f64,
+    /// Time of reading the same bytes with nothing else to do.
+    pub read_s: f64,
+}
+
+/// Tasks that were killed and started again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Restart {
     /// From the kill until every task ran again.
     pub started_s: f64,
@@ -100,10 +114,20 @@ pub struct Restart {
     pub restored_s: f64,
     /// From the kill until the first iteration after it was done.
     pub first_step_s: f64,
-    /// The time of the restoring alone: opening, reading, checking.
-    pub restore_s: f64,
-    /// The time of reading the same bytes with nothing else to do.
-    pub read_s: f64,
+    /// Restoring and reading after that, in alternating order.
+    pub pairs: Vec<RestorePair>,
+}
+
+impl Restart {
+    /// Geometric means over the pairs: restoring, reading. Every order occurs as often, so that what drifts cancels out.
+    #[must_use]
+    pub fn means_s(&self) -> [f64; 2] {
+        let mean = |of: fn(&RestorePair) -> f64| {
+            let logarithms: f64 = self.pairs.iter().map(|pair| of(pair).ln()).sum();
+            (logarithms / self.pairs.len() as f64).exp()
+        };
+        [mean(|pair| pair.restore_s), mean(|pair| pair.read_s)]
+    }
 }
 
 /// One way, once.
@@ -126,10 +150,11 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// Time in which the application could not compute for writing.
+    /// Time in which a checkpoint was being written and published: the spans of all checkpoints, added up. Bytes by this time are
+    /// never more than the tier took.
     #[must_use]
     pub fn io_s(&self) -> f64 {
-        self.checkpoints.iter().map(Checkpoint::stall_s).sum()
+        self.checkpoints.iter().map(Checkpoint::io_s).sum()
     }
 
     /// Time of computing of the slowest task in each interval, added up.

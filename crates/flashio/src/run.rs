@@ -15,9 +15,9 @@ use tempfile::TempDir;
 use crate::error::FlashioError;
 use crate::figures;
 use crate::matrices::Matrices;
-use crate::orders::{Calibrated, Order, Restored, answers, tell};
+use crate::orders::{Calibrated, Order, Restored, Written, answers, tell};
 use crate::pattern::{BLOCK_BYTES, STAMP_LIMIT};
-use crate::record::{Checkpoint, Drain, Leg, Restart, TaskTimes, Way, Work};
+use crate::record::{Checkpoint, Drain, Leg, Restart, RestorePair, TaskTimes, Way, Work};
 use crate::room::{self, Tier, Tiers};
 use crate::sets::{Drained, Sets};
 use crate::task::CLOCK_ROUNDS;
@@ -26,6 +26,8 @@ use crate::task::CLOCK_ROUNDS;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A calibration lasts no longer.
 const CALIBRATION_MAX: Duration = Duration::from_secs(1);
+/// Pairs of restoring and reading after a restart; even, so that each comes first as often.
+const RESTORE_PAIRS: u32 = 2;
 /// Computing takes at most so many times what was asked for. An iteration is one multiplication at least.
 const CALIBRATION_EXCESS_MAX: f64 = 1.5;
 
@@ -212,7 +214,7 @@ struct Session<'a> {
 struct Commit {
     committed: Instant,
     /// Seconds from the first byte to the commit.
-    write_s: f64,
+    io_s: f64,
     durable: Instant,
 }
 
@@ -324,14 +326,14 @@ impl<'a> Session<'a> {
         let (sender, committed) = std::sync::mpsc::channel();
         let (ran, commits) = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                let durable = |(step, committed, write_s)| {
+                let durable = |(step, committed, io_s)| {
                     drained.wait(step, timeout, &is_over)?;
-                    Ok(Commit { committed, write_s, durable: Instant::now() })
+                    Ok(Commit { committed, io_s, durable: Instant::now() })
                 };
                 committed.into_iter().map(durable).collect::<Result<Vec<Commit>, FlashioError>>()
             });
-            let ran = self.application(&sets, |step, at, write_s| {
-                let _ = sender.send((step, at, write_s));
+            let ran = self.application(&sets, |step, at, io_s| {
+                let _ = sender.send((step, at, io_s));
             });
             abandoned.store(ran.is_err(), Ordering::Relaxed);
             drop(sender);
@@ -339,7 +341,7 @@ impl<'a> Session<'a> {
         });
         let ((run_s, mut checkpoints), commits) = (ran?, commits?);
         for (checkpoint, commit) in checkpoints.iter_mut().zip(&commits) {
-            checkpoint.durable_s = Some(commit.write_s + (commit.durable - commit.committed).as_secs_f64());
+            checkpoint.durable_s = Some(commit.io_s + (commit.durable - commit.committed).as_secs_f64());
         }
         let drain = Some(self.account(&commits, drained.verified_bytes()?));
         let restart = if self.has_started { Some(self.restart(&drained)?) } else { None };
@@ -351,7 +353,7 @@ impl<'a> Session<'a> {
     }
 
     /// The tasks compute and write all checkpoints of a leg; the time of it, and each checkpoint. `committed` gets the number of a
-    /// checkpoint, when it was committed, and the seconds that it took to write.
+    /// checkpoint, when it was committed, and the seconds from its first byte until then.
     fn application(
         &mut self,
         sets: &Sets,
@@ -368,20 +370,43 @@ impl<'a> Session<'a> {
         for step in 1..=count {
             let until = self.until();
             tell(&mut self.ranks, &directory, until)?;
-            let tasks: Vec<TaskTimes> = answers(&mut self.ranks, until)?;
-            let written = Instant::now();
+            let written: Vec<Written> = answers(&mut self.ranks, until)?;
             sets.commit(step)?;
-            let now = Instant::now();
-            let publish_s = (now - written).as_secs_f64();
-            let checkpoint = Checkpoint { step, tasks, publish_s, durable_s: None };
+            let (now, committed_ns) = (Instant::now(), now_ns());
+            let checkpoint = self.checkpoint(step, &written, committed_ns);
             run_s = (now - begun).as_secs_f64();
-            committed(step, now, checkpoint.stall_s());
+            committed(step, now, checkpoint.io_s());
             checkpoints.push(checkpoint);
             if step < count {
                 directory = PathText(sets.begin(step + 1)?);
             }
         }
         Ok((run_s, checkpoints))
+    }
+
+    /// The times of a checkpoint, on the coordinator's clock.
+    fn checkpoint(&self, step: u32, written: &[Written], committed_ns: i64) -> Checkpoint {
+        let seconds = |from: i64, to: i64| (to - from) as f64 / 1e9;
+        let own = |one: &Written| TaskTimes {
+            compute_s: one.compute_s,
+            write_s: seconds(one.begun_ns, one.ended_ns),
+        };
+        let begun_ns = self.on_own_clock(written, |one| one.begun_ns).min().unwrap_or(committed_ns);
+        let ended_ns = self.on_own_clock(written, |one| one.ended_ns).max().unwrap_or(committed_ns);
+        Checkpoint {
+            step,
+            tasks: written.iter().map(own).collect(),
+            write_s: seconds(begun_ns, ended_ns),
+            // The clock of another node is known to half of a round trip.
+            publish_s: seconds(ended_ns, committed_ns).max(0.0),
+            durable_s: None,
+        }
+    }
+
+    /// Times of all tasks in order, each by the task's clock, as times of this process's clock.
+    fn on_own_clock<'b, T>(&'b self, all: &'b [T], time: fn(&T) -> i64) -> impl Iterator<Item = i64> + 'b {
+        // The first offset is that of this process.
+        all.iter().zip(self.offsets.iter().skip(1)).map(move |(one, clock)| time(one) - clock.offset_ns)
     }
 
     fn account(&self, commits: &[Commit], verified_bytes: u64) -> Drain {
@@ -413,18 +438,37 @@ impl<'a> Session<'a> {
         (self.ranks, self.offsets) = meet(self.config, None)?;
         let started_ns = now_ns();
         let (step, directory) = drained.newest()?;
-        let directory = PathText(directory);
-        let order = Order::Restore { work, leg, step, directory: directory.clone(), compute: true };
-        let restored = self.read(&order)?;
-        let read = self.read(&Order::Read { work, directory })?;
-        let seconds = |from: i64, to: i64| (to - from) as f64 / 1e9;
+        let restored =
+            self.read(&Order::Restore { work, leg, step, directory: PathText(directory), compute: true })?;
+        let pairs = (0..RESTORE_PAIRS).map(|pair| self.restore_pair(drained, pair.is_multiple_of(2)));
+        let pairs = pairs.collect::<Result<_, FlashioError>>()?;
+        let seconds = |to: i64| (to - killed_ns) as f64 / 1e9;
         Ok(Restart {
-            started_s: seconds(killed_ns, started_ns),
-            restored_s: seconds(killed_ns, restored.restored_ns),
-            first_step_s: seconds(killed_ns, restored.done_ns),
-            restore_s: seconds(started_ns, restored.restored_ns),
-            read_s: seconds(read.begun_ns, read.restored_ns),
+            started_s: seconds(started_ns),
+            restored_s: seconds(restored.restored_ns),
+            first_step_s: seconds(restored.done_ns),
+            pairs,
         })
+    }
+
+    /// Restores the newest checkpoint and reads its bytes, in this order or the other. The tasks' page cache is dropped before each
+    /// of the two ([`crate::checkpoint::Files::read`]).
+    fn restore_pair(&mut self, drained: &Drained, restore_first: bool) -> Result<RestorePair, FlashioError> {
+        let (work, leg) = (self.work, self.leg);
+        let (mut restore_s, mut read_s) = (0.0, 0.0);
+        for is_restore in [restore_first, !restore_first] {
+            let begun_ns = now_ns();
+            let (step, directory) = drained.newest()?;
+            let directory = PathText(directory);
+            if is_restore {
+                let order = Order::Restore { work, leg, step, directory, compute: false };
+                restore_s = (self.read(&order)?.restored_ns - begun_ns) as f64 / 1e9;
+            } else {
+                let read = self.read(&Order::Read { work, directory })?;
+                read_s = (read.restored_ns - read.begun_ns) as f64 / 1e9;
+            }
+        }
+        Ok(RestorePair { restore_first, restore_s, read_s })
     }
 
     /// Has all tasks compare their files of a checkpoint; the bytes.
@@ -439,14 +483,10 @@ impl<'a> Session<'a> {
         let until = self.until();
         tell(&mut self.ranks, order, until)?;
         let all: Vec<Restored> = answers(&mut self.ranks, until)?;
-        let ahead = |task: usize| self.offsets[task + 1].offset_ns;
-        let of = |time: fn(&Restored) -> i64| {
-            all.iter().enumerate().map(move |(task, own)| time(own) - ahead(task)).collect::<Vec<i64>>()
-        };
         Ok(Restored {
-            begun_ns: of(|own| own.begun_ns).into_iter().min().unwrap_or_default(),
-            restored_ns: of(|own| own.restored_ns).into_iter().max().unwrap_or_default(),
-            done_ns: of(|own| own.done_ns).into_iter().max().unwrap_or_default(),
+            begun_ns: self.on_own_clock(&all, |own| own.begun_ns).min().unwrap_or_default(),
+            restored_ns: self.on_own_clock(&all, |own| own.restored_ns).max().unwrap_or_default(),
+            done_ns: self.on_own_clock(&all, |own| own.done_ns).max().unwrap_or_default(),
             blocks: all.iter().map(|own| own.blocks).sum(),
         })
     }

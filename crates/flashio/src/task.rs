@@ -9,9 +9,9 @@ use stage::names::PathText;
 use crate::checkpoint::{Files, path};
 use crate::error::FlashioError;
 use crate::matrices::Matrices;
-use crate::orders::{Calibrated, Order, Restored, answer, far, hear};
+use crate::orders::{Calibrated, Order, Restored, Written, answer, far, hear};
 use crate::pattern::Stamp;
-use crate::record::{TaskTimes, Work};
+use crate::record::Work;
 
 /// Exchanges by which clocks are compared.
 pub(crate) const CLOCK_ROUNDS: u32 = 16;
@@ -63,14 +63,11 @@ fn run(ranks: &mut Ranks, work: &Work, leg: u16, checkpoints: u32) -> Result<(),
         let directory: PathText = hear(ranks)?;
         let begun = Instant::now();
         (0..work.every).for_each(|_| matrices.multiply(work.multiplications));
-        let computed = Instant::now();
+        let compute_s = begun.elapsed().as_secs_f64();
         let stamp = Stamp { leg, task, step };
+        let begun_ns = now_ns();
         files.write(&path(&directory.0, task), work.checkpoint_bytes, stamp)?;
-        let times = TaskTimes {
-            compute_s: (computed - begun).as_secs_f64(),
-            write_s: computed.elapsed().as_secs_f64(),
-        };
-        answer(ranks, &times)?;
+        answer(ranks, &Written { compute_s, begun_ns, ended_ns: now_ns() })?;
     }
     Ok(())
 }

@@ -83,6 +83,10 @@ fn each_way_is_run_in_each_block_and_every_drained_byte_is_compared() {
             leg.checkpoints.iter().all(|one| one.tasks.len() == 2 && one.durable_s.is_some() == is_drained)
         );
         assert!(leg.run_s >= leg.compute_s().max(leg.io_s()) && leg.io_s() > 0.0, "{leg:?}");
+        // The span of all writes is no shorter than any of them.
+        for checkpoint in &leg.checkpoints {
+            assert!(checkpoint.tasks.iter().all(|task| task.write_s <= checkpoint.write_s), "{checkpoint:?}");
+        }
     }
     let drain = figures::drain(&measured.legs).unwrap();
     assert_eq!((drain.bytes, drain.checked_bytes), (4 * set, 4 * set));
@@ -93,6 +97,11 @@ fn each_way_is_run_in_each_block_and_every_drained_byte_is_compared() {
         restart.first_step_s >= restart.restored_s && restart.restored_s >= restart.started_s,
         "{restart:?}"
     );
+    for pairs in measured.legs.iter().filter_map(|leg| Some(&leg.restart.as_ref()?.pairs)) {
+        let order: Vec<bool> = pairs.iter().map(|pair| pair.restore_first).collect();
+        assert_eq!(order, [true, false], "each comes first as often");
+        assert!(pairs.iter().all(|pair| pair.restore_s > 0.0 && pair.read_s > 0.0), "{pairs:?}");
+    }
     assert!(is_empty(&config));
 }
 

@@ -60,7 +60,7 @@ pub struct FlashioArgs {
     /// Leave the checkpoints where they are
     #[arg(long)]
     pub keep: bool,
-    /// Print one JSON document (flashwright.flashio/1)
+    /// Print one JSON document (flashwright.flashio/2)
     #[arg(long)]
     pub json: bool,
     /// Write report.html and flashio.json to DIR, which is made if its parent is there

@@ -10,10 +10,10 @@ use stage::names::PathText;
 
 use super::args::FlashioArgs;
 
-/// `flashio --json` (`flashwright.flashio/1`). Times are seconds.
+/// `flashio --json` (`flashwright.flashio/2`). Times are seconds.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FlashioDocument {
-    /// `flashwright.flashio/1`.
+    /// `flashwright.flashio/2`.
     pub schema: &'static str,
     /// Processes that computed and wrote.
     pub tasks: u32,
@@ -62,7 +62,7 @@ impl FlashioDocument {
         }
         let contests = figures::contests(&legs);
         Self {
-            schema: "flashwright.flashio/1",
+            schema: "flashwright.flashio/2",
             tasks,
             cpus,
             work: measured.work,

@@ -1,26 +1,35 @@
 //! The document as an answer, tables and charts, for a terminal and for a page.
 
 use ::flashio::Way;
-use ::flashio::figures::{Contest, DrainFigures, Figure, RestartFigures, WayFigures};
-use measure::decide::Answer;
+use ::flashio::figures::{Contest, DrainFigures, Figure, RESTORE_MARGIN, RestartFigures, WayFigures};
+use measure::decide::{Answer, Bounds, Outcome};
 use sweep::report::{Page, PageChart, PageMark, PageTable};
 
 use super::document::FlashioDocument;
 use crate::plan::screen::{NONE, figure, known, table};
 
 /// What is computed how.
-const FORMULAS: [[&str; 3]; 5] = [
+const FORMULAS: [[&str; 3]; 6] = [
     [
         "Stall of a task",
         "its write with fsync + publishing of the checkpoint",
         "the task cannot compute in this time",
     ],
-    ["I/O time", "sum over checkpoints of the slowest task's stall", "Cray: flash as a burst tier, Table II"],
+    [
+        "I/O time",
+        "from the first byte of any task until the checkpoint is published, summed",
+        "one clock; Cray: flash as a burst tier, Table II",
+    ],
     ["Write B/W", "bytes of all tasks / I/O time", "Cray, Table II; MB are 10^6 bytes"],
     [
         "Slow-down ω",
         "compute time with a drain / without - 1, within blocks",
         "slowest task of each interval",
+    ],
+    [
+        "Restoring by reading",
+        "geometric means of pairs in alternating order, within restarts",
+        "page cache dropped before each",
     ],
     ["Ratios and verdicts", "blocks of all ways in random order, as of sweep", "docs/methodology.md"],
 ];
@@ -82,7 +91,7 @@ fn compared(contest: &Contest, better: impl Fn(f64) -> String, alike: &str, open
     match (&contest.outcome.answer, contest.estimate()) {
         (Answer::Better { .. }, Some(times)) => better(times),
         (Answer::Equivalent { .. }, _) => alike.to_owned(),
-        _ => format!("{open}, run time {}", ratio(contest)),
+        _ => format!("{open}, run time {}", ratio(contest.ratio, contest.median)),
     }
 }
 
@@ -144,16 +153,16 @@ fn contests_table(document: &FlashioDocument) -> PageTable {
         sheet.rows.push(vec![
             format!("{what}, {}", contest.of.label()),
             contest.by.label().to_owned(),
-            ratio(contest),
-            verdict(contest),
+            ratio(contest.ratio, contest.median),
+            verdict(&contest.outcome, [contest.of, contest.by].map(Way::label)),
             contest.blocks.to_string(),
         ]);
     }
     sheet
 }
 
-fn ratio(contest: &Contest) -> String {
-    match (contest.ratio, contest.median) {
+fn ratio(ratio: Option<Bounds>, median: Option<f64>) -> String {
+    match (ratio, median) {
         // Beyond a hundredfold an interval tells nothing yet.
         (Some(bounds), _) if bounds.low > 0.01 && bounds.high < 100.0 => {
             format!("{:.3}× ({:.3}–{:.3})", bounds.ratio, bounds.low, bounds.high)
@@ -162,9 +171,9 @@ fn ratio(contest: &Contest) -> String {
     }
 }
 
-fn verdict(contest: &Contest) -> String {
-    let ways = [contest.of.label(), contest.by.label()];
-    contest.outcome.words_of_two(ways).unwrap_or_else(|| NONE.to_owned())
+/// The answer about two settings with these names.
+fn verdict(outcome: &Outcome, names: [&str; 2]) -> String {
+    outcome.words_of_two(names).unwrap_or_else(|| NONE.to_owned())
 }
 
 fn drain_table(document: &FlashioDocument, drain: &DrainFigures) -> PageTable {
@@ -195,6 +204,15 @@ fn restart_table(restart: &RestartFigures) -> PageTable {
     row("Kill to the first new iteration done", format!("{} s", figure(restart.first_step_s)));
     row("Restoring alone", format!("{} s", figure(restart.restore_s)));
     row("The fast tier's own time to read them", format!("{} s", figure(restart.read_s)));
-    row("Restoring by that", format!("{:.2}×", restart.by_read));
+    let by = format!("Restoring by that, {} pairs in alternating order", restart.pairs);
+    row(&by, ratio(restart.ratio, Some(restart.by_read)));
+    row("Verdict", verdict(&restart.outcome, ["restoring", "reading"]));
+    let aim = format!("At most {:.1}×", 1.0 + RESTORE_MARGIN);
+    let reached = match restart.within_aim {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "undecided",
+    };
+    row(&aim, reached.to_owned());
     sheet
 }
