@@ -1,6 +1,15 @@
 //! Environment variables. docs/environment.md has this table; a test holds it against both the page and every
 //! `FLASHWRIGHT_*` in the tree.
 
+/// From here on numbers of steps mean what Slurm starts itself (slurm.h: SLURM_INTERACTIVE_STEP and those above).
+const SLURM_SPECIAL_STEPS: u32 = 0xffff_fff0;
+
+/// The number of the step of `srun` that this process is of; None outside one, and in batch scripts and interactive steps.
+#[must_use]
+pub fn srun_step(variable: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+    variable("SLURM_STEP_ID")?.parse().ok().filter(|step| *step < SLURM_SPECIAL_STEPS)
+}
+
 /// What reads a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {

@@ -270,6 +270,62 @@ fn several_tasks_refuse_to_move_and_to_be_slowed() {
 }
 
 #[test]
+fn srun_without_pmi_is_refused_once_and_writes_nothing() {
+    let folder = place();
+    for name in ["fast", "slow", "source"] {
+        std::fs::create_dir(folder.path().join(name)).expect("makes");
+    }
+    let of_rank = |arguments: &[&str], rank: &str| {
+        let step = [("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0"), ("SLURM_NTASKS", "4")];
+        common::finish(command(folder.path(), arguments).envs(step).env("SLURM_PROCID", rank))
+    };
+    let bench = ["bench", "--rw=write", "--size=1m", "--target", "f"];
+    let flashio = ["flashio", "--fast", "fast", "--slow", "slow", "--compute=10ms", "--blocks=1"];
+    let with_tasks = ["bench", "--rw=write", "--size=1m", "--target", "f", "--tasks=2"];
+    let copy = ["stage", "cp", "--state", "state", "source", "copy"];
+    for arguments in [&bench[..], &flashio, &with_tasks, &copy] {
+        let root = of_rank(arguments, "0");
+        assert_eq!((root.code, root.out.as_str()), (2, ""), "{root:?}");
+        let lines: Vec<&str> = root.err.lines().collect();
+        let [error, hint] = lines[..] else { panic!("{root:?}") };
+        assert!(error.starts_with("error: srun has started 4 processes without PMI: "), "{error}");
+        assert!(hint.contains("srun --mpi=pmix") && hint.contains("--features mpi"), "{hint}");
+    }
+    let other = of_rank(&bench, "3");
+    assert_eq!((other.code, other.out.as_str(), other.err.as_str()), (2, "", ""));
+    assert_eq!(common::names(folder.path()), ["fast", "slow", "source"]);
+    assert!(common::names(&folder.path().join("fast")).is_empty());
+}
+
+#[test]
+fn what_a_batch_script_or_one_process_of_srun_starts_works_alone() {
+    let folder = place();
+    let works = |step: &[(&str, &str)]| {
+        let bench = ["bench", "--rw=write", "--size=1m", "--target", "f"];
+        let slurm = [("SLURM_JOB_ID", "7"), ("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")];
+        let mut command = command(folder.path(), &bench);
+        let came = common::finish(command.envs(slurm).envs(step.iter().copied()));
+        assert_eq!(came.code, 0, "{step:?}: {came:?}");
+    };
+    works(&[("SLURM_STEP_ID", "4294967291")]);
+    works(&[]);
+    works(&[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]);
+}
+
+#[test]
+#[cfg(not(feature = "mpi"))]
+fn srun_with_pmix_needs_a_program_with_mpi() {
+    let folder = place();
+    let root = common::finish(
+        command(folder.path(), &["bench", "--rw=write", "--size=1m", "--target", "f"])
+            .envs([("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")])
+            .env("PMIX_RANK", "0"),
+    );
+    assert!(root.err.starts_with("error: srun has started 4 processes, and this program"), "{root:?}");
+    assert_eq!((root.code, common::names(folder.path()).len()), (2, 0));
+}
+
+#[test]
 #[cfg(not(feature = "mpi"))]
 fn mpirun_without_mpi_is_refused_once() {
     let folder = place();

@@ -10,7 +10,8 @@
 //! transports are here, and a third one with the feature `mpi`:
 //!
 //! - [`local`]: the root starts the other ranks as processes of the same program, with a Unix socket each;
-//! - `mpi`: a launcher of MPI, such as mpirun, has started them ([`launched`] tells without the feature);
+//! - `mpi`: a launcher of MPI, such as mpirun, has started them ([`launched`] tells without the feature, and whether `srun` started
+//!   them so that they cannot meet);
 //! - [`transport::Alone`]: a single rank.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -28,4 +29,4 @@ pub mod transport;
 pub use clock::{ClockOffset, now_ns};
 pub use error::{Lost, RanksError, Why};
 pub use group::{Member, ROOT_GRACE, Ranks};
-pub use launch::{Launch, launched};
+pub use launch::{Launch, Launcher, launched};

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use ::flashio::FlashioError;
 use ::flashio::run::{Config, run};
 use ::flashio::{Way, task};
-use ranks::{Ranks, launched, local};
+use ranks::{Ranks, local};
 
 pub use self::document::FlashioDocument;
 
@@ -29,8 +29,7 @@ const TASKS: u32 = 4;
 pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
     // A task ends with the coordinator, which heeds the signals.
     let stop = if local::is_child() { Arc::default() } else { signals::stop_flag()? };
-    let is_joined = local::is_child() || launched().is_some();
-    let joined = if is_joined { tasks::join(args.tasks, &stop)? } else { None };
+    let joined = if tasks::is_started_with_others() { tasks::join(args.tasks, &stop)? } else { None };
     let joined = match joined {
         Some(ranks) if !ranks.is_root() => serve(ranks),
         joined => joined,

@@ -25,8 +25,6 @@ use stage::tier::parts::PartTier;
 const SURVEY_INTERVAL: Duration = Duration::from_millis(500);
 /// Faults that a message names.
 const FAULTS_TOLD: usize = 4;
-/// From here on numbers of steps mean what Slurm starts itself (slurm.h: SLURM_INTERACTIVE_STEP and those above).
-const SLURM_SPECIAL_STEPS: u32 = 0xffff_fff0;
 
 impl Member {
     pub(super) fn record(&self, step: u64, run: &RunId) -> PartRecord {
@@ -44,12 +42,9 @@ pub fn run_of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Result<O
     if let Some(run) = variable(base::environment::RUN) {
         return run.parse().map(Some);
     }
-    let (Some(job), Some(step)) = (variable("SLURM_JOB_ID"), variable("SLURM_STEP_ID")) else {
-        return Ok(None);
-    };
-    // The numbers of batch scripts and of interactive steps, which are none of srun's.
-    let is_of_srun = step.parse::<u32>().is_ok_and(|step| step < SLURM_SPECIAL_STEPS);
-    if !is_of_srun || variable("TORCHELASTIC_RUN_ID").is_some() {
+    let step = base::environment::srun_step(variable);
+    let (Some(job), Some(step)) = (variable("SLURM_JOB_ID"), step) else { return Ok(None) };
+    if variable("TORCHELASTIC_RUN_ID").is_some() {
         return Ok(None);
     }
     let restart = variable("SLURM_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
