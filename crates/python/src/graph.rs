@@ -9,7 +9,6 @@ use graph::format::Fwg;
 use graph::semi::{Semi, SemiConfig, in_input_order};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use stage::ErrorClass;
 
 use crate::SIGNALS;
 use crate::errors::raise_graph;
@@ -30,9 +29,8 @@ pub(crate) fn bfs<'py>(
     let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let config = SemiConfig { memory, threads: threads.unwrap_or(1).max(1), engine: base::IoEngine::Auto };
     let (found, raised) = py.detach(|| patiently(|stop| search(path, source, config, stop)));
-    if let (Err(error), Some(raised)) = (&found, raised)
-        && error.class() == ErrorClass::Interrupted
-    {
+    // What a handler raised is the caller's, also where the search came to its end all the same.
+    if let Some(raised) = raised {
         return Err(raised);
     }
     let (levels, parents) = found.map_err(|error| raise_graph(&error))?;

@@ -20,8 +20,9 @@
 //! 7. *Verdicts.* From four blocks on, setting j is dropped if some living i is better by more than
 //!    c(α/(k − 1)) standard errors. The cheapest living setting is the *reference*; setting i gets a certificate
 //!    of equivalence when |difference| + c(2α) standard errors ≤ ln(1 + equivalence). The reference is sufficient when difference +
-//!    c(2α) standard errors is at most that for every other living setting; if it is not, the living setting with the highest
-//!    estimate may be.
+//!    c(2α) standard errors is at most that for every other living setting; if it is not, the next
+//!    one up to that with the highest estimate may be, with c(α), because it is chosen by its figures, and those between with c(α/k) against
+//!    the latter.
 //!
 //! Intervals belong to the verdicts: against the best by Edwards and Hsu (1983), where a dropped setting keeps
 //! the interval that it was dropped with; equivalence by Berger and Hsu (1996), as it was when the

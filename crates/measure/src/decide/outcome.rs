@@ -97,8 +97,8 @@ pub enum Answer {
     /// No other living setting is better than this one by more than the margin. Whether they are equivalent to it, or worse, is
     /// open.
     Sufficient {
-        /// The setting, which is recommended: the cheapest living one, or, where that is not sufficient, the one with the
-        /// highest estimate.
+        /// The setting, which is recommended: the cheapest living one of which it is shown, if not the one with the highest
+        /// estimate.
         reference: usize,
         /// No other living setting is more than this many times better; at least 1.
         at_most: f64,
@@ -273,7 +273,7 @@ impl Outcome {
                 format!("equivalent, within ± {}", units::percent(self.rules.equivalence))
             }
             Answer::Sufficient { reference, at_most, more_blocks } => format!(
-                "undecided: {} is better by at most {}{}",
+                "undecided: {} could be better by at most {}{}",
                 names[1 - reference],
                 units::percent(at_most - 1.0),
                 more(more_blocks)
@@ -297,7 +297,13 @@ impl Outcome {
                 let other = if reference == a { b } else { a };
                 Some(turned(self.settings[other].equivalence?, other))
             }
-            Answer::Sufficient { .. } | Answer::Undecided { .. } => {
+            Answer::Sufficient { reference, at_most, .. } => {
+                let other = if reference == a { b } else { a };
+                let (own, others) = (self.settings[reference].of_best?, self.settings[other].of_best?);
+                let (low, high) = (others.low, own.low.recip().min(at_most));
+                Some(turned(Bounds { ratio: (others.ratio / own.ratio).clamp(low, high), low, high }, other))
+            }
+            Answer::Undecided { .. } => {
                 let (a, b) = (self.settings[a].of_best?, self.settings[b].of_best?);
                 Some(Bounds { ratio: b.ratio / a.ratio, low: b.low, high: a.low.recip() })
             }
@@ -411,28 +417,32 @@ fn of_best(race: &Race, setting: usize, best: Option<usize>) -> Option<Bounds> {
     Bounds::of_ln(estimate, lowest.min(0.0), highest.min(0.0))
 }
 
-/// The cheapest living setting if it is sufficient, else the one with the highest estimate if that is.
+/// The cheapest living setting that is sufficient. The first of all is asked with the error chance of equivalence. Any other one is
+/// chosen by its figures, which flatters it: half of that for the one with the highest estimate keeps false answers of up to 40
+/// settings in their limit. One that is cheaper must be as sure, and against that one share the chance with all.
 pub(super) fn enough(race: &Race) -> Option<Enough> {
-    if race.alive.len() < 2 {
-        return None;
-    }
-    let sufficient = |setting: usize| Some(Enough { setting, at_most: at_most(race, setting)? });
-    sufficient(race.reference()?).or_else(|| sufficient(leader(race)?))
+    let leader = leader(race).filter(|_| race.alive.len() > 1)?;
+    let alpha = race.rules.alpha;
+    let sufficient = |(place, setting): (usize, usize)| {
+        let level = |other: usize| match place {
+            0 => race.rules.alpha_of_equivalence(),
+            _ if other == leader => alpha / race.alive.len() as f64,
+            _ => alpha,
+        };
+        Some(Enough { setting, at_most: at_most(race, setting, &level)? })
+    };
+    race.alive.iter().copied().enumerate().take_while(|(_, setting)| *setting <= leader).find_map(sufficient)
 }
 
-/// How many times better than `setting` any other living one is at most, if that is within the margin. That one is
-/// better by more is refuted for each of them by itself, and the answer is false only if all refutations are that should not be: no
-/// correction for their number is due (Berger 1982), as with certificates of equivalence. What is not the cheapest was chosen by its
-/// figures, which flatters it: half of the error chance keeps false answers of up to 40 settings in their limit.
-fn at_most(race: &Race, setting: usize) -> Option<f64> {
-    let cheapest = race.reference()?;
-    let certified = |other: usize| race.certificates[other].filter(|_| setting == cheapest);
+/// How many times better than `setting` any other living one is at most, if that is within the margin, at the error chance for each of
+/// them. That one is better by more is refuted for each by itself, and the answer is false only if all refutations are that
+/// should not be: no correction for their number is due (Berger 1982), as with certificates of equivalence.
+fn at_most(race: &Race, setting: usize, level: &dyn Fn(usize) -> f64) -> Option<f64> {
+    let is_cheapest = Some(setting) == race.reference();
     let highest = |other: &usize| {
-        let known = certified(*other).or_else(|| race.known(*other, setting))?;
-        let half = match setting == cheapest {
-            true => known.half_of_equivalence,
-            false => race.rules.half(race.rules.alpha, known.variance, known.freedom, known.blocks),
-        };
+        let certified = race.certificates[*other].filter(|_| is_cheapest);
+        let known = certified.or_else(|| race.known(*other, setting))?;
+        let half = race.rules.half(level(*other), known.variance, known.freedom, known.blocks);
         (known.blocks >= race.rules.min_blocks).then_some(known.difference + half)
     };
     let others = race.alive.iter().filter(|other| **other != setting);

@@ -32,7 +32,7 @@ pub struct Race {
 /// A setting that no other living one exceeds by more than the margin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Enough {
-    /// The cheapest living setting, or the one with the highest estimate.
+    /// The cheapest living setting of which it is shown.
     pub setting: usize,
     /// No other living setting is more than this many times better; at least 1.
     pub at_most: f64,
@@ -173,7 +173,7 @@ impl Race {
     }
 
     /// The setting that is sufficient by the blocks so far, if there is one: the one with which the race ended, else the
-    /// cheapest living one, else the one with the highest estimate.
+    /// cheapest living one of which it is shown.
     #[must_use]
     pub fn enough(&self) -> Option<Enough> {
         let now = || outcome::enough(self);

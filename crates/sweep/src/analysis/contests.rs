@@ -139,7 +139,11 @@ pub fn summarise(data: &SweepData) -> Vec<ContestSummary> {
 
 fn one(data: &SweepData, contest: Contest) -> ContestSummary {
     let SweepMeta { protocol, passes, equivalence, .. } = data.meta;
-    let rules = race_rules(&contest, &data.points, protocol, passes, equivalence);
+    // Blocks that are there all tell, also those from before a race ended at *sufficient*.
+    let rules = Rules {
+        ends_at_sufficient: false,
+        ..race_rules(&contest, &data.points, protocol, passes, equivalence)
+    };
     let blocks = blocks(data, &contest);
     let figures = |figure: &dyn Fn(&RunRow) -> f64, of: &dyn Fn(usize) -> Option<usize>| {
         let figures = |(_, block): &Block<'_>| {
@@ -152,8 +156,7 @@ fn one(data: &SweepData, contest: Contest) -> ContestSummary {
     let latency = is_equivalent.then(|| {
         let is_alive = |setting: usize| bandwidth.settings[setting].standing == Standing::Alive;
         let of = |setting: usize| is_alive(setting).then_some(setting);
-        // These blocks are there, and all of them tell.
-        let rules = Rules { direction: Direction::LowerIsBetter, ends_at_sufficient: false, ..rules };
+        let rules = Rules { direction: Direction::LowerIsBetter, ..rules };
         race(contest.members.len(), rules, &figures(&|run| run.latency_ns_p99 as f64, &of))
     });
     let settings = contest.members.len();

@@ -165,7 +165,8 @@ fn equivalent(r: &Recommendation) -> String {
         }
         Some(Tail { outcome: Outcome::Sufficient, .. }) => {
             let margin = r.equivalence;
-            format!(", the simplest of {among}; no other p99 latency is more than {margin} better")
+            let which = if r.point == r.tied.first().copied() { "the simplest" } else { "one" };
+            format!(", {which} of {among}; no other p99 latency is more than {margin} better")
         }
         Some(_) => format!(", the simplest of {among}; their p99 latencies are undecided"),
         None => format!(", the simplest of {among}"),
