@@ -266,9 +266,10 @@ impl BenchTarget {
         let allow = self.options.allow_unwritten || workload.rw.modifies();
         let (mut written, mut sampled) = (Vec::new(), Vec::new());
         let parts = separate_parts(device, workload)?;
-        let count = blocks::sample_count(parts.len());
+        let devices = parts.len();
         for (device, part, place) in parts {
             let region = region(device, &part);
+            let count = blocks::sample_count(devices, is_raw(device));
             written.push(check_written(device, region.clone(), allow)?);
             let key = (place, region.start, region.end - region.start);
             let seen = match self.sampled.get(&key) {

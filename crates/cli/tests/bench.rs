@@ -465,7 +465,7 @@ fn a_raw_device_that_was_never_written_is_not_read_unless_allowed() {
     let read = ["bench", "--rw=randread", "--target", device.text(), "--runtime=100ms"];
     let device_name = device.text();
     let words = format!(
-        "error: {device_name}: 64 of 64 blocks drawn from the region are zeros, as blocks are that were never written: a drive \
+        "error: {device_name}: 256 of 256 blocks drawn from the region are zeros, as blocks are that were never written: a drive \
          answers reads of them from nothing\nhint: add --allow-unwritten to measure it anyway; or, if nothing on it is needed, write \
          the whole region first (--rw=write --bs=1m --time_based=0 --destroy {device_name})\n"
     );

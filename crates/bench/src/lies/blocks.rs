@@ -21,14 +21,24 @@ use super::Evidence;
 
 /// Bytes of each block drawn: the page in which most drives and layers compress.
 pub const SAMPLE_BYTES: usize = 4096;
-/// How many blocks to draw. If a twentieth of the region is zeros, one of 64 blocks at least is, and is told, with
-/// probability 1 − 0.95^64 = 96 %, for 256 KiB read.
+/// How many blocks to draw of a target whose file system knows what was written. If a twentieth of the region is zeros,
+/// one of 64 blocks at least is, and is told, with probability 1 − 0.95^64 = 96 %, for 256 KiB read.
 pub const SAMPLE_COUNT: usize = 64;
 /// The fewest to draw of each of several devices: of one that is zeros in a half, 8 blocks show it with probability
 /// 1 − 0.5^8 = 99.6 %.
 const LEAST_SAMPLES: usize = 8;
-/// Share of zero blocks from which a raw device counts as never written there: 4 of 64. One or two may be data.
-const NEVER_WRITTEN_SHARE: f64 = 0.05;
+/// How many blocks to draw of a raw device, of which only its blocks tell whether it was written. If a twentieth was never
+/// written, wherever it lies, 8 of 256 are zeros with a probability of at least 94 % (binomial; a stretch in one piece is
+/// found for certain). With 4 of 64 it would be 60 %.
+const RAW_SAMPLE_COUNT: usize = 256;
+/// The fewest to draw of each of several raw devices: of one of which a fifth was never written, 32 blocks show two with
+/// probability 99 %.
+const LEAST_RAW_SAMPLES: usize = 32;
+/// Part of the blocks drawn that are zeros where a raw device counts as never written: 8 of 256. Of data that hold one block
+/// of zeros in a hundred, 0.5 % of draws have so many.
+const NEVER_WRITTEN_SHARE: f64 = 1.0 / 32.0;
+/// One block of zeros may be data, however few are drawn.
+const LEAST_NEVER_WRITTEN: usize = 2;
 /// Part of its size below which data are taken for compressible. Random bytes come to 0.999 at 256
 /// KiB, and to 0.994 at one block, because so few samples do not fill all 256 values evenly.
 pub(super) const COMPRESSED_SHARE_LIMIT: f64 = 0.9;
@@ -50,7 +60,8 @@ impl Sampled {
     /// Whether so many blocks are zeros that a raw device was never written there, as far as anybody can tell.
     #[must_use]
     pub fn seems_never_written(&self) -> bool {
-        self.blocks > 0 && self.zero as f64 >= NEVER_WRITTEN_SHARE * self.blocks as f64
+        let least = (NEVER_WRITTEN_SHARE * self.blocks as f64).ceil() as usize;
+        self.blocks > 0 && self.zero >= least.max(LEAST_NEVER_WRITTEN.min(self.blocks))
     }
 
     /// Blocks of two regions together; they compress as well as the better of the two.
@@ -66,10 +77,12 @@ impl Sampled {
 }
 
 /// How many blocks to draw of each of so many devices that are looked at together. They are read one by one, which
-/// 64 of each of sixteen slow drives would turn into seconds before every run.
+/// 256 of each of sixteen slow drives would turn into seconds before a run.
 #[must_use]
-pub fn sample_count(devices: usize) -> usize {
-    SAMPLE_COUNT.div_ceil(devices.max(1)).max(LEAST_SAMPLES)
+pub fn sample_count(devices: usize, is_raw: bool) -> usize {
+    let (all, least) =
+        if is_raw { (RAW_SAMPLE_COUNT, LEAST_RAW_SAMPLES) } else { (SAMPLE_COUNT, LEAST_SAMPLES) };
+    all.div_ceil(devices.max(1)).max(least)
 }
 
 /// Reads up to `count` blocks at random places of `length` bytes of `device` from `offset`.
@@ -219,10 +232,47 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_device_is_never_written_where_a_twentieth_is_zeros() {
-        let sampled = |zero| Sampled { blocks: 64, zero, ..Sampled::default() };
-        assert!(!sampled(3).seems_never_written() && sampled(4).seems_never_written());
-        assert!(!Sampled::default().seems_never_written(), "nothing was looked at");
+    fn a_raw_device_is_never_written_where_a_32nd_of_what_is_drawn_and_two_blocks_are_zeros() {
+        let seems = |zero, blocks| Sampled { blocks, zero, ..Sampled::default() }.seems_never_written();
+        assert!(!seems(7, 256) && seems(8, 256));
+        assert!(!seems(1, 32) && seems(2, 32), "one block may be data");
+        assert!(seems(1, 1) && !seems(0, 1), "a region of one block");
+        assert!(!seems(0, 0), "nothing was looked at");
+    }
+
+    /// The probability that a raw device counts as never written if each block drawn is zeros with probability `zeros`.
+    fn refused(devices: usize, zeros: f64) -> f64 {
+        let blocks = sample_count(devices, true);
+        let mut exactly = (1.0 - zeros).powi(blocks as i32);
+        let mut sum = 0.0;
+        for zero in 0..=blocks {
+            if (Sampled { blocks, zero, ..Sampled::default() }).seems_never_written() {
+                sum += exactly;
+            }
+            exactly *= (blocks - zero) as f64 / (zero + 1) as f64 * zeros / (1.0 - zeros);
+        }
+        sum
+    }
+
+    #[test]
+    fn an_unwritten_twentieth_of_a_raw_device_is_refused_in_94_of_100_runs_and_a_hundredth_of_zeros_in_none()
+    {
+        assert!((0.94..0.95).contains(&refused(1, 0.05)), "{}", refused(1, 0.05));
+        assert!(refused(1, 0.01) < 0.005, "{}", refused(1, 0.01));
+        assert!(refused(16, 0.2) > 0.99, "{}", refused(16, 0.2));
+        assert!(refused(16, 0.01) < 0.05, "{}", refused(16, 0.01));
+    }
+
+    #[test]
+    fn a_stretch_in_one_piece_that_was_never_written_is_seen_in_every_draw() {
+        let (length, hole) = (20_000u64 << 12, 1_000u64 << 12);
+        for seed in 0..50 {
+            let start = splitmix(seed) % (length - hole);
+            let drawn = places(0, length, sample_count(1, true), seed);
+            let zero = drawn.iter().filter(|place| (start..start + hole).contains(place)).count();
+            let sampled = Sampled { blocks: drawn.len(), zero, ..Sampled::default() };
+            assert!(sampled.seems_never_written(), "seed {seed}: {zero} of {}", drawn.len());
+        }
     }
 
     #[test]
