@@ -328,6 +328,24 @@ fn several_jobs_at_once_each_have_a_record() {
 }
 
 #[test]
+fn sections_that_walk_the_same_offsets_are_warned_and_sections_with_parts_of_their_own_are_not() {
+    let scratch = Scratch::laid();
+    let mut target = scratch.target();
+    let mut warned = |first: Workload, second: Workload| {
+        let jobs = [first, second].map(|w| target.job(&w).expect("a job"));
+        let plain = [Arrangement::default(), Arrangement::default()];
+        let arranged = run_arranged(&jobs, &plain, RunOptions::default()).expect("runs");
+        let records = arranged.records.into_iter().map(|record| record.expect("a record"));
+        records.map(|record| record.has_warning(WarningCode::SameOffsets)).collect::<Vec<_>>()
+    };
+    let half = |offset| Workload { offset, size: Some(2 * MIB), ..workload(Rw::Read) };
+    assert_eq!(warned(workload(Rw::Read), workload(Rw::Read)), [true, true]);
+    assert_eq!(warned(workload(Rw::Read), half(2 * MIB)), [true, true]);
+    assert_eq!(warned(workload(Rw::Read), workload(Rw::RandRead)), [false, false]);
+    assert_eq!(warned(half(0), half(2 * MIB)), [false, false]);
+}
+
+#[test]
 fn a_job_does_as_many_requests_and_bytes_as_it_was_told() {
     let mut target = BenchTarget::new("mem:4m", TargetOptions::default()).expect("a spec");
     for (w, ios) in [

@@ -179,7 +179,7 @@ codes! {
         "Stop the other user, or measure on a drive of your own."
     SameOffsets "W-SAME-OFFSETS" Warning
         "Several jobs walk the same sequential offsets, so that all but the first find their data in a cache."
-        "Leave offset_increment out (each job then gets a part of its own) or set it to the size of a part."
+        "Leave offset_increment out (each job then gets a part of its own) or set it to the size of a part; in a job file give each section an offset and a size of its own, and copies (numjobs) an offset_increment."
     ClosedLoop "W-CLOSED-LOOP" Note
         "Each request waited for an earlier one to finish, so these percentiles leave out the queueing that independent users would see."
         "Use --rate_iops for the latency under a given load."

@@ -15,7 +15,8 @@
 //!    moment beside the interval, so a difference within those is none.
 //!
 //! The families: [`cache`] (did the drive do the work), [`device`] (which drive, in what state),
-//! [`machine`] (was the generator the limit), [`workload`] (does the request make sense).
+//! [`machine`] (was the generator the limit), [`workload`] (does the request make sense). What takes the records of several jobs
+//! to see, [`beside`] judges when all have ended.
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use storage::extents::WrittenState;
 
 use crate::observe::{Layer, Observed, Stack};
 
+pub mod beside;
 pub mod blocks;
 pub mod cache;
 pub mod device;

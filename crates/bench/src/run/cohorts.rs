@@ -16,6 +16,7 @@ use measure::record::RunRecord;
 
 use super::conduct::Aside;
 use super::{BenchError, Job, Outcome, RunOptions, run};
+use crate::lies::beside;
 
 /// How long a cohort sleeps at most before it looks for a wish to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -81,6 +82,26 @@ pub fn run_arranged(
     options: RunOptions<'_>,
 ) -> Result<Arranged, BenchError> {
     assert_eq!(jobs.len(), arrangements.len(), "each job has an arrangement");
+    let mut arranged = arranged(jobs, arrangements, options)?;
+    let records: Vec<Option<&RunRecord>> = arranged.records.iter().map(Option::as_ref).collect();
+    let warnings = beside::same_offsets(&records);
+    for (record, warning) in arranged.records.iter_mut().zip(warnings) {
+        if let (Some(record), Some(warning)) = (record, warning)
+            && !record.has_warning(warning.code)
+        {
+            record.warnings.push(warning);
+            record.warnings.sort_by_key(|warning| warning.code);
+        }
+    }
+    Ok(arranged)
+}
+
+/// The records as their cohorts have them.
+fn arranged(
+    jobs: &[Job],
+    arrangements: &[Arrangement],
+    options: RunOptions<'_>,
+) -> Result<Arranged, BenchError> {
     if arrangements.iter().all(Arrangement::is_plain) {
         let Outcome { records, asides, interrupted, span } = run(jobs, options)?;
         let records = records.into_iter().map(Some).collect();

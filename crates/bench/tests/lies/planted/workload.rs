@@ -1,8 +1,9 @@
 //! Lies that lie in the request itself.
 
+use bench::lies::beside;
 use measure::WarningCode::*;
 use measure::precondition::{Precondition, Preconditioned, Rounds};
-use measure::record::Sample;
+use measure::record::{RunRecord, Sample};
 use measure::workload::Rw;
 
 use crate::case::{Case, GIB, IOPS, KIB, MIB, SECOND, SECONDS, healthy};
@@ -26,6 +27,40 @@ fn jobs_that_begin_farther_apart_than_they_get_do_not_overlap() {
     assert_eq!(case.codes(), [SameOffsets]);
     case.workload().offset_increment = None;
     assert_eq!(case.codes(), [], "the region is divided");
+}
+
+#[test]
+fn jobs_of_one_run_that_walk_the_same_offsets_at_one_time_are_told() {
+    let reader = || {
+        let mut record = healthy().record;
+        (record.workload.rw, record.workload.size) = (Rw::Read, Some(8 * GIB));
+        record.total.read_bytes = 2 * GIB;
+        record
+    };
+    let told = |others: &dyn Fn(&mut RunRecord)| {
+        let (first, mut second) = (reader(), reader());
+        others(&mut second);
+        let warnings = beside::same_offsets(&[Some(&first), None, Some(&second)]);
+        assert!(warnings[1].is_none());
+        assert_eq!(warnings[0].is_some(), warnings[2].is_some(), "{warnings:?}");
+        warnings[2].as_ref().map(|warning| warning.message.clone())
+    };
+    let message =
+        "jobs 3 and 1 walked the same 2 GiB at the same time, 100 % of what job 3 walked (limit 5.0 %)";
+    assert_eq!(told(&|_| {}).as_deref(), Some(message));
+    assert!(
+        told(&|r| r.workload.offset = GIB)
+            .is_some_and(|m| m.contains("the same 1 GiB at the same time, 50.0 %"))
+    );
+    assert!(told(&|r| r.workload.rw = Rw::Rw).is_some());
+    assert_eq!(told(&|r| r.workload.offset = 2 * GIB), None, "begins where the other ends");
+    assert_eq!(told(&|r| r.workload.offset = 2 * GIB - 64 * MIB), None, "a thirty-second");
+    assert_eq!(told(&|r| r.workload.rw = Rw::RandRead), None);
+    assert_eq!(told(&|r| r.workload.rw = Rw::Trim), None);
+    assert_eq!(told(&|r| r.workload.rw_step = 4096), None);
+    assert_eq!(told(&|r| r.target.path = Some("/scratch/other".into())), None);
+    assert_eq!(told(&|r| r.started_unix_ns += r.total.elapsed_ns), None, "begins when the other has ended");
+    assert!(told(&|r| r.started_unix_ns += r.total.elapsed_ns - 1).is_some());
 }
 
 pub(super) fn rate_missed() -> Case {
