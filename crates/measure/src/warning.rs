@@ -139,8 +139,8 @@ codes! {
         "The block layer split requests: the drive saw more and smaller ones than were made."
         "Keep bs at or below queue/max_sectors_kb, or raise that limit."
     Chunk "W-CHUNK" Note
-        "A random request is larger than the chunk, so that each goes to several drives and takes as long as the slowest of them."
-        "Use a chunk of at least bs, or read the figure as one of requests that share the drives."
+        "Random requests are larger than the chunk, or cross from one chunk to the next, so that they go to several drives and take as long as the slowest of them."
+        "Use a chunk and an offset that are multiples of bs, or read the figure as one of requests that share the drives."
     Virtual "W-VIRTUAL" Note
         "The target is a virtual device (virtio, loop, zram, a memory drive) or the machine is a virtual one; another layer takes part in the figure."
         "Read it as a figure of that layer; measure on bare metal for the drive's own."

@@ -34,7 +34,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
         heat(evidence),
         merged(evidence),
         split(evidence),
-        chunk(evidence),
+        super::chunk::chunk(evidence),
         virtual_layer(evidence),
         misaligned(evidence),
         poll_unavailable(evidence),
@@ -270,31 +270,6 @@ fn split(evidence: &Evidence<'_>) -> Option<Warning> {
         })
         .collect();
     about(WarningCode::Split, &findings)
-}
-
-/// Random requests larger than the chunk of an md array, or of a target made of members.
-fn chunk(evidence: &Evidence<'_>) -> Option<Warning> {
-    let workload = &evidence.record.workload;
-    let of_array = evidence.stack.layers.iter().filter_map(|layer| {
-        let raid =
-            layer.device.raid.as_ref().filter(|raid| raid.level != "raid1" && raid.level != "linear")?;
-        Some((layer.name(), raid.chunk_bytes?, raid.raid_disks?))
-    });
-    let of_members = evidence.stack.chunk.map(|chunk| ("the target", chunk, evidence.stack.members));
-    let (name, chunk, drives) = of_members
-        .into_iter()
-        .chain(of_array)
-        .filter(|(_, chunk, drives)| *chunk > 0 && *drives > 1)
-        .min_by_key(|(_, chunk, _)| *chunk)?;
-    (workload.rw.is_random() && workload.max_bs() > chunk).then(|| {
-        let reached = workload.max_bs().div_ceil(chunk).min(u64::from(drives));
-        let message = format!(
-            "random requests of {} on chunks of {} of {name}: each goes to {reached} of {drives} drives",
-            units::bytes(workload.max_bs()),
-            units::bytes(chunk),
-        );
-        Warning::new(WarningCode::Chunk, message)
-    })
 }
 
 fn virtual_layer(evidence: &Evidence<'_>) -> Option<Warning> {

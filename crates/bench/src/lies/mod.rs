@@ -32,6 +32,7 @@ use crate::observe::{Layer, Observed, Stack};
 pub mod beside;
 pub mod blocks;
 pub mod cache;
+mod chunk;
 pub mod device;
 pub mod machine;
 mod memory;

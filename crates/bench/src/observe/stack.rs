@@ -35,6 +35,8 @@ pub struct Stack {
     pub members: u32,
     /// Bytes that one member holds before the next, where it is made of members in that way.
     pub chunk: Option<u64>,
+    /// The drives over which its file system, a btrfs, spreads consecutive data.
+    pub btrfs_stripe_drives: Option<u32>,
 }
 
 /// One block device below a target.
@@ -95,6 +97,22 @@ impl Layer {
         start.checked_rem(self.physical_block_bytes()).unwrap_or(0)
     }
 
+    /// Chunk and number of drives of a stripe that this device-mapper device makes. The kernel's tables are not in sysfs, but the
+    /// mappings that stripe (dm-stripe, dm-raid) publish chunk and width as preferred request sizes. A mapping that does not stripe
+    /// passes on what the devices below it say, and a thin pool (LVM's suffix `-tpool`) says the size of its blocks.
+    #[must_use]
+    pub fn mapped_stripe(&self, below: &[&Layer]) -> Option<(u64, u32)> {
+        let is_pool = self.device.mapper.as_ref()?.uuid.as_ref().is_some_and(|uuid| uuid.ends_with("-tpool"));
+        let chunk = self.queue(|queue| queue.minimum_io_bytes)?;
+        let width = self.queue(|queue| queue.optimal_io_bytes)?;
+        let drives = u32::try_from(width.checked_div(chunk)?).ok()?;
+        let is_inherited =
+            below.iter().any(|lower| lower.queue(|queue| queue.minimum_io_bytes) == Some(chunk));
+        let is_stripe = chunk > self.physical_block_bytes() && width.is_multiple_of(chunk);
+        let fits = (2..=below.len()).contains(&(drives as usize));
+        (is_stripe && fits && !is_pool && !is_inherited).then_some((chunk, drives))
+    }
+
     fn queue<T>(&self, fact: impl FnOnce(&QueueFacts) -> Option<T>) -> Option<T> {
         self.device.queue.as_ref().and_then(fact)
     }
@@ -114,8 +132,13 @@ impl Stack {
             is_partly_elsewhere: false,
             members: 0,
             chunk: None,
+            btrfs_stripe_drives: None,
         };
         stack.sound_depths();
+        if stack.filesystem.as_deref() == Some("btrfs") {
+            let stripes = stack.top().find_map(|member| sysfs.btrfs_stripe_drives(member.name()));
+            stack.btrfs_stripe_drives = stripes;
+        }
         stack
     }
 
@@ -273,6 +296,24 @@ mod tests {
         assert_eq!(part.misalignment_bytes(), 3584);
         part.device.partition_start_bytes = Some(1 << 20);
         assert_eq!(part.misalignment_bytes(), 0);
+    }
+
+    #[test]
+    fn a_file_on_a_btrfs_that_stripes_has_its_drives() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for path in ["devices/sda", "devices/sdb", "allocation/data/raid0/total_bytes"] {
+            let path = dir.path().join("sys/fs/btrfs/uuid").join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+            fs::write(path, "4096").expect("a file");
+        }
+        let member = |name: &str| BlockDevice { name: name.into(), ..BlockDevice::default() };
+        let on = |filesystem: &str| Backing {
+            filesystem: Some(filesystem.into()),
+            block_devices: vec![member("sda"), member("sdb")],
+            ..Backing::default()
+        };
+        let drives = |filesystem| Stack::new(&Sysfs::at(dir.path()), &on(filesystem)).btrfs_stripe_drives;
+        assert_eq!((drives("btrfs"), drives("ext4")), (Some(2), None));
     }
 
     #[test]

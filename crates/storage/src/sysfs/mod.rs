@@ -32,6 +32,7 @@ pub use links::PcieLink;
 pub(crate) use mounts::unescape;
 pub use mounts::{Mount, parse_mountinfo};
 pub use queue::QueueFacts;
+pub use stack::BTRFS_CHUNK_BYTES;
 
 /// A device number, printed as the kernel prints it: `259:3`.
 #[derive(

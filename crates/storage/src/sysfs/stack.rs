@@ -1,10 +1,13 @@
 //! Which devices lie below and above a device.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{BlockDevice, DeviceNumber, Sysfs, entries};
+use super::{BlockDevice, DeviceNumber, Sysfs, entries, read_number};
 use crate::device::sys;
+
+/// Bytes that btrfs puts on one drive before the next, whatever the profile (kernel, `BTRFS_STRIPE_LEN`).
+pub const BTRFS_CHUNK_BYTES: u64 = 64 << 10;
 
 impl Sysfs {
     /// The device and all that lie below it, nearest first, each once, down to what the kernel knows
@@ -102,12 +105,37 @@ impl Sysfs {
     /// in none (kernel, `/sys/fs/btrfs/UUID/devices`).
     #[must_use]
     pub fn btrfs_members(&self, name: &str) -> Vec<String> {
+        self.btrfs_of(name).map(|(_, members)| members).unwrap_or_default()
+    }
+
+    /// Over how many drives the mounted btrfs that `name` is a member of spreads consecutive data, in chunks of
+    /// [`BTRFS_CHUNK_BYTES`]. None where it does not: its data have another profile, or, in the middle of a conversion,
+    /// several (kernel, `/sys/fs/btrfs/UUID/allocation/data/PROFILE`).
+    #[must_use]
+    pub fn btrfs_stripe_drives(&self, name: &str) -> Option<u32> {
+        let (directory, members) = self.btrfs_of(name)?;
+        let data = directory.join("allocation/data");
+        // Counters of all profiles lie beside the profiles' directories.
+        let holds_data = |profile: &String| {
+            read_number(&data.join(profile).join("total_bytes")).is_some_and(|bytes: u64| bytes > 0)
+        };
+        let profiles: Vec<String> = entries(&data).into_iter().filter(holds_data).collect();
+        let members = u32::try_from(members.len()).ok()?;
+        match profiles.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["raid0" | "raid5" | "raid6"] => Some(members),
+            ["raid10"] => Some(members / 2),
+            _ => None,
+        }
+    }
+
+    /// The directory in sysfs of the mounted btrfs that `name` is a member of, and its members.
+    fn btrfs_of(&self, name: &str) -> Option<(PathBuf, Vec<String>)> {
         let root = self.at_root("/sys/fs/btrfs");
         entries(&root)
             .into_iter()
-            .map(|uuid| entries(&root.join(uuid).join("devices")))
-            .find(|members| members.iter().any(|member| member == name))
-            .unwrap_or_default()
+            .map(|uuid| root.join(uuid))
+            .map(|directory| (directory.clone(), entries(&directory.join("devices"))))
+            .find(|(_, members)| members.iter().any(|member| member == name))
     }
 }
 
@@ -134,6 +162,24 @@ mod tests {
         assert_eq!(names(&sysfs.stack("dm-0")), ["dm-0", "md0", "nvme0n1p1", "nvme1n1", "nvme0n1"]);
         assert_eq!(names(&sysfs.above("nvme0n1")), ["nvme0n1", "nvme0n1p1", "md0", "dm-0"]);
         assert!(sysfs.stack("nothing").is_empty());
+    }
+
+    #[test]
+    fn a_btrfs_spreads_its_data_where_all_of_them_have_one_profile_that_does() {
+        let tree = Tree::new();
+        for member in ["sda", "sdb", "sdc", "sdd"] {
+            tree.file(&format!("/sys/fs/btrfs/uuid/devices/{member}"), "");
+        }
+        tree.file("/sys/fs/btrfs/uuid/allocation/data/total_bytes", "1000\n");
+        tree.file("/sys/fs/btrfs/uuid/allocation/data/raid10/total_bytes", "1000\n");
+        tree.file("/sys/fs/btrfs/uuid/allocation/data/single/total_bytes", "0\n");
+        let sysfs = tree.sysfs();
+        assert_eq!(sysfs.btrfs_stripe_drives("sdc"), Some(2));
+        assert_eq!(sysfs.btrfs_stripe_drives("sde"), None);
+        tree.file("/sys/fs/btrfs/uuid/allocation/data/single/total_bytes", "500\n");
+        assert_eq!(sysfs.btrfs_stripe_drives("sdc"), None, "a conversion under way");
+        tree.file("/sys/fs/btrfs/uuid/allocation/data/raid10/total_bytes", "0\n");
+        assert_eq!(sysfs.btrfs_stripe_drives("sdc"), None);
     }
 
     #[test]

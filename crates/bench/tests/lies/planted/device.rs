@@ -104,6 +104,53 @@ fn a_request_within_a_chunk_or_a_stream_over_many_is_no_finding() {
     assert!(stripe.message(Chunk).contains("of the target: each goes to 4 of 4 drives"));
 }
 
+#[test]
+fn chunks_of_lvm_and_btrfs_are_found_and_what_only_looks_like_one_is_not() {
+    let volume = |uuid: &str| {
+        let mut case = small_chunks();
+        let device = &mut case.stack.layers[0].device;
+        (device.name, device.raid) = ("dm-0".into(), None);
+        device.mapper = Some(MapperFacts { name: "vg-lv".into(), uuid: Some(uuid.into()) });
+        let queue = device.queue.as_mut().expect("a queue");
+        (queue.minimum_io_bytes, queue.optimal_io_bytes) = (Some(64 * KIB), Some(128 * KIB));
+        case
+    };
+    let message = volume("LVM-abc").message(Chunk);
+    assert_eq!(message, "random requests of 256 KiB on chunks of 64 KiB of dm-0: each goes to 2 of 2 drives");
+    assert!(!volume("LVM-abc-tpool").codes().contains(&Chunk), "a thin pool's blocks");
+    let mut linear = volume("LVM-abc");
+    linear.stack.layers[1].device.queue.as_mut().expect("a queue").minimum_io_bytes = Some(64 * KIB);
+    assert!(!linear.codes().contains(&Chunk), "what the drives say of themselves");
+    let mut wide = volume("LVM-abc");
+    wide.stack.layers[0].device.queue.as_mut().expect("a queue").optimal_io_bytes = Some(MIB);
+    assert!(!wide.codes().contains(&Chunk), "sixteen chunks on two drives");
+    let mut btrfs = healthy().mounted("btrfs", "rw");
+    btrfs.stack.btrfs_stripe_drives = Some(2);
+    assert!(!btrfs.codes().contains(&Chunk), "4 KiB lie within a chunk");
+    btrfs.workload().bs = 256 * KIB;
+    assert!(btrfs.message(Chunk).contains("chunks of 64 KiB of btrfs: each goes to 2 of 2 drives"));
+}
+
+#[test]
+fn requests_that_cross_from_one_chunk_to_the_next_are_found_by_size_and_on_a_raw_stripe_by_offset() {
+    let mut case = small_chunks();
+    case.workload().bs = 12 * KIB;
+    let message = case.message(Chunk);
+    assert!(
+        message.ends_with("12 KiB on chunks of 64 KiB of md0, 12.5 % go to two drives (limit 5.0 %)"),
+        "{message}"
+    );
+    case.workload().blockalign = Some(64 * KIB);
+    assert!(!case.codes().contains(&Chunk), "each begins a chunk");
+    case.workload().blockalign = None;
+    (case.workload().bs, case.workload().offset) = (64 * KIB, 4 * KIB);
+    assert!(!case.codes().contains(&Chunk), "where the file begins is not known");
+    case.record.target.kind = "block".into();
+    assert!(case.message(Chunk).contains("100 % go to two drives"));
+    case.workload().offset = 128 * KIB;
+    assert!(!case.codes().contains(&Chunk));
+}
+
 pub(super) fn hot() -> Case {
     let reading = |celsius| Temperature {
         drive: "nvme0n1".into(),
