@@ -450,6 +450,21 @@ fn a_drive_that_hangs_fails_the_run_by_name_and_the_process_ends() {
     }
 }
 
+#[test]
+fn what_to_do_about_a_warning_has_the_words_of_the_job_file_or_of_the_flags() {
+    let folder = place();
+    std::fs::write(folder.path().join("small"), vec![7; 4 << 20]).expect("a file");
+    let flags = ["bench", "--json", "--rw=randread", "--direct=0", "--runtime=100ms", "--target", "small"];
+    let by_flags = works(folder.path(), &flags);
+    assert!(by_flags.out.contains("or use --direct=1."), "{}", by_flags.out);
+    let jobs =
+        "[small]\nfilename=small\nrw=randread\nbs=4k\ndirect=0\nsize=4m\nruntime=100ms\ntime_based=1\n";
+    std::fs::write(folder.path().join("small.fio"), jobs).expect("writes");
+    let by_keys = works(folder.path(), &["bench", "small.fio", "--json"]);
+    assert!(by_keys.out.contains("or use direct=1."), "{}", by_keys.out);
+    assert!(!by_keys.out.contains("--direct=1"), "{}", by_keys.out);
+}
+
 /// A raw device of 16 MiB on which nobody has written; none, said aloud, where there are no loop devices.
 fn never_written(folder: &std::path::Path) -> Option<LoopDevice> {
     let image = folder.join("zeros");

@@ -2,7 +2,11 @@
 //!
 //! `INSTA_UPDATE=always cargo test -p flashwright --test help` takes what is said now.
 
+use std::collections::BTreeSet;
 use std::process::Command;
+
+use measure::remedy::OptionsBy;
+use measure::{RunRecord, WarningCode, Workload};
 
 /// The help of a command, 80 columns wide, whatever the environment sets.
 fn help(verbs: &[String]) -> String {
@@ -35,6 +39,33 @@ fn describe(verbs: &[String], text: &mut String) {
     text.push_str(&format!("$ flashwright {} --help\n\n{help}\n", verbs.join(" ")));
     for verb in verbs_below(&help) {
         describe(&[verbs, &[verb]].concat(), text);
+    }
+}
+
+/// The flags that a text names: `--NAME`.
+fn flags(text: &str) -> BTreeSet<String> {
+    let named = text.split("--").skip(1);
+    let name = |rest: &str| {
+        rest.split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)).next().map(str::to_owned)
+    };
+    named.filter_map(name).filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn remedies_of_warnings_name_flags_that_their_command_has() {
+    let [bench, sweep] = ["bench", "sweep"].map(|verb| flags(&help(&[verb.to_owned()])));
+    for code in WarningCode::ALL {
+        let by_flags = [false, true].map(|direct| {
+            let workload = Workload { direct, ..Workload::default() };
+            code.remedy_by(&RunRecord { workload, ..RunRecord::default() }, OptionsBy::Flags)
+        });
+        for (remedy, known) in by_flags.iter().map(|r| (r, &bench)).chain([(&code.remedy_in_sweep(), &sweep)])
+        {
+            // A command in backticks has flags of its own.
+            let prose: String = remedy.split('`').step_by(2).collect();
+            let unknown: Vec<_> = flags(&prose).difference(known).cloned().collect();
+            assert!(unknown.is_empty(), "{code}: {unknown:?} in {remedy:?}");
+        }
     }
 }
 

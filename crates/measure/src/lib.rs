@@ -32,7 +32,7 @@ pub mod pattern;
 pub mod placement;
 pub mod precondition;
 pub mod record;
-mod remedy;
+pub mod remedy;
 pub mod saturation;
 mod signed_size;
 pub mod simulation;

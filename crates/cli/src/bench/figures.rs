@@ -3,6 +3,7 @@
 //! Every figure here is derived from the records beside it and from nothing else.
 
 use measure::record::{EngineFacts, LatencySummary};
+use measure::remedy::OptionsBy;
 use measure::warning::Severity;
 use measure::{Histogram, RunRecord, Warning, WarningCode};
 use schemars::JsonSchema;
@@ -127,8 +128,8 @@ impl BenchWarning {
     }
 
     /// A warning of this run, with what to do beyond what the run does already.
-    fn in_run(warning: &Warning, record: &RunRecord) -> Self {
-        Self { remedy: warning.code.remedy_for(record).to_owned(), ..Self::of(warning) }
+    fn in_run(warning: &Warning, record: &RunRecord, by: OptionsBy) -> Self {
+        Self { remedy: warning.code.remedy_by(record, by), ..Self::of(warning) }
     }
 }
 
@@ -140,7 +141,7 @@ impl BenchReport {
             schema: SCHEMA.to_owned(),
             interrupted: run.interrupted,
             figures: Figures::of_all(&run.done),
-            warnings: warnings(run.done.iter().map(|done| &done.record)),
+            warnings: warnings_of(&run.done),
             record: run.done.first().filter(|_| single).map(|done| done.record.clone()),
             jobs: if single { Vec::new() } else { run.done.iter().map(BenchJob::new).collect() },
         }
@@ -153,7 +154,7 @@ impl BenchJob {
             name: done.job.name.clone(),
             group: done.group,
             figures: Figures::of(&[&done.record]),
-            warnings: warnings(std::iter::once(&done.record)),
+            warnings: warnings_of(std::slice::from_ref(done)),
             record: done.record.clone(),
         }
     }
@@ -264,12 +265,19 @@ fn latency(records: &[&RunRecord]) -> LatencySummary {
     LatencySummary::from(&all)
 }
 
+/// The warnings of what was done, each code once with its first message.
+pub fn warnings_of(done: &[Done<'_>]) -> Vec<BenchWarning> {
+    let is_job_file = done.iter().any(|done| done.job.fio.is_some());
+    let by = if is_job_file { OptionsBy::JobFile } else { OptionsBy::Flags };
+    warnings(done.iter().map(|done| &done.record), by)
+}
+
 /// The warnings of records, each code once with its first message.
-pub fn warnings<'a>(records: impl Iterator<Item = &'a RunRecord>) -> Vec<BenchWarning> {
+pub fn warnings<'a>(records: impl Iterator<Item = &'a RunRecord>, by: OptionsBy) -> Vec<BenchWarning> {
     let mut all: Vec<BenchWarning> = Vec::new();
     for (record, warning) in records.flat_map(|r| r.warnings.iter().map(move |warning| (r, warning))) {
         if all.iter().all(|known| known.code != warning.code) {
-            all.push(BenchWarning::in_run(warning, record));
+            all.push(BenchWarning::in_run(warning, record, by));
         }
     }
     all.sort_by_key(|warning| (std::cmp::Reverse(warning.severity), warning.code));

@@ -6,7 +6,7 @@ use measure::RunRecord;
 use measure::record::LatencySummary;
 use measure::warning::Severity;
 
-use super::figures::{BenchWarning, DirectionFigures, Figures, warnings};
+use super::figures::{BenchWarning, DirectionFigures, Figures, warnings_of};
 use super::prepare;
 use super::run::Run;
 use crate::{output, paint};
@@ -34,7 +34,7 @@ pub fn text(run: &Run<'_>) -> String {
         text += &format!("{}\n{}", paint::title("all jobs"), rates(&figures, &run.done[0].record));
         text.push('\n');
     }
-    text += &warning_lines(&warnings(run.done.iter().map(|d| &d.record)));
+    text += &warning_lines(&warnings_of(&run.done));
     text
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use measure::remedy::OptionsBy;
 use measure::saturation::{Ended, Saturation};
 use measure::{RunRecord, WarningCode};
 use schemars::JsonSchema;
@@ -39,7 +40,7 @@ pub struct WsatReport {
 impl WsatReport {
     fn new(record: RunRecord, curve: Saturation) -> Self {
         let expected = [WarningCode::Unsteady, WarningCode::Unpreconditioned];
-        let mut warnings = warnings(std::iter::once(&record));
+        let mut warnings = warnings(std::iter::once(&record), OptionsBy::Flags);
         warnings.retain(|warning| !expected.contains(&warning.code));
         let interrupted = curve.ended == Ended::Interrupted;
         Self { schema: SCHEMA.to_owned(), interrupted, curve, warnings, record }

@@ -52,7 +52,7 @@ pub fn summarise(data: &SweepData, points: &[PointSummary]) -> Vec<WarningSummar
                 points: points.into_iter().collect(),
                 example: data.messages.get(&code).cloned(),
                 meaning: explanation.meaning.to_owned(),
-                remedy: explanation.remedy.to_owned(),
+                remedy: code.remedy_in_sweep(),
             }
         })
         .collect();

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use measure::remedy::OptionsBy;
 use measure::{RunRecord, WarningCode};
 use ranks::{ClockOffset, Member};
 use schemars::JsonSchema;
@@ -134,7 +135,7 @@ impl TasksReport {
             end_spread_ns: spread(elapsed.collect()),
             clock_error_ns: round_trip.unsigned_abs().div_ceil(2),
             figures: (!records.is_empty()).then(|| together(&records)),
-            warnings: warnings(records.iter().copied()),
+            warnings: warnings(records.iter().copied(), OptionsBy::Flags),
             stragglers: stragglers(&by_task),
             by_task,
         }
