@@ -103,6 +103,32 @@ fn a_run_prints_the_papers_table_and_its_document_fits_the_schema() {
 }
 
 #[test]
+fn report_makes_the_page_and_the_figures_again_from_the_document() {
+    let folder = tiers();
+    let printed = common::works(folder.path(), &arguments(&["--output=results"]));
+    let page = folder.path().join("results/report.html");
+    let first = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_file(&page).unwrap();
+    let report = ["flashio", "report", "results"];
+    assert_eq!(common::works(folder.path(), &report).out, printed.out);
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), first);
+
+    let document = folder.path().join("results/flashio.json");
+    let older =
+        std::fs::read_to_string(&document).unwrap().replace("flashwright.flashio/2", "flashwright.flashio/1");
+    std::fs::write(&document, older).unwrap();
+    let words = "error: results/flashio.json: is flashwright.flashio/1, and flashwright.flashio/2 is read\n";
+    refused(
+        folder.path(),
+        &report,
+        2,
+        &(words.to_owned() + "hint: run flashwright flashio --output again\n"),
+    );
+    let came = common::run(folder.path(), &["flashio", "report", "fast"]);
+    assert!(came.code == 2 && came.err.starts_with("error: fast/flashio.json: cannot be read: "), "{came:?}");
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_anything_is_written() {
     let folder = tiers();
     let path = folder.path();

@@ -1,5 +1,7 @@
 //! What the legs say: the paper's table, stalls, the drain, restarts, and comparisons within blocks.
 
+use std::collections::BTreeSet;
+
 use measure::decide::{Answer, Bounds, Outcome, Race, Rules};
 use measure::stats::Direction;
 use schemars::JsonSchema;
@@ -113,8 +115,8 @@ pub enum Figure {
 impl Contest {
     fn new(legs: &[Leg], figure: Figure, of: Way, by: Way) -> Self {
         let (mut race, mut ratios) = (race(EQUIVALENCE), Vec::new());
-        let blocks = legs.iter().map(|leg| leg.block + 1).max().unwrap_or(0);
-        for block in 0..blocks {
+        let blocks: BTreeSet<u32> = legs.iter().map(|leg| leg.block).collect();
+        for block in blocks {
             let setting = |leg: &Leg| [of, by].iter().position(|way| *way == leg.way);
             let time = |leg: &Leg| match figure {
                 Figure::RunTime => leg.run_s,

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stage::mounts::Mount;
 use stage::names::PathText;
 
@@ -15,7 +15,7 @@ use crate::error::FlashioError;
 const BESIDE_BYTES: u64 = 32 << 20;
 
 /// A tier.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Tier {
     /// Its directory.
     pub path: PathText,

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::values;
 
 /// `flashwright flashio`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_value_name = "WHAT", subcommand_help_heading = "Besides running one")]
 #[command(after_help = "\
 Every task multiplies matrices and writes a checkpoint each time it has \
 computed for a while. The same work is run three ways in turn: to the slow \
@@ -21,12 +23,14 @@ Examples:
 As root, tiers of about the paper's ratio on one machine:
   examples/flashio-tiers.sh up DIR; examples/flashio-tiers.sh run DIR")]
 pub struct FlashioArgs {
+    #[command(subcommand)]
+    pub command: Option<FlashioCommand>,
     /// A directory on the fast tier
-    #[arg(long, value_name = "DIR")]
-    pub fast: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    pub fast: Option<PathBuf>,
     /// A directory on the slow tier
-    #[arg(long, value_name = "DIR")]
-    pub slow: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    pub slow: Option<PathBuf>,
     /// Processes that compute and write [default: 4; under mpirun all of its processes but the first, which coordinates]
     #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
     pub tasks: Option<u32>,
@@ -66,4 +70,15 @@ pub struct FlashioArgs {
     /// Write report.html and flashio.json to DIR, which is made if its parent is there
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+}
+
+/// What else can be done.
+#[derive(Debug, Subcommand)]
+pub enum FlashioCommand {
+    /// Make report.html again from flashio.json, and print the figures
+    Report {
+        /// What --output named
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }

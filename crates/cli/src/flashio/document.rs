@@ -5,10 +5,29 @@ use ::flashio::record::{Leg, Work};
 use ::flashio::room::Tier;
 use ::flashio::run::Measured;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stage::names::PathText;
 
 use super::args::FlashioArgs;
+
+/// The format's name.
+pub const SCHEMA: &str = "flashwright.flashio/2";
+
+/// What was run and measured: what a stored document has that is not computed from it.
+#[derive(Debug, Deserialize)]
+pub struct Facts {
+    tasks: u32,
+    cpus: usize,
+    work: Work,
+    wanted_compute_s: Option<f64>,
+    checkpoints: u32,
+    fast: Tier,
+    slow: Tier,
+    notes: Vec<String>,
+    ended: Option<String>,
+    kept: Option<[PathText; 2]>,
+    legs: Vec<Leg>,
+}
 
 /// `flashio --json` (`flashwright.flashio/2`). Times are seconds.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -49,10 +68,10 @@ pub struct FlashioDocument {
     pub legs: Vec<Leg>,
 }
 
-impl FlashioDocument {
-    /// Of what was measured.
+impl Facts {
+    /// Of a run.
     pub fn of(args: &FlashioArgs, tasks: u32, measured: &Measured) -> Self {
-        let (legs, tiers) = (measured.legs.clone(), &measured.tiers);
+        let tiers = &measured.tiers;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let mut notes = tiers.notes.clone();
         if tasks as usize >= cpus {
@@ -60,24 +79,43 @@ impl FlashioDocument {
                 "{tasks} tasks and the drain share {cpus} CPUs: a slow-down of computing is of CPU time as well"
             ));
         }
-        let contests = figures::contests(&legs);
         Self {
-            schema: "flashwright.flashio/2",
             tasks,
             cpus,
             work: measured.work,
             wanted_compute_s: args.multiplications.is_none().then_some(args.compute.as_secs_f64()),
             checkpoints: args.checkpoints,
-            blocks: contests[0].blocks,
             fast: tiers.fast.clone(),
             slow: tiers.slow.clone(),
-            ways: figures::ways(&legs, u64::from(tasks) * args.checkpoint_size),
-            contests,
-            drain: figures::drain(&legs),
-            restart: figures::restart(&legs),
             notes,
             ended: measured.ended.as_ref().map(|error| base::with_causes(error)),
             kept: measured.kept.clone().map(|kept| kept.map(PathText)),
+            legs: measured.legs.clone(),
+        }
+    }
+}
+
+impl From<Facts> for FlashioDocument {
+    fn from(facts: Facts) -> Self {
+        let legs = facts.legs;
+        let contests = figures::contests(&legs);
+        Self {
+            schema: SCHEMA,
+            tasks: facts.tasks,
+            cpus: facts.cpus,
+            work: facts.work,
+            wanted_compute_s: facts.wanted_compute_s,
+            checkpoints: facts.checkpoints,
+            blocks: contests[0].blocks,
+            fast: facts.fast,
+            slow: facts.slow,
+            ways: figures::ways(&legs, u64::from(facts.tasks) * facts.work.checkpoint_bytes),
+            contests,
+            drain: figures::drain(&legs),
+            restart: figures::restart(&legs),
+            notes: facts.notes,
+            ended: facts.ended,
+            kept: facts.kept,
             legs,
         }
     }

@@ -6,7 +6,7 @@ pub mod args;
 mod document;
 mod page;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +17,8 @@ use ranks::{Ranks, local};
 
 pub use self::document::FlashioDocument;
 
-use self::args::FlashioArgs;
+use self::args::{FlashioArgs, FlashioCommand};
+use self::document::Facts;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 use crate::{plan, signals, tasks};
@@ -25,8 +26,11 @@ use crate::{plan, signals, tasks};
 /// Tasks where nothing is said.
 const TASKS: u32 = 4;
 
-/// Measures.
+/// Measures, or reports again.
 pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
+    if let Some(FlashioCommand::Report { directory }) = &args.command {
+        return report(directory);
+    }
     // A task ends with the coordinator, which heeds the signals.
     let stop = if local::is_child() { Arc::default() } else { signals::stop_flag()? };
     let joined = if tasks::is_started_with_others() { tasks::join(args.tasks, &stop)? } else { None };
@@ -40,7 +44,7 @@ pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
     };
     let sinks = args.output.as_deref().map(sinks).transpose()?;
     let measured = run(&config(args, tasks, stop), joined)?;
-    let document = FlashioDocument::of(args, tasks, &measured);
+    let document = FlashioDocument::from(Facts::of(args, tasks, &measured));
     let page = page::page(&document);
     if let Some([html, json]) = sinks {
         html.write(&sweep::report::page(&page))?;
@@ -54,6 +58,32 @@ pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
     measured.ended.map_or(Ok(()), |error| Err(error.into()))
 }
 
+/// Makes the page again from the document that a run wrote.
+fn report(directory: &Path) -> Result<(), Failure> {
+    let path = directory.join("flashio.json");
+    let text = std::fs::read(&path).map_err(|error| {
+        Failure::invalid(format!("{}: cannot be read: {error}", path.display()))
+            .hint("name the directory that flashio --output wrote")
+    })?;
+    let document = facts(&text).map_err(|why| {
+        Failure::invalid(format!("{}: {why}", path.display())).hint("run flashwright flashio --output again")
+    })?;
+    let page = page::page(&FlashioDocument::from(document));
+    html_sink(directory)?.write(&sweep::report::page(&page))?;
+    output::print(&plan::screen::text(&page))
+}
+
+fn facts(text: &[u8]) -> Result<Facts, String> {
+    let value: serde_json::Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match value["schema"].as_str() {
+        Some(document::SCHEMA) => serde_json::from_value(value).map_err(|error| error.to_string()),
+        other => {
+            let what = other.unwrap_or("no document of flashwright");
+            Err(format!("is {what}, and {} is read", document::SCHEMA))
+        }
+    }
+}
+
 /// Works as a task. The coordinator tells what went wrong, with the task's number and node.
 fn serve(ranks: Ranks) -> ! {
     let code = task::serve(ranks).map_or_else(|error| error.class().exit_code(), |()| 0);
@@ -62,8 +92,8 @@ fn serve(ranks: Ranks) -> ! {
 
 fn config(args: &FlashioArgs, tasks: u32, stop: Arc<AtomicBool>) -> Config {
     Config {
-        fast: args.fast.clone(),
-        slow: args.slow.clone(),
+        fast: args.fast.clone().expect("--fast is required"),
+        slow: args.slow.clone().expect("--slow is required"),
         tasks,
         matrix: args.matrix,
         compute: args.compute,
@@ -98,12 +128,16 @@ fn sinks(directory: &Path) -> Result<[Sink; 2], Failure> {
                 .hint("name a directory whose parent is there")
         })?;
     }
-    let sink = |name: &str| {
-        let path: PathBuf = directory.join(name);
-        Sink::of(Some(&path), false)
-            .map_err(|failure| failure.hint("name another directory, or move that file away"))
-    };
-    Ok([sink("report.html")?, sink("flashio.json")?])
+    Ok([html_sink(directory)?, sink(&directory.join("flashio.json"))?])
+}
+
+fn html_sink(directory: &Path) -> Result<Sink, Failure> {
+    sink(&directory.join("report.html"))
+}
+
+fn sink(path: &Path) -> Result<Sink, Failure> {
+    Sink::of(Some(path), false)
+        .map_err(|failure| failure.hint("name another directory, or move that file away"))
 }
 
 impl From<FlashioError> for Failure {
