@@ -2,9 +2,19 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use common::{fits_schema, json, names, place, run, works};
+use database::ask::{Answer, Asked, PagesIn, Temperature};
+use database::compare::{Run, Tier};
+use database::dataset::{Dataset, Loaded, Workload};
+use database::engine::{Cost, EngineFacts};
+use database::query::Query;
+use database::store::{Meta, Store};
+
+use common::{command, ended_and_printed, fits_schema, json, names, place, run, signal, works};
 
 /// Asserts a refusal of code 2, in one line with a hint, that says these words.
 fn refused(folder: &Path, arguments: &[&str], words: &str) {
@@ -23,6 +33,9 @@ fn a_database_is_loaded_asked_and_found_complete() {
         let document = json(folder.path(), &load);
         fits_schema(folder.path(), "db-load", &document);
         assert_eq!(document["loaded"]["was_complete"], false);
+        let bytes = |of: &serde_json::Value| of.as_f64().unwrap();
+        let ratio = bytes(&document["estimated_bytes"]) / bytes(&document["loaded"]["size_bytes"]);
+        assert!((0.8..1.2).contains(&ratio), "{workload}: {ratio}");
         assert_eq!(json(folder.path(), &load)["loaded"]["was_complete"], true);
         let run = json(folder.path(), &["db", "run", workload, "--dir=.", "--explain", "--json"]);
         fits_schema(folder.path(), "db-run", &run);
@@ -60,6 +73,7 @@ fn tiers_are_compared_and_the_page_is_made_again_from_what_was_kept() {
     let queries = "--query=forward,column-scan";
     let document = json(folder.path(), &[&compare[..], &[queries, "--output=results", "--json"]].concat());
     fits_schema(folder.path(), "db-compare", &document);
+    assert_eq!(document["reasons"], serde_json::json!([]), "nothing is decided after two blocks");
     assert_eq!((&document["blocks"], document["contests"].as_array().unwrap().len()), (&2.into(), 4));
     assert_eq!(names(&folder.path().join("results")), ["compare.json", "report.html", "results.db"]);
     assert!(names(&folder.path().join("one")).is_empty(), "the database went with the comparison");
@@ -80,6 +94,75 @@ fn tiers_are_compared_and_the_page_is_made_again_from_what_was_kept() {
     assert!(names(&folder.path().join("one")).is_empty());
 }
 
+/// Results of a comparison of flash and disk in so many blocks: time, CPU time (ms) and blocks of a cold query on each.
+fn results(folder: &Path, name: &str, of: [(u64, u64, u64); 2], blocks: u32) -> serde_json::Value {
+    let tier = |name: &str| Tier {
+        name: name.to_owned(),
+        directory: folder.to_owned(),
+        is_in_memory: false,
+        engine: EngineFacts { version: "SQLite 3".to_owned(), settings: Vec::new(), is_owned: true },
+        loaded: Loaded { was_complete: true, tables: Vec::new(), finish_s: 0.0, size_bytes: 1 << 20 },
+        direct: None,
+    };
+    let tiers = ["flash", "disk"].map(tier).to_vec();
+    let dataset = Dataset::new(Workload::Ptf, 1000, 7).unwrap();
+    let meta = Meta { dataset, queries: vec![Query::Forward], tiers: tiers.clone(), notes: Vec::new() };
+    let mut store = Store::create(&folder.join(name), &meta).unwrap();
+    for block in 0..blocks {
+        let run = |(tier, (ms, cpu, read)): (usize, (u64, u64, u64))| {
+            let cost = Cost {
+                // No two blocks are alike to the last digit.
+                elapsed_ns: ms * 1_000_000 + u64::from(block) * 1000,
+                cpu_ns: Some(cpu * 1_000_000),
+                io_ns: Some((ms - cpu) * 1_000_000),
+                blocks_read: Some(read),
+                block_bytes: 4096,
+                ..Cost::default()
+            };
+            let pages = PagesIn { bytes: 100, runs: 10, scattered_bytes: 90 };
+            let asked = Asked { answer: Answer::default(), cost, pages: Some(pages) };
+            Run { block, tier, query: Query::Forward, key: 0, temperature: Temperature::Cold, asked }
+        };
+        let runs: Vec<_> = of.into_iter().enumerate().map(run).collect();
+        store.block(&tiers, &runs).unwrap();
+    }
+    drop(store);
+    let document = json(folder, &["db", "report", name, "--json"]);
+    fits_schema(folder, "db-compare", &document);
+    document
+}
+
+#[test]
+fn a_decided_query_says_what_it_gained_by_and_an_undecided_one_says_nothing() {
+    let folder = place();
+    let mut number = 0;
+    let mut reasons = |flash, disk, blocks| {
+        number += 1;
+        results(folder.path(), &format!("{number}.db"), [flash, disk], blocks)["reasons"].clone()
+    };
+    let said = |reasons: &serde_json::Value| reasons[0]["words"].as_str().unwrap().to_owned();
+    let reads = reasons((20, 15, 500), (1000, 15, 500), 6);
+    let words = "flash waits 5.00 ms for reads, disk 985 ms: 100 % of the difference; both read 500 blocks, 90.0 % of the bytes at \
+                 random: the time of a read counts; 75.0 % of what is left is CPU time";
+    assert_eq!(said(&reads), words);
+    let came = works(folder.path(), &["db", "report", "1.db", "--html", "page.html"]);
+    assert!(came.out.contains("What each was gained by"), "{}", came.out);
+    assert!(std::fs::read_to_string(folder.path().join("page.html")).unwrap().contains(words));
+    // The other way round, and with other blocks.
+    let back = said(&reasons((1000, 10, 900), (100, 10, 500), 6));
+    assert!(back.starts_with("disk waits 90.0 ms for reads, flash 990 ms: "), "{back}");
+    assert!(back.contains("disk reads 500 blocks, flash 900"), "{back}");
+    let cpu = said(&reasons((20, 15, 5), (100, 90, 5), 6));
+    assert!(cpu.contains("of CPU time") && cpu.contains("not of the tiers"), "{cpu}");
+    let shares = reasons((20, 10, 5), (120, 30, 5), 6);
+    let share = |name: &str| shares[0][name].as_f64().unwrap();
+    assert!((share("reads_share") - 0.8).abs() < 1e-9 && (share("cpu_share") - 0.2).abs() < 1e-9, "{shares}");
+    for (disk, blocks) in [((100, 50, 5), 6), ((9000, 50, 5), 2)] {
+        let none = reasons((100, 50, 5), disk, blocks);
+        assert_eq!(none, serde_json::json!([]), "equivalent, and too few blocks");
+    }
+}
+
 #[test]
 fn alerts_come_in_while_cones_are_searched_and_nothing_stays() {
     let folder = place();
@@ -88,6 +171,92 @@ fn alerts_come_in_while_cones_are_searched_and_nothing_stays() {
     fits_schema(folder.path(), "db-ingest", &document);
     assert_eq!(document["ingested"]["alerts"], 50);
     assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_load_says_what_it_will_take_and_a_tier_without_the_room_is_left_as_it_was() {
+    let folder = place();
+    let came = works(folder.path(), &["db", "load", "ptf", "--dir=.", "--rows=3000"]);
+    let line = came.err.lines().next().unwrap_or_default();
+    assert!(line.starts_with("the database takes about ") && line.ends_with("are free"), "{came:?}");
+    let empty = place();
+    std::fs::create_dir(empty.path().join("other")).unwrap();
+    let rows = "--rows=1000000000000";
+    for (arguments, flag) in [
+        (vec!["load", "ptf", "--dir=.", rows], "--dir=."),
+        (vec!["load", "ptf", "--dir=.", rows, "--engine=postgres"], "--dir=."),
+        (vec!["compare", "ptf", "--tiers=a=.,b=other", rows], "--tiers=a=."),
+    ] {
+        refused(empty.path(), &[&["db"], &arguments[..]].concat(), &format!("{flag}: has "));
+        let came = run(empty.path(), &[&["db"], &arguments[..]].concat());
+        assert!(came.err.contains("MiB free, and the database takes about"), "{came:?}");
+        assert_eq!(names(empty.path()), ["other"]);
+    }
+}
+
+/// Interrupts a command later and later, until it has figures, which it prints before it ends.
+fn interrupted(folder: &Path, arguments: &[&str]) -> (serde_json::Value, String) {
+    for attempt in 0..8 {
+        let mut command = command(folder, arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(500 << attempt));
+        signal(&child, "-INT");
+        let (status, out, err) = ended_and_printed(&mut child);
+        // It may not have listened to signals yet.
+        assert!([Some(130), None].contains(&status.code()), "{status:?}: {err}");
+        let document: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        if document["error"].is_null() && !document.is_null() {
+            return (document, err);
+        }
+    }
+    panic!("no figures after two minutes");
+}
+
+#[test]
+fn an_interrupted_stream_prints_the_figures_so_far_and_leaves_nothing() {
+    let folder = place();
+    works(folder.path(), &["db", "load", "ptf", "--dir=.", "--rows=3000"]);
+    let run = ["db", "run", "ptf", "--dir=.", "--query=forward", "--rate=50", "--for=1h", "--json"];
+    let (document, err) = interrupted(folder.path(), &run);
+    fits_schema(folder.path(), "db-stream", &document);
+    assert!(document["stream"]["queries"].as_u64().unwrap() > 0);
+    assert_eq!(document["stream"]["is_interrupted"], true);
+    assert!(err.starts_with("error: interrupted\nhint: the figures are of what came until then"), "{err}");
+    let empty = place();
+    let ingest = ["db", "ingest", "--dir=.", "--rows=2000", "--rate=50", "--cones=40", "--for=1h", "--json"];
+    let (document, _) = interrupted(empty.path(), &ingest);
+    fits_schema(empty.path(), "db-ingest", &document);
+    assert_eq!(document["ingested"]["is_interrupted"], true);
+    assert!(document["ingested"]["alerts"].as_u64().unwrap() > 0);
+    assert!(names(empty.path()).is_empty());
+}
+
+#[test]
+fn a_stream_on_a_database_that_stays_in_memory_is_refused() {
+    let folder = place();
+    works(folder.path(), &["db", "load", "ptf", "--dir=.", "--rows=3000"]);
+    let stream = ["db", "run", "ptf", "--dir=.", "--query=object", "--rate=20", "--for=100ms"];
+    works(folder.path(), &stream);
+    // Pages that a process has mapped are not dropped.
+    let maps = "import mmap, sys\n\
+                file = open('flashwright-ptf.sqlite', 'rb')\n\
+                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n\
+                sum(mapped[::4096])\n\
+                print('mapped', flush=True)\n\
+                sys.stdin.read()";
+    let mut python = Command::new("python3");
+    python.args(["-c", maps]).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut python) = python.spawn() else {
+        return common::skipped("SKIP a database that stays in memory: there is no python3");
+    };
+    let mut said = String::new();
+    BufReader::new(python.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let came = run(folder.path(), &stream);
+    drop(python.stdin.take());
+    python.wait().unwrap();
+    assert_eq!(said, "mapped\n");
+    assert_eq!((came.code, came.out.as_str()), (1, ""), "{came:?}");
+    assert!(came.err.contains("bytes stay in the page cache, so the database is not cold"), "{came:?}");
 }
 
 #[test]

@@ -107,8 +107,20 @@ pub fn ask(
     Ok((answer, cost))
 }
 
-/// Makes the engine cold, runs a query, and looks at what it read. `is_in_memory` says that the tier keeps its files in memory, where
-/// nothing can be evicted.
+/// Makes the engine cold. `is_in_memory` says that the tier keeps its files in memory, where nothing can be evicted.
+///
+/// # Errors
+/// [`DatabaseError::Warm`] if pages stayed; [`DatabaseError`] of the engine.
+pub fn cool(engine: &mut dyn Engine, is_in_memory: bool) -> Result<(), DatabaseError> {
+    let cold = engine.make_cold()?;
+    if cold.resident_bytes > 0 && !is_in_memory {
+        let path = engine.files().first().cloned().unwrap_or_default();
+        return Err(DatabaseError::Warm { path, resident_bytes: cold.resident_bytes });
+    }
+    Ok(())
+}
+
+/// Makes the engine cold ([`cool`]), runs a query, and looks at what it read.
 ///
 /// # Errors
 /// [`DatabaseError::Warm`] if pages stayed; [`DatabaseError`] of the engine.
@@ -119,12 +131,8 @@ pub fn ask_cold(
     key: u64,
     is_in_memory: bool,
 ) -> Result<Asked, DatabaseError> {
-    let cold = engine.make_cold()?;
+    cool(engine, is_in_memory)?;
     let files = engine.files();
-    if cold.resident_bytes > 0 && !is_in_memory {
-        let path = files.first().cloned().unwrap_or_default();
-        return Err(DatabaseError::Warm { path, resident_bytes: cold.resident_bytes });
-    }
     let before = cold::residency(&files)?;
     let (answer, cost) = ask(engine, dataset, query, key)?;
     let after = cold::residency(&files)?;

@@ -13,6 +13,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use measure::pattern::Rng;
 
 use crate::ask::{Answer, Asked, Temperature, ask, ask_cold};
 use crate::claim::{Claimed, clear, open_claimed};
-use crate::dataset::{Dataset, LoadProgress, load};
+use crate::dataset::{Dataset, LoadProgress, Workload, load};
 use crate::engine::Engine;
 use crate::error::DatabaseError;
 use crate::figures;
@@ -29,6 +30,7 @@ use crate::interrupt::{Watch, interruptible, told};
 use crate::open::{self, EngineChoice};
 use crate::query::Query;
 pub use crate::record::{Direct, Run, Tier};
+use crate::size;
 
 /// A tier's name and directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,15 +134,20 @@ fn over(
     watch: &Watch,
     places: &mut Vec<Claimed>,
 ) -> Result<Compared, DatabaseError> {
-    let mut tiers = Vec::new();
     for tier in &config.tiers {
         let here = open::path(config.engine.kind, config.dataset.workload(), &tier.directory);
         clear(&tier.directory, &here)?.iter().for_each(|path| listener.cleared(path));
-        let mut place = open_claimed(&config.engine, &config.dataset, &tier.directory)?;
+    }
+    check_room(config)?;
+    for tier in &config.tiers {
+        let place = open_claimed(&config.engine, &config.dataset, &tier.directory)?;
         watch.over(&*place.engine);
-        let prepared = prepare(config, tier, &mut *place.engine, listener);
         places.push(place);
-        tiers.push(prepared?);
+    }
+    check_sky(config, places)?;
+    let mut tiers = Vec::new();
+    for (tier, place) in config.tiers.iter().zip(places.iter_mut()) {
+        tiers.push(prepare(config, tier, &mut *place.engine, listener)?);
     }
     let mut runs = Vec::new();
     if let Some(begun) = config.begun.clone() {
@@ -152,6 +159,44 @@ fn over(
     let ended = blocks(config, &tiers, places, listener, &mut runs).err();
     let ended = ended.map(|error| told(&config.stop, error));
     Ok(Compared { tiers, runs, ended })
+}
+
+/// Refuses tiers that have not the room for what will be made on them.
+fn check_room(config: &Config<'_>) -> Result<(), DatabaseError> {
+    let needed_bytes = size::estimate(&config.dataset, config.engine.kind).bytes();
+    let mut of_file_systems: HashMap<u64, u64> = HashMap::new();
+    for tier in &config.tiers {
+        if open::path(config.engine.kind, config.dataset.workload(), &tier.directory).exists() {
+            continue;
+        }
+        let facts =
+            std::fs::metadata(&tier.directory).map_err(DatabaseError::io("look at it", &tier.directory))?;
+        let sum = of_file_systems.entry(facts.dev()).or_default();
+        *sum += needed_bytes;
+        size::check(format!("tiers={}={}", tier.name, tier.directory.display()), &tier.directory, *sum)?;
+    }
+    Ok(())
+}
+
+/// Refuses to compare an index of the sky with another one, before anything is loaded.
+fn check_sky(config: &Config<'_>, places: &[Claimed]) -> Result<(), DatabaseError> {
+    let last = places.last().map(|place| place.engine.sky()).unwrap_or_default();
+    let other = config.tiers.iter().zip(places).find(|(_, place)| place.engine.sky() != last);
+    match (other, config.tiers.last()) {
+        (Some((tier, place)), Some(to)) if config.dataset.workload() == Workload::Ptf => {
+            Err(DatabaseError::Invalid {
+                flag: format!("tiers={}={}", tier.name, tier.directory.display()),
+                problem: format!(
+                    "is indexed by {}, and {} by {}",
+                    place.engine.sky().word(),
+                    to.name,
+                    last.word()
+                ),
+                hint: "--sky says how a new database is indexed; one that is there stays as it is".to_owned(),
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Complete blocks.

@@ -63,6 +63,16 @@ pub enum DatabaseError {
         /// What was asked for.
         expected: String,
     },
+    /// The tier has not the room for a database.
+    #[error("--{flag}: has {} MiB free, and the database takes about {} MiB", free_bytes >> 20, needed_bytes.div_ceil(1 << 20))]
+    NoRoom {
+        /// The flag, without dashes, with its value.
+        flag: String,
+        /// What the load takes.
+        needed_bytes: u64,
+        /// What is there.
+        free_bytes: u64,
+    },
     /// There is no complete database.
     #[error("{at}: there is no complete database")]
     Incomplete {
@@ -101,9 +111,11 @@ impl DatabaseError {
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Invalid { .. } | Self::Other { .. } | Self::Incomplete { .. } | Self::Changed { .. } => {
-                ErrorClass::Invalid
-            }
+            Self::Invalid { .. }
+            | Self::NoRoom { .. }
+            | Self::Other { .. }
+            | Self::Incomplete { .. }
+            | Self::Changed { .. } => ErrorClass::Invalid,
             Self::Interrupted => ErrorClass::Interrupted,
             _ => ErrorClass::Failed,
         }
@@ -115,6 +127,7 @@ impl DatabaseError {
         match self {
             Self::Invalid { hint, .. } => Some(hint.clone()),
             Self::Engine { hint, .. } => hint.clone(),
+            Self::NoRoom { .. } => Some("name a tier with more room, or fewer --rows".to_owned()),
             Self::NotOwned { .. } => Some("measure it warm, or let a server be managed: --dir".to_owned()),
             Self::Warm { .. } => Some("close the programs that have the file mapped or open".to_owned()),
             Self::Other { .. } => {

@@ -2,7 +2,8 @@
 //!
 //! The Rubin observatory sends 10 million alerts in eight hours: 350 a second. Each second's alerts are one durable batch, with its indexes
 //! kept up to date, due at the end of that second. Two streams of cones, of 5″ and of 1′, run beside it on connections of their own,
-//! each with latencies from the intended start. The table begins with a history of the same survey.
+//! each with latencies from the intended start. The table begins with a history of the same survey, none of which is in memory.
+//! When it is told to stop, the figures are of what was durable and answered until then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +13,11 @@ use measure::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ask::cool;
 use crate::dataset::{Dataset, LoadProgress};
 use crate::engine::Engine;
 use crate::error::DatabaseError;
+use crate::interrupt::told;
 use crate::ptf::Ptf;
 use crate::ptf::tables::CANDIDATE;
 use crate::query::Query;
@@ -38,6 +41,8 @@ pub struct IngestConfig {
     pub seconds: u64,
     /// What all rows follow from.
     pub seed: u64,
+    /// The tier's files are in memory, so that nothing can be evicted.
+    pub is_in_memory: bool,
     /// Ends it when it is set.
     pub stop: Arc<AtomicBool>,
 }
@@ -53,12 +58,24 @@ pub struct Ingested {
     pub rate: u64,
     /// Alerts a second that became durable.
     pub achieved: f64,
+    /// Seconds until the last of them was durable.
+    pub lasted_s: f64,
+    /// It was told to stop before its end: the figures are of what came until then.
+    pub is_interrupted: bool,
     /// From the time that a second's alerts were due until they were durable.
     pub durable: Latencies,
     /// Cones of 5″.
     pub arcseconds: Streamed,
     /// Cones of 1′.
     pub arcminute: Streamed,
+}
+
+/// What became durable.
+struct Written {
+    durable: Latencies,
+    alerts: u64,
+    lasted_s: f64,
+    is_interrupted: bool,
 }
 
 /// At most a number of rows.
@@ -77,10 +94,11 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// Fills an empty database with the history, then runs alerts and cones beside each other.
+/// Fills an empty database with the history, makes it cold, then runs alerts and cones beside each other.
 ///
 /// # Errors
-/// [`DatabaseError::Interrupted`], and those of the engine.
+/// [`DatabaseError::Warm`] if pages stay in memory, [`DatabaseError::Interrupted`] before the first alerts are durable or the first
+/// cones are found, and those of the engine.
 pub fn ingest(
     engine: &mut dyn Engine,
     config: &IngestConfig,
@@ -89,6 +107,7 @@ pub fn ingest(
     let ptf = Ptf { candidates: config.history + config.rate * config.seconds, seed: config.seed };
     let mut rows = ptf.stream(&CANDIDATE, 0);
     lay_history(engine, config, &mut *rows, progress)?;
+    cool(engine, config.is_in_memory)?;
     let dataset = Dataset::Ptf(ptf);
     let over = AtomicBool::new(false);
     let cones = |query| StreamConfig {
@@ -114,7 +133,7 @@ pub fn ingest(
         let small = scope.spawn(move || end(stream(&*first, &small)));
         let large = scope.spawn(move || end(stream(&*second, &large)));
         let written = write(engine, config, &mut *rows, over);
-        if written.is_err() {
+        if !written.as_ref().is_ok_and(|written| !written.is_interrupted) {
             over.store(true, Ordering::Relaxed);
         }
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Streamed, DatabaseError>>| {
@@ -122,16 +141,35 @@ pub fn ingest(
         };
         (written, join(small), join(large))
     });
-    let (durable, alerts, elapsed_s) = written?;
+    let (written, arcseconds, arcminute) = all_of(written, arcseconds, arcminute)?;
+    let Written { durable, alerts, lasted_s, is_interrupted } = written;
     Ok(Ingested {
         history: config.history,
         alerts,
         rate: config.rate,
-        achieved: alerts as f64 / elapsed_s,
+        achieved: alerts as f64 / lasted_s,
+        lasted_s,
+        is_interrupted,
         durable,
-        arcseconds: arcseconds?,
-        arcminute: arcminute?,
+        arcseconds,
+        arcminute,
     })
+}
+
+/// All three, or what failed: a failure of one interrupts the others.
+fn all_of<A, B, C>(
+    one: Result<A, DatabaseError>,
+    two: Result<B, DatabaseError>,
+    three: Result<C, DatabaseError>,
+) -> Result<(A, B, C), DatabaseError> {
+    match (one, two, three) {
+        (Ok(one), Ok(two), Ok(three)) => Ok((one, two, three)),
+        (one, two, three) => {
+            let failed = [one.err(), two.err(), three.err()].into_iter().flatten();
+            let first = failed.reduce(|a, b| if matches!(a, DatabaseError::Interrupted) { b } else { a });
+            Err(first.unwrap_or(DatabaseError::Interrupted))
+        }
+    }
 }
 
 fn lay_history(
@@ -162,17 +200,34 @@ fn write(
     config: &IngestConfig,
     rows: &mut dyn Rows,
     over: &AtomicBool,
-) -> Result<(Latencies, u64, f64), DatabaseError> {
-    let (begun, mut durable, mut alerts) = (Instant::now(), Histogram::new(), 0);
+) -> Result<Written, DatabaseError> {
+    let (begun, mut durable, mut alerts, mut lasted_s) = (Instant::now(), Histogram::new(), 0, 0.0);
+    let mut is_interrupted = false;
     for second in 1..=config.seconds {
         let due = begun + Duration::from_secs(second);
-        if !wait_until(due, &config.stop) || over.load(Ordering::Relaxed) {
-            return Err(DatabaseError::Interrupted);
+        let loaded = match wait_until(due, &config.stop) && !over.load(Ordering::Relaxed) {
+            true => engine
+                .load(&CANDIDATE, &mut Batch { rows, left: config.rate })
+                .map_err(|error| told(&config.stop, error)),
+            false => Err(DatabaseError::Interrupted),
+        };
+        match loaded {
+            Err(DatabaseError::Interrupted) => {
+                is_interrupted = true;
+                break;
+            }
+            loaded => alerts += loaded?,
         }
-        alerts += engine.load(&CANDIDATE, &mut Batch { rows, left: config.rate })?;
         durable.record(due.elapsed().as_nanos() as u64);
+        lasted_s = begun.elapsed().as_secs_f64();
     }
-    let there = engine.loaded(&CANDIDATE)?;
-    assert_eq!(there, config.history + alerts, "rows that are durable");
-    Ok((Latencies::of(&durable), alerts, begun.elapsed().as_secs_f64()))
+    if alerts == 0 {
+        return Err(DatabaseError::Interrupted);
+    }
+    if !is_interrupted {
+        // Statements after an interruption are cancelled, too.
+        let there = engine.loaded(&CANDIDATE)?;
+        assert_eq!(there, config.history + alerts, "rows that are durable");
+    }
+    Ok(Written { durable: Latencies::of(&durable), alerts, lasted_s, is_interrupted })
 }

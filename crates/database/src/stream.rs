@@ -2,6 +2,7 @@
 //!
 //! Query i is due at i / rate. Connections take the next one as they are free; one that finds none free waits, and its latency counts from
 //! the time that it was due, so that a slow query is felt by those behind it as by users. Keys are distinct until all were used.
+//! When it is told to stop, queries in progress are cancelled, and the figures are of those that were answered.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::ask::ask;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::error::DatabaseError;
+use crate::interrupt::{interruptible, told};
 use crate::query::Query;
 
 /// The longest sleep before `stop` is looked at.
@@ -77,6 +79,10 @@ pub struct Streamed {
     pub are_distinct: bool,
     /// Queries a second that were answered.
     pub achieved: f64,
+    /// Seconds until the last answer.
+    pub lasted_s: f64,
+    /// It was told to stop before its end: the figures are of the queries until then.
+    pub is_interrupted: bool,
     /// From the time that a query was due until its last row.
     pub from_due: Latencies,
     /// From its request until its last row.
@@ -97,6 +103,23 @@ struct Counts {
     rows: u64,
     blocks: Option<u64>,
     device_bytes: Option<u64>,
+    /// It was told to stop.
+    is_cut: bool,
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self { blocks: Some(0), device_bytes: Some(0), ..Self::default() }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.from_due.merge(&other.from_due);
+        self.service.merge(&other.service);
+        self.rows += other.rows;
+        self.blocks = self.blocks.zip(other.blocks).map(|(a, b)| a + b);
+        self.device_bytes = self.device_bytes.zip(other.device_bytes).map(|(a, b)| a + b);
+        self.is_cut |= other.is_cut;
+    }
 }
 
 /// Asks. The engine is as cold or warm as it is handed over.
@@ -107,27 +130,11 @@ pub fn stream(engine: &dyn Engine, config: &StreamConfig<'_>) -> Result<Streamed
     let next = AtomicU64::new(0);
     let connections: Vec<_> = (0..config.connections).map(|_| engine.connect()).collect::<Result<_, _>>()?;
     let begun = Instant::now();
-    let counted: Vec<Result<Counts, DatabaseError>> = std::thread::scope(|scope| {
-        let worker = |mut engine: Box<dyn Engine>| {
-            let next = &next;
-            scope.spawn(move || serve(&mut *engine, config, begun, next))
-        };
-        let workers: Vec<_> = connections.into_iter().map(worker).collect();
-        let joined = workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        joined.collect()
-    });
-    let elapsed_s = begun.elapsed().as_secs_f64();
-    let mut all = Counts { blocks: Some(0), device_bytes: Some(0), ..Counts::default() };
-    for counts in counted {
-        let counts = counts?;
-        all.from_due.merge(&counts.from_due);
-        all.service.merge(&counts.service);
-        all.rows += counts.rows;
-        all.blocks = all.blocks.zip(counts.blocks).map(|(a, b)| a + b);
-        all.device_bytes = all.device_bytes.zip(counts.device_bytes).map(|(a, b)| a + b);
-    }
+    let all = interruptible(config.stop, |watch| {
+        connections.iter().for_each(|connection| watch.over(&**connection));
+        serve_all(connections, config, begun, &next)
+    })?;
+    let lasted_s = begun.elapsed().as_secs_f64();
     let queries = all.service.count();
     if queries == 0 {
         return Err(DatabaseError::Interrupted);
@@ -139,12 +146,40 @@ pub fn stream(engine: &dyn Engine, config: &StreamConfig<'_>) -> Result<Streamed
         connections: config.connections,
         queries,
         are_distinct: queries <= config.query.keys(&config.dataset),
-        achieved: queries as f64 / elapsed_s,
+        achieved: queries as f64 / lasted_s,
+        lasted_s,
+        is_interrupted: all.is_cut,
         from_due: Latencies::of(&all.from_due),
         service: Latencies::of(&all.service),
         rows: all.rows,
         blocks_read: all.blocks.map(each),
         device_bytes: all.device_bytes.map(each),
+    })
+}
+
+fn serve_all(
+    connections: Vec<Box<dyn Engine>>,
+    config: &StreamConfig<'_>,
+    begun: Instant,
+    next: &AtomicU64,
+) -> Result<Counts, DatabaseError> {
+    std::thread::scope(|scope| {
+        let worker = |mut engine: Box<dyn Engine>| {
+            scope.spawn(move || {
+                let served = serve(&mut *engine, config, begun, next);
+                if served.is_err() {
+                    // Nothing is left for the others: what came of them is not told.
+                    next.store(1 << 60, Ordering::Relaxed);
+                }
+                served
+            })
+        };
+        let workers: Vec<_> = connections.into_iter().map(worker).collect();
+        let mut all = Counts::new();
+        for worker in workers {
+            all.merge(&worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(all)
     })
 }
 
@@ -154,14 +189,23 @@ fn serve(
     begun: Instant,
     next: &AtomicU64,
 ) -> Result<Counts, DatabaseError> {
-    let mut counts = Counts { blocks: Some(0), device_bytes: Some(0), ..Counts::default() };
+    let mut counts = Counts::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        let due = Duration::from_secs_f64(number as f64 / config.rate);
-        if due >= config.lasts || !wait_until(begun + due, config.stop) {
+        let due_s = number as f64 / config.rate;
+        if due_s >= config.lasts.as_secs_f64() {
             return Ok(counts);
         }
-        let (answer, cost) = ask(engine, &config.dataset, config.query, config.first_key + number)?;
+        let due = Duration::from_secs_f64(due_s);
+        let asked = match wait_until(begun + due, config.stop) {
+            true => ask(engine, &config.dataset, config.query, config.first_key + number)
+                .map_err(|error| told(config.stop, error)),
+            false => Err(DatabaseError::Interrupted),
+        };
+        let (answer, cost) = match asked {
+            Err(DatabaseError::Interrupted) => return Ok(Counts { is_cut: true, ..counts }),
+            asked => asked?,
+        };
         let since_due = begun.elapsed().saturating_sub(due);
         counts.from_due.record(since_due.as_nanos() as u64);
         counts.service.record(cost.elapsed_ns);

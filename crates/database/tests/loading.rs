@@ -1,11 +1,12 @@
 //! Loads that are cut off and go on, databases that are another one, and comparisons on two tiers.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::ask::{Temperature, ask};
-use database::compare::{Begun, Config, Listener, Run, Tier, TierSpec, compare};
+use database::compare::{Begun, Config, Listener, Run, Tier, TierSpec, compare, is_in_memory};
 use database::dataset::{Dataset, LoadProgress, Workload, find, load};
 use database::engine::Statement;
 use database::ingest::{IngestConfig, ingest};
@@ -14,7 +15,7 @@ use database::query::Query;
 use database::sqlite::{Journal, Sqlite};
 use database::store::{self, Meta, Store};
 use database::stream::{StreamConfig, stream};
-use database::{DatabaseError, Engine};
+use database::{DatabaseError, Engine, size};
 
 fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -89,6 +90,69 @@ fn a_batch_is_stored_whole_or_not_at_all() {
     let error = engine.load(&database::ptf::tables::FIELD, &mut Failing(0)).unwrap_err();
     assert!(error.to_string().contains("cannot load ptffield"), "{error}");
     assert_eq!(engine.loaded(&database::ptf::tables::FIELD).unwrap(), 0);
+}
+
+#[test]
+fn a_database_has_the_size_that_was_told_by_a_fifth() {
+    for (workload, scale) in
+        [(Workload::Ptf, 100_000), (Workload::Ptf, 3000), (Workload::Bionet, 3000), (Workload::Bionet, 300)]
+    {
+        let folder = place();
+        let mut engine = Sqlite::open(&folder.path().join("database"), Journal::Rollback).unwrap();
+        let dataset = Dataset::new(workload, scale, 3).unwrap();
+        let told = size::estimate(&dataset, EngineKind::Sqlite);
+        load(&mut engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        let ratio = told.bytes() as f64 / engine.size_bytes().unwrap() as f64;
+        println!("{} {scale}: {ratio}", workload.word());
+        assert!((0.8..1.2).contains(&ratio), "{} {scale}: {ratio}", workload.word());
+    }
+}
+
+/// A file system of a size in memory; None, having said so, where it cannot be mounted.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new(size: &str) -> Option<Self> {
+        let folder = place();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(folder.path())
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(folder));
+        }
+        eprintln!("SKIP a full disk: no file system can be mounted here, which takes root");
+        None
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_a_load_with_clear_words_and_it_goes_on_once_there_is_room() {
+    let Some(small) = Small::new("15m") else { return };
+    let dataset = ptf(150_000);
+    let mut engine = opened(small.0.path());
+    let full = load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    let (said, hint) = (base::with_causes(&full), full.hint().unwrap());
+    assert!(said.contains("cannot load candidate") && said.contains("full"), "{said}");
+    assert!(hint.contains("free space there") && hint.contains("goes on"), "{hint}");
+    // The first batch is whole, and nothing of the second is there.
+    assert_eq!(engine.loaded(&database::ptf::tables::CANDIDATE).unwrap(), 100_000);
+    drop(engine);
+    let grown = Command::new("mount").args(["-o", "remount,size=80m"]).arg(small.0.path()).status().unwrap();
+    assert!(grown.success());
+    let mut engine = opened(small.0.path());
+    let loaded = load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(loaded.tables.iter().any(|table| table.resumed_rows == 100_000), "{loaded:?}");
+    let whole = place();
+    let mut other = opened(whole.path());
+    load(&mut *other, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert_eq!(answers(&mut *engine, &dataset), answers(&mut *other, &dataset));
 }
 
 #[test]
@@ -322,7 +386,15 @@ fn alerts_are_durable_and_found_while_cones_are_searched() {
     let folder = place();
     let mut engine = Sqlite::open(&folder.path().join("alerts.sqlite"), Journal::WriteAhead).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let config = IngestConfig { history: 3000, rate: 300, cones: 20.0, seconds: 2, seed: 1, stop };
+    let config = IngestConfig {
+        history: 3000,
+        rate: 300,
+        cones: 20.0,
+        seconds: 2,
+        seed: 1,
+        is_in_memory: is_in_memory(folder.path()).unwrap(),
+        stop,
+    };
     let ingested = ingest(&mut engine, &config, &mut |_| ()).unwrap();
     assert_eq!((ingested.alerts, ingested.arcseconds.queries, ingested.arcminute.queries), (600, 20, 20));
     let mut again = Sqlite::open(&folder.path().join("alerts.sqlite"), Journal::WriteAhead).unwrap();
@@ -331,4 +403,65 @@ fn alerts_are_durable_and_found_while_cones_are_searched() {
     let (answer, _) =
         ask(&mut again, &Dataset::new(Workload::Ptf, 3600, 1).unwrap(), Query::ColumnScan, 0).unwrap();
     assert_eq!((answer.rows, dataset.scale()), (1, 3600));
+}
+
+/// Runs something with a flag that is set later and later, until it has figures.
+fn interrupted_later<T>(mut run: impl FnMut(&Arc<AtomicBool>) -> Result<T, DatabaseError>) -> T {
+    for attempt in 0..9 {
+        let stop = Arc::new(AtomicBool::new(false));
+        let setter = Arc::clone(&stop);
+        let timer = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300 << attempt));
+            setter.store(true, Ordering::Relaxed);
+        });
+        let came = run(&stop);
+        timer.join().unwrap();
+        match came {
+            Err(DatabaseError::Interrupted) => {}
+            came => return came.unwrap(),
+        }
+    }
+    panic!("nothing was answered in a minute");
+}
+
+#[test]
+fn a_stream_that_is_interrupted_keeps_the_figures_of_what_was_answered() {
+    let folder = place();
+    let mut engine = opened(folder.path());
+    let dataset = ptf(5000);
+    load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    let streamed = interrupted_later(|stop| {
+        let config = StreamConfig {
+            dataset,
+            query: Query::Forward,
+            rate: 100.0,
+            lasts: hour,
+            connections: 2,
+            first_key: 0,
+            stop,
+        };
+        stream(&*engine, &config)
+    });
+    assert!(streamed.is_interrupted && streamed.queries > 0 && streamed.rows > 0, "{streamed:?}");
+    assert!(streamed.lasted_s < 600.0 && streamed.from_due.max_ms > 0.0, "{streamed:?}");
+}
+
+#[test]
+fn alerts_that_are_interrupted_keep_the_figures_of_what_was_durable_and_found() {
+    let folder = place();
+    let is_in_memory = is_in_memory(folder.path()).unwrap();
+    let mut attempt = 0;
+    let ingested = interrupted_later(|stop| {
+        attempt += 1;
+        let path = folder.path().join(format!("alerts-{attempt}.sqlite"));
+        let mut engine = Sqlite::open(&path, Journal::WriteAhead).unwrap();
+        let (seconds, stop) = (3600, Arc::clone(stop));
+        let config =
+            IngestConfig { history: 3000, rate: 300, cones: 40.0, seconds, seed: 1, is_in_memory, stop };
+        ingest(&mut engine, &config, &mut |_| ())
+    });
+    assert!(ingested.is_interrupted && ingested.alerts > 0, "{ingested:?}");
+    assert!(ingested.alerts.is_multiple_of(300), "half of a second's alerts");
+    assert!(ingested.arcseconds.is_interrupted && ingested.arcminute.queries > 0, "{ingested:?}");
 }

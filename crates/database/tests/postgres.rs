@@ -24,6 +24,9 @@ use database::schema::{Column, ColumnType, Rows, Table, Value};
 use database::sqlite::{Journal, Sqlite};
 use database::{DatabaseError, Engine};
 
+#[path = "postgres/there.rs"]
+mod there;
+
 const SEED: u64 = 7;
 /// A server's directory on the tier.
 const NAME: &str = "flashwright-ptf.postgres";
@@ -193,6 +196,7 @@ fn alerts_are_durable_and_found_by_either_index_while_cones_are_searched() {
             cones: 20.0,
             seconds: 2,
             seed: SEED,
+            is_in_memory: is_in_memory(folder.path()).unwrap(),
             stop: Arc::default(),
         };
         let ingested = ingest(&mut postgres, &config, &mut |_| ()).unwrap();

@@ -11,7 +11,7 @@ use database::open::{self, EngineKind};
 use super::args::AdviseArgs;
 use super::document::DbAdviseDocument;
 use super::run::chosen;
-use super::{machine_notes, page};
+use super::{IN_MEMORY, machine_notes, page};
 use crate::failure::Failure;
 use crate::{output, plan, signals};
 
@@ -51,7 +51,7 @@ pub fn advise(args: &AdviseArgs) -> Result<(), Failure> {
         notes.push("the server is the user's own: settings are of sessions, and nothing is cold".to_owned());
     }
     if config.is_in_memory {
-        notes.push("the tier is in memory: nothing can be evicted, and cold is as warm".to_owned());
+        notes.push(IN_MEMORY.to_owned());
     }
     let engine = server.facts()?;
     let advised = try_settings(&mut server, &config, &mut |name, block, query| {

@@ -248,7 +248,7 @@ pub struct EngineArgs {
     /// The engine: sqlite or postgres
     #[arg(long, value_name = "ENGINE", default_value = "sqlite", value_parser = values::word::<EngineKind>)]
     pub engine: EngineKind,
-    /// postgres: search cones by healpix or q3c [default: healpix]
+    /// postgres: search cones by healpix or q3c [default: as the database is indexed, a new one by healpix]
     #[arg(long, value_name = "INDEX", value_parser = values::word::<SkyIndex>)]
     pub sky: Option<SkyIndex>,
     /// postgres: a setting of the server, or of each session with --connect; may be repeated
@@ -279,7 +279,7 @@ impl EngineArgs {
                 .hint("it is of --engine postgres"));
         }
         let postgres = PostgresOptions {
-            sky: self.sky.unwrap_or_default(),
+            sky: self.sky,
             settings: self.set.clone(),
             memory_bytes: self.memory_limit,
             programs: self.programs.clone(),

@@ -15,6 +15,8 @@ use database::stream::Streamed;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::why::{self, Reason};
+
 /// `db load --json` (`flashwright.db-load/1`). Times are seconds.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DbLoadDocument {
@@ -30,6 +32,8 @@ pub struct DbLoadDocument {
     pub path: Option<PathBuf>,
     /// The engine.
     pub engine: EngineFacts,
+    /// What tables and indexes were expected to take, before the load.
+    pub estimated_bytes: u64,
     /// What was done.
     pub loaded: Loaded,
 }
@@ -96,6 +100,8 @@ pub struct DbIngestDocument {
     pub engine: EngineFacts,
     /// What came of it.
     pub ingested: Ingested,
+    /// What bears on the figures.
+    pub notes: Vec<String>,
 }
 
 /// `db compare --json` and `db report --json` (`flashwright.db-compare/1`).
@@ -117,6 +123,8 @@ pub struct DbCompareDocument {
     pub figures: Vec<QueryFigures>,
     /// Each query and temperature of a tier against the last one.
     pub contests: Vec<Contest>,
+    /// Why queries gained what they gained, where it is decided which tier is faster.
+    pub reasons: Vec<Reason>,
     /// What bears on the figures.
     pub notes: Vec<String>,
     /// Why it ended early.
@@ -127,6 +135,9 @@ impl DbCompareDocument {
     /// Of what was kept.
     pub fn of(kept: &Kept, ended: Option<String>) -> Self {
         let (meta, runs) = (&kept.meta, &kept.runs);
+        let names: Vec<_> = meta.tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let figures = figures::figures(runs, &meta.queries, names.len());
+        let contests = figures::contests(runs, &meta.queries, names.len());
         Self {
             schema: "flashwright.db-compare/1",
             workload: meta.dataset.workload(),
@@ -134,8 +145,9 @@ impl DbCompareDocument {
             seed: seed(&meta.dataset),
             tiers: meta.tiers.clone(),
             blocks: runs.iter().map(|run| run.block + 1).max().unwrap_or(0),
-            figures: figures::figures(runs, &meta.queries, meta.tiers.len()),
-            contests: figures::contests(runs, &meta.queries, meta.tiers.len()),
+            reasons: why::reasons(&figures, &contests, &names),
+            figures,
+            contests,
             notes: meta.notes.clone(),
             ended,
         }

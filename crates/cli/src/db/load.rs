@@ -1,19 +1,23 @@
 //! `db load` and `db ingest`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use database::Engine;
 use database::claim::{open_claimed, open_scratch};
+use database::compare::is_in_memory;
 use database::dataset::{self, Dataset, LoadProgress};
 use database::ingest::{IngestConfig, ingest as take_in};
 use database::interrupt::interruptible;
-use database::open;
+use database::open::{self, EngineChoice};
+use database::size::{self, Size};
 use sweep::report::PageTable;
 
 use super::args::{IngestArgs, LoadArgs};
 use super::document::{DbIngestDocument, DbLoadDocument};
-use super::page;
+use super::run::interrupted;
+use super::{IN_MEMORY, machine_notes, page};
 use crate::failure::Failure;
 use crate::plan::screen::{grouped, table};
 use crate::{output, plan, signals};
@@ -56,13 +60,19 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     let dataset = Dataset::new(args.workload, args.rows, args.seed)?;
     let choice = args.engine.choice()?;
     let directory = args.place.directory();
+    let size = size::estimate(&dataset, choice.kind);
     let (mut engine, path) = match args.place.server(&choice)? {
         Some(server) => (Box::new(open::connect(server, &choice.postgres)?) as Box<dyn Engine>, None),
         None => {
             let path = open::path(choice.kind, args.workload, &directory);
-            (open_claimed(&choice, &dataset, &directory)?.keep()?, Some(path))
+            (with_room(&choice, &dataset, &directory, &size)?, Some(path))
         }
     };
+    if !args.json && !dataset::is_complete(&mut *engine, &dataset)? {
+        let free = path.is_some().then(|| size::free(&directory)).transpose()?.flatten();
+        let free = free.map_or_else(String::new, |free| format!(", and {} are free", units::bytes(free)));
+        output::tell(&format!("the database takes about {}{free}\n", units::bytes(size.data_bytes)));
+    }
     let mut watch = Watch::new();
     let loaded = interruptible(&stop, |statements| {
         statements.over(&*engine);
@@ -75,12 +85,32 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
         seed: args.seed,
         path,
         engine: engine.facts()?,
+        estimated_bytes: size.data_bytes,
         loaded,
     };
     if args.json {
         return output::print_document(&document);
     }
     output::print(&plan::screen::text(&page::of_load(&document)))
+}
+
+/// Opens or makes the database in a directory, unless the tier has not the room for what is missing: then nothing is made.
+fn with_room(
+    choice: &EngineChoice,
+    dataset: &Dataset,
+    directory: &Path,
+    size: &Size,
+) -> Result<Box<dyn Engine>, Failure> {
+    let flag = || format!("dir={}", directory.display());
+    let was_there = open::path(choice.kind, dataset.workload(), directory).exists();
+    if !was_there && directory.is_dir() {
+        size::check(flag(), directory, size.bytes())?;
+    }
+    let mut engine = open_claimed(choice, dataset, directory)?.keep()?;
+    if was_there && !dataset::is_complete(&mut *engine, dataset)? {
+        size::check(flag(), directory, size.bytes().saturating_sub(engine.size_bytes()?))?;
+    }
+    Ok(engine)
 }
 
 /// Takes in alerts while cones are searched.
@@ -100,22 +130,27 @@ pub fn ingest(args: &IngestArgs) -> Result<(), Failure> {
         cones: args.cones,
         seconds,
         seed: args.seed,
+        is_in_memory: is_in_memory(&args.dir)?,
         stop: Arc::clone(&stop),
     };
     let mut watch = Watch::new();
     let taken = interruptible(&stop, |statements| {
         statements.over(&*scratch.engine);
-        let ingested = take_in(&mut *scratch.engine, &config, &mut |progress| watch.tell("", &progress))?;
-        Ok((ingested, scratch.engine.facts()?))
+        take_in(&mut *scratch.engine, &config, &mut |progress| watch.tell("", &progress))
     });
+    // After an interruption a cancellation may still be under way to the other connection.
+    let taken = taken.and_then(|ingested| Ok((ingested, scratch.engine.connect()?.facts()?)));
     let removed = scratch.end();
     let (ingested, engine) = taken?;
     removed?;
-    let document = DbIngestDocument { schema: "flashwright.db-ingest/1", engine, ingested };
-    if args.json {
-        return output::print_document(&document);
+    let mut notes = machine_notes();
+    notes.extend(config.is_in_memory.then(|| IN_MEMORY.to_owned()));
+    let document = DbIngestDocument { schema: "flashwright.db-ingest/1", engine, ingested, notes };
+    match args.json {
+        true => output::print_document(&document)?,
+        false => output::print(&plan::screen::text(&page::of_ingest(&document)))?,
     }
-    output::print(&plan::screen::text(&page::of_ingest(&document)))
+    interrupted(document.ingested.is_interrupted)
 }
 
 /// Rows, seconds and rows a second of each table.

@@ -7,6 +7,7 @@ pub mod document;
 mod load;
 mod page;
 mod run;
+pub mod why;
 
 use database::DatabaseError;
 
@@ -30,6 +31,9 @@ impl From<DatabaseError> for Failure {
         Self::of(error.class(), &error).hint_if(error.hint())
     }
 }
+
+/// What a reader of figures from a tier in memory has to know.
+const IN_MEMORY: &str = "the tier is in memory: nothing can be evicted, and cold is as warm";
 
 /// What a reader of cold figures has to know about this machine.
 fn machine_notes() -> Vec<String> {

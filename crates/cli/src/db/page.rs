@@ -113,6 +113,10 @@ fn latencies(sheet: &mut PageTable, name: &str, of: &Latencies) {
     sheet.rows.push([vec![name.to_owned()], figures.to_vec()].concat());
 }
 
+fn interruption(lasted_s: f64) -> String {
+    format!("interrupted after {} s: the figures are of what came until then", figure(lasted_s))
+}
+
 const PERCENTILES: [&str; 6] = ["Milliseconds", ">p50", ">p90", ">p99", ">p99.9", ">longest"];
 
 /// Of `db run --rate`.
@@ -138,6 +142,7 @@ pub fn of_stream(document: &DbStreamDocument) -> Page {
     if !stream.are_distinct {
         notes.push("there are fewer keys than queries: some were asked twice".to_owned());
     }
+    notes.extend(stream.is_interrupted.then(|| interruption(stream.lasted_s)));
     notes.push(settings(&document.engine));
     let formulas = vec![[
         "Latency",
@@ -162,10 +167,10 @@ pub fn of_ingest(document: &DbIngestDocument) -> Page {
         figure(ingested.arcseconds.from_due.p99_ms),
         figure(ingested.arcminute.from_due.p99_ms)
     );
-    let notes = vec![
-        format!("{} rows before the first alert", grouped(ingested.history as f64)),
-        settings(&document.engine),
-    ];
+    let mut notes = document.notes.clone();
+    notes.extend(ingested.is_interrupted.then(|| interruption(ingested.lasted_s)));
+    notes.push(format!("{} rows before the first alert", grouped(ingested.history as f64)));
+    notes.push(settings(&document.engine));
     let formulas = vec![["Latency", "from the time that it was due until it was done", "open loop"]];
     Page { formulas, ..page("db ingest", answer, vec![sheet], notes) }
 }
@@ -174,7 +179,9 @@ pub fn of_ingest(document: &DbIngestDocument) -> Page {
 pub fn of_compare(document: &DbCompareDocument) -> Page {
     let mut tables = vec![times(document, Temperature::Cold), times(document, Temperature::Warm)];
     tables.retain(|table| !table.rows.is_empty());
-    tables.extend([why(document), verdicts(document), tiers(document)]);
+    tables.extend([why(document), verdicts(document)]);
+    tables.extend((!document.reasons.is_empty()).then(|| reasons(document)));
+    tables.push(tiers(document));
     let mut notes = document.notes.clone();
     notes.extend(document.tiers.first().map(|tier| settings(&tier.engine)));
     notes.extend(document.ended.as_ref().map(|why| format!("ended early: {why}")));
@@ -387,6 +394,20 @@ fn why(document: &DbCompareDocument) -> PageTable {
             known(of.blocks_read, grouped),
             known(of.bytes_in, |bytes| units::bytes(bytes as u64)),
             known(of.random_share, units::percent),
+        ]);
+    }
+    sheet
+}
+
+/// Why queries gained what they gained, in words.
+fn reasons(document: &DbCompareDocument) -> PageTable {
+    let mut sheet = table("What each was gained by", &["Query", "", "Tier", "Why"]);
+    for reason in &document.reasons {
+        sheet.rows.push(vec![
+            reason.query.word().to_owned(),
+            reason.temperature.word().to_owned(),
+            document.tiers[reason.tier].name.clone(),
+            reason.words.clone(),
         ]);
     }
     sheet

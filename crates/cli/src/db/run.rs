@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::DatabaseError;
-use database::ask::{Asked, Temperature, ask, ask_cold};
+use database::ask::{Asked, Temperature, ask, ask_cold, cool};
 use database::compare::is_in_memory;
 use database::dataset::{self, Dataset};
 use database::engine::Engine;
@@ -14,7 +14,7 @@ use database::stream::{StreamConfig, stream};
 
 use super::args::RunArgs;
 use super::document::{DbRunDocument, DbRunQuery, DbStreamDocument, seed};
-use super::{machine_notes, page};
+use super::{IN_MEMORY, machine_notes, page};
 use crate::failure::Failure;
 use crate::{output, plan, signals};
 
@@ -38,15 +38,20 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let is_in_memory = server.is_none() && is_in_memory(&directory)?;
     if server.is_some() {
         notes.push(
-            "the server is the user's own and is not stopped: nothing is cold, each query runs twice"
-                .to_owned(),
+            match args.rate {
+                Some(_) => "the server is the user's own and is not stopped: nothing is cold",
+                None => {
+                    "the server is the user's own and is not stopped: nothing is cold, each query runs twice"
+                }
+            }
+            .to_owned(),
         );
     }
     if is_in_memory {
-        notes.push("the tier is in memory: nothing can be evicted, and cold is as warm".to_owned());
+        notes.push(IN_MEMORY.to_owned());
     }
     match args.rate {
-        Some(rate) => at_rate(args, &mut *engine, &dataset, &queries, rate, notes),
+        Some(rate) => at_rate(args, &mut *engine, &dataset, &queries, rate, is_in_memory, notes),
         None => one_by_one(args, &mut *engine, &dataset, &queries, is_in_memory, notes),
     }
 }
@@ -133,6 +138,7 @@ fn at_rate(
     dataset: &Dataset,
     queries: &[Query],
     rate: f64,
+    is_in_memory: bool,
     notes: Vec<String>,
 ) -> Result<(), Failure> {
     let [query] = args.query[..] else {
@@ -145,7 +151,7 @@ fn at_rate(
     }
     let stop = signals::stop_flag()?;
     if engine.facts()?.is_owned {
-        engine.make_cold()?;
+        cool(engine, is_in_memory)?;
     }
     let config = StreamConfig {
         dataset: *dataset,
@@ -165,8 +171,19 @@ fn at_rate(
         stream: stream(engine, &config)?,
         notes,
     };
-    if args.json {
-        return output::print_document(&document);
+    match args.json {
+        true => output::print_document(&document)?,
+        false => output::print(&plan::screen::text(&page::of_stream(&document)))?,
     }
-    output::print(&plan::screen::text(&page::of_stream(&document)))
+    interrupted(document.stream.is_interrupted)
+}
+
+/// The end of a command that was interrupted after it had figures, which are printed.
+pub fn interrupted(is_interrupted: bool) -> Result<(), Failure> {
+    match is_interrupted {
+        true => {
+            Err(Failure::from(DatabaseError::Interrupted).hint("the figures are of what came until then"))
+        }
+        false => Ok(()),
+    }
 }

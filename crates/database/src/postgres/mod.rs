@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postgres::config::Host;
-use postgres::{CancelToken, NoTls};
+use postgres::{CancelToken, Client, NoTls};
 
 use self::copy::Encoder;
 use self::problem::{failed, problem, stream_failed};
@@ -37,6 +37,7 @@ use self::settings::{STATED, of_sessions, quoted};
 use crate::cold;
 use crate::engine::{Cold, Cost, Dialect, Engine, EngineFacts, Interrupter, SkyIndex, Statement};
 use crate::error::DatabaseError;
+use crate::ptf;
 use crate::schema::{ColumnType, Index, IndexKey, Rows, Table, Value};
 
 pub use self::programs::OLDEST_MAJOR;
@@ -62,8 +63,8 @@ pub struct Existing {
 /// How a user wants it.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
-    /// How cones are searched.
-    pub sky: SkyIndex,
+    /// How cones are searched; None as the database is indexed, a new one by HEALPix.
+    pub sky: Option<SkyIndex>,
     /// Settings of the server, or of each session on the user's own.
     pub settings: Vec<Setting>,
     /// Limit of memory for a server of our own and the pages that it reads.
@@ -80,6 +81,8 @@ pub struct Postgres {
     shared: Arc<Shared>,
     /// Settings of this connection's sessions beside those that all have.
     varied: Vec<Setting>,
+    /// As the database is indexed, or will be.
+    sky: SkyIndex,
 }
 
 impl fmt::Debug for Postgres {
@@ -92,7 +95,6 @@ impl fmt::Debug for Postgres {
 #[derive(Debug)]
 struct Shared {
     options: SessionOptions,
-    sky: SkyIndex,
     /// What the user has set.
     settings: Vec<Setting>,
     /// None for the user's own.
@@ -111,9 +113,9 @@ impl Postgres {
     /// Starts a server of our own, with the cluster of its directory or a new one.
     ///
     /// # Errors
-    /// [`DatabaseError`]: no programs, another version, no room, no right to the directory, no Q3C. Nothing runs then, and
-    /// what was made is removed.
-    pub fn managed(managed: &Managed, sky: SkyIndex) -> Result<Self, DatabaseError> {
+    /// [`DatabaseError`]: no programs, another version, no room, no right to the directory, no Q3C, another index of the sky.
+    /// Nothing runs then, and what was made is removed.
+    pub fn managed(managed: &Managed, sky: impl Into<Option<SkyIndex>>) -> Result<Self, DatabaseError> {
         let is_new = !is_there(&managed.directory);
         let mut server = Server::new(managed)?;
         let options = SessionOptions {
@@ -124,13 +126,13 @@ impl Postgres {
             is_local: true,
         };
         let opened = server.start().and_then(|()| {
-            Self::over(Shared {
+            let shared = Shared {
                 options,
-                sky,
                 settings: managed.settings.clone(),
                 server: Some(Mutex::new(server)),
                 generation: AtomicU64::new(0),
-            })
+            };
+            Self::over(shared, sky.into())
         });
         if opened.is_err() && is_new {
             // The failure is what is told.
@@ -144,7 +146,7 @@ impl Postgres {
     /// # Errors
     /// [`DatabaseError::Invalid`] for a connection string that cannot be read; [`DatabaseError::Engine`] if the server is not
     /// there, refuses, or has no Q3C.
-    pub fn existing(existing: &Existing, sky: SkyIndex) -> Result<Self, DatabaseError> {
+    pub fn existing(existing: &Existing, sky: impl Into<Option<SkyIndex>>) -> Result<Self, DatabaseError> {
         let mut config: postgres::Config =
             existing.connection.parse().map_err(|error: postgres::Error| DatabaseError::Invalid {
                 flag: "connect".to_owned(),
@@ -159,24 +161,32 @@ impl Postgres {
         let at = address_of(&config);
         let (schema, settings) = (SCHEMA.to_owned(), existing.settings.clone());
         let options = SessionOptions { config, at, schema, settings: settings.clone(), is_local: false };
-        Self::over(Shared { options, sky, settings, server: None, generation: AtomicU64::new(0) })
+        Self::over(Shared { options, settings, server: None, generation: AtomicU64::new(0) }, sky.into())
     }
 
-    fn over(shared: Shared) -> Result<Self, DatabaseError> {
-        let mut postgres =
-            Self { session: None, token: Arc::default(), shared: Arc::new(shared), varied: Vec::new() };
+    fn over(shared: Shared, asked: Option<SkyIndex>) -> Result<Self, DatabaseError> {
+        let mut postgres = Self {
+            session: None,
+            token: Arc::default(),
+            shared: Arc::new(shared),
+            varied: Vec::new(),
+            sky: SkyIndex::default(),
+        };
         let at = postgres.shared.options.at.clone();
         let schema = &postgres.shared.options.schema;
         let setup = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
-        let is_q3c = postgres.shared.sky == SkyIndex::Q3c;
         let session = postgres.session()?;
         // A user without the right to make schemas may use one that is there.
         if !has(session, &at, "SELECT 1 FROM pg_namespace WHERE nspname = 'flashwright'")? {
             session.client.batch_execute(&setup).map_err(|error| failed(&at, "make a schema", error))?;
         }
-        if is_q3c {
+        let stored = stored_sky(&mut session.client)
+            .map_err(|error| failed(&at, "look for the index of the sky", error))?;
+        let sky = chosen_sky(asked, stored, &at)?;
+        if sky == SkyIndex::Q3c {
             make_q3c(session, &at)?;
         }
+        postgres.sky = sky;
         Ok(postgres)
     }
 
@@ -276,11 +286,13 @@ impl Engine for Postgres {
              UNION ALL SELECT 'extension ' || extname, extversion FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1",
             names.join(", ")
         );
-        let (version, rows) = self.with("ask for its settings", |session| {
+        let (version, rows, sky) = self.with("ask for its settings", |session| {
             let version = session::text(&mut session.client, "SHOW server_version")?;
-            Ok((version, session.client.query(&stated, &[])?))
+            let rows = session.client.query(&stated, &[])?;
+            Ok((version, rows, stored_sky(&mut session.client)?))
         })?;
         let mut settings: Vec<_> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        settings.extend(sky.map(|sky| ("index of the sky".to_owned(), sky.word().to_owned())));
         if let Some(server) = self.shared.server() {
             settings
                 .extend(server.memory_bytes().map(|bytes| ("memory limit".to_owned(), bytes.to_string())));
@@ -297,7 +309,7 @@ impl Engine for Postgres {
     }
 
     fn sky(&self) -> SkyIndex {
-        self.shared.sky
+        self.sky
     }
 
     fn create(&mut self, tables: &[Table]) -> Result<(), DatabaseError> {
@@ -329,7 +341,7 @@ impl Engine for Postgres {
     fn build_index(&mut self, table: &Table, index: &Index) -> Result<(), DatabaseError> {
         let key = match index.key {
             IndexKey::Columns(columns) => columns.to_owned(),
-            IndexKey::Sky { ra, dec, cell } => match self.shared.sky {
+            IndexKey::Sky { ra, dec, cell } => match self.sky {
                 SkyIndex::Healpix => cell.to_owned(),
                 SkyIndex::Q3c => format!("q3c_ang2ipix({ra}, {dec})"),
             },
@@ -419,7 +431,8 @@ impl Engine for Postgres {
 
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError> {
         let shared = Arc::clone(&self.shared);
-        let mut other = Self { session: None, token: Arc::default(), shared, varied: self.varied.clone() };
+        let varied = self.varied.clone();
+        let mut other = Self { session: None, token: Arc::default(), shared, varied, sky: self.sky };
         other.session()?;
         Ok(Box::new(other))
     }
@@ -461,6 +474,37 @@ fn load(session: &mut Session, at: &str, table: &Table, rows: &mut dyn Rows) -> 
     transaction.batch_execute(&note).map_err(broken)?;
     transaction.commit().map_err(broken)?;
     Ok(count)
+}
+
+/// How the database there is indexed; None before it is.
+fn stored_sky(client: &mut Client) -> Result<Option<SkyIndex>, postgres::Error> {
+    let indexes = ptf::TABLES.iter().flat_map(|table| table.indexes);
+    let names = indexes.filter(|index| matches!(index.key, IndexKey::Sky { .. }));
+    let names: Vec<_> = names.map(|index| quoted(index.name)).collect();
+    let sql = format!(
+        "SELECT indexdef LIKE '%q3c_ang2ipix%' FROM pg_indexes WHERE schemaname = {} AND indexname IN ({}) \
+         ORDER BY indexname LIMIT 1",
+        quoted(SCHEMA),
+        names.join(", ")
+    );
+    let found = client.query_opt(&sql, &[])?;
+    Ok(found.map(|row| if row.get(0) { SkyIndex::Q3c } else { SkyIndex::Healpix }))
+}
+
+/// Cones that are searched by an index that is not there would be found by reading the whole table.
+fn chosen_sky(
+    asked: Option<SkyIndex>,
+    stored: Option<SkyIndex>,
+    at: &str,
+) -> Result<SkyIndex, DatabaseError> {
+    match (asked, stored) {
+        (Some(asked), Some(stored)) if asked != stored => Err(DatabaseError::Invalid {
+            flag: format!("sky={}", asked.word()),
+            problem: format!("{at} is indexed by {}", stored.word()),
+            hint: "leave --sky out, or load a database with it in another directory".to_owned(),
+        }),
+        (asked, stored) => Ok(stored.or(asked).unwrap_or_default()),
+    }
 }
 
 fn make_q3c(session: &mut Session, at: &str) -> Result<(), DatabaseError> {
