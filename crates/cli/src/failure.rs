@@ -86,6 +86,11 @@ impl Failure {
         Self::new(ErrorClass::Interrupted, message)
     }
 
+    /// Its class.
+    pub fn class(&self) -> ErrorClass {
+        self.class
+    }
+
     /// An error with all its causes.
     pub fn of(class: ErrorClass, error: &dyn Error) -> Self {
         Self::new(class, base::with_causes(error))

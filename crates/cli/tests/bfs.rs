@@ -191,6 +191,14 @@ fn wrong_searches_and_wrong_results_are_named() {
     let wrong = run(folder, &["bfs", "validate", "a.fwg", "a.out", "--edges", "b.el"]);
     assert_eq!(wrong.code, 1);
     assert!(wrong.err.contains("a.out: is not a valid search: check "), "{}", wrong.err);
+    works(folder, &["bfs", "run", "a.fwg", "--source", "3", "--output", "a.PARQUET"]);
+    assert!(std::fs::read(folder.join("a.PARQUET")).expect("reads").starts_with(b"PAR1"));
+    refused(
+        folder,
+        &["bfs", "validate", "a.fwg", "a.PARQUET", "--edges", "a.el"],
+        2,
+        "error: a.PARQUET: is not results of a search\nhint: bfs run --output FILE.out writes them\n",
+    );
     let mut bytes = std::fs::read(folder.join("a.out")).expect("reads");
     bytes[5000] ^= 1;
     std::fs::write(folder.join("a.out"), bytes).expect("writes");
@@ -226,6 +234,115 @@ fn an_export_is_read_back_as_the_same_graph_and_replaces_nothing() {
     assert_eq!(small.code, 2);
     assert!(small.err.contains("the budget is 1 MiB\nhint: --memory "), "{}", small.err);
     assert!(!folder.join("c.sg").exists());
+}
+
+#[test]
+fn an_output_replaces_neither_documents_nor_what_is_no_regular_file() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    let report = "<!doctype html>\n<meta name=\"generator\" content=\"flashwright\">";
+    std::fs::write(folder.join("report.html"), report).expect("writes");
+    std::fs::write(folder.join("results.json"), "{\n  \"schema\": \"flashwright.bench/1\"").expect("writes");
+    std::os::unix::fs::symlink("report.html", folder.join("link")).expect("links");
+    std::os::unix::fs::symlink("nothing", folder.join("to-nothing.parquet")).expect("links");
+    let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).expect("binds");
+    common::tool("mkfifo", &[folder.join("fifo.parquet").to_str().expect("a name")]).expect("makes a FIFO");
+    let mut there =
+        vec!["report.html", "results.json", "link", "to-nothing.parquet", "socket", "fifo.parquet"];
+    if common::is_root() {
+        // A device of this test, so that a failure costs no other program its own.
+        let node = folder.join("null");
+        if common::tool("mknod", &[node.to_str().expect("a name"), "c", "1", "3"]).is_some() {
+            there.push("null");
+        }
+    }
+    let kind = |name: &str| std::fs::symlink_metadata(folder.join(name)).expect("is there").file_type();
+    for name in there {
+        let before = kind(name);
+        let hint = "hint: name another file, or remove this one\n";
+        refused(
+            folder,
+            &["bfs", "export", "a.fwg", "--output", name],
+            3,
+            &format!("error: --output={name}: is there already\n{hint}"),
+        );
+        refused(
+            folder,
+            &["bfs", "run", "a.fwg", "--source", "3", "--output", name],
+            3,
+            &format!("error: --output={name}: is there already, and is no file of results\n{hint}"),
+        );
+        assert_eq!(kind(name), before, "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("report.html")).expect("reads"), report);
+    // An empty file, as of mktemp(1), and earlier results are replaced.
+    for name in ["empty.sg", "empty.out"] {
+        std::fs::write(folder.join(name), "").expect("writes");
+    }
+    works(folder, &["bfs", "export", "a.fwg", "--output", "empty.sg"]);
+    for source in ["3", "77"] {
+        works(folder, &["bfs", "run", "a.fwg", "--source", source, "--output", "empty.out"]);
+    }
+    refused(
+        folder,
+        &["bfs", "export", "a.fwg", "--output", "b.sg", "--scratch", "nodir"],
+        2,
+        "error: --scratch=nodir: is not a directory\nhint: name a directory that is there\n",
+    );
+}
+
+#[test]
+fn media_need_directories_and_names_of_their_own() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    if common::memory_beside(folder).is_none() {
+        return;
+    }
+    for (tiers, words) in [
+        (
+            "flash=., flash=a.el",
+            "error: --tiers: flash=a.el: another medium has this name\nhint: give each medium a name of its own\n",
+        ),
+        (
+            "flash=a.el",
+            "error: --tiers: flash=a.el: is not a directory\nhint: name a directory on the medium\n",
+        ),
+    ] {
+        refused(folder, &["bfs", "bench", "a.fwg", "--tiers", tiers], 2, words);
+    }
+    let proc = run(folder, &["bfs", "bench", "a.fwg", "--keys", "1", "--tiers", "flash=/proc"]);
+    assert!(
+        proc.err.starts_with("error: --tiers: flash=/proc: no copy of the graph can be made in it"),
+        "{}",
+        proc.err
+    );
+    assert!(proc.err.ends_with("\nhint: name a directory in which files can be made\n"), "{}", proc.err);
+    let found =
+        json(folder, &["bfs", "bench", "a.fwg", "--keys", "1", "--tiers", "flash=., disk=.", "--json"]);
+    assert_eq!(
+        (found["tiers"][0]["name"].as_str(), found["tiers"][1]["name"].as_str()),
+        (Some("flash"), Some("disk"))
+    );
+}
+
+#[test]
+fn an_interrupted_search_does_not_promise_to_go_on() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    let bench = ["bfs", "bench", "a.fwg", "--keys", "20000", "--edges", "a.el"];
+    let mut child = command(folder, &bench)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    wait_until("a search", || names(folder).iter().any(|name| name.starts_with(".bfs-bench.")));
+    signal(&child, "-TERM");
+    let (status, _, error) = common::ended_and_printed(&mut child);
+    assert_eq!(status.code(), Some(130), "{error}");
+    assert!(error.contains("interrupted") && !error.contains("goes on"), "{error}");
 }
 
 #[test]

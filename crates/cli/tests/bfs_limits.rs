@@ -163,6 +163,40 @@ fn a_search_of_a_small_component_takes_little_of_the_disk_however_large_the_grap
     assert_eq!(found["reached"].as_u64(), Some(3));
 }
 
+/// MiB that the error of a command says it needs at least.
+fn needed(came: &Came) -> f64 {
+    assert_eq!(came.code, 2, "{came:#?}");
+    let words = came.err.split_once("needs at least ").expect("says what it needs").1;
+    let (figure, unit) = words.split(' ').next().zip(words.split(' ').nth(1)).expect("a figure and a unit");
+    assert_eq!(unit, "MiB", "{came:#?}");
+    figure.parse().expect("a figure")
+}
+
+#[test]
+fn a_comparison_of_media_counts_the_checksums_of_all_copies() {
+    let place = place();
+    let folder = place.path();
+    if common::memory_beside(folder).is_none() {
+        return;
+    }
+    works(folder, &["bfs", "generate", "--scale", "16", "--output", "a.el"]);
+    works(folder, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "32m"]);
+    // 4 bytes of each page of the graph: 16 further copies of 8 MB take 0.1 MiB.
+    let pages = std::fs::metadata(folder.join("a.fwg")).expect("is there").len() / 4096;
+    let all = (0..17).map(|at| format!("m{at}=.")).collect::<Vec<_>>().join(",");
+    for algorithm in ["semi", "mr"] {
+        let bench =
+            ["bfs", "bench", "a.fwg", "--keys", "1", "--memory", "1m", "--algorithm", algorithm, "--tiers"];
+        let of = |tiers: &str| needed(&run(folder, &[&bench[..], &[tiers]].concat()));
+        let (one, seventeen) = (of("m0=."), of(&all));
+        let further = (16 * 4 * pages) as f64 / f64::from(1 << 20);
+        assert!(
+            (seventeen - one) / further > 0.8 && (seventeen - one) / further < 1.2,
+            "{one} and {seventeen}"
+        );
+    }
+}
+
 #[test]
 fn one_vertex_and_vertices_without_neighbours_are_searched_by_all() {
     let place = place();

@@ -31,6 +31,12 @@ pub enum GraphError {
         /// The kind: `an edge list (.el)`, `a graph (.fwg)`.
         expected: &'static str,
     },
+    /// The file is not one of a search's results.
+    #[error("{}: is not results of a search", path.display())]
+    NotResults {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file was written by a newer program.
     #[error("{}: is version {found} of its format; this program reads up to {newest}", path.display())]
     NewerVersion {
@@ -170,6 +176,7 @@ impl GraphError {
             Self::WrongFormat { .. } => {
                 Some("bfs generate and bfs import make edge lists, bfs build makes graphs".to_owned())
             }
+            Self::NotResults { .. } => Some("bfs run --output FILE.out writes them".to_owned()),
             Self::NewerVersion { .. } => Some("use the flashwright that wrote it, or a newer one".to_owned()),
             Self::Corrupt { .. } | Self::Truncated { .. } => Some("make the file again".to_owned()),
             Self::BadInput { .. } => Some("correct it, or choose another --format".to_owned()),
@@ -181,7 +188,6 @@ impl GraphError {
                 Some("make room there, or name another directory with --scratch".to_owned())
             }
             Self::WouldReplace { .. } => Some("name another file, or remove this one".to_owned()),
-            Self::Interrupted { .. } => Some("the same command again goes on where it can".to_owned()),
             _ => None,
         }
     }
@@ -194,6 +200,7 @@ impl GraphError {
                 ErrorClass::Failed
             }
             Self::WrongFormat { .. }
+            | Self::NotResults { .. }
             | Self::NewerVersion { .. }
             | Self::BadInput { .. }
             | Self::NoVertex { .. }

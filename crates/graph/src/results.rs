@@ -10,7 +10,7 @@
 //! Sections begin at multiples of 4096 and are padded with zeros; so with an offset the two arrays can be mapped as they
 //! are. The file appears under its name once it is whole.
 //!
-//! A name that ends in `.parquet` gives a table instead (`table`), which [`TreeWriter`] chooses.
+//! A name that ends in `.parquet`, in whichever case, gives a table instead (`table`), which [`TreeWriter`] chooses.
 
 mod table;
 
@@ -68,8 +68,7 @@ impl ResultsHeader {
         let long = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
         let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("4 bytes"));
         if page[..8] != MAGIC {
-            let expected = "results of a search";
-            return Err(GraphError::WrongFormat { path: path.to_owned(), expected });
+            return Err(GraphError::NotResults { path: path.to_owned() });
         }
         if word(8) > VERSION {
             let (path, found, newest) = (path.to_owned(), word(8), VERSION);
@@ -173,7 +172,7 @@ impl TreeWriter {
     /// Whether a file of this name is a table.
     #[must_use]
     pub fn is_table(path: &Path) -> bool {
-        path.extension().is_some_and(|ending| ending == "parquet")
+        path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"))
     }
 
     /// Begins a file.

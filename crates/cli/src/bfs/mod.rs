@@ -8,6 +8,7 @@ pub mod search;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use base::ErrorClass;
 use graph::GraphError;
 use graph::build::{BUILD_PHASES, BuildOptions, build};
 use graph::edges::{EdgeList, EdgesHeader};
@@ -45,7 +46,7 @@ fn generate_list(args: &GenerateArgs) -> Result<(), Failure> {
         return Err(Failure::invalid("--edge-factor: a grid has its own number of edges")
             .hint("drop --edge-factor, or choose another --kind"));
     }
-    check_list(&args.output)?;
+    check_new_list(&args.output)?;
     let spec = GraphSpec {
         kind: args.kind,
         scale: args.scale,
@@ -59,7 +60,7 @@ fn generate_list(args: &GenerateArgs) -> Result<(), Failure> {
 }
 
 fn import_list(args: &ImportArgs) -> Result<(), Failure> {
-    check_list(&args.output)?;
+    check_new_list(&args.output)?;
     Sink::File(args.output.clone()).is_none_of([args.input.as_path()])?;
     let directed = direction(args.directed, args.undirected);
     let options = ImportOptions { format: args.format, directed, vertices: args.vertices };
@@ -71,6 +72,7 @@ fn import_list(args: &ImportArgs) -> Result<(), Failure> {
 
 fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
     let list = EdgeList::open(&args.edges)?;
+    check_scratch(args.scratch.as_deref())?;
     let options = BuildOptions {
         memory: args.memory,
         directed: direction(args.directed, args.undirected),
@@ -82,14 +84,20 @@ fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
         threads: threads(),
     };
     let begun = Instant::now();
-    let built = progress::watch(&BUILD_PHASES, |steps| build(&list, &args.output, &options, steps))?;
+    let built = progress::watch(&BUILD_PHASES, |steps| build(&list, &args.output, &options, steps)).map_err(
+        |failure| {
+            let is_interrupted = failure.class() == ErrorClass::Interrupted;
+            failure.hint_if(is_interrupted.then_some("the same command again goes on where it can"))
+        },
+    )?;
     let how = BuildDocument::of(&built, args.memory, begun.elapsed().as_secs_f64());
     show_graph(&GraphDocument::of(&args.output, &built.header, Some(how)), args.json)
 }
 
 fn export_graph(args: &ExportArgs) -> Result<(), Failure> {
     let graph = Fwg::open(&args.graph)?;
-    Sink::of(Some(&args.output), false)?.is_none_of([Path::new(&args.graph)])?;
+    check_new_file(&args.output, None)?;
+    check_scratch(args.scratch.as_deref())?;
     let scratch = args.scratch.clone().unwrap_or_else(|| beside(&args.output));
     let options = ExportOptions { memory: args.memory, scratch, threads: threads() };
     let begun = Instant::now();
@@ -141,17 +149,38 @@ fn direction(directed: bool, undirected: bool) -> Option<bool> {
     (directed || undirected).then_some(directed)
 }
 
-/// Refuses a place where something else than an edge list lies: it would be replaced.
-fn check_list(path: &Path) -> Result<(), Failure> {
-    match std::fs::symlink_metadata(path) {
-        Err(_) => Ok(()),
-        Ok(facts) if facts.is_file() && facts.len() == 0 => Ok(()),
-        Ok(facts) if facts.is_file() && EdgeList::open(path).is_ok() => Ok(()),
-        Ok(_) => Err(Failure::refused(format!(
-            "--output={}: is there already, and is no edge list",
-            path.display()
-        ))
-        .hint("name another file, or remove this one")),
+/// A kind of file that a verb replaces: its name in messages, and whether a file is one.
+type Replaceable = (&'static str, fn(&Path) -> bool);
+
+/// Refuses an output that would replace something else than an empty file or one of the verb's own kind. Outputs of these verbs
+/// take their place by rename, so a link, a FIFO or a device there would be lost, and its target not written.
+fn check_new_file(path: &Path, replaceable: Option<Replaceable>) -> Result<(), Failure> {
+    let Ok(facts) = std::fs::symlink_metadata(path) else {
+        // Nothing is there that could be replaced; whether a file can be made is checked as for other outputs.
+        return Sink::of(Some(path), false).map(drop);
+    };
+    let is_replaced = |(_, is_one): &Replaceable| is_one(path);
+    if facts.is_file() && (facts.len() == 0 || replaceable.as_ref().is_some_and(is_replaced)) {
+        return Ok(());
+    }
+    let kind = replaceable.map_or_else(String::new, |(kind, _)| format!(", and is no {kind}"));
+    Err(Failure::refused(format!("--output={}: is there already{kind}", path.display()))
+        .hint("name another file, or remove this one"))
+}
+
+fn check_new_list(path: &Path) -> Result<(), Failure> {
+    let is_one: fn(&Path) -> bool = |path| EdgeList::open(path).is_ok();
+    check_new_file(path, Some(("edge list", is_one)))
+}
+
+/// Refuses a directory for temporary files that is not there.
+fn check_scratch(directory: Option<&Path>) -> Result<(), Failure> {
+    match directory {
+        Some(directory) if !directory.is_dir() => {
+            Err(Failure::invalid(format!("--scratch={}: is not a directory", directory.display()))
+                .hint("name a directory that is there"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Fwg {
     sums: PageSums,
     clock: WaitClock,
     plain_bytes: AtomicU64,
+    /// Bytes of memory that other open graphs take.
+    beside_bytes: u64,
 }
 
 impl Fwg {
@@ -62,7 +64,8 @@ impl Fwg {
         }
         let header = Header::decode(&page, path, device.size())?;
         let (sums, plain_bytes) = (PageSums::default(), AtomicU64::new(available as u64));
-        let mut graph = Self { device, path: path.to_owned(), header, sums, clock, plain_bytes };
+        let mut graph =
+            Self { device, path: path.to_owned(), header, sums, clock, plain_bytes, beside_bytes: 0 };
         graph.sums = graph.load_sums()?;
         Ok(graph)
     }
@@ -133,10 +136,17 @@ impl Fwg {
         self.plain_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that the open graph takes: its checksums.
+    /// Counts memory that other graphs take which stay open as long as this one, so that a budget holds all of them.
+    #[must_use]
+    pub fn with_memory_beside(mut self, bytes: u64) -> Self {
+        self.beside_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory that the open graph takes: its checksums, and what was said to be [beside it](Self::with_memory_beside).
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.sums.memory_bytes()
+        self.sums.memory_bytes() + self.beside_bytes
     }
 
     /// Compares whole pages that were read at `offset` with their checksums.

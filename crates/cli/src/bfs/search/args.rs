@@ -112,8 +112,8 @@ pub struct TierDirectory {
 
 fn tier(text: &str) -> Result<TierDirectory, BadValue> {
     match text.split_once('=') {
-        Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
-            Ok(TierDirectory { name: name.to_owned(), directory: directory.into() })
+        Some((name, directory)) if !name.trim().is_empty() && !directory.is_empty() => {
+            Ok(TierDirectory { name: name.trim().to_owned(), directory: directory.into() })
         }
         _ => Err(BadValue::new(format!("'{text}' is not NAME=DIR"), "for example flash=/nvme/tmp")),
     }

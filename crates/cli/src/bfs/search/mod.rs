@@ -15,14 +15,14 @@ use std::sync::atomic::AtomicBool;
 use graph::account::Account;
 use graph::fetch::Traffic;
 use graph::format::Fwg;
-use graph::results::TreeWriter;
+use graph::results::{Results, TreeWriter};
 use graph::semi::{Semi, SemiConfig, in_input_order, plan};
 use measure::limit::Limit;
 
 use self::args::{Algorithm, RunArgs, SearchCommand};
 use self::documents::{BfsDocument, IoDocument, LimitDocument, MemoryDocument, StepDocument, TimeDocument};
 use crate::failure::Failure;
-use crate::output::{self, Sink};
+use crate::output;
 use crate::signals;
 
 /// Share of the time from which waiting or computing limits.
@@ -45,8 +45,10 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let config = config(args.memory, args.threads, args.ioengine);
     if let Some(output) = &args.output {
-        check_output(output, &args.graph)?;
+        let is_one: fn(&Path) -> bool = |path| Results::open(path).is_ok();
+        super::check_new_file(output, Some(("file of results", is_one)))?;
     }
+    super::check_scratch(args.scratch.as_deref())?;
     let (algorithm, reason) = choose(args.algorithm, &graph, &config);
     let job = Job {
         graph: &graph,
@@ -115,15 +117,6 @@ fn choose(asked: Algorithm, graph: &Fwg, config: &SemiConfig) -> (Algorithm, Str
             (algorithm, why)
         }
     }
-}
-
-/// Refuses to replace what is not a file of results.
-fn check_output(output: &Path, graph: &str) -> Result<(), Failure> {
-    let exists = std::fs::metadata(output).is_ok_and(|facts| facts.len() > 0);
-    if exists && graph::results::Results::open(output).is_ok() {
-        return Ok(());
-    }
-    Sink::of(Some(output), false)?.is_none_of([Path::new(graph)])
 }
 
 fn semi(job: &Job<'_>, reason: String) -> Result<BfsDocument, Failure> {

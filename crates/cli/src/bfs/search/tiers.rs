@@ -7,11 +7,11 @@
 //!
 //! Speed-ups are in relation to the medium with the most I/O time.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use graph::GraphError;
 use graph::format::Fwg;
+use measure::record::TargetFacts;
 use storage::device::{AlignedBuffer, OpenError, OpenOptions, ScratchFile};
 use storage::sysfs::{Backing, Sysfs};
 
@@ -38,11 +38,15 @@ struct Tier<'a> {
 
 /// Compares.
 pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> Result<(), Failure> {
+    check_names(&args.tiers)?;
+    // All copies stay open, and each has its checksums in memory.
+    let beside = graph.memory_bytes() * (args.tiers.len() as u64 - 1);
+    let graph = graph.with_memory_beside(beside);
     let (algorithm, reason) = searcher::algorithm(args, &graph);
     let backings: Vec<Backing> = args.tiers.iter().map(check).collect::<Result<_, _>>()?;
     let mut tiers = Vec::new();
     for (named, backing) in args.tiers.iter().zip(&backings) {
-        let copy = copy(&graph, &named.directory, stop)?;
+        let copy = copy(&graph, named, stop)?.with_memory_beside(beside);
         let direct = copy.device().is_direct() || is_memory(backing);
         let searcher = Searcher::new(args, algorithm, &named.directory, stop);
         let stands_on = stands_on(backing);
@@ -71,9 +75,31 @@ pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> R
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
 }
 
-/// What a directory stands on. A medium in memory has to be called so, and no two media may have one name.
+/// No two media may have one name.
+fn check_names(tiers: &[TierDirectory]) -> Result<(), Failure> {
+    let is_repeated = |(at, tier): (usize, &TierDirectory)| {
+        tiers[..at].iter().any(|other| other.name == tier.name).then(|| option(tier))
+    };
+    match tiers.iter().enumerate().find_map(is_repeated) {
+        Some(option) => Err(Failure::invalid(format!("{option}: another medium has this name"))
+            .hint("give each medium a name of its own")),
+        None => Ok(()),
+    }
+}
+
+/// The flag with one of its values, as messages begin.
+fn option(tier: &TierDirectory) -> String {
+    format!("--tiers: {}={}", tier.name, tier.directory.display())
+}
+
+/// What a directory stands on. A medium in memory has to be called so.
 fn check(tier: &TierDirectory) -> Result<Backing, Failure> {
-    let option = format!("--tiers: {}={}", tier.name, tier.directory.display());
+    let option = option(tier);
+    if tier.directory.exists() && !tier.directory.is_dir() {
+        return Err(
+            Failure::invalid(format!("{option}: is not a directory")).hint("name a directory on the medium")
+        );
+    }
     let backing = Sysfs::host().backing(&tier.directory).map_err(|error| {
         Failure::invalid(format!("{option}: cannot be examined: {error}"))
             .hint("name a directory that is there")
@@ -87,7 +113,7 @@ fn check(tier: &TierDirectory) -> Result<Backing, Failure> {
 }
 
 fn is_memory(backing: &Backing) -> bool {
-    matches!(backing.filesystem.as_deref(), Some("tmpfs" | "ramfs"))
+    TargetFacts { filesystem: backing.filesystem.clone(), ..TargetFacts::default() }.is_file_in_memory()
 }
 
 fn stands_on(backing: &Backing) -> String {
@@ -96,11 +122,12 @@ fn stands_on(backing: &Backing) -> String {
 }
 
 /// Copies the graph to a file without a name, and opens it past the page cache where that is possible.
-fn copy(graph: &Fwg, directory: &Path, stop: &AtomicBool) -> Result<Fwg, Failure> {
+fn copy(graph: &Fwg, tier: &TierDirectory, stop: &AtomicBool) -> Result<Fwg, Failure> {
+    let directory = &tier.directory;
     let place = directory.join("copy of the graph");
     let failed = |error: OpenError| Failure::of(error.class(), &error).hint_if(error.hint());
     let (from, length) = (graph.device(), graph.header().file_bytes);
-    let file = ScratchFile::create(directory, length).map_err(failed)?;
+    let file = ScratchFile::create(directory, length).map_err(|error| no_copy(tier, &error))?;
     let spec = format!("copy of {} in {}", graph.path().display(), directory.display());
     let to = match file.open(&spec, &OpenOptions::writing()) {
         Err(OpenError::DirectUnsupported { .. }) => file.open(&spec, &OpenOptions::writing().buffered()),
@@ -118,6 +145,17 @@ fn copy(graph: &Fwg, directory: &Path, stop: &AtomicBool) -> Result<Fwg, Failure
     }
     to.sync_data().map_err(|error| GraphError::io("sync", &place, error))?;
     Ok(Fwg::on(to, &place)?)
+}
+
+/// No file can be made on a medium: it is full, or its directory takes no files, as /proc.
+fn no_copy(tier: &TierDirectory, error: &OpenError) -> Failure {
+    let hint = match error {
+        OpenError::NoSpace { .. } => "make room there, or name another directory",
+        _ => "name a directory in which files can be made",
+    };
+    let why = base::with_causes(error);
+    Failure::new(error.class(), format!("{}: no copy of the graph can be made in it: {why}", option(tier)))
+        .hint(hint)
 }
 
 fn documents(tiers: Vec<Tier<'_>>) -> Vec<TierDocument> {
