@@ -206,12 +206,15 @@ def minutes(directory: pathlib.Path, file: pathlib.Path) -> int:
     lines, written = [], set()
     for line in file.read_text().splitlines(keepends=True):
         if (found := re.match(r"\| (?:– )?`(?:make )?(?:test-)?(\w+)` \|", line)) and found[1] in taken:
+            if found[1] == "build" and (row := re.search(r"\| (\d+) \|\n$", line)):
+                # A build that found most of it compiled says nothing of one from nothing.
+                taken["build"] = max(taken["build"], int(row[1]))
             line = re.sub(r"\| [^|]+ \|\n$", f"| {taken[found[1]]} |\n", line)
             written.add(found[1])
         elif line.startswith("Minutes are "):
             total = round(sum(parts[name]["seconds"] for name in taken) / 60)
             line = (f"Minutes are those of a run on {os.cpu_count()} CPUs (Linux {platform.release().split('-')[0]}, {total} minutes for "
-                    f"{', '.join(sorted(taken))}); `make minutes` writes those of the last run.\n")
+                    f"{', '.join(name for name in sorted(taken) if round(parts[name]['seconds'] / 60))}); `make minutes` writes those of the last run.\n")
         lines.append(line)
     file.write_text("".join(lines))
     print(*(f"{name:12}{taken[name]:5}{'' if name in written else '  no row'}" for name in sorted(taken)), sep="\n")
