@@ -8,7 +8,7 @@
 //! 1. Standard output carries results and nothing else; with `--json`, exactly one document. Everything
 //!    said along the way goes to standard error, and only where somebody watches.
 //! 2. What cannot be done is said in one line, `error: …`, with a second one, `hint: …`, where there is
-//!    something to do about it ([`failure`]); with `--json` in a document too, where no other was printed.
+//!    something to do about it (`failure`); with `--json` in a document too, where no other was printed.
 //! 3. The exit code tells 0 done, 1 failed, 2 wrong request, 3 refused for safety, 130 interrupted.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -187,9 +187,12 @@ pub(super) fn observations(data: &SweepData, summary: &ContestSummary) -> Vec<(u
     summary.points.iter().enumerate().map(|(setting, point)| (*point, figures(setting))).collect()
 }
 
+/// The blocks of one construction: setting and ln figure of each run.
+type Stretch = Vec<Vec<(usize, f64)>>;
+
 /// How far the machine moved from block to block while one construction stood, for each work that is spread over several.
 pub(super) fn movements(data: &SweepData, contests: &[ContestSummary]) -> BTreeMap<Work, Movement> {
-    let mut stretches: BTreeMap<&Work, Vec<Vec<Vec<(usize, f64)>>>> = BTreeMap::new();
+    let mut stretches: BTreeMap<&Work, Vec<Stretch>> = BTreeMap::new();
     for contest in contests {
         let blocks = blocks(data, &contest.contest());
         stretches.entry(&contest.work).or_default().push(blocks.iter().map(logarithms).collect());
