@@ -122,14 +122,17 @@ mod tests {
     }
 
     fn record(layout: &[(&str, &str)], governor: &str) -> RunRecord {
-        let mut record = RunRecord::default();
-        record.layout = layout.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let layout = layout.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let mut record = RunRecord { layout, ..RunRecord::default() };
         record.host.governor = Some(governor.to_owned());
         record
     }
 
-    /// What the last of some runs is said to differ in.
-    fn last(runs: &[(&[(&str, &str)], &[(&str, &str)])]) -> Vec<String> {
+    /// Settings by name.
+    type Asked<'a> = &'a [(&'a str, &'a str)];
+
+    /// What the last of some runs, each with what its layout asks and what was found, is said to differ in.
+    fn last(runs: &[(Asked<'_>, Asked<'_>)]) -> Vec<String> {
         let mut all = Surroundings::default();
         let told = runs.iter().map(|(asked, found)| all.meet(&point(asked), &record(found, "performance")));
         told.last().unwrap_or_default()
