@@ -389,6 +389,11 @@ fn media_are_compared_on_copies_of_which_nothing_is_left() {
         assert_eq!(reached(&tiers[0]), reached(&tiers[1]));
         let of_slowest = tiers.iter().filter(|tier| tier["io_speedup"].as_f64() == Some(1.0));
         assert!(of_slowest.clone().count() >= 1 && of_slowest.clone().all(|tier| tier["run_speedup"] == 1.0));
+        for tier in tiers {
+            let range = |end: usize| tier["run_speedup_range"][end].as_f64().expect("each key takes time");
+            let all = tier["run_speedup"].as_f64().expect("a number");
+            assert!(range(0) <= all * 1.000_001 && all <= range(1) * 1.000_001, "{tier}");
+        }
         assert!(works(folder, &bench).out.contains("\nmemory "), "{algorithm}");
     }
     let lied = format!("flash={}", memory.path().display());

@@ -264,8 +264,12 @@ pub struct TierDocument {
     pub run_s: f64,
     /// The I/O time of the medium with the most, by this one's; null if this one waited for nothing.
     pub io_speedup: Option<f64>,
+    /// The least and the most of the same for single keys: how far it scatters.
+    pub io_speedup_range: Option<[f64; 2]>,
     /// The run time of that same medium by this one's.
     pub run_speedup: f64,
+    /// The least and the most of the same for single keys.
+    pub run_speedup_range: Option<[f64; 2]>,
     /// Harmonic mean of edges per second.
     pub harmonic_mean_teps: f64,
     /// Each search.

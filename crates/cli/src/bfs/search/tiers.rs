@@ -2,10 +2,12 @@
 //!
 //! 1. Each medium gets a copy in a file without a name, as scratch files are: nothing of it is left when the process ends,
 //!    in whichever way. Copies are made before the first search, so a full medium shows at once.
-//! 2. Each key is searched from on every medium before the next key, so what else the machine does meets all of them alike.
+//! 2. Each key is searched from on every medium before the next key, and each time another medium is first, so what else the
+//!    machine does meets all of them alike.
 //! 3. With `--edges` every result is validated against the original edges.
 //!
-//! Speed-ups are in relation to the medium with the most I/O time.
+//! Speed-ups are in relation to the medium with the most I/O time: of all keys together, and between which of single keys. Where this
+//! range holds 1, the media are not told apart.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,7 +58,9 @@ pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> R
     // Its checksums are a part of the budget that each copy needs for its own.
     drop(graph);
     for (done, key) in keys.iter().enumerate() {
-        for tier in &mut tiers {
+        let media = tiers.len();
+        for turn in 0..media {
+            let tier = &mut tiers[(done + turn) % media];
             tier.searches.push(tier.searcher.search(&tier.copy, *key)?);
         }
         searcher::progress(done + 1, keys.len());
@@ -159,30 +163,46 @@ fn no_copy(tier: &TierDirectory, error: &OpenError) -> Failure {
 }
 
 fn documents(tiers: Vec<Tier<'_>>) -> Vec<TierDocument> {
-    let sum = |tier: &Tier<'_>, of: fn(&KeyDocument) -> f64| tier.searches.iter().map(of).sum::<f64>();
-    let times: Vec<(f64, f64)> =
-        tiers.iter().map(|tier| (sum(tier, |key| key.time.io_s), sum(tier, |key| key.elapsed_s))).collect();
-    let slowest = times.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
-    let document = |(tier, (io_s, run_s)): (Tier<'_>, (f64, f64))| TierDocument {
-        name: tier.named.name.clone(),
-        directory: tier.named.directory.clone(),
-        stands_on: tier.stands_on,
-        direct: tier.direct,
-        io_s,
-        run_s,
-        io_speedup: (io_s > 0.0).then_some(slowest.0 / io_s),
-        run_speedup: slowest.1 / run_s,
-        harmonic_mean_teps: searcher::harmonic_mean_teps(&tier.searches),
-        searches: tier.searches,
+    type Time = fn(&KeyDocument) -> f64;
+    let (of_io, of_run): (Time, Time) = (|key| key.time.io_s, |key| key.elapsed_s);
+    let sum = |tier: &Tier<'_>, of: Time| tier.searches.iter().map(of).sum::<f64>();
+    let slowest = tiers.iter().max_by(|a, b| sum(a, of_io).total_cmp(&sum(b, of_io)));
+    let slowest: Vec<[f64; 2]> =
+        slowest.iter().flat_map(|tier| &tier.searches).map(|key| [of_io(key), of_run(key)]).collect();
+    let sums = slowest.iter().fold([0.0; 2], |sums, key| [sums[0] + key[0], sums[1] + key[1]]);
+    let range = |tier: &Tier<'_>, which: usize, of: Time| {
+        let ratios = slowest.iter().zip(&tier.searches).map(|(key, own)| key[which] / of(own));
+        let finite: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
+        let (low, high) =
+            (finite.iter().copied().reduce(f64::min)?, finite.iter().copied().reduce(f64::max)?);
+        Some([low, high])
     };
-    tiers.into_iter().zip(times).map(document).collect()
+    let document = |tier: Tier<'_>| {
+        let (io_s, run_s) = (sum(&tier, of_io), sum(&tier, of_run));
+        let (io_speedup_range, run_speedup_range) = (range(&tier, 0, of_io), range(&tier, 1, of_run));
+        TierDocument {
+            name: tier.named.name.clone(),
+            directory: tier.named.directory.clone(),
+            stands_on: tier.stands_on,
+            direct: tier.direct,
+            io_s,
+            run_s,
+            io_speedup: (io_s > 0.0).then_some(sums[0] / io_s),
+            io_speedup_range,
+            run_speedup: sums[1] / run_s,
+            run_speedup_range,
+            harmonic_mean_teps: searcher::harmonic_mean_teps(&tier.searches),
+            searches: tier.searches,
+        }
+    };
+    tiers.into_iter().map(document).collect()
 }
 
 fn text(document: &TiersDocument) -> String {
     let valid = if document.validated { ", each validated" } else { "" };
     let searches = document.tiers.first().map_or(0, |tier| tier.searches.len());
     let mut text = format!(
-        "{searches} searches by {} of {} ({}) within {} on each medium{valid}\n{:<12} {:>10} {:>10} {:>10} {:>10} {:>12}  stands \
+        "{searches} searches by {} of {} ({}) within {} on each medium{valid}\n{:<12} {:>10} {:>10} {:>22} {:>22} {:>12}  stands \
          on\n",
         document.algorithm,
         document.graph,
@@ -196,17 +216,23 @@ fn text(document: &TiersDocument) -> String {
         "edges/s",
     );
     for tier in &document.tiers {
-        let io = tier.io_speedup.map_or_else(|| "-".to_owned(), |times| format!("{times:.2} x"));
+        let io = tier.io_speedup.map_or_else(|| "-".to_owned(), |io| times(io, tier.io_speedup_range));
+        let run = times(tier.run_speedup, tier.run_speedup_range);
         let cached = if tier.direct { "" } else { ", through the page cache" };
         text += &format!(
-            "{:<12} {:>8.3} s {:>8.3} s {io:>10} {:>8.2} x {:>10.1} M  {}{cached}\n",
+            "{:<12} {:>8.3} s {:>8.3} s {io:>22} {run:>22} {:>10.1} M  {}{cached}\n",
             tier.name,
             tier.io_s,
             tier.run_s,
-            tier.run_speedup,
             tier.harmonic_mean_teps / 1e6,
             tier.stands_on,
         );
     }
-    text + "I/O time: at least one thread waited for requests. Speed-ups: of the medium with the most I/O time to this one.\n"
+    text + "I/O time: at least one thread waited for requests. Speed-ups: of the medium with the most I/O time to this one, of all keys (of single keys).\n"
+}
+
+/// `2.41 x (2.10-2.77)`.
+fn times(all: f64, range: Option<[f64; 2]>) -> String {
+    let range = range.map_or_else(String::new, |[low, high]| format!(" ({low:.2}-{high:.2})"));
+    format!("{all:.2} x{range}")
 }
