@@ -292,27 +292,41 @@ fn queries(document: &DbCompareDocument) -> Vec<Query> {
     queries
 }
 
+/// What the verdicts allow to say: a ratio stands as a fact only where it is decided.
 fn answer(document: &DbCompareDocument) -> String {
     let names: Vec<_> = document.tiers.iter().map(|tier| tier.name.as_str()).collect();
     let Some((last, others)) = names.split_last() else { return "No tier was measured".to_owned() };
     let of = |(tier, name): (usize, &&str)| {
-        let speedups = queries(document).into_iter().filter_map(|query| {
+        let contests = queries(document).into_iter().filter_map(|query| {
             let temperature = if figures(document, query, Temperature::Cold, tier).is_some() {
                 Temperature::Cold
             } else {
                 Temperature::Warm
             };
-            Some((query, contest(document, query, temperature, tier)?.estimate()?))
+            let contest = contest(document, query, temperature, tier)?;
+            let is_decided =
+                matches!(contest.outcome.answer, Answer::Better { .. } | Answer::Equivalent { .. });
+            Some((query, contest.estimate()?, is_decided))
         });
-        let speedups: Vec<_> = speedups.collect();
-        let least = speedups.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let most = speedups.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (low, high) = (figure(least.1), figure(most.1));
-        Some(format!(
-            "{name} is {low}× ({}) to {high}× ({}) as fast as {last}",
-            least.0.word(),
-            most.0.word()
-        ))
+        let (decided, open): (Vec<_>, Vec<_>) = contests.partition(|(.., is_decided)| *is_decided);
+        let shown = if decided.is_empty() { &open } else { &decided };
+        let least = shown.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let most = shown.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let times = match shown.len() {
+            1 => format!("{}× ({})", figure(least.1), least.0.word()),
+            _ => format!(
+                "{}× ({}) to {}× ({})",
+                figure(least.1),
+                least.0.word(),
+                figure(most.1),
+                most.0.word()
+            ),
+        };
+        Some(match (decided.len(), open.len()) {
+            (0, _) => format!("{name} against {last}: nothing is decided yet, {times} so far"),
+            (_, 0) => format!("{name} is {times} as fast as {last}"),
+            (_, open) => format!("{name} is {times} as fast as {last}; {open} queries are undecided"),
+        })
     };
     let sentences: Vec<_> = others.iter().enumerate().filter_map(of).collect();
     if sentences.is_empty() { "No block came to its end".to_owned() } else { sentences.join("; ") }
