@@ -94,8 +94,10 @@ pub enum GraphError {
         limit: u64,
     },
     /// Parquet that cannot be read or written.
-    #[error("{}: cannot be read or written as Parquet", path.display())]
+    #[error("{}: cannot be {operation} as Parquet", path.display())]
     Parquet {
+        /// `read` or `written`.
+        operation: &'static str,
         /// The file.
         path: PathBuf,
         /// The library's error.

@@ -23,7 +23,8 @@ const ROWS: usize = 1 << 14;
 
 /// Reads both columns of all row groups.
 pub fn read(path: &Path, edges: &mut Edges<'_>, steps: &Steps) -> Result<(), GraphError> {
-    let failed = |error: ParquetError| GraphError::Parquet { path: path.to_owned(), source: error };
+    let failed =
+        |error: ParquetError| GraphError::Parquet { operation: "read", path: path.to_owned(), source: error };
     let file = File::open(path).map_err(|source| GraphError::io("open", path, source))?;
     let reader = SerializedFileReader::new(file).map_err(failed)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();

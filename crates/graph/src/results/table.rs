@@ -29,6 +29,8 @@ const GROUP_ROWS: usize = 32 << 10;
 const SCHEMA: &str = "message bfs { required int64 vertex; optional int32 level; optional int64 parent; }";
 /// What a file of the format begins with.
 const MAGIC: &[u8] = b"PAR1";
+/// What an error says could not be done with a file.
+const WRITTEN: &str = "written";
 
 /// Writes a table in the order of the input's numbers.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl TableWriter {
     /// # Errors
     /// Of making it; [`GraphError::Busy`] if another process writes the same one.
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
-        let failed = |source| GraphError::Parquet { path: path.to_owned(), source };
+        let failed = |source| GraphError::Parquet { operation: WRITTEN, path: path.to_owned(), source };
         let fact = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let facts = vec![fact("flashwright.bfs.source", source.to_string())];
         // Neighbouring rows have little in common that a dictionary would find.
@@ -96,14 +98,21 @@ impl TableWriter {
             self.end_group()?;
         }
         let path = self.path;
-        let sequential = self.file.into_inner().map_err(|source| GraphError::Parquet { path, source })?;
+        let sequential = self.file.into_inner().map_err(|source| GraphError::Parquet {
+            operation: WRITTEN,
+            path,
+            source,
+        })?;
         let mut place = sequential.place;
         place.complete(MAGIC)
     }
 
     fn end_group(&mut self) -> Result<(), GraphError> {
-        let written =
-            self.write_group().map_err(|source| GraphError::Parquet { path: self.path.clone(), source });
+        let written = self.write_group().map_err(|source| GraphError::Parquet {
+            operation: WRITTEN,
+            path: self.path.clone(),
+            source,
+        });
         self.reached.clear();
         self.levels.clear();
         self.parents.clear();

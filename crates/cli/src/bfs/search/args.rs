@@ -124,7 +124,7 @@ fn tier(text: &str) -> Result<TierDirectory, BadValue> {
 #[command(after_help = "\
 Examples:
   flashwright bfs bench kron.fwg --edges kron.el
-  flashwright bfs bench kron.fwg --algorithm mr --keys 8 --edges kron.el --tiers memory=/dev/shm,flash=/nvme,disk=/mnt")]
+  flashwright bfs bench kron.fwg --tiers memory=/dev/shm,flash=/nvme,disk=/mnt")]
 pub struct BenchArgs {
     /// The graph, or the device it lies on
     #[arg(value_name = "FILE.fwg")]
