@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
-use storage::locks::{self, Attempt};
+use storage::locks::{self, Attempt, Held};
 
 use crate::dataset::{Dataset, Workload, is_complete};
 use crate::engine::Engine;
@@ -35,7 +35,7 @@ const MADE: &str = "made";
 pub struct Claim {
     database: PathBuf,
     /// The locked claim; None for a database that was there without one.
-    held: Option<File>,
+    held: Option<Held<File>>,
     /// A database of an earlier command is there, whose process has ended.
     is_left: bool,
 }
@@ -58,10 +58,10 @@ impl Claim {
         }
     }
 
-    fn locked(database: &Path, mut held: File) -> Result<Self, DatabaseError> {
+    fn locked(database: &Path, held: Held<File>) -> Result<Self, DatabaseError> {
         let file = file_of(database);
         let mut said = String::new();
-        held.read_to_string(&mut said).map_err(DatabaseError::io("read it", &file))?;
+        (&*held).read_to_string(&mut said).map_err(DatabaseError::io("read it", &file))?;
         let is_there = database.exists();
         let is_ours = match said.trim_end().strip_prefix(MADE) {
             Some("") => true,
@@ -118,7 +118,7 @@ impl Claim {
 
     fn say(&mut self, words: &str) -> Result<(), DatabaseError> {
         let file = file_of(&self.database);
-        let Some(held) = &mut self.held else { return Ok(()) };
+        let Some(mut held) = self.held.as_deref() else { return Ok(()) };
         let said = held
             .rewind()
             .and_then(|()| held.set_len(0))
@@ -141,7 +141,7 @@ fn identity_of(database: &Path) -> Option<String> {
 }
 
 /// Opens or makes a claim and locks it; None if it was removed meanwhile.
-fn lock(file: &Path) -> Result<Option<File>, DatabaseError> {
+fn lock(file: &Path) -> Result<Option<Held<File>>, DatabaseError> {
     let refused = |problem: String, hint: &str| DatabaseError::Engine {
         at: file.display().to_string(),
         operation: "take it".to_owned(),
@@ -165,6 +165,7 @@ fn lock(file: &Path) -> Result<Option<File>, DatabaseError> {
             return Err(refused(format!("{by} uses the database"), "wait for it, or name another directory"));
         }
     }
+    let open = Held::new(open);
     let is_named = match fs::symlink_metadata(file) {
         Ok(named) => (named.dev(), named.ino()) == (facts.dev(), facts.ino()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,

@@ -17,6 +17,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use stage::error::{StageError, shown};
+use storage::locks::Held;
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 128;
@@ -44,7 +45,7 @@ struct Made {
     /// Device and inode, so that another server's socket of the same name is left alone.
     identity: (u64, u64),
     /// Held as long as the socket is listened on.
-    _lock: File,
+    _lock: Held<File>,
 }
 
 impl Listening {
@@ -178,7 +179,7 @@ fn prepare(directory: &Path) -> Result<(), StageError> {
 }
 
 /// The lock that says that this path has a server. Its file stays: to remove it would let two servers lock two files.
-fn lock(path: &Path) -> Result<File, StageError> {
+fn lock(path: &Path) -> Result<Held<File>, StageError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let beside = path.with_file_name(name);
@@ -191,7 +192,7 @@ fn lock(path: &Path) -> Result<File, StageError> {
         .open(&beside)
         .map_err(|error| StageError::io("open", &beside, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Held::new(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(taken(path)),
         Err(error) => Err(StageError::io("lock", &beside, error)),
     }

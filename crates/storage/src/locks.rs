@@ -3,10 +3,16 @@
 //! flock(2) belongs to the open file description: duplicated descriptors and child processes share it, and it lasts until the
 //! last of them is closed. `/proc/locks` names the process that took it, which may have ended; a child that inherited the
 //! descriptor then holds the lock, and is found by its `fdinfo`.
+//!
+//! So closing a descriptor does not end its lock at once: a program that another thread is just starting has the descriptor
+//! too, from fork(2) until execve(2) closes it. [`Held`] gives the lock back by word.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::device::sys;
 
@@ -22,6 +28,37 @@ pub enum Attempt {
     },
     /// The file system has no locks.
     Unsupported,
+}
+
+/// A locked file. Its lock ends when this is dropped, whoever else has the descriptor; a fork(2) of the process that took it
+/// only closes its own.
+#[derive(Debug)]
+pub struct Held<F: AsFd> {
+    file: F,
+    process: u32,
+}
+
+impl<F: AsFd> Held<F> {
+    /// Of a file that this process has locked. Where the file system has no locks, there is none to give back.
+    pub fn new(file: F) -> Self {
+        Self { file, process: std::process::id() }
+    }
+}
+
+impl<F: AsFd> Deref for Held<F> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        &self.file
+    }
+}
+
+impl<F: AsFd> Drop for Held<F> {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = flock(self.file.as_fd(), FlockOperation::Unlock);
+        }
+    }
 }
 
 /// Takes an exclusive flock(2) if it is free. It lasts until all duplicates of the descriptor are closed.
@@ -103,9 +140,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lock_ends_when_it_is_dropped_though_a_child_has_the_descriptor() {
+        use std::process::{Command, Stdio};
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let held = Held::new(file.reopen().unwrap());
+        assert_eq!(try_exclusive(held.as_fd()).unwrap(), Attempt::Taken);
+        // As standard input the child keeps what execve(2) would close.
+        let duplicate = held.as_fd().try_clone_to_owned().unwrap();
+        let mut child =
+            Command::new("sleep").arg("60").stdin(Stdio::from(duplicate)).spawn().expect("start sleep");
+        let other = file.reopen().unwrap();
+        let while_held = try_exclusive(other.as_fd()).unwrap();
+        drop(held);
+        let afterwards = try_exclusive(other.as_fd()).unwrap();
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert!(matches!(while_held, Attempt::Held { .. }), "{while_held:?}");
+        assert_eq!(afterwards, Attempt::Taken);
+    }
+
+    #[test]
     fn a_lock_that_outlives_its_process_is_named_after_the_child_that_inherited_it() {
         use std::io::Read;
-        use std::os::fd::AsFd;
         use std::process::{Command, Stdio};
         let file = tempfile::tempfile().unwrap();
         assert_eq!(try_exclusive(file.as_fd()).unwrap(), Attempt::Taken);

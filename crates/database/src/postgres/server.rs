@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statfs;
 use rustix::process::{Pid, Signal, kill_process};
-use storage::locks::{self, Attempt};
+use storage::locks::{self, Attempt, Held};
 use tempfile::TempDir;
 
 use super::memory::MemoryLimit;
@@ -92,7 +92,7 @@ pub(super) struct Server {
     memory: Option<MemoryLimit>,
     sockets: SocketDirectory,
     // Last, so that the lock goes when nothing runs any more.
-    _lock: File,
+    _lock: Held<File>,
 }
 
 #[derive(Debug)]
@@ -397,7 +397,7 @@ fn give(directory: &Path, account: Option<&Account>) -> Result<(), DatabaseError
     given.map_err(DatabaseError::io("give it to the server's user", directory))
 }
 
-fn lock(place: &Path) -> Result<File, DatabaseError> {
+fn lock(place: &Path) -> Result<Held<File>, DatabaseError> {
     let path = place.join("lock");
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -406,7 +406,7 @@ fn lock(place: &Path) -> Result<File, DatabaseError> {
         .open(&path)
         .map_err(DatabaseError::io("open it", &path))?;
     match locks::try_exclusive(file.as_fd()).map_err(DatabaseError::io("lock it", &path))? {
-        Attempt::Taken | Attempt::Unsupported => Ok(file),
+        Attempt::Taken | Attempt::Unsupported => Ok(Held::new(file)),
         Attempt::Held { by } => {
             let by = by.unwrap_or_else(|| "another process".to_owned());
             Err(problem(&place.display().to_string(), "use it", format!("{by} uses it"))

@@ -13,6 +13,7 @@ use stage::calls;
 use stage::error::{StageError, shown};
 use stage::lock;
 use stage::manifest;
+use storage::locks::Held;
 
 const LOCK: &str = "store.lock";
 
@@ -95,7 +96,7 @@ fn make_durably(which: &str, parent: &Path, name: &OsStr, mode: u32) -> Result<(
 /// Takes the right to write to a store. The lock lies in the fast directory itself, wherever the journal is: it is the
 /// directory's unfinished checkpoints that the next store to open it removes. Only its owner may open it, so that other
 /// users who may read the tier cannot hold it.
-pub(super) fn take_lock(fast: &Path, state: &Path) -> Result<File, StageError> {
+pub(super) fn take_lock(fast: &Path, state: &Path) -> Result<Held<File>, StageError> {
     let within = fast.join(super::STATE);
     for directory in [&*within, state] {
         if let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) {
@@ -112,7 +113,7 @@ pub(super) fn take_lock(fast: &Path, state: &Path) -> Result<File, StageError> {
         .open(&path)
         .map_err(|error| StageError::io("open", &path, error))?;
     match lock::at_once(file.as_fd(), true, &path) {
-        Ok(true) => Ok(file),
+        Ok(true) => Ok(Held::new(file)),
         Ok(false) => Err(StageError::io("lock", &path, rustix::io::Errno::NOLCK)),
         Err(StageError::Locked { by, .. }) => Err(StageError::refused(
             format!("{}: {by} writes to this store", shown(fast)),

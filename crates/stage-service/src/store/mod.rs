@@ -53,6 +53,7 @@ use stage::spec::{Level, Options, Place};
 use stage::tier::directory::Directory;
 use stage::tier::parts::PartTier;
 use stage::tier::{Tier, Tiers};
+use storage::locks::Held;
 
 use files::{steps_in, tier};
 use partner::Partner;
@@ -156,7 +157,7 @@ pub struct Store {
 struct Inner {
     /// None where it is read-only or closed.
     mover: Option<Mover>,
-    lock: Option<File>,
+    lock: Option<Held<File>>,
     /// What was in the object store when this was opened. Which is asked about before a step is begun: a store may be
     /// far away, and a program that computes is not to wait for it.
     stored: BTreeSet<u64>,

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
+use storage::locks::Held;
 
 use open::{check_owner, connect, lock, peek};
 use rows::{job_of, page_after, rows, text};
@@ -103,7 +104,7 @@ pub fn make_state_directory(state: &Path) -> Result<(), StageError> {
 pub struct Journal {
     path: PathBuf,
     connection: Mutex<Connection>,
-    _lock: OwnedFd,
+    _lock: Held<OwnedFd>,
 }
 
 impl Journal {

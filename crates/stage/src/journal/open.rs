@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
+use storage::locks::Held;
 use storage::trust::{self, TrustError};
 
 use crate::error::{StageError, shown};
@@ -116,13 +117,13 @@ CREATE TABLE owned (
 ) WITHOUT ROWID;
 ";
 
-pub(super) fn lock(state: &Path) -> Result<OwnedFd, StageError> {
+pub(super) fn lock(state: &Path) -> Result<Held<OwnedFd>, StageError> {
     let path = state.join("lock");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| StageError::io("open the lock of the journal", &path, errno))?;
     match crate::lock::at_once(file.as_fd(), true, &path) {
-        Ok(true) => Ok(file),
+        Ok(true) => Ok(Held::new(file)),
         Ok(false) => Err(StageError::io("lock the journal", &path, rustix::io::Errno::NOLCK)),
         Err(StageError::Locked { by, .. }) => Err(StageError::refused(
             format!("{}: {by} works with this journal", crate::error::shown(state)),
