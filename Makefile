@@ -187,10 +187,10 @@ test-torch: ## Test checkpoints of PyTorch, on the CPU and with gloo, in an envi
 	$(NOTED) $(TORCH)/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(TORCH)/scratch python/tests/dcp
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
-	$(NOTED) python3 tools/lab
+	TESTS_REPEAT=0 $(NOTED) python3 tools/lab
 
 test-lint:
-	$(NOTED) $(MAKE) --no-print-directory --keep-going lint
+	TESTS_REPEAT=0 $(NOTED) $(MAKE) --no-print-directory --keep-going lint
 
 # A step of lint, and a line of it that tools/tests.py counts.
 step = @echo '$(1)'; if $(1); then echo "ok   lint: $@"; else echo "FAIL lint: $@"; exit 1; fi

@@ -15,8 +15,12 @@ A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passe
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
 that are ignored, and those that pytest skips (`-rs`), are noted as well. Counted are the tests of cargo and pytest, and
 the lines `ok ...` and `FAIL ...` of our own tools; of a scenario of the lab that was repeated, those of its second attempt.
+
+With TESTS_REPEAT=1 what failed is run once more, with nothing beside it: of the crates the tests that failed, of another part all
+of it. What passes then is no failure, and stands in the table of its own, because it depends on time, load or luck.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -44,6 +48,7 @@ LAB = re.compile(r"lab: (\d+) ok, (\d+) failed, .*")
 PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-9.]+s")
 # What random tests take their cases from (.cargo/config.toml).
 SEEDS = ("PROPTEST_RNG_SEED", "FLASHWRIGHT_CRASH_SEED", "FLASHWRIGHT_TEST_SEED")
+REPEATS = os.environ.get("TESTS_REPEAT", "0") not in ("", "0")
 # Of test programs, those that are named at the end.
 SLOWEST = 10
 # Of the output of a program that failed, so many lines are printed again at the end.
@@ -134,12 +139,27 @@ class Part:
 
 
 def run(note: pathlib.Path, command: list) -> int:
-    part = Part()
+    first = Part()
+    if (code := run_once(first, command)) == 0 or not REPEATS or not first.failures:
+        return first.note(note, code)
+    print(f"\nonce more: {' '.join(first.failures)}", flush=True)
+    second = Part()
+    second.began = first.began
+    if (again := run_once(second, command)) == 0:
+        second.repeated += first.failures
+        second.details = first.details
+        return second.note(note, 0)
+    # Whatever failed twice, or only the second time.
+    second.failures = list(dict.fromkeys([*first.failures, *second.failures]))
+    return second.note(note, again)
+
+
+def run_once(part: Part, command: list) -> int:
     # In one stream, so that a result stands behind the name of its program.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as child:
         for line in child.stdout:
             part.read(line)
-    return part.note(note, child.returncode)
+    return child.returncode
 
 
 def run_crates(note: pathlib.Path, cargo_test: list) -> int:
@@ -151,9 +171,34 @@ def run_crates(note: pathlib.Path, cargo_test: list) -> int:
     for name in programs.unknown_names(listed):
         part.read(f"FAIL {name}: tools/programs.py names it, and there is no such program\n")
     signal.signal(signal.SIGTERM, interrupted)
+    failed = []
     for outcome in programs.Pool().run_all([*listed, programs.documentation(cargo_test)]):
+        count, names = part.failed, len(part.failures)
         part.read_program(outcome)
+        if part.failed > count:
+            failed.append((outcome, part.failed - count, part.failures[names:]))
+    if REPEATS:
+        for outcome, count, failures in failed:
+            repeat(part, outcome, count, failures)
     return part.note(note, int(part.failed > 0))
+
+
+def repeat(part: Part, outcome: programs.Outcome, count: int, failures: list):
+    """Runs the tests of a program that failed once more, alone: all of it, if it came to no result."""
+    program, is_whole = outcome.program, outcome.code < 0 or outcome.program.name == "documentation"
+    if not is_whole:
+        program = dataclasses.replace(program, arguments=(*program.arguments, "--exact", *failures))
+    print(f"\n{program.name}: once more, alone: {'; '.join(failures)}", flush=True)
+    again = Part()
+    for second in programs.Pool().run_all([program]):
+        again.read_program(second)
+    if again.failed or again.passed < count:
+        return
+    part.failed -= count
+    part.passed += again.passed if outcome.code < 0 else count
+    for failure in failures:
+        part.failures.remove(failure)
+        part.repeated.append(f"{program.name}: {failure}")
 
 
 def seconds(time_of: str) -> float:
