@@ -245,9 +245,82 @@ def copy_of_a_killed_rank_publishes_nothing_and_is_gone_on_with(bench: Bench):
     assert not list(bench.folder.glob(".copy.*"))
 
 
+FLASHIO = ("flashio", "--fast", "fast", "--slow", "slow", "--matrix", "64", "--multiplications", "40", "--checkpoint-size", "4m",
+           "--checkpoints", "4", "--blocks", "4000", "--output", "out", "--timeout", "5s")
+
+
+def flashio_struck(bench: Bench, name: str) -> tuple[int, str, dict]:
+    """Computes and checkpoints until a task gets a signal, once a leg has come to its end: exit code, what is said, the document."""
+    for tier in ("fast", "slow"):
+        (bench.folder / tier).mkdir()
+    with bench.start(*FLASHIO) as child:
+        try:
+            while not list(bench.folder.glob("slow/flashio-*/leg-00003")):
+                assert child.poll() is None, child.stderr.read()
+                time.sleep(0.005)
+            os.kill(ranks_of(child.pid)[2], getattr(signal, name))
+            _, err = child.communicate(timeout=END_S)
+        finally:
+            end(child)
+    return child.returncode, err, json.loads((bench.folder / "out/flashio.json").read_text())
+
+
+def flashio_keeps_its_figures_when_a_task_is_killed(bench: Bench):
+    if "--oversubscribe" not in bench.launcher:
+        print("SKIP the figures of the time before a task was killed: MPICH's mpirun kills the others at once")
+        return
+    code, err, document = flashio_struck(bench, "SIGKILL")
+    assert code != 0 and "rank 2" in err, f"exit code {code}: {err}"
+    assert document["ended"] and len(document["legs"]) >= 2, document["ended"]
+    assert all(leg["checkpoints"] for leg in document["legs"])
+
+
+def flashio_names_a_stopped_task_after_the_limit(bench: Bench):
+    code, err, document = flashio_struck(bench, "SIGSTOP")
+    assert code != 0 and "error: task 2 on " in err and "did not answer within 5" in err, f"exit code {code}: {err}"
+    assert "task 2" in document["ended"] and len(document["legs"]) >= 2, document["ended"]
+    # Nothing of what it wrote is left.
+    assert not [*bench.folder.glob("fast/*"), *bench.folder.glob("slow/*")]
+
+
+def flashio_names_a_full_tier(bench: Bench):
+    if os.geteuid() != 0 or not shutil.which("mkfs.ext4") or not os.path.exists("/dev/loop-control"):
+        print("SKIP flashio_names_a_full_tier: a file system of its own needs root, mkfs.ext4 and loop devices")
+        return
+    (bench.folder / "fast").mkdir()
+    small = bench.folder / "slow"
+    small.mkdir()
+    image = bench.folder / "image"
+    with image.open("wb") as file:
+        file.truncate(96 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, small], check=True)
+    (small / "lost+found").rmdir()
+    try:
+        with bench.start(*FLASHIO) as child:
+            try:
+                while not list(bench.folder.glob("slow/flashio-*/leg-00003")):
+                    assert child.poll() is None, child.stderr.read()
+                    time.sleep(0.005)
+                # What another program writes there meanwhile.
+                with contextlib.suppress(OSError), (small / "full").open("wb") as full:
+                    while True:
+                        full.write(bytes(MIB))
+                _, err = child.communicate(timeout=END_S)
+            finally:
+                end(child)
+        assert child.returncode == 1 and "No space left" in err, f"exit code {child.returncode}: {err}"
+        document = json.loads((bench.folder / "out/flashio.json").read_text())
+        assert "No space left" in document["ended"] and len(document["legs"]) >= 2, document["ended"]
+        assert [path.name for path in small.iterdir()] == ["full"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
 TESTS = [a_file_each, shared_file_is_read_back_by_others, mistakes_are_told_once, killed_rank_is_named_and_figures_are_kept,
          stopped_rank_is_named_after_the_limit, full_disk_is_named, interrupted_figures_are_of_the_time_before,
-         tree_is_copied_and_verifies, copy_of_a_killed_rank_publishes_nothing_and_is_gone_on_with]
+         tree_is_copied_and_verifies, copy_of_a_killed_rank_publishes_nothing_and_is_gone_on_with,
+         flashio_keeps_its_figures_when_a_task_is_killed, flashio_names_a_stopped_task_after_the_limit, flashio_names_a_full_tier]
 
 
 def main() -> int:

@@ -81,6 +81,21 @@ pub struct Measured {
     pub ended: Option<FlashioError>,
     /// Directories of the checkpoints that are kept.
     pub kept: Option<[PathBuf; 2]>,
+    scratch: Scratch,
+}
+
+impl Measured {
+    /// Removes the checkpoints, unless they are kept. What was measured is to be told before: a launcher of MPI that ends all
+    /// processes because one was killed leaves less time than this takes.
+    ///
+    /// # Errors
+    /// [`FlashioError::Io`].
+    pub fn remove(self) -> Result<(), FlashioError> {
+        if self.kept.is_some() {
+            return Ok(());
+        }
+        self.scratch.remove()
+    }
 }
 
 /// Runs blocks until all comparisons are decided, the last block, or a failure. Tasks are started, or are the `joined` ranks, which
@@ -101,8 +116,9 @@ pub fn run(config: &Config, joined: Option<Ranks>) -> Result<Measured, FlashioEr
     let mut legs = Vec::new();
     let (ran, work) = (session.blocks(&mut legs), session.work);
     let ended = ran.and_then(|()| session.end()).err();
-    let kept = scratch.close()?;
-    Ok(Measured { tiers, work, legs, ended, kept })
+    let kept =
+        config.keep.then(|| [&scratch.fast, &scratch.slow].map(|directory| directory.path().to_owned()));
+    Ok(Measured { tiers, work, legs, ended, kept, scratch })
 }
 
 /// Bytes that a leg leaves on a tier.
@@ -165,7 +181,6 @@ fn check_memory(config: &Config) -> Result<(), FlashioError> {
 struct Scratch {
     fast: TempDir,
     slow: TempDir,
-    keep: bool,
 }
 
 impl Scratch {
@@ -182,18 +197,15 @@ impl Scratch {
                 hint: "name a directory that is there and may be written to",
             })
         };
-        Ok(Self { fast: make("fast", &tiers.fast)?, slow: make("slow", &tiers.slow)?, keep })
+        Ok(Self { fast: make("fast", &tiers.fast)?, slow: make("slow", &tiers.slow)? })
     }
 
-    fn close(self) -> Result<Option<[PathBuf; 2]>, FlashioError> {
-        if self.keep {
-            return Ok(Some([self.fast.keep(), self.slow.keep()]));
-        }
+    fn remove(self) -> Result<(), FlashioError> {
         for directory in [self.fast, self.slow] {
             let path = directory.path().to_owned();
             directory.close().map_err(FlashioError::io("remove it", &path))?;
         }
-        Ok(None)
+        Ok(())
     }
 }
 

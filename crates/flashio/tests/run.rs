@@ -102,6 +102,7 @@ fn each_way_is_run_in_each_block_and_every_drained_byte_is_compared() {
         assert_eq!(order, [true, false], "each comes first as often");
         assert!(pairs.iter().all(|pair| pair.restore_s > 0.0 && pair.read_s > 0.0), "{pairs:?}");
     }
+    measured.remove().unwrap();
     assert!(is_empty(&config));
 }
 
@@ -146,6 +147,7 @@ fn a_wrong_block_on_the_slow_tier_is_named_with_task_step_and_offset() {
         }
         other => panic!("{other:?}"),
     }
+    measured.remove().unwrap();
     assert!(is_empty(&config));
 }
 

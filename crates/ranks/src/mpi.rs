@@ -4,9 +4,10 @@
 //! receiver. After `WINDOW` pieces the sender waits for the receiver's credit, so that a receiver that is stopped holds a
 //! bounded number of them. So no call of MPI here waits for another process, and every wait has its end.
 //!
-//! A launcher ends all processes when one dies: Open MPI's sends SIGTERM, and SIGKILL a second later. Nothing here notices a
-//! dead process by itself: it is the one that does not answer any more. So after that signal every wait ends soon
-//! (`ROOT_ENDS`, `OTHERS_END`), and the root has the rest of the second to name the dead rank and to say what is known.
+//! A launcher ends all processes when one dies: Open MPI's sends SIGTERM a second later, and SIGKILL after another one or when a
+//! further process has ended, whichever is first. Nothing here notices a dead process by itself: it is the one that does not
+//! answer any more. So after that signal every wait ends soon (`ROOT_ENDS`, `OTHERS_END`), and the other ranks stay until then,
+//! so that the root has that time to name the dead rank and to say what is known.
 
 use std::io;
 use std::mem::forget;
@@ -204,10 +205,13 @@ impl Transport for Mpi {
 }
 
 /// `MPI_Finalize` waits for every process, so that it is called only after all of them came to their end. A process that
-/// ends without it has the launcher end the others.
+/// ends without it has the launcher end the others: the root is given time to say what is known.
 impl Drop for Mpi {
     fn drop(&mut self) {
         if !self.ended_well {
+            if self.rank != 0 {
+                sleep(OTHERS_END);
+            }
             forget(self.universe.take());
         }
     }

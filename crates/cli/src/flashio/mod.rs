@@ -43,7 +43,7 @@ pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
         (None, tasks) => tasks.unwrap_or(TASKS),
     };
     let sinks = args.output.as_deref().map(sinks).transpose()?;
-    let measured = run(&config(args, tasks, stop), joined)?;
+    let mut measured = run(&config(args, tasks, stop), joined)?;
     let document = FlashioDocument::from(Facts::of(args, tasks, &measured));
     let page = page::page(&document);
     if let Some([html, json]) = sinks {
@@ -55,7 +55,9 @@ pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
     } else if !measured.legs.is_empty() {
         output::print(&plan::screen::text(&page))?;
     }
-    measured.ended.map_or(Ok(()), |error| Err(error.into()))
+    let ended = measured.ended.take();
+    let removed = measured.remove();
+    ended.map_or(removed, Err).map_err(Failure::from)
 }
 
 /// Makes the page again from the document that a run wrote.
