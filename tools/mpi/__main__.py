@@ -249,6 +249,83 @@ FLASHIO = ("flashio", "--fast", "fast", "--slow", "slow", "--matrix", "64", "--m
            "--checkpoints", "4", "--blocks", "4000", "--output", "out", "--timeout", "5s")
 
 
+def can_have_a_file_system(test: str) -> bool:
+    can = os.geteuid() == 0 and shutil.which("mkfs.ext4") and os.path.exists("/dev/loop-control")
+    if not can:
+        print(f"SKIP {test}: a file system of its own needs root, mkfs.ext4 and loop devices")
+    return bool(can)
+
+
+@contextlib.contextmanager
+def small_file_system(folder: pathlib.Path, name: str, mib: int):
+    """A directory on a file system of its own, of so many MiB."""
+    image, directory = folder / f"{name}.image", folder / name
+    directory.mkdir()
+    with image.open("wb") as file:
+        file.truncate(mib * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, directory], check=True)
+    try:
+        (directory / "lost+found").rmdir()
+        yield directory
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
+def fill(directory: pathlib.Path):
+    """What another program writes there meanwhile."""
+    with contextlib.suppress(OSError), (directory / "full").open("wb") as full:
+        while True:
+            full.write(bytes(MIB))
+
+
+def copy_on_a_full_disk_is_told_once_and_gone_on_with(bench: Bench):
+    if not can_have_a_file_system("copy_on_a_full_disk_is_told_once_and_gone_on_with"):
+        return
+    source = bench.folder / "source"
+    source.mkdir()
+    for file in range(6):
+        (source / f"f{file}").write_bytes(os.urandom(20 * MIB))
+    copy = ("stage", "cp", "--state", "state", "source", "small/copy")
+    with small_file_system(bench.folder, "small", 160) as small:
+        with bench.start(*copy) as child:
+            try:
+                while not list(small.glob(".copy.*")):
+                    assert child.poll() is None, child.stderr.read()
+                    time.sleep(0.005)
+                fill(small)
+                _, err = child.communicate(timeout=END_S)
+            finally:
+                end(child)
+        assert child.returncode == 1 and err.count("error:") == 1 and "No space left" in err, f"exit code {child.returncode}: {err}"
+        assert not (small / "copy").exists()
+        (small / "full").unlink()
+        code, _, err = bench.run(*copy)
+        assert code == 0, err
+        subprocess.run(["diff", "-r", "--exclude=.flashwright-manifest", "source", small / "copy"], cwd=bench.folder, check=True)
+
+
+def copy_waits_for_a_slow_rank(bench: Bench):
+    with (bench.folder / "source").open("wb") as source:
+        for _ in range(3):
+            source.write(os.urandom(256 * MIB))
+    with bench.start("stage", "cp", "--state", "state", "--preserve", "mode", "-T", "source", "copy") as child:
+        try:
+            while not list(bench.folder.glob(".copy.*")):
+                assert child.poll() is None, child.stderr.read()
+                time.sleep(0.005)
+            slow = ranks_of(child.pid)[2]
+            os.kill(slow, signal.SIGSTOP)
+            time.sleep(3)
+            assert child.poll() is None, "it ended without a rank that was still at work"
+            os.kill(slow, signal.SIGCONT)
+            _, err = child.communicate(timeout=END_S)
+        finally:
+            end(child)
+    assert child.returncode == 0, err
+    subprocess.run(["cmp", "source", "copy"], cwd=bench.folder, check=True)
+
+
 def flashio_struck(bench: Bench, name: str) -> tuple[int, str, dict]:
     """Computes and checkpoints until a task gets a signal, once a leg has come to its end: exit code, what is said, the document."""
     for tier in ("fast", "slow"):
@@ -284,42 +361,29 @@ def flashio_names_a_stopped_task_after_the_limit(bench: Bench):
 
 
 def flashio_names_a_full_tier(bench: Bench):
-    if os.geteuid() != 0 or not shutil.which("mkfs.ext4") or not os.path.exists("/dev/loop-control"):
-        print("SKIP flashio_names_a_full_tier: a file system of its own needs root, mkfs.ext4 and loop devices")
+    if not can_have_a_file_system("flashio_names_a_full_tier"):
         return
     (bench.folder / "fast").mkdir()
-    small = bench.folder / "slow"
-    small.mkdir()
-    image = bench.folder / "image"
-    with image.open("wb") as file:
-        file.truncate(96 * MIB)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, small], check=True)
-    (small / "lost+found").rmdir()
-    try:
+    with small_file_system(bench.folder, "slow", 96) as slow:
         with bench.start(*FLASHIO) as child:
             try:
-                while not list(bench.folder.glob("slow/flashio-*/leg-00003")):
+                while not list(slow.glob("flashio-*/leg-00003")):
                     assert child.poll() is None, child.stderr.read()
                     time.sleep(0.005)
-                # What another program writes there meanwhile.
-                with contextlib.suppress(OSError), (small / "full").open("wb") as full:
-                    while True:
-                        full.write(bytes(MIB))
+                fill(slow)
                 _, err = child.communicate(timeout=END_S)
             finally:
                 end(child)
         assert child.returncode == 1 and "No space left" in err, f"exit code {child.returncode}: {err}"
         document = json.loads((bench.folder / "out/flashio.json").read_text())
         assert "No space left" in document["ended"] and len(document["legs"]) >= 2, document["ended"]
-        assert [path.name for path in small.iterdir()] == ["full"]
-    finally:
-        subprocess.run(["umount", small], check=True)
+        assert [path.name for path in slow.iterdir()] == ["full"]
 
 
 TESTS = [a_file_each, shared_file_is_read_back_by_others, mistakes_are_told_once, killed_rank_is_named_and_figures_are_kept,
          stopped_rank_is_named_after_the_limit, full_disk_is_named, interrupted_figures_are_of_the_time_before,
          tree_is_copied_and_verifies, copy_of_a_killed_rank_publishes_nothing_and_is_gone_on_with,
+         copy_on_a_full_disk_is_told_once_and_gone_on_with, copy_waits_for_a_slow_rank,
          flashio_keeps_its_figures_when_a_task_is_killed, flashio_names_a_stopped_task_after_the_limit, flashio_names_a_full_tier]
 
 
