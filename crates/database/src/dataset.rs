@@ -10,6 +10,7 @@ use std::time::Instant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ahead::ahead;
 use crate::bionet::{self, Bionet};
 use crate::engine::{Engine, Statement};
 use crate::error::DatabaseError;
@@ -300,15 +301,16 @@ fn load_tables(
         let begun = Instant::now();
         let resumed_rows = engine.loaded(table)?;
         let (mut there, all) = (resumed_rows, dataset.rows(table));
-        let mut stream = dataset.stream(table, there);
-        while there < all {
-            progress(LoadProgress { what: table.name, rows: durable + there, of, is_indexing: false });
-            let mut batch = Batch { rows: &mut *stream, left: BATCH_ROWS, stop };
-            there += engine.load(table, &mut batch)?;
-            if stop.load(Ordering::Relaxed) {
-                return Err(DatabaseError::Interrupted);
+        ahead(&mut *dataset.stream(table, there), |rows| {
+            while there < all {
+                progress(LoadProgress { what: table.name, rows: durable + there, of, is_indexing: false });
+                there += engine.load(table, &mut Batch { rows: &mut *rows, left: BATCH_ROWS, stop })?;
+                if stop.load(Ordering::Relaxed) {
+                    return Err(DatabaseError::Interrupted);
+                }
             }
-        }
+            Ok(())
+        })?;
         durable += there;
         loaded.tables.push(TableLoad {
             table: table.name.to_owned(),

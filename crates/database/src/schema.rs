@@ -93,7 +93,7 @@ impl From<&str> for Value {
 }
 
 /// Rows in the order of loading.
-pub trait Rows {
+pub trait Rows: Send {
     /// Replaces `row` by the next one; false after the last.
     fn next(&mut self, row: &mut Vec<Value>) -> bool;
 }
