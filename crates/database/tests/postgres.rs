@@ -24,8 +24,12 @@ use database::schema::{Column, ColumnType, Rows, Table, Value};
 use database::sqlite::{Journal, Sqlite};
 use database::{DatabaseError, Engine};
 
+#[path = "postgres/held.rs"]
+mod held;
 #[path = "postgres/there.rs"]
 mod there;
+
+use held::postmaster;
 
 const SEED: u64 = 7;
 /// A server's directory on the tier.
@@ -562,8 +566,7 @@ fn a_server_whose_program_and_keeper_were_killed_is_stopped_by_the_next_start() 
     let Some(postgres) = server(folder.path(), SkyIndex::Healpix) else { return };
     drop(postgres);
     let mut child = child_with_server(folder.path());
-    let pid_file = folder.path().join(NAME).join("data/postmaster.pid");
-    let postmaster: u32 = fs::read_to_string(pid_file).unwrap().lines().next().unwrap().parse().unwrap();
+    let postmaster = postmaster(folder.path());
     let status = fs::read_to_string(format!("/proc/{postmaster}/status")).unwrap();
     let keeper = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().to_owned();
     assert!(Command::new("kill").args(["-KILL", &keeper]).status().unwrap().success());

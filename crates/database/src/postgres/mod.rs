@@ -259,8 +259,8 @@ impl Postgres {
     fn explained(&mut self, error: DatabaseError) -> DatabaseError {
         self.session = None;
         let Some(server) = self.shared.server() else { return error };
-        match (error, server.said()) {
-            (DatabaseError::Engine { at, operation, .. }, Some(said)) if !server.is_running() => {
+        match (error, server.last_words()) {
+            (DatabaseError::Engine { at, operation, .. }, Some(said)) => {
                 let full = said.contains("No space left").then_some(
                     "the tier is full: what is committed stays, and the same load goes on from there once there is room",
                 );

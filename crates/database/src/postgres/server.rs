@@ -25,7 +25,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::statfs;
+use rustix::fs::{OFlags, statfs};
 use rustix::process::{Pid, Signal, kill_process};
 use storage::locks::{self, Attempt, Held};
 use tempfile::TempDir;
@@ -203,12 +203,12 @@ impl Server {
 
     fn spawn_keeper(&self) -> Result<Child, DatabaseError> {
         let log_path = self.place.join(LOG);
-        // The directory is the server's user's, who may have put a link here.
+        // The directory is the server's user's, who may have put a link here. Its processes write one after another, never over each other.
         let log = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+            .custom_flags((OFlags::NOFOLLOW | OFlags::APPEND).bits().cast_signed())
             .open(&log_path)
             .map_err(DatabaseError::io("write the server's log", &log_path))?;
         let mut command = Command::new("/bin/sh");
@@ -237,7 +237,7 @@ impl Server {
             match self.address().connect(postgres::NoTls) {
                 Ok(_) => return Ok(()),
                 Err(error) if !self.is_running() => {
-                    let said = self.said().unwrap_or_else(|| error.to_string());
+                    let said = self.last_words().unwrap_or_else(|| error.to_string());
                     let failure = problem(&at, "start a server", said.clone());
                     return Err(failure.hinted(hint_of_log(
                         &said,
@@ -258,9 +258,22 @@ impl Server {
         self.running.as_ref().is_some_and(|running| is_alive(running.process))
     }
 
-    /// The last error in the server's log.
-    pub(super) fn said(&self) -> Option<String> {
-        last_error(&self.place.join(LOG))
+    /// Why the server has ended; None while it serves. A process that panics closes its connection before the first process has ended
+    /// them all, so after a PANIC that end is waited for.
+    pub(super) fn last_words(&self) -> Option<String> {
+        let begun = Instant::now();
+        loop {
+            let is_running = self.is_running();
+            let said = last_error(&self.place.join(LOG));
+            if !is_running {
+                return said;
+            }
+            let is_ending = said.is_some_and(|said| said.starts_with("PANIC:"));
+            if !is_ending || begun.elapsed() > STOP_TIMEOUT {
+                return None;
+            }
+            sleep(PAUSE);
+        }
     }
 
     /// Stops it, and returns when all its processes have ended.
