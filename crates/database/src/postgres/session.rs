@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use postgres::fallible_iterator::FallibleIterator;
-use postgres::{Client, Config, NoTls, Statement as Prepared};
+use postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement as Prepared};
 
 use super::counts::{ProcessCounts, add_notice};
 use super::problem::{failed, problem};
+use super::programs::OLDEST_MAJOR;
 use super::settings::{COUNTS, SESSION, Setting, quoted};
 use super::values::{self, Parameter};
 use crate::engine::{Cost, Statement};
@@ -67,6 +68,7 @@ impl Session {
             },
         );
         let mut client = config.connect(NoTls).map_err(|error| failed(at, "connect", error))?;
+        check_version(&mut client, at)?;
         let is_superuser = text(&mut client, "SHOW is_superuser")
             .map_err(|error| failed(at, "ask for rights", error))?
             == "on";
@@ -155,7 +157,90 @@ impl std::fmt::Debug for Session {
     }
 }
 
+/// Refuses a server that is older than those that are taken.
+fn check_version(client: &mut Client, at: &str) -> Result<(), DatabaseError> {
+    let answer = client.simple_query("SHOW server_version_num");
+    let answer = answer.map_err(|error| failed(at, "ask for its version", error))?;
+    let row = answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    let number: Option<u32> = row.and_then(|text| text.parse().ok());
+    match number.map(|number| number / 10_000) {
+        Some(major) if major >= OLDEST_MAJOR => Ok(()),
+        major => {
+            let found =
+                major.map_or_else(|| "of no known version".to_owned(), |major| format!("version {major}"));
+            let what = format!("is {found}, and {OLDEST_MAJOR} is the oldest that is taken");
+            Err(problem(at, "use the server", what)
+                .hinted("name another server, or leave --connect out: --dir starts one of its own"))
+        }
+    }
+}
+
 /// The one field of the one row of a statement.
 pub(super) fn text(client: &mut Client, sql: &str) -> Result<String, postgres::Error> {
     client.query_one(sql, &[])?.try_get(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use crate::postgres::{Existing, Postgres};
+
+    /// A message of the server's: its letter, its length and its bytes.
+    fn message(letter: u8, bytes: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(bytes.len() + 4).unwrap().to_be_bytes();
+        [&[letter][..], &length, bytes].concat()
+    }
+
+    /// Takes a client in, and answers its first question with one text.
+    fn answer_once(mut client: &TcpStream, text: &str) {
+        let mut length = [0; 4];
+        client.read_exact(&mut length).unwrap();
+        let mut start = vec![0; u32::from_be_bytes(length) as usize - 4];
+        client.read_exact(&mut start).unwrap();
+        let ready = message(b'Z', b"I");
+        client.write_all(&[message(b'R', &[0; 4]), ready.clone()].concat()).unwrap();
+        let mut head = [0; 5];
+        client.read_exact(&mut head).unwrap();
+        assert_eq!(head[0], b'Q', "a question in one message");
+        let mut question = vec![0; u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4];
+        client.read_exact(&mut question).unwrap();
+        assert_eq!(question, b"SHOW server_version_num\0");
+        // One column of text (its type is 25, of any length), one row.
+        let column =
+            [b"server_version_num\0".as_slice(), &[0; 6], &[0, 0, 0, 25], &[255; 6], &[0; 2]].concat();
+        let columns = message(b'T', &[&[0, 1][..], &column].concat());
+        let length = u32::try_from(text.len()).unwrap().to_be_bytes();
+        let row = message(b'D', &[&[0, 1][..], &length, text.as_bytes()].concat());
+        client.write_all(&[columns, row, message(b'C', b"SHOW\0"), ready].concat()).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_named_and_asked_for_nothing_more() {
+        for (number, words) in
+            [("120007", "is version 12, and 13 is the oldest"), ("unknown", "of no known version")]
+        {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let server = std::thread::spawn(move || {
+                let (client, _) = listener.accept().unwrap();
+                answer_once(&client, number);
+                let mut rest = Vec::new();
+                (&client).read_to_end(&mut rest).unwrap();
+                rest
+            });
+            let connection = format!("host=127.0.0.1 port={port} user=me dbname=survey");
+            let existing = Existing { connection, ..Existing::default() };
+            let error = Postgres::existing(&existing, None).unwrap_err();
+            let said = base::with_causes(&error);
+            assert!(said.contains("cannot use the server") && said.contains(words), "{said}");
+            assert!(error.hint().unwrap().contains("--connect"), "{error:?}");
+            // The end of a session, X, is the only other message.
+            assert_eq!(server.join().unwrap(), [b'X', 0, 0, 0, 4]);
+        }
+    }
 }
