@@ -10,6 +10,7 @@ use crate::bfs::args::BfsArgs;
 use crate::db::args::DbArgs;
 use crate::failure::Failure;
 use crate::flashio::args::FlashioArgs;
+use crate::forms::ReportFormat;
 use crate::layout::args::LayoutArgs;
 use crate::memory::args::MemoryArgs;
 use crate::output;
@@ -128,21 +129,6 @@ pub struct ReportArgs {
     /// Replace the file that --output names even if flashwright did not write it
     #[arg(long)]
     pub force: bool,
-}
-
-/// The forms of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
-    /// One self-contained file that opens offline
-    Html,
-    /// Markdown, for a ticket or a wiki
-    Md,
-    /// Every run, for a spreadsheet
-    Csv,
-    /// The report itself (flashwright.report/2)
-    Json,
-    /// The answer and its first figures as one picture
-    Svg,
 }
 
 /// `flashwright schema`.

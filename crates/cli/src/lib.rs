@@ -19,6 +19,7 @@ mod bfs;
 mod db;
 mod failure;
 mod flashio;
+mod forms;
 mod layout;
 mod machine;
 mod memory;

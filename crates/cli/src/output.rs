@@ -186,8 +186,9 @@ fn is_ours(path: &Path) -> bool {
             || ["target ", "engine ", "IOPS "].into_iter().all(has_line))
 }
 
-/// What the tables of runs and of figures begin with.
-const CSV_HEADERS: [&str; 2] = ["run,position,point,pass,verdict,", "figure,papers,"];
+/// What the tables of runs, of figures and of a comparison of databases begin with.
+const CSV_HEADERS: [&str; 3] =
+    ["run,position,point,pass,verdict,", "figure,papers,", "block,tier,query,temperature,"];
 
 /// Whether a document takes the place of `path` by rename: it is a regular file, or does not exist. A symbolic link, a
 /// FIFO and a device are written through.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use database::ask::{Answer, Asked, PagesIn, Temperature};
-use database::compare::{Run, Tier};
+use database::compare::{Plan, Run, Tier};
 use database::dataset::{Dataset, Loaded, Workload};
 use database::engine::{Cost, EngineFacts};
 use database::query::Query;
@@ -107,7 +107,11 @@ fn results(folder: &Path, name: &str, of: [(u64, u64, u64); 2], blocks: u32) -> 
     };
     let tiers = ["flash", "disk"].map(tier).to_vec();
     let dataset = Dataset::new(Workload::Ptf, 1000, 7).unwrap();
-    let meta = Meta { dataset, queries: vec![Query::Forward], tiers: tiers.clone(), notes: Vec::new() };
+    let names = ["flash", "disk"].map(str::to_owned).to_vec();
+    let plan = "SEARCH c USING INDEX candidate_sky\nSEARCH b\nSEARCH b".to_owned();
+    let plans = vec![Plan { query: Query::Forward, tiers: names, plan }];
+    let meta =
+        Meta { dataset, queries: vec![Query::Forward], tiers: tiers.clone(), plans, notes: Vec::new() };
     let mut store = Store::create(&folder.join(name), &meta).unwrap();
     for block in 0..blocks {
         let run = |(tier, (ms, cpu, read)): (usize, (u64, u64, u64))| {
@@ -162,6 +166,66 @@ fn a_decided_query_says_what_it_gained_by_and_an_undecided_one_says_nothing() {
         let none = reasons((100, 50, 5), disk, blocks);
         assert_eq!(none, serde_json::json!([]), "equivalent, and too few blocks");
     }
+}
+
+#[test]
+fn a_report_has_the_forms_of_a_sweeps_and_says_what_was_asked_and_how_it_was_answered() {
+    let folder = place();
+    let document = results(folder.path(), "results.db", [(20, 15, 500), (1000, 15, 500)], 6);
+    let asks = Query::Forward.asks();
+    assert_eq!(document["queries"][0]["asks"], asks);
+    assert_eq!(document["plans"][0]["tiers"], serde_json::json!(["flash", "disk"]));
+    let report = |more: &[&str]| run(folder.path(), &[&["db", "report", "results.db"], more].concat());
+    let form = |format: &str| works(folder.path(), &["db", "report", "results.db", "--format", format]).out;
+    let markdown = form("md");
+    assert!(
+        markdown.starts_with("# db compare\n\n[//]: # (flashwright report)\n\n**flash is "),
+        "{markdown}"
+    );
+    for words in [
+        &format!("| forward | {asks} | "),
+        "| forward | all | SEARCH c USING INDEX candidate\\_sky |\n|  |  | SEARCH b |\n|  |  | SEARCH b |",
+        "| Query | flash (ms) | disk (ms) |",
+        "\n| --- | ---: | ---: |",
+        "## Formulas",
+    ] {
+        assert!(markdown.contains(words), "{words}: {markdown}");
+    }
+    let csv = form("csv");
+    let lines: Vec<_> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + 6 * 2, "{csv}");
+    assert!(lines[0].starts_with("block,tier,query,temperature,key,elapsed_ns,"), "{csv}");
+    let first = "0,flash,forward,cold,0,20000000,15000000,5000000,500,,4096,,0,0000000000000000,100,10,90";
+    assert_eq!(lines[1], first);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&form("json")).unwrap(), document);
+    let svg = form("svg");
+    assert!(svg.starts_with("<svg ") && svg.contains("<desc>flashwright report</desc>"), "{svg}");
+    assert!(svg.contains("Speed-up over disk, cold") && svg.contains("forward, flash"), "{svg}");
+    // A page goes beside the results, and the other forms where they are sent; what is ours is replaced.
+    let page = form("html");
+    assert_eq!(page, "report.html\n");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains(asks) && page.contains("How each is answered"), "{page}");
+    for _ in 0..2 {
+        for file in ["runs.csv", "page.svg", "ticket.md"] {
+            works(folder.path(), &["db", "report", "results.db", "--output", file]);
+        }
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("runs.csv")).unwrap(), csv);
+    assert_eq!(std::fs::read_to_string(folder.path().join("ticket.md")).unwrap(), markdown);
+    std::fs::write(folder.path().join("mine.csv"), "block,of,wood\n").unwrap();
+    for (more, code, words) in [
+        (&["--output", "mine.csv"][..], 3, "--output=mine.csv: is there already"),
+        (&["--output", "results.db"], 3, "--output=results.db: "),
+        (&["--output", "mine.csv", "--format", "md"], 2, "--output=mine.csv: its name says another format"),
+        (&["--json", "--format", "md"], 2, "--format"),
+    ] {
+        let came = report(more);
+        assert_eq!((came.code, came.out.is_empty()), (code, more[0] != "--json"), "{more:?}: {came:#?}");
+        assert!(came.err.starts_with("error: ") && came.err.contains(words), "{words}: {came:#?}");
+    }
+    works(folder.path(), &["db", "report", "results.db", "--output", "mine.csv", "--force"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("mine.csv")).unwrap(), csv);
 }
 
 #[test]

@@ -199,7 +199,7 @@ mod tests {
             Ok(Cost::default())
         }
 
-        fn explain(&mut self, _: &Statement) -> Result<String, DatabaseError> {
+        fn plan(&mut self, _: &Statement) -> Result<String, DatabaseError> {
             Ok(String::new())
         }
 

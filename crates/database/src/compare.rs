@@ -2,6 +2,7 @@
 //!
 //! 1. What comparisons that were killed left on the tiers is removed, or gone on with. Each tier is loaded, unless its database is there and
 //!    complete. A database that is made here goes with the comparison ([`claim`](crate::claim)).
+//!    Before the first block each engine is asked for its plan of each query.
 //! 2. A block takes the tiers in random order. On each, every query runs cold and then warm, with the same key on all tiers of a block and
 //!    another one in the next block.
 //! 3. Answers of one query and key must be equal on all tiers; else the comparison ends with [`DatabaseError::Differ`].
@@ -29,7 +30,7 @@ use crate::figures;
 use crate::interrupt::{Watch, interruptible, told};
 use crate::open::{self, EngineChoice};
 use crate::query::Query;
-pub use crate::record::{Direct, Run, Tier};
+pub use crate::record::{Direct, Plan, Run, Tier};
 use crate::size;
 
 /// A tier's name and directory.
@@ -80,11 +81,11 @@ pub trait Listener {
     fn cleared(&mut self, path: &Path);
     /// A tier is being loaded.
     fn loading(&mut self, tier: &str, progress: LoadProgress<'_>);
-    /// All tiers are loaded.
+    /// All tiers are loaded, and the engine has said how it will answer.
     ///
     /// # Errors
     /// If they cannot be kept.
-    fn loaded(&mut self, tiers: &[Tier]) -> Result<(), DatabaseError>;
+    fn loaded(&mut self, tiers: &[Tier], plans: &[Plan]) -> Result<(), DatabaseError>;
     /// A query is about to run.
     fn asking(&mut self, tier: &str, block: u32, query: Query);
     /// A block is complete.
@@ -155,7 +156,7 @@ fn over(
         // Their loads and direct reads are those of the beginning.
         (tiers, runs) = (begun.tiers, begun.runs);
     }
-    listener.loaded(&tiers)?;
+    listener.loaded(&tiers, &plans(config, places)?)?;
     let ended = blocks(config, &tiers, places, listener, &mut runs).err();
     let ended = ended.map(|error| told(&config.stop, error));
     Ok(Compared { tiers, runs, ended })
@@ -242,6 +243,23 @@ fn prepare(
         loaded,
         direct: largest.and_then(|file| (config.direct)(&file)),
     })
+}
+
+/// The plan of each query; tiers with the same one are named together.
+fn plans(config: &Config<'_>, places: &mut [Claimed]) -> Result<Vec<Plan>, DatabaseError> {
+    let mut plans: Vec<Plan> = Vec::new();
+    for &query in &config.queries {
+        for (tier, place) in config.tiers.iter().zip(places.iter_mut()) {
+            let engine = &mut *place.engine;
+            let statement = query.statement(&config.dataset, 0, engine.dialect(), engine.sky());
+            let plan = engine.plan(&statement)?;
+            match plans.iter_mut().find(|of| of.query == query && of.plan == plan) {
+                Some(same) => same.tiers.push(tier.name.clone()),
+                None => plans.push(Plan { query, tiers: vec![tier.name.clone()], plan }),
+            }
+        }
+    }
+    Ok(plans)
 }
 
 /// Whether a directory's file system has its files in the page cache alone (statfs(2)).

@@ -141,11 +141,19 @@ pub trait Engine: Send {
         sink: &mut dyn FnMut(&[Value]) -> Result<(), DatabaseError>,
     ) -> Result<Cost, DatabaseError>;
 
-    /// The plan of a statement, a step a line. May run the statement.
+    /// The plan of a statement, a step a line; the statement does not run.
     ///
     /// # Errors
     /// [`DatabaseError`] of the engine.
-    fn explain(&mut self, statement: &Statement) -> Result<String, DatabaseError>;
+    fn plan(&mut self, statement: &Statement) -> Result<String, DatabaseError>;
+
+    /// The plan with what each step cost, if the engine can tell: then the statement runs.
+    ///
+    /// # Errors
+    /// [`DatabaseError`] of the engine.
+    fn explain(&mut self, statement: &Statement) -> Result<String, DatabaseError> {
+        self.plan(statement)
+    }
 
     /// Leaves nothing of the data in this system's memory, and says what stayed.
     ///

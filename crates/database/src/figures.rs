@@ -31,6 +31,8 @@ pub struct QueryFigures {
     pub cpu_ms: Option<f64>,
     /// Blocks that the engine asked the system for.
     pub blocks_read: Option<f64>,
+    /// Bytes of such a block.
+    pub block_bytes: u32,
     /// Bytes that were read into memory for it, read-ahead included.
     pub bytes_in: Option<f64>,
     /// The part of these that lies in runs below 64 KiB.
@@ -153,6 +155,7 @@ fn of_runs(query: Query, temperature: Temperature, tier: usize, runs: &[&Run]) -
         io_ms: median(&|run| run.asked.cost.io_ns.map(ms)),
         cpu_ms: median(&|run| run.asked.cost.cpu_ns.map(ms)),
         blocks_read: median(&|run| run.asked.cost.blocks_read.map(|blocks| blocks as f64)),
+        block_bytes: runs.first().map_or(0, |run| run.asked.cost.block_bytes),
         bytes_in: median(&|run| run.asked.pages.map(|pages| pages.bytes as f64)),
         random_share: median(&|run| run.asked.pages.as_ref().and_then(PagesIn::random_share)),
         rows: median(&|run| Some(run.asked.answer.rows as f64)).unwrap_or(0.0),

@@ -93,6 +93,54 @@ impl Query {
         }
     }
 
+    /// What it asks, in a sentence.
+    #[must_use]
+    pub fn asks(self) -> &'static str {
+        match self {
+            Self::Forward => {
+                "one new candidate: what was seen within 3″ with a score above 0.07, and its subtractions"
+            }
+            Self::Backward => "the transients of a night: the history of each, summed up",
+            Self::Object => "a candidate by its number, with score and subtraction",
+            Self::ConeArcseconds => "all candidates within 5″",
+            Self::ConeArcminute => "all candidates within 1′",
+            Self::ConeDegree => "how many candidates lie within a degree, and their magnitudes",
+            Self::ColumnScan => "a figure over all candidates",
+            Self::CrossMatch => "the candidates within 3″ of 200 positions of a list",
+            Self::LightCurve => "the magnitudes of a named transient by time",
+            Self::Enrichment => {
+                "which terms of the ontology a pathway has at least twice, and how often all genes have them"
+            }
+            Self::Paths => "how many nodes can be reached from a hub in one, two and three steps",
+            Self::Lookup => "a node and its attributes, by an alias",
+            Self::Cocitation => "the pairs of nodes that at least five publications name together",
+            Self::Neighbours => {
+                "the neighbours of a node of some tens of edges, with the publications that speak for each edge"
+            }
+        }
+    }
+
+    /// What is known of it in the original database, and what is inferred.
+    #[must_use]
+    pub fn origin(self) -> &'static str {
+        match self {
+            Self::Forward | Self::Backward => {
+                "name, times and names of tables are published; the statement is inferred from them, and so are sizes and distributions"
+            }
+            Self::Enrichment | Self::Cocitation => {
+                "only its times are published; inferred from a gain of at most 1.5: a scan, bound by CPU"
+            }
+            Self::Paths => {
+                "only its times are published; inferred from its gain in memory alone: long, on more than a cache holds"
+            }
+            Self::Lookup => "only its times are published; inferred from a gain of 50 on flash: a look-up",
+            Self::Neighbours => {
+                "only its times are published; inferred from a gain of 2.4: a small random join"
+            }
+            _ => "not in the paper: what users of such catalogues ask today",
+        }
+    }
+
     /// How many different keys there are.
     #[must_use]
     pub fn keys(self, dataset: &Dataset) -> u64 {

@@ -1,4 +1,4 @@
-//! What a comparison keeps: its tiers and its runs.
+//! What a comparison keeps: its tiers, its plans and its runs.
 
 use std::path::PathBuf;
 
@@ -25,6 +25,17 @@ pub struct Tier {
     pub loaded: Loaded,
     /// What direct reads of the database's own file give; None where the file system has none.
     pub direct: Option<Direct>,
+}
+
+/// How an engine answers a query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// The query, with the key of the first block.
+    pub query: Query,
+    /// The names of the tiers on which this is its plan.
+    pub tiers: Vec<String>,
+    /// The plan as the engine tells it, a step a line.
+    pub plan: String,
 }
 
 /// What direct reads of a tier give, beside its queries.

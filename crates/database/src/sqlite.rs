@@ -297,7 +297,7 @@ impl Engine for Sqlite {
         stopped.map_or(Ok(meter.stop(PAGE_BYTES)), Err)
     }
 
-    fn explain(&mut self, statement: &Statement) -> Result<String, DatabaseError> {
+    fn plan(&mut self, statement: &Statement) -> Result<String, DatabaseError> {
         let sql = format!("EXPLAIN QUERY PLAN {}", numbered(&statement.sql));
         self.with("explain a statement", |connection| {
             let mut prepared = connection.prepare(&sql)?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::Dataset;
 use crate::error::DatabaseError;
 use crate::query::Query;
-use crate::record::{Run, Tier};
+use crate::record::{Plan, Run, Tier};
 
 /// `fldb`: marks an SQLite file as the results of a comparison of databases.
 const APPLICATION_ID: i64 = 0x666c_6462;
@@ -29,6 +29,9 @@ pub struct Meta {
     pub queries: Vec<Query>,
     /// The tiers.
     pub tiers: Vec<Tier>,
+    /// How each query is answered; empty in results of versions that did not ask.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<Plan>,
     /// What bears on the figures.
     pub notes: Vec<String>,
 }

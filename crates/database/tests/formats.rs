@@ -38,6 +38,7 @@ fn meta() -> Meta {
         dataset: Dataset::new(Workload::Ptf, 1000, 7).unwrap(),
         queries: vec![Query::Forward],
         tiers: ["ram", "disk"].map(tier).to_vec(),
+        plans: Vec::new(),
         notes: vec!["guest-cold".to_owned()],
     }
 }

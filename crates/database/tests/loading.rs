@@ -1,12 +1,11 @@
 //! Loads that are cut off and go on, databases that are another one, and comparisons on two tiers.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::ask::{Temperature, ask};
-use database::compare::{Begun, Config, Listener, Run, Tier, TierSpec, compare, is_in_memory};
+use database::compare::{Begun, Config, Listener, Plan, Run, Tier, TierSpec, compare, is_in_memory};
 use database::dataset::{Dataset, LoadProgress, Workload, find, load};
 use database::engine::Statement;
 use database::ingest::{IngestConfig, ingest};
@@ -16,6 +15,10 @@ use database::sqlite::{Journal, Sqlite};
 use database::store::{self, Meta, Store};
 use database::stream::{StreamConfig, stream};
 use database::{DatabaseError, Engine, size};
+
+mod small;
+
+use small::Small;
 
 fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -108,35 +111,11 @@ fn a_database_has_the_size_that_was_told_by_a_fifth() {
     }
 }
 
-/// A file system of a size in memory; None, having said so, where it cannot be mounted.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn new(size: &str) -> Option<Self> {
-        let folder = place();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(folder.path())
-            .output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(folder));
-        }
-        eprintln!("SKIP a full disk: no file system can be mounted here, which takes root");
-        None
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_stops_a_load_with_clear_words_and_it_goes_on_once_there_is_room() {
     let Some(small) = Small::new("15m") else { return };
     let dataset = ptf(150_000);
-    let mut engine = opened(small.0.path());
+    let mut engine = opened(small.path());
     let full = load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
     let (said, hint) = (base::with_causes(&full), full.hint().unwrap());
     assert!(said.contains("cannot load candidate") && said.contains("full"), "{said}");
@@ -144,9 +123,8 @@ fn a_full_disk_stops_a_load_with_clear_words_and_it_goes_on_once_there_is_room()
     // The first batch is whole, and nothing of the second is there.
     assert_eq!(engine.loaded(&database::ptf::tables::CANDIDATE).unwrap(), 100_000);
     drop(engine);
-    let grown = Command::new("mount").args(["-o", "remount,size=80m"]).arg(small.0.path()).status().unwrap();
-    assert!(grown.success());
-    let mut engine = opened(small.0.path());
+    small.grow("80m");
+    let mut engine = opened(small.path());
     let loaded = load(&mut *engine, &dataset, &AtomicBool::new(false), &mut |_| ()).unwrap();
     assert!(loaded.tables.iter().any(|table| table.resumed_rows == 100_000), "{loaded:?}");
     let whole = place();
@@ -187,6 +165,7 @@ fn what_is_no_database_is_refused_and_left_as_it_is() {
 struct Kept {
     blocks: usize,
     tiers: Vec<Tier>,
+    plans: Vec<Plan>,
     /// Sets this after the first block.
     stop: Option<Arc<AtomicBool>>,
     /// Does this before the first question.
@@ -198,8 +177,9 @@ impl Listener for Kept {
 
     fn loading(&mut self, _tier: &str, _progress: LoadProgress<'_>) {}
 
-    fn loaded(&mut self, tiers: &[Tier]) -> Result<(), DatabaseError> {
+    fn loaded(&mut self, tiers: &[Tier], plans: &[Plan]) -> Result<(), DatabaseError> {
         self.tiers = tiers.to_vec();
+        self.plans = plans.to_vec();
         if let Some(before) = self.before.take() {
             before();
         }
@@ -248,6 +228,11 @@ fn a_comparison_has_every_query_cold_and_warm_on_each_tier_and_removes_what_it_m
     let compared = compare(&config(folder.path(), false, &stop), &mut kept).unwrap();
     assert!(compared.ended.is_none(), "{:?}", compared.ended);
     assert_eq!((compared.runs.len(), kept.blocks, files(folder.path())), (2 * 2 * 2 * 2, 2, 0));
+    // Equal plans are told once.
+    let plans: Vec<_> = kept.plans.iter().map(|of| (of.query, of.tiers.join(" "))).collect();
+    assert_eq!(plans, [Query::Forward, Query::ColumnScan].map(|query| (query, "one other".to_owned())));
+    assert!(kept.plans[0].plan.contains("SEARCH c USING INDEX candidate_sky"), "{:?}", kept.plans);
+    assert_eq!(kept.plans[1].plan, "SCAN c");
     for block in 0..2 {
         for query in [Query::Forward, Query::ColumnScan] {
             let of = |temperature| {
@@ -333,6 +318,7 @@ fn results_are_read_as_they_were_kept_and_no_other_file_is_taken_for_them() {
         dataset: config.dataset,
         queries: config.queries.clone(),
         tiers: kept.tiers,
+        plans: kept.plans,
         notes: vec!["a note".to_owned()],
     };
     let path = folder.path().join(store::FILE_NAME);

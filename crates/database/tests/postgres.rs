@@ -26,10 +26,12 @@ use database::{DatabaseError, Engine};
 
 #[path = "postgres/held.rs"]
 mod held;
+mod small;
 #[path = "postgres/there.rs"]
 mod there;
 
 use held::postmaster;
+use small::Small;
 
 const SEED: u64 = 7;
 /// A server's directory on the tier.
@@ -179,7 +181,11 @@ fn values_come_back_as_they_were_loaded_and_a_load_is_counted_exactly() {
     let expected =
         vec![5.into(), (-5).into(), (5.0 / 3.0).into(), Value::Text(format!("é{}", "x".repeat(100)))];
     assert_eq!(rows_of(&mut postgres, &one).unwrap(), [expected]);
-    assert!(postgres.explain(&one).unwrap().contains("Index Scan using sample_id_key"));
+    let (plan, explained) = (postgres.plan(&one).unwrap(), postgres.explain(&one).unwrap());
+    for told in [&plan, &explained] {
+        assert!(told.contains("Index Scan using sample_id_key"), "{told}");
+    }
+    assert!(explained.contains("actual time") && !plan.contains("cost="), "{plan}");
     let empty = rows_of(&mut postgres, &sql("SELECT max(id) FROM sample WHERE id < 0")).unwrap();
     assert_eq!(empty, [[Value::Null]]);
     let (untold, _) = words(&rows_of(&mut postgres, &sql("SELECT now()")).unwrap_err());
@@ -431,33 +437,10 @@ fn a_connection_that_is_cut_in_a_query_or_a_load_is_told_and_the_next_request_co
     assert_eq!(rows_of(&mut postgres, &sql("SELECT count(*) FROM sample")).unwrap(), [[Value::Integer(10)]]);
 }
 
-/// A file system of a size in memory, and None, having said so, where it cannot be mounted.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn new(size: &str) -> Option<Self> {
-        let folder = tier();
-        let options = format!("size={size},mode=755");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(folder));
-        }
-        eprintln!("SKIP a full disk: no file system can be mounted here, which takes root");
-        None
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_stops_a_load_with_clear_words_and_what_was_committed_stays() {
     let Some(small) = Small::new("130m") else { return };
-    let Some(mut postgres) = server(small.0.path(), SkyIndex::Healpix) else { return };
+    let Some(mut postgres) = server(small.path(), SkyIndex::Healpix) else { return };
     postgres.create(&[TABLE]).unwrap();
     let mut loaded = 0;
     let full = loop {
@@ -471,10 +454,9 @@ fn a_full_disk_stops_a_load_with_clear_words_and_what_was_committed_stays() {
     let (said, hint) = words(&full);
     assert!(said.contains("No space left") && hint.contains("the tier is full"), "{said}; {hint}");
     drop(postgres);
-    assert!(running_in(small.0.path()).is_empty());
-    let grown = Command::new("mount").args(["-o", "remount,size=400m"]).arg(small.0.path()).status().unwrap();
-    assert!(grown.success());
-    let mut postgres = server(small.0.path(), SkyIndex::Healpix).expect("a server again");
+    assert!(running_in(small.path()).is_empty());
+    small.grow("400m");
+    let mut postgres = server(small.path(), SkyIndex::Healpix).expect("a server again");
     assert_eq!(postgres.loaded(&TABLE).unwrap(), loaded);
     let next = i64::try_from(loaded).unwrap() + 1;
     postgres.load(&TABLE, &mut Sample { next, end: next }).unwrap();
@@ -485,13 +467,13 @@ fn a_full_disk_stops_a_load_with_clear_words_and_what_was_committed_stays() {
 #[test]
 fn a_disk_without_room_for_a_cluster_is_left_as_it_was() {
     let Some(small) = Small::new("8m") else { return };
-    let error = Postgres::managed(&managed(small.0.path()), SkyIndex::Healpix).unwrap_err();
+    let error = Postgres::managed(&managed(small.path()), SkyIndex::Healpix).unwrap_err();
     let (said, hint) = words(&error);
     if said.contains("find PostgreSQL") || said.contains("there is no user") {
         return eprintln!("SKIP PostgreSQL: {said} (make test-postgres)");
     }
     assert!(said.contains("No space left") && hint.contains("full"), "{said}; {hint}");
-    assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use database::postgres::{PostgresOptions, Setting, parse_setting};
 use database::query::Query;
 
 use crate::failure::Failure;
+use crate::forms::ReportFormat;
 use crate::values::{self, BadValue};
 
 /// `flashwright db`.
@@ -219,14 +220,32 @@ pub struct AdviseArgs {
 
 /// `flashwright db report`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Without --format and --output it goes to the terminal. --format html goes to
+report.html beside results.db unless --output says otherwise; the other
+formats go to standard output.
+
+Examples:
+  flashwright db report results                    show it again
+  flashwright db report results --format md        tables for a ticket
+  flashwright db report results --output runs.csv  every run, for a spreadsheet")]
 pub struct ReportArgs {
     /// A comparison's directory, or its results.db
     #[arg(value_name = "DIR|results.db")]
     pub results: PathBuf,
+    /// The form of the report [default: as the output's name says, and html where it does not]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "html"])]
+    pub format: Option<ReportFormat>,
+    /// Where it goes; - is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
+    pub output: Option<PathBuf>,
+    /// Replace the file that --output names even if flashwright did not write it
+    #[arg(long)]
+    pub force: bool,
     /// Print one JSON document (flashwright.db-compare/1)
     #[arg(long)]
     pub json: bool,
-    /// Write the page to FILE
+    /// Write the page to FILE as well
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

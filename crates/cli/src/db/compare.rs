@@ -1,4 +1,4 @@
-//! `db compare` and `db report`.
+//! `db compare`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use bench::RunOptions;
 use bench::target::{BenchTarget, TargetOptions};
 use database::DatabaseError;
-use database::compare::{self, Begun, Config, Direct, Listener, Run, Tier};
+use database::compare::{self, Begun, Config, Direct, Listener, Plan, Run, Tier};
 use database::dataset::{Dataset, LoadProgress};
 use database::query::Query;
 use database::store::{self, Kept, Meta, Store};
 use measure::Workload;
 use measure::workload::Rw;
 
-use super::args::{CompareArgs, ReportArgs};
+use super::args::CompareArgs;
 use super::document::DbCompareDocument;
 use super::load::Watch;
 use super::run::chosen;
@@ -48,7 +48,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         begun: begun.as_ref().map(|kept| Begun { tiers: kept.meta.tiers.clone(), runs: kept.runs.clone() }),
     };
     let is_begun = begun.is_some();
-    let fresh = Meta { dataset, queries, tiers: Vec::new(), notes: machine_notes() };
+    let fresh = Meta { dataset, queries, tiers: Vec::new(), plans: Vec::new(), notes: machine_notes() };
     let meta = begun.map_or(fresh, |kept| kept.meta);
     let path = output.as_ref().map(|output| output.results.clone());
     let mut keeper = Keeper { meta, watch: Watch::new(), path, is_begun, store: None };
@@ -57,7 +57,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let document =
         DbCompareDocument::of(&kept, compared.ended.as_ref().map(|error| base::with_causes(error)));
     if let Some(output) = output {
-        output.html.write(&sweep::report::page(&page::of_compare(&document)))?;
+        output.html.write(&sweep::report::page(&page::whole(&document)))?;
         output.json.write(&output::document_text(&document)?)?;
     }
     if args.json {
@@ -69,28 +69,6 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let goes_on = (args.output.is_some() && is_interrupted)
         .then_some("the same command goes on after the last complete block");
     compared.ended.map_or(Ok(()), |error| Err(Failure::from(error).hint_if(goes_on)))
-}
-
-/// Shows what was kept.
-pub fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let sink = |path| {
-        Sink::of_flag("html", Some(path), false)
-            .map_err(|failure| failure.hint("name another file, or move that one away"))
-    };
-    let sink = args.html.as_deref().map(sink).transpose()?;
-    if args.json && sink == Some(Sink::Stdout) {
-        return Err(Failure::invalid("--html=-: standard output takes the JSON document").hint("name a file"));
-    }
-    let document = DbCompareDocument::of(&store::read(&args.results)?, None);
-    let page = page::of_compare(&document);
-    if let Some(sink) = &sink {
-        sink.write(&sweep::report::page(&page))?;
-    }
-    match sink {
-        _ if args.json => output::print_document(&document),
-        Some(Sink::Stdout) => Ok(()),
-        _ => output::print(&plan::screen::text(&page)),
-    }
 }
 
 fn check(args: &CompareArgs) -> Result<(), Failure> {
@@ -191,12 +169,13 @@ impl Listener for Keeper {
         self.watch.tell(&format!("{tier}: "), &progress);
     }
 
-    fn loaded(&mut self, tiers: &[Tier]) -> Result<(), DatabaseError> {
+    fn loaded(&mut self, tiers: &[Tier], plans: &[Plan]) -> Result<(), DatabaseError> {
         if self.is_begun {
             self.store = self.path.as_deref().map(Store::open).transpose()?;
             return Ok(());
         }
         self.meta.tiers = tiers.to_vec();
+        self.meta.plans = plans.to_vec();
         for tier in tiers.iter().filter(|tier| tier.is_in_memory) {
             let note = "is in memory: nothing is durable there, nothing can be evicted, and cold is as warm";
             self.meta.notes.push(format!("the tier {} {note}", tier.name));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use database::advise::AdviseConfig;
 use database::ask::{Asked, Temperature};
-use database::compare::{Run, Tier};
+use database::compare::{Plan, Run, Tier};
 use database::dataset::{Dataset, Loaded, Workload};
 use database::engine::EngineFacts;
 use database::figures::{self, Contest, QueryFigures};
@@ -104,6 +104,17 @@ pub struct DbIngestDocument {
     pub notes: Vec<String>,
 }
 
+/// A query of `db compare` in words.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbQueryWords {
+    /// The query.
+    pub query: Query,
+    /// What it asks.
+    pub asks: &'static str,
+    /// What is known of it in the original database, and what is inferred.
+    pub origin: &'static str,
+}
+
 /// `db compare --json` and `db report --json` (`flashwright.db-compare/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DbCompareDocument {
@@ -117,6 +128,10 @@ pub struct DbCompareDocument {
     pub seed: u64,
     /// The tiers.
     pub tiers: Vec<Tier>,
+    /// What was asked.
+    pub queries: Vec<DbQueryWords>,
+    /// How each query is answered; empty in results of versions that did not ask.
+    pub plans: Vec<Plan>,
     /// Complete blocks.
     pub blocks: u32,
     /// Each query, temperature and tier: medians.
@@ -144,6 +159,8 @@ impl DbCompareDocument {
             rows: meta.dataset.scale(),
             seed: seed(&meta.dataset),
             tiers: meta.tiers.clone(),
+            queries: meta.queries.iter().copied().map(words).collect(),
+            plans: meta.plans.clone(),
             blocks: runs.iter().map(|run| run.block + 1).max().unwrap_or(0),
             reasons: why::reasons(&figures, &contests, &names),
             figures,
@@ -152,6 +169,10 @@ impl DbCompareDocument {
             ended,
         }
     }
+}
+
+fn words(query: Query) -> DbQueryWords {
+    DbQueryWords { query, asks: query.asks(), origin: query.origin() }
 }
 
 /// `db advise --json` (`flashwright.db-advise/1`).

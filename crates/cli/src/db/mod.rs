@@ -6,6 +6,8 @@ mod compare;
 pub mod document;
 mod load;
 mod page;
+mod plans;
+mod report;
 mod run;
 pub mod why;
 
@@ -22,7 +24,7 @@ pub fn db(args: &DbArgs) -> Result<(), Failure> {
         DbCommand::Ingest(args) => load::ingest(args),
         DbCommand::Compare(args) => compare::compare(args),
         DbCommand::Advise(args) => advise::advise(args),
-        DbCommand::Report(args) => compare::report(args),
+        DbCommand::Report(args) => report::report(args),
     }
 }
 

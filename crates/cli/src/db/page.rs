@@ -12,7 +12,7 @@ use sweep::report::{Page, PageChart, PageMark, PageTable};
 use super::document::{
     DbAdviseDocument, DbCompareDocument, DbIngestDocument, DbLoadDocument, DbRunDocument, DbStreamDocument,
 };
-use super::load;
+use super::{load, plans};
 use crate::plan::screen::{NONE, figure, grouped, known, table};
 
 /// What is computed how.
@@ -173,6 +173,14 @@ pub fn of_ingest(document: &DbIngestDocument) -> Page {
     notes.push(settings(&document.engine));
     let formulas = vec![["Latency", "from the time that it was due until it was done", "open loop"]];
     Page { formulas, ..page("db ingest", answer, vec![sheet], notes) }
+}
+
+/// Of `db compare`, with what each query asks and how it is answered, for whoever was not there.
+pub fn whole(document: &DbCompareDocument) -> Page {
+    let mut page = of_compare(document);
+    page.tables.push(plans::asks(document));
+    page.tables.extend(plans::plans(document));
+    page
 }
 
 /// Of `db compare`.
@@ -346,7 +354,11 @@ fn times(document: &DbCompareDocument, temperature: Temperature) -> PageTable {
     } else {
         format!("medians of {} blocks", document.blocks)
     };
-    let caption = format!("{}: {blocks} (DASH, Table {number})", temperature.word());
+    let temperature_word = match temperature {
+        Temperature::Cold => "Cold",
+        Temperature::Warm => "Warm",
+    };
+    let caption = format!("{temperature_word}: {blocks} (DASH, Table {number})");
     let mut rows = Vec::new();
     for query in queries(document) {
         let times: Vec<_> =
@@ -415,7 +427,7 @@ fn why(document: &DbCompareDocument) -> PageTable {
 
 /// Why queries gained what they gained, in words.
 fn reasons(document: &DbCompareDocument) -> PageTable {
-    let mut sheet = table("What each was gained by", &["Query", "", "Tier", "Why"]);
+    let mut sheet = table("What each was gained by", &["Query", "", "Tier", "~Why"]);
     for reason in &document.reasons {
         sheet.rows.push(vec![
             reason.query.word().to_owned(),
@@ -428,7 +440,7 @@ fn reasons(document: &DbCompareDocument) -> PageTable {
 }
 
 fn verdicts(document: &DbCompareDocument) -> PageTable {
-    let mut sheet = table("Compared within blocks", &["Query", "", "Tier", "Over", "Verdict", ">Blocks"]);
+    let mut sheet = table("Compared within blocks", &["Query", "", "Tier", "Over", "~Verdict", ">Blocks"]);
     let last = document.tiers.last().map_or("", |tier| tier.name.as_str());
     for contest in &document.contests {
         let tier = &document.tiers[contest.tier].name;

@@ -87,9 +87,10 @@ fn words(fast: &Side<'_>, slow: &Side<'_>, reads_share: Option<f64>, cpu_share: 
         (reads, cpu) => {
             let of = |part: Option<f64>| part.map_or_else(|| "an unknown part".to_owned(), units::percent);
             format!(
-                "reads are {} of the difference and CPU time {}: neither explains half of it",
+                "reads are {} of the difference and CPU time {}: neither explains half of it{}",
                 of(reads),
-                of(cpu)
+                of(cpu),
+                beside_the_plan(slow)
             )
         }
     }
@@ -107,6 +108,22 @@ fn blocks(fast: &Side<'_>, slow: &Side<'_>) -> String {
     }
 }
 
+/// What an engine reads that is not of the statement's plan, if it is more than that: its time is in no wait that the engine tells.
+fn beside_the_plan(slow: &Side<'_>) -> String {
+    let QueryFigures { bytes_in, blocks_read, block_bytes, .. } = slow.figures;
+    match (bytes_in, blocks_read.map(|blocks| (blocks, blocks * f64::from(*block_bytes)))) {
+        (Some(all), Some((blocks, of_plan))) if of_plan < 0.5 * all => format!(
+            "; of {} that {} read, the plan's {} blocks are {}: most was read beside it, as the first statement after a start reads the \
+             catalogue",
+            units::bytes(*all as u64),
+            slow.name,
+            grouped(blocks),
+            units::bytes(of_plan as u64)
+        ),
+        _ => String::new(),
+    }
+}
+
 fn random(slow: &Side<'_>) -> String {
     let Some(share) = slow.figures.random_share else { return String::new() };
     let rules = if share >= 0.5 { "the time of a read counts" } else { "the rate of long reads counts" };
@@ -121,5 +138,45 @@ fn rest(fast: &Side<'_>) -> String {
             format!("; {} of what is left is CPU time", units::percent(part.min(1.0)))
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of 8 KiB of a cold query.
+    fn read(blocks: f64, bytes: f64) -> QueryFigures {
+        QueryFigures {
+            query: Query::Forward,
+            temperature: Temperature::Cold,
+            tier: 1,
+            runs: 6,
+            elapsed_ms: 1200.0,
+            io_ms: Some(400.0),
+            cpu_ms: Some(20.0),
+            blocks_read: Some(blocks),
+            block_bytes: 8192,
+            bytes_in: Some(bytes),
+            random_share: Some(0.9),
+            rows: 4.0,
+        }
+    }
+
+    #[test]
+    fn what_is_read_beside_a_plan_is_told_where_it_is_more_than_the_plan() {
+        let told = |bytes: f64| {
+            let figures = read(36.0, bytes);
+            let side = |name| Side { name, figures: &figures };
+            words(&side("flash"), &side("disk"), Some(0.33), Some(0.01))
+        };
+        assert_eq!(
+            told(4e5),
+            "reads are 33.0 % of the difference and CPU time 1.0 %: neither explains half of it"
+        );
+        let beside = told(1_363_149.0);
+        let end = "; of 1.30 MiB that disk read, the plan's 36 blocks are 288 KiB: most was read beside it, as the first statement after a \
+                   start reads the catalogue";
+        assert!(beside.ends_with(end), "{beside}");
     }
 }

@@ -23,7 +23,7 @@ pub fn without_empty_columns(mut table: PageTable) -> PageTable {
 }
 
 fn table_text(table: &PageTable) -> String {
-    let title = |c: usize| table.titles[c].trim_start_matches('>');
+    let title = |c: usize| table.titles[c].trim_start_matches(['>', '~']);
     let width = |c: usize| {
         let cells = table.rows.iter().map(|row| row[c].chars().count());
         cells.chain([title(c).chars().count()]).max().unwrap_or(0)

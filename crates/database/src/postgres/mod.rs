@@ -271,6 +271,20 @@ impl Postgres {
         }
     }
 
+    /// What `EXPLAIN` says of a statement.
+    fn explained_by(&mut self, explain: &str, statement: &Statement) -> Result<String, DatabaseError> {
+        let sql = format!("{explain} {}", statement.sql);
+        let explained = Statement { sql, parameters: statement.parameters.clone() };
+        let mut lines = Vec::new();
+        self.run(&explained, &mut |row| {
+            if let [Value::Text(line)] = row {
+                lines.push(line.clone());
+            }
+            Ok(())
+        })?;
+        Ok(lines.join("\n"))
+    }
+
     /// One number.
     fn number(&mut self, operation: &str, sql: &str) -> Result<u64, DatabaseError> {
         let found = self.with(operation, |session| session.client.query_opt(sql, &[]))?;
@@ -378,17 +392,13 @@ impl Engine for Postgres {
         cost.map_err(|error| self.explained(error))
     }
 
+    /// Without estimates, so that equal plans on two servers are equal texts.
+    fn plan(&mut self, statement: &Statement) -> Result<String, DatabaseError> {
+        self.explained_by("EXPLAIN (COSTS OFF)", statement)
+    }
+
     fn explain(&mut self, statement: &Statement) -> Result<String, DatabaseError> {
-        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, SETTINGS) {}", statement.sql);
-        let explained = Statement { sql, parameters: statement.parameters.clone() };
-        let mut lines = Vec::new();
-        self.run(&explained, &mut |row| {
-            if let [Value::Text(line)] = row {
-                lines.push(line.clone());
-            }
-            Ok(())
-        })?;
-        Ok(lines.join("\n"))
+        self.explained_by("EXPLAIN (ANALYZE, BUFFERS, SETTINGS)", statement)
     }
 
     fn make_cold(&mut self) -> Result<Cold, DatabaseError> {

@@ -98,8 +98,8 @@ fn fields(judged: &JudgedRun, point: &PointSummary) -> Vec<String> {
     ]
 }
 
-/// Adds one row.
-pub(super) fn push_row(text: &mut String, fields: &[String]) {
+/// Adds one row; a field with a comma, a quote or a line break is quoted.
+pub fn push_row(text: &mut String, fields: &[String]) {
     for (i, field) in fields.iter().enumerate() {
         if i > 0 {
             text.push(',');

@@ -3,16 +3,36 @@
 use crate::search::SearchSummary;
 
 use super::sheet::{Align, Sheet};
-use super::{Report, facts, limits, papers, sheets, sides};
+use super::{Page, Report, facts, limits, papers, sheets, sides};
+
+/// A page without its charts: the answer, tables, notes and formulas.
+#[must_use]
+pub fn page_markdown(page: &Page) -> String {
+    let mut text = head(&page.title, &page.answer);
+    for table in &page.tables {
+        text += &format!("\n## {}\n\n", escape(&table.caption));
+        rows(&mut text, &table.sheet());
+    }
+    if !page.notes.is_empty() {
+        text += "\n## Notes\n\n";
+    }
+    page.notes.iter().for_each(|note| text += &format!("- {}\n", escape(note)));
+    text += "\n## Formulas\n\n";
+    for [gives, formula, source] in page.formulas.iter().map(|of| of.map(escape)) {
+        text += &format!("- {gives}: {formula} ({source})\n");
+    }
+    text
+}
+
+/// Title, mark and answer: what every form in Markdown begins with.
+fn head(title: &str, answer: &str) -> String {
+    format!("# {}\n\n[//]: # (flashwright report)\n\n**{}**\n", escape(title), escape(answer))
+}
 
 /// The report without figures: recommendation, tables, warnings, machine and method.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
-    let mut text = format!(
-        "# {}\n\n[//]: # (flashwright report)\n\n**{}**\n",
-        escape(&report.title()),
-        escape(&report.headline)
-    );
+    let mut text = head(&report.title(), &report.headline);
     section(&mut text, "A against B", &sides::sides(report));
     section(&mut text, "Recommendation", &sheets::recommendations(report));
     for r in &report.recommendations {
@@ -74,9 +94,14 @@ fn section(text: &mut String, title: &str, sheet: &Sheet) {
     if sheet.rows.is_empty() {
         return;
     }
-    *text += &format!("\n## {}\n\n{}.\n\n|", escape(title), escape(&sheet.caption));
+    *text += &format!("\n## {}\n\n{}.\n\n", escape(title), escape(&sheet.caption));
+    rows(text, sheet);
+}
+
+fn rows(text: &mut String, sheet: &Sheet) {
+    text.push('|');
     for column in &sheet.columns {
-        *text += &format!(" {} |", column.title);
+        *text += &format!(" {} |", escape(&column.title));
     }
     text.push_str("\n|");
     for column in &sheet.columns {

@@ -43,10 +43,12 @@ use crate::model::RunRow;
 use crate::recommend::{Compromise, Ladder, Recommendation, compromise, headline, ladders, recommend};
 use crate::search::SearchSummary;
 
-pub use csv::csv;
+pub use csv::{csv, push_row};
 pub use figures_csv::figures_csv;
-pub use html::{Page, PageChart, PageMark, PageTable, SaturationPage, html, ladder, page, saturation, svg};
-pub use markdown::markdown;
+pub use html::{
+    Page, PageChart, PageMark, PageTable, SaturationPage, html, ladder, page, page_svg, saturation, svg,
+};
+pub use markdown::{markdown, page_markdown};
 pub use table::{Line, Span, Style, table};
 pub use time::utc;
 

@@ -9,6 +9,8 @@ pub(super) enum Align {
     Left,
     /// Figures.
     Right,
+    /// Sentences, which break over lines.
+    Prose,
 }
 
 /// One column.
@@ -19,10 +21,14 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// A column; one of figures if its title begins with `>`.
+    /// A column; one of figures if its title begins with `>`, one of sentences if it begins with `~`.
     pub(super) fn new(title: Cow<'static, str>) -> Self {
-        let align = if title.starts_with('>') { Align::Right } else { Align::Left };
-        Self { title: Cow::Owned(title.trim_start_matches('>').to_owned()), align }
+        let align = match title.chars().next() {
+            Some('>') => Align::Right,
+            Some('~') => Align::Prose,
+            _ => Align::Left,
+        };
+        Self { title: Cow::Owned(title.trim_start_matches(['>', '~']).to_owned()), align }
     }
 }
 
@@ -35,7 +41,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    /// A table without rows. A title that begins with `>` is of a column of figures.
+    /// A table without rows. A title that begins with `>` is of a column of figures, with `~` of sentences.
     pub(super) fn new(caption: impl Into<String>, titles: &[&'static str]) -> Self {
         let column = |title: &&'static str| Column::new(Cow::Borrowed(*title));
         Self { caption: caption.into(), columns: titles.iter().map(column).collect(), rows: Vec::new() }

@@ -470,7 +470,7 @@ pub(super) fn severity(warning: &WarningSummary) -> &'static str {
 
 /// Attempts without a record.
 pub(super) fn failures(report: &Report) -> Sheet {
-    let mut sheet = Sheet::new("Runs that failed", &["When", "Test", ">Pass", "Error"]);
+    let mut sheet = Sheet::new("Runs that failed", &["When", "Test", ">Pass", "~Error"]);
     for failure in &report.failures {
         sheet.push(vec![
             time::utc(failure.at_unix_ns),

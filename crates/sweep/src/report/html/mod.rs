@@ -24,7 +24,7 @@ use super::Report;
 
 pub use hierarchy::ladder;
 pub use page::{Page, PageChart, PageMark, PageTable, page};
-pub use picture::svg;
+pub use picture::{page_svg, svg};
 pub use saturation::{SaturationPage, saturation};
 
 const STYLE: &str = include_str!("style.css");

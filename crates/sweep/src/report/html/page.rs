@@ -22,7 +22,7 @@ pub struct Page {
     pub formulas: Vec<[&'static str; 3]>,
 }
 
-/// A table. A title that begins with `>` is of a column of figures.
+/// A table. A title that begins with `>` is of a column of figures, with `~` of sentences.
 #[derive(Debug, Clone)]
 pub struct PageTable {
     /// What it shows.
@@ -31,6 +31,14 @@ pub struct PageTable {
     pub titles: Vec<String>,
     /// Cells, one for each column.
     pub rows: Vec<Vec<String>>,
+}
+
+impl PageTable {
+    /// As every form writes it.
+    pub(in super::super) fn sheet(&self) -> Sheet {
+        let columns = self.titles.iter().map(|title| Column::new(title.clone().into())).collect();
+        Sheet { caption: self.caption.clone(), columns, rows: self.rows.clone() }
+    }
 }
 
 /// A chart: bars by name, or a curve over a logarithmic axis.
@@ -80,9 +88,7 @@ pub fn page(what: &Page) -> String {
     sections::figures(&mut page, "chart", "At a glance", &figures);
     page.push_str("<section id=\"tables\" aria-labelledby=\"h-tables\"><h2 id=\"h-tables\">Figures</h2>\n");
     for table in &what.tables {
-        let columns = table.titles.iter().map(|title| Column::new(title.clone().into())).collect();
-        let sheet = Sheet { caption: table.caption.clone(), columns, rows: table.rows.clone() };
-        sections::table(&mut page, &sheet);
+        sections::table(&mut page, &table.sheet());
     }
     list(&mut page, what);
     page.push_str("</main>\n</div>\n");

@@ -4,10 +4,13 @@ use std::fmt::Write;
 
 use super::super::Report;
 use super::chart::{self, Size};
-use super::{escape, figures};
+use super::figures::{self, Figure};
+use super::{Page, escape};
 
 /// Width of the picture, and of each of the figures that stand side by side in it.
 const WIDTH: f64 = 1104.0;
+/// What stays free at the left and at the right.
+const MARGIN: f64 = 12.0;
 const FIGURE: Size = Size { width: 540.0, height: 330.0, has_titles: true };
 /// Figures that are shown.
 const SHOWN: usize = 4;
@@ -34,33 +37,77 @@ text { fill: var(--ink); font-size: 11px; } .ticks text { fill: var(--muted); } 
 pub fn svg(report: &Report) -> String {
     let measured = figures::measured(report).into_iter().chain(figures::latency(report));
     let shown: Vec<_> = measured.filter(|figure| figure.height.is_none()).take(SHOWN).collect();
-    let lines = lines(&report.headline);
-    let top = 60.0 + 26.0 * lines.len() as f64;
-    let row = FIGURE.height + 40.0;
-    let height = top + row * shown.len().div_ceil(2) as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">\n\
-         <title>{}</title>\n<desc>flashwright report</desc>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n<text class=\"title\" x=\"12\" y=\"28\">{0}</text>\n",
-        escape::text(&report.title())
-    );
-    for (i, line) in lines.iter().enumerate() {
-        let y = 58.0 + 26.0 * i as f64;
-        let _ = writeln!(out, "<text class=\"answer\" x=\"12\" y=\"{y:.0}\">{}</text>", escape::text(line));
+    let mut page = Picture::new(&report.title(), &report.headline);
+    for pair in shown.chunks(2) {
+        for (figure, x) in pair.iter().zip([MARGIN, MARGIN + WIDTH / 2.0]) {
+            page.draw(figure, x, FIGURE);
+        }
+        page.below(FIGURE);
     }
-    for (i, figure) in shown.iter().enumerate() {
-        let (x, y) = (12.0 + (i % 2) as f64 * (WIDTH / 2.0), top + row * (i / 2) as f64);
-        let plot = figure.plot.json();
-        let drawn = chart::svg(&plot, FIGURE);
+    page.end()
+}
+
+/// A page's answer and charts as one picture.
+#[must_use]
+pub fn page_svg(page: &Page) -> String {
+    let mut picture = Picture::new(&page.title, &page.answer);
+    for (number, chart) in page.charts.iter().enumerate() {
+        let figure = figures::page(number, chart);
+        let height = figure.height.map_or(400.0, |pixels| pixels as f64);
+        let size = Size { width: WIDTH - 2.0 * MARGIN, height, has_titles: true };
+        picture.draw(&figure, MARGIN, size);
+        picture.below(size);
+    }
+    picture.end()
+}
+
+/// A picture that grows downwards.
+struct Picture {
+    title: String,
+    drawn: String,
+    /// Where the next figure begins.
+    top: f64,
+}
+
+impl Picture {
+    fn new(title: &str, answer: &str) -> Self {
+        let mut drawn = String::new();
+        let lines = lines(answer);
+        for (i, line) in lines.iter().enumerate() {
+            let y = 58.0 + 26.0 * i as f64;
+            let _ = writeln!(
+                drawn,
+                "<text class=\"answer\" x=\"{MARGIN}\" y=\"{y:.0}\">{}</text>",
+                escape::text(line)
+            );
+        }
+        Self { title: escape::text(title), drawn, top: 60.0 + 26.0 * lines.len() as f64 }
+    }
+
+    fn draw(&mut self, figure: &Figure, x: f64, size: Size) {
+        let drawn = chart::svg(&figure.plot.json(), size);
         let _ = writeln!(
-            out,
+            self.drawn,
             "<text class=\"title\" x=\"{x:.0}\" y=\"{:.0}\">{}</text>\n<g transform=\"translate({x:.0} {:.0})\">{drawn}</g>",
-            y + 16.0,
+            self.top + 16.0,
             escape::text(&figure.title),
-            y + 26.0
+            self.top + 26.0
         );
     }
-    out + "</svg>\n"
+
+    fn below(&mut self, size: Size) {
+        self.top += size.height + 40.0;
+    }
+
+    fn end(self) -> String {
+        let Self { title, drawn, top } = self;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top:.0}\" role=\"img\">\n\
+             <title>{title}</title>\n<desc>flashwright report</desc>\n<style>\n{STYLE}</style>\n\
+             <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n\
+             <text class=\"title\" x=\"{MARGIN}\" y=\"28\">{title}</text>\n{drawn}</svg>\n"
+        )
+    }
 }
 
 /// A text in lines that fit.

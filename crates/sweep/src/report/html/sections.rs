@@ -316,19 +316,21 @@ const ROWS: usize = 500;
 
 /// A table whose figures stay on one line, and whose prose does not.
 pub(super) fn table(page: &mut String, sheet: &Sheet) {
-    let prose = sheet.columns.iter().any(|c| c.title == "Error");
     let _ = write!(
         page,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"{2}\"><caption>{0}{1}</caption><thead><tr>",
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"fixed\"><caption>{0}{1}</caption><thead><tr>",
         text(&sheet.caption),
         if sheet.rows.len() > ROWS {
             format!("; the first {ROWS} of {}", sheet.rows.len())
         } else {
             String::new()
-        },
-        if prose { "" } else { "fixed" }
+        }
     );
-    let class = |i: usize| if sheet.columns[i].align == Align::Right { " class=\"n\"" } else { "" };
+    let class = |i: usize| match sheet.columns[i].align {
+        Align::Left => "",
+        Align::Right => " class=\"n\"",
+        Align::Prose => " class=\"w\"",
+    };
     for (i, column) in sheet.columns.iter().enumerate() {
         let _ = write!(page, "<th scope=\"col\"{}>{}</th>", class(i), text(&column.title));
     }
