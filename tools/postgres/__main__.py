@@ -11,8 +11,8 @@ import contextlib
 import json
 import os
 import pathlib
-import pwd
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,11 +20,12 @@ import sys
 import tempfile
 import time
 
+from cluster import END_S, PROGRAMS, Cluster
+from figures import figures
+
 ROWS = 60_000
-# What takes longer has failed.
-END_S = 600
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs/postgres.md"
 EXTENSIONS = pathlib.Path("/usr/share/postgresql/15/extension")
-PROGRAMS = pathlib.Path("/usr/lib/postgresql/15/bin")
 
 
 class Desk:
@@ -184,88 +185,36 @@ def bad_requests_are_told_with_a_hint(desk: Desk):
     assert code == 1 and "postgres and initdb" in err and not list(tier.iterdir()), f"exit code {code}: {err}"
 
 
+def guide_is_run_as_written(desk: Desk):
+    """The commands of docs/postgres.md in their order: on directories here, with fewer rows, queries and blocks."""
+    lines = GUIDE.read_text().splitlines()
+    commands = [shlex.split(line)[3:] for line in lines if line.startswith("# flashwright db ")]
+    assert {command[0] for command in commands} >= {"load", "run", "compare", "ingest", "advise"}, commands
+    tiers = {f"/{name}": str(desk.tier(name)) for name in ("flash", "disk")}
+    fewer = {"load": ["--rows=3000"], "run": [], "ingest": ["--rows=3000", "--for=2s"], "compare": ["--rows=3000", "--blocks=1", "--query=forward"],
+             "advise": ["--blocks=1", "--query=forward"]}
+    own = desk.tier("own")
+    with Cluster(own) as cluster:
+        for command in commands:
+            words = []
+            for word in command:
+                for written, here in tiers.items():
+                    word = re.sub(rf"(^|=){written}\b", rf"\g<1>{here}", word)
+                # Where a server of the reader's is, and as whom.
+                words.append(f"host={own} user={cluster.user} dbname=postgres" if word.startswith("host=") else word)
+            if "--rows" in words:
+                place = words.index("--rows")
+                del words[place:place + 2]
+            code, out, err = desk.run(*words, *fewer[command[0]])
+            assert code == 0 and out, f"{' '.join(words)}: exit code {code}: {err}"
+    left = {name: sorted(entry.name for entry in pathlib.Path(here).iterdir()) for name, here in tiers.items()}
+    assert left == {"/flash": ["flashwright-ptf.postgres"], "/disk": []}, left
+    assert not servers_in(desk.folder)
+
+
 TESTS = [both_workloads_answer_as_sqlite_does, comparison_of_tiers_leaves_no_server_and_no_database,
          settings_are_tried_beside_the_unchanged_server, alerts_come_in_on_a_server_that_goes_with_them, killed_comparison_is_cleared_by_the_next_one,
-         interrupted_load_leaves_no_server_and_goes_on, missing_q3c_is_named, bad_requests_are_told_with_a_hint]
-
-
-class Cluster:
-    """A server of PostgreSQL's own making, by the settings of a managed one that bear on these figures."""
-
-    SETTINGS = {"listen_addresses": "", "autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0", "work_mem": "64MB",
-                "maintenance_work_mem": "256MB", "random_page_cost": "1.1", "jit": "off", "max_parallel_workers_per_gather": "0"}
-
-    def __init__(self, folder: pathlib.Path):
-        self.folder, self.data = folder, folder / "data"
-        self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-        if os.geteuid() == 0:
-            shutil.chown(folder, self.user)
-
-    def program(self, name: str, *arguments) -> str:
-        user = {"user": self.user, "group": pwd.getpwnam(self.user).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run([PROGRAMS / name, *map(str, arguments)], cwd="/", capture_output=True, text=True, check=False, timeout=END_S, **user)
-        assert done.returncode == 0, f"{name}: {done.stderr}"
-        return done.stdout
-
-    def sql(self, *statements: str) -> str:
-        commands = [word for statement in statements for word in ("-c", statement)]
-        return self.program("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-d", "postgres", *commands)
-
-    def __enter__(self):
-        self.program("initdb", "-D", self.data, "--auth=trust", "--encoding=UTF8", "--locale=C")
-        settings = " ".join(f"-c {name}='{value}'" for name, value in {**self.SETTINGS, "unix_socket_directories": self.folder}.items())
-        subprocess.run([PROGRAMS / "pg_ctl", "--version"], check=True, capture_output=True)
-        # The server keeps the descriptors that it is given, so its output goes to a file.
-        self.program("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "-o", settings, "start")
-        return self
-
-    def __exit__(self, *_):
-        self.program("pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
-
-
-def figures(desk: Desk, rows: int):
-    """Our load beside psql's \\copy of the same rows, and our forward query beside pgbench's."""
-    folder = desk.tier("cluster")
-    with Cluster(folder) as cluster:
-        connect = ("--engine", "postgres", "--sky", "q3c", "--connect", f"host={folder} user={cluster.user} dbname=postgres")
-        loaded = desk.document("load", "ptf", "--rows", rows, *connect)
-        ours = next(table["load_s"] for table in loaded["loaded"]["tables"] if table["table"] == "candidate")
-        file = folder / "candidate.bin"
-        cluster.sql(f"\\copy flashwright.candidate to '{file}' (format binary)", "create table theirs (like flashwright.candidate)")
-        seconds = []
-        for _ in range(3):
-            cluster.sql("truncate theirs", "checkpoint")
-            began = time.monotonic()
-            cluster.sql(f"\\copy theirs from '{file}' (format binary)")
-            seconds.append(time.monotonic() - began)
-        theirs = sorted(seconds)[1]
-        print(f"load of {rows} candidates: {ours:.1f} s with their making; psql \\copy of the same rows from a file: {theirs:.1f} s; "
-              f"{theirs / ours:.0%} of its speed")
-        # Positions with a history, as the forward query's are. pgbench takes at most 128 scripts.
-        names = cluster.sql(
-            "select c.ra, c.dec from (select ra, dec from flashwright.candidate order by md5(id::text) limit 2000) c "
-            "where (select count(*) from flashwright.candidate o where q3c_radial_query(o.ra, o.dec, c.ra, c.dec, 0.00083)) > 2 limit 100").split()
-        scripts = []
-        for number, line in enumerate(names):
-            ra, dec = line.split("|")
-            script = folder / f"forward{number}.sql"
-            script.write_text(
-                "SELECT c.id, c.ra, c.dec, c.mag, c.mag_err, b.realbogus, s.ujd, s.filter, s.lmt_mg_new FROM flashwright.candidate c "
-                "CROSS JOIN flashwright.rb_classifier b CROSS JOIN flashwright.subtraction s "
-                f"WHERE q3c_radial_query(c.ra, c.dec, {ra}, {dec}, 0.00083) AND b.candidate_id = c.id AND b.realbogus > 0.07 "
-                "AND s.id = c.sub_id ORDER BY s.ujd, c.id;\n")
-            scripts += ["-f", script]
-        # Both plan each statement anew, and no plan is sent.
-        pgbench = ("pgbench", "-n", "-M", "extended", "-h", folder, "-T", "10", "-R", "50", *scripts, "postgres")
-        stream = ("run", "ptf", *connect, "--set", "auto_explain.log_min_duration=-1", "--query", "forward", "--rate", "50", "--for", "10s")
-        for turn in range(4):
-            ours = desk.document(*stream)["stream"]["service"]
-            said = cluster.program(*pgbench)
-            mean = float(re.search(r"latency average = ([0-9.]+)", said)[1])
-            lag = float(re.search(r"rate limit schedule lag: avg ([0-9.]+)", said)[1])
-            # The first turn warms.
-            if turn:
-                print(f"forward, warm, 50 a second: ours p50 {ours['p50_ms']:.2f} ms, p99 {ours['p99_ms']:.2f} ms; pgbench mean {mean - lag:.2f} ms")
+         interrupted_load_leaves_no_server_and_goes_on, missing_q3c_is_named, bad_requests_are_told_with_a_hint, guide_is_run_as_written]
 
 
 def main() -> int:
@@ -274,6 +223,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="one test by its name")
     parser.add_argument("--figures", action="store_true", help="print figures beside psql's and pgbench's")
     parser.add_argument("--rows", type=int, default=1_000_000, help="candidates of --figures")
+    parser.add_argument("--pairs", type=int, default=4, help="pairs of --figures: ours and theirs, and the next the other way round")
     arguments = parser.parse_args()
     if not (PROGRAMS / "initdb").exists() or not (EXTENSIONS / "q3c.control").exists():
         print("SKIP postgres: PostgreSQL 15 or Q3C is not there (Debian: postgresql-15 postgresql-15-q3c)")
@@ -287,7 +237,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(dir=arguments.binary.resolve().parent) as folder:
             desk = Desk(arguments.binary.resolve(), pathlib.Path(folder))
             try:
-                test(desk, *([arguments.rows] if arguments.figures else []))
+                test(desk, *([arguments.rows, arguments.pairs] if arguments.figures else []))
                 print(f"ok   {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the test's result
                 failed += 1
