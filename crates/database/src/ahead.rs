@@ -39,8 +39,12 @@ fn make(rows: &mut dyn Rows, full: &SyncSender<Option<Chunk>>, empty: &Receiver<
         chunk.resize_with(CHUNK_ROWS, Vec::new);
         let made = chunk.iter_mut().map(|row| rows.next(row)).take_while(|is_row| *is_row).count();
         chunk.truncate(made);
-        let is_last = made < CHUNK_ROWS;
-        if full.send(Some(chunk)).is_err() || is_last && full.send(None).is_err() || is_last {
+        if full.send(Some(chunk)).is_err() {
+            return;
+        }
+        if made < CHUNK_ROWS {
+            // A reader that is gone needs no last word.
+            let _ = full.send(None);
             return;
         }
     }
