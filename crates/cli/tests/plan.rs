@@ -171,6 +171,47 @@ fn endurance_is_told_for_a_product_and_for_a_drives_own_counters() {
 }
 
 #[test]
+fn a_write_amplification_is_taken_from_a_simulated_run_or_sweep() {
+    let folder = place();
+    let simulated = |rw: &str| {
+        let args = ["sim", "dash-one-drive", rw, "--bs=4k", "--iodepth=32", "--json"];
+        works(folder.path(), &args).out
+    };
+    write(folder.path(), "run.json", &simulated("--rw=randwrite"));
+    let document: Value = serde_json::from_str(&simulated("--rw=randwrite")).unwrap();
+    let drive = &document["record"]["drives"][0];
+    let of = |key: &str| drive[key].as_f64().unwrap();
+    let ratio = of("media_write_bytes") / of("write_bytes");
+    // The machine's constant, but for pages that were in the buffer when the interval began or ended.
+    assert!((ratio / 4.59 - 1.0).abs() < 0.02, "{ratio}");
+    let load = ["plan", "endurance", "--capacity=64GB", "--pe-cycles=100000", "--write-rate=44MB/s"];
+    let life = |results: &str| {
+        let amplified = format!("--write-amplification={results}");
+        json(folder.path(), &[&load[..], &[&amplified, "--json"]].concat())
+    };
+    let of_run = life("run.json");
+    fits_schema(folder.path(), "plan-endurance", &of_run);
+    assert!(near(&of_run["wear"]["write_amplification"], ratio), "{of_run}");
+    assert_eq!(of_run["measured"][0]["flag"], "write-amplification");
+    // Of a sweep the highest: random writes wear more than sequential ones.
+    let space = "[base]\ndrives = [\"/dev/a\"]\nlayout = \"single\"\n[space]\nrw = [\"write\", \"randwrite\", \"randread\"]\nbs = [\"4k\"]\niodepth = [32]\n";
+    write(folder.path(), "s.toml", space);
+    let sweep = ["sweep", "s.toml", "--machine=dash-one-drive", "--passes=2", "--output=swept"];
+    works(folder.path(), &sweep);
+    let of_sweep = life("swept");
+    let highest = of_sweep["wear"]["write_amplification"].as_f64().unwrap();
+    assert!((highest / 4.59 - 1.0).abs() < 0.02, "{of_sweep}");
+    assert!(of_sweep["measured"][0]["from"].as_str().unwrap().contains("randwrite"), "{of_sweep}");
+    let text = works(folder.path(), &[&load[..], &["--write-amplification=run.json"]].concat()).out;
+    assert!(text.contains("--write-amplification: 4.") && text.contains("from simulated: "), "{text}");
+    write(folder.path(), "reads.json", &simulated("--rw=randread"));
+    let refused = run(folder.path(), &[&load[..], &["--write-amplification=reads.json"]].concat());
+    assert_eq!(refused.code, 2);
+    let said = "error: --write-amplification=reads.json: holds no write amplification\nhint: simulate writes to flash";
+    assert!(refused.err.starts_with(said), "{}", refused.err);
+}
+
+#[test]
 fn a_ladder_has_prices_and_watts_by_names_and_kinds() {
     let folder = place();
     let level = |name: &str, kind, ns: f64| measure::ladder::Level {

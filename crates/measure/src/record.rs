@@ -303,6 +303,10 @@ pub struct DriveCounts {
     /// The devices that it is made of, of those in the record.
     #[serde(default)]
     pub below: Vec<String>,
+    /// Bytes that flash programmed, those of its garbage collection included; None where the device does not count them, as only
+    /// simulated flash does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_write_bytes: Option<u64>,
 }
 
 /// One CPU, after minus before.
@@ -403,6 +407,16 @@ impl RunRecord {
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.read.ios + self.write.ios + self.trim.ios
+    }
+
+    /// Bytes that the flash below the target programmed for each byte that was written to it; None where no drive counts them, or nothing
+    /// was written.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let counting = self.drives.iter().filter(|drive| drive.write_bytes > 0);
+        let sums = counting.filter_map(|drive| Some((drive.media_write_bytes?, drive.write_bytes)));
+        let (media, host) = sums.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
+        Some(media as f64 / host as f64)
     }
 
     /// Bytes per second: the sum over the jobs of bytes by own interval, which is what they moved

@@ -211,6 +211,10 @@ impl SimTarget {
                 ..DriveCounts::default()
             })
             .collect();
+        for (n, drive) in drives.iter_mut().enumerate().filter(|(_, drive)| drive.write_bytes > 0) {
+            let media = to.media_write_bytes[n] - from.media_write_bytes[n];
+            drive.media_write_bytes = self.is_flash(self.layout.devices[n]).then_some(media);
+        }
         if has_array {
             // md passes requests on and counts no times.
             let below = drives.iter().map(|drive| drive.name.clone()).collect();
@@ -227,6 +231,12 @@ impl SimTarget {
             drives.insert(0, array);
         }
         drives
+    }
+
+    /// Whether all drives of a device of the host are flash.
+    fn is_flash(&self, device: u32) -> bool {
+        let each = self.machine.drives / self.machine.host_devices();
+        (device * each..(device + 1) * each).all(|drive| self.machine.drive_spec(drive).is_flash())
     }
 
     /// The links and buses that the model has.
@@ -343,6 +353,7 @@ impl SimTarget {
 fn zeros(like: &Counters) -> Counters {
     Counters {
         members: vec![Default::default(); like.members.len()],
+        media_write_bytes: vec![0; like.media_write_bytes.len()],
         busy_ns: vec![0; like.busy_ns.len()],
         system_ns: vec![0; like.system_ns.len()],
         interrupt_ns: vec![0; like.interrupt_ns.len()],

@@ -26,7 +26,9 @@ fn record(keys: &str, workload: &Workload) -> u64 {
     let layout = Layout::all(&machine);
     let stop = Stop { precision: 0.0, min_interval_ns: 0, max_interval_ns: 400_000_000 };
     let mut target = SimTarget::new(Arc::new(machine), layout, stop).expect("can be");
-    let record = target.run(workload).expect("runs");
+    let mut record = target.run(workload).expect("runs");
+    // The digest has these bytes in `counts`.
+    record.drives.iter_mut().for_each(|drive| drive.media_write_bytes = None);
     let counts = target.device_counts();
     digest(&format!("{} {counts:?}", serde_json::to_string(&record).expect("is JSON")))
 }
@@ -70,4 +72,32 @@ fn records_without_a_buffer_and_with_a_map_that_is_mostly_on_flash_are_as_they_w
         digests(keys),
         [0x18bc_5b09_11a6_3756, 0xf53b_825a_5efe_65fa, 0xdbcf_4b2c_5ccd_357f, 0xeb03_249f_a84d_b821]
     );
+}
+
+#[test]
+fn a_record_has_the_write_amplification_of_its_flash_where_it_wrote() {
+    let keys = "over_provisioning = 0.4\nwrite_buffer_bytes = \"256k\"\nopen_pages = 4\n";
+    let host = HOST.replace("drives = 1", "drives = 2");
+    let machine = Arc::new(Machine::parse("two", &format!("{host}{DRIVE}{keys}")).expect("can be"));
+    let run = |rw| {
+        let layout = Layout::all(&machine);
+        let stop = Stop { precision: 0.0, min_interval_ns: 0, max_interval_ns: 400_000_000 };
+        let mut target = SimTarget::new(Arc::clone(&machine), layout, stop).expect("can be");
+        let load = Workload { rw, bs: 8192, iodepth: 64, norandommap: true, ..Workload::default() };
+        (target.run(&load).expect("runs"), target.device_counts())
+    };
+    let (written, counts) = run(Rw::RandWrite);
+    let ratio = written.write_amplification().expect("flash was written");
+    // All of the run, its first requests included.
+    let whole = counts.media_write_bytes as f64 / counts.host_write_bytes as f64;
+    assert!(whole > 1.05 && (ratio / whole - 1.0).abs() < 0.05, "{ratio} in the interval, {whole} in all");
+    // What lies above the drives counts no medium, and would count it twice.
+    let (above, drives): (Vec<_>, Vec<_>) = written.drives.iter().partition(|drive| !drive.below.is_empty());
+    assert!(above.iter().all(|array| array.media_write_bytes.is_none()));
+    assert!(
+        drives.len() == 2 && drives.iter().all(|drive| drive.media_write_bytes > Some(drive.write_bytes))
+    );
+    let (read, _) = run(Rw::RandRead);
+    assert_eq!(read.write_amplification(), None);
+    assert!(!serde_json::to_string(&read).expect("is JSON").contains("media_write_bytes"));
 }

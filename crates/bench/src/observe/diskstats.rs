@@ -84,6 +84,7 @@ impl DiskStats {
             busy_ms: difference(before.busy_ms, self.busy_ms)?,
             in_flight_ms: difference(before.in_flight_ms, self.in_flight_ms)?,
             below: Vec::new(),
+            media_write_bytes: None,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::values::{Bandwidth, amount, bandwidth, number};
+use super::values::{Amplification, Bandwidth, amount, amplification, bandwidth, number};
 use crate::values;
 
 /// `flashwright plan`.
@@ -192,7 +192,10 @@ Examples:
   flashwright plan endurance --prices examples/prices/dash-2010.toml \\
       --product x25-e-of-table-4 --write-rate 44MB/s
   smartctl --json -a /dev/nvme0 > smart.json
-  flashwright plan endurance --smart smart.json --pe-cycles 3000")]
+  flashwright plan endurance --smart smart.json --pe-cycles 3000
+  flashwright sim mqsim-default --rw=randwrite --bs=16k --json > run.json
+  flashwright plan endurance --capacity 480GB --pe-cycles 3000 \\
+      --write-rate 200MB/s --write-amplification run.json")]
 pub struct EnduranceArgs {
     /// Bytes of the drive [default: the product's, or what --smart tells]
     #[arg(long, value_name = "SIZE", value_parser = amount)]
@@ -206,9 +209,9 @@ pub struct EnduranceArgs {
     /// Share of the time in which it does
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = number)]
     pub duty: f64,
-    /// Bytes that the drive writes for each byte of the host [default: what --smart and the P/E cycles come to, or 1]
-    #[arg(long, value_name = "RATIO", value_parser = number)]
-    pub write_amplification: Option<f64>,
+    /// Bytes that the flash writes for each byte of the host, as a ratio or as simulated [default: what --smart and the P/E cycles come to, or 1]
+    #[arg(long, value_name = "RATIO|RESULTS", value_parser = amplification)]
+    pub write_amplification: Option<Amplification>,
     /// Years over which drive writes a day are counted
     #[arg(long, value_name = "N", default_value = "5", value_parser = number)]
     pub years: f64,

@@ -14,7 +14,7 @@ use sweep::report::{Page, PageChart, PageMark, PageTable};
 use super::args::EnduranceArgs;
 use super::records::Measured;
 use super::screen::{NONE, figure, known, sources, table};
-use super::values::{Bandwidth, results};
+use super::values::{Amplification, Bandwidth, results};
 use super::{in_prices, prices, read, records, show};
 use crate::failure::Failure;
 
@@ -35,7 +35,7 @@ pub struct EnduranceDocument {
     between_bit_errors_s: Option<f64>,
     /// What the drive's own counters come to.
     smart: Option<Worn>,
-    /// Rates that come from results.
+    /// Rates, and a write amplification, that come from results.
     measured: Vec<Measured>,
     /// What was computed how.
     formulas: &'static [Formula],
@@ -78,7 +78,12 @@ pub fn endurance(args: &EnduranceArgs) -> Result<(), Failure> {
             .hint("--capacity, --pe-cycles and --write-rate; or --uber and --read-rate; or --smart FILE"));
     }
     let read = results([&args.write_rate, &args.read_rate]);
-    let inputs: Vec<&Path> = read.chain(args.smart.as_deref()).chain(args.prices.as_deref()).collect();
+    let amplified = match &args.write_amplification {
+        Some(Amplification::Results(path)) => Some(path.as_path()),
+        _ => None,
+    };
+    let inputs: Vec<&Path> =
+        read.chain(amplified).chain(args.smart.as_deref()).chain(args.prices.as_deref()).collect();
     show(&args.form, &inputs, &document, &page(&document))
 }
 
@@ -89,6 +94,7 @@ struct Given {
     write_rate: Option<f64>,
     uber: Option<f64>,
     read_rate: Option<f64>,
+    write_amplification: Option<f64>,
     smart: Option<Worn>,
     measured: Vec<Measured>,
 }
@@ -117,6 +123,9 @@ impl Given {
         let mut rate = |flag, given: &Option<Bandwidth>, is_of_writes| {
             records::rate(flag, given.as_ref(), is_of_writes, &mut measured)
         };
+        let write_rate = rate("write-rate", &args.write_rate, true)?.or(counted);
+        let read_rate = rate("read-rate", &args.read_rate, false)?;
+        let write_amplification = records::amplification(args.write_amplification.as_ref(), &mut measured)?;
         Ok(Self {
             capacity: args
                 .capacity
@@ -124,9 +133,10 @@ impl Given {
                 .or(of_product(|p| p.capacity_gb).map(|gb| gb * planner::prices::GB))
                 .or(smart.as_ref().and_then(|smart| smart.counters.capacity_bytes)),
             pe_cycles,
-            write_rate: rate("write-rate", &args.write_rate, true)?.or(counted),
+            write_rate,
             uber: args.uber.or(of_product(|p| p.uber)),
-            read_rate: rate("read-rate", &args.read_rate, false)?,
+            read_rate,
+            write_amplification,
             smart,
             measured,
         })
@@ -157,7 +167,7 @@ impl Given {
         Ok(Some(Wear {
             capacity_bytes,
             pe_cycles,
-            write_amplification: args.write_amplification.or(counted).unwrap_or(1.0),
+            write_amplification: self.write_amplification.or(counted).unwrap_or(1.0),
             write_bytes_per_s,
             duty: args.duty,
             years: args.years,

@@ -2,6 +2,7 @@
 //!
 //! Of several runs of one kind the fastest counts, as the papers take the best of their sweeps. Void runs do not count.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use sweep::analysis::{Access, Class, Direction};
 use sweep::store::Store;
 
-use super::values::Bandwidth;
+use super::values::{Amplification, Bandwidth};
 use crate::bench::figures::{self, BenchReport};
 use crate::failure::Failure;
 
@@ -37,21 +38,72 @@ pub fn performance(flag: &str, path: &Path, name: &str) -> Result<Performance, F
     Ok(performance)
 }
 
-/// A bandwidth that a flag takes from results.
+/// A figure that a flag takes from results.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Measured {
     /// The flag.
     flag: &'static str,
-    /// The bandwidth, bytes per second, and how it was taken.
+    /// The bandwidth, bytes per second, or the write amplification, and how it was taken.
     #[serde(flatten)]
     figure: Figure,
 }
 
-/// Notes on where bandwidths are from.
+/// Notes on where figures are from.
 pub fn notes(measured: &[Measured]) -> impl Iterator<Item = String> + '_ {
-    measured
-        .iter()
-        .map(|m| format!("--{}: {} from {}", m.flag, units::bandwidth(m.figure.value), m.figure.from))
+    measured.iter().map(|Measured { flag, figure: Figure { value, from } }| match *flag {
+        AMPLIFICATION => format!("--{flag}: {} from {from}", super::screen::figure(*value)),
+        _ => format!("--{flag}: {} from {from}", units::bandwidth(*value)),
+    })
+}
+
+/// The flag whose figure is no bandwidth.
+const AMPLIFICATION: &str = "write-amplification";
+
+/// A write amplification as the flag gives it, or as simulated flash had it, which is added to `measured`: the highest of all runs
+/// that count, because it decides how long flash lasts.
+pub fn amplification(
+    given: Option<&Amplification>,
+    measured: &mut Vec<Measured>,
+) -> Result<Option<f64>, Failure> {
+    let path = match given {
+        None => return Ok(None),
+        Some(Amplification::Ratio(ratio)) => return Ok(Some(*ratio)),
+        Some(Amplification::Results(path)) => path,
+    };
+    let about = format!("--{AMPLIFICATION}={}", path.display());
+    let is_sweep = path.is_dir() || is_database(path).map_err(|failure| failure.about(&about))?;
+    let found = if is_sweep { amplifications_of_sweep(path) } else { amplifications_of_document(path) };
+    let found = found.map_err(|failure| failure.about(&about))?.into_iter();
+    let figure = found.max_by(|a, b| a.value.total_cmp(&b.value)).ok_or_else(|| {
+        Failure::invalid(format!("{about}: holds no write amplification"))
+            .hint("simulate writes to flash (flashwright sim MACHINE --rw=randwrite --json), or give a ratio such as 2.5")
+    })?;
+    let value = figure.value;
+    measured.push(Measured { flag: AMPLIFICATION, figure });
+    Ok(Some(value))
+}
+
+/// The last run of each point that writes.
+fn amplifications_of_sweep(path: &Path) -> Result<Vec<Figure>, Failure> {
+    let store = Store::open_read_only(path)?;
+    let points = store.points()?.into_iter().filter(|point| point.workload.rw.writes());
+    let labels: BTreeMap<u32, String> = points.map(|point| (point.id, point.label())).collect();
+    let runs = store.runs()?.into_iter().filter(|run| !run.is_void() && labels.contains_key(&run.point));
+    let last: BTreeMap<u32, i64> = runs.map(|run| (run.point, run.id)).collect();
+    let mut found = Vec::new();
+    for (point, run) in last {
+        let value = store.record(run)?.write_amplification();
+        found.extend(value.map(|value| Figure { value, from: format!("simulated: {}", labels[&point]) }));
+    }
+    Ok(found)
+}
+
+fn amplifications_of_document(path: &Path) -> Result<Vec<Figure>, Failure> {
+    let figure = |record: RunRecord| {
+        let value = record.write_amplification()?;
+        Some(Figure { value, from: format!("simulated: {}", record.workload.summary()) })
+    };
+    Ok(records_of(&parsed(path)?)?.unwrap_or_default().into_iter().filter_map(figure).collect())
 }
 
 /// A bandwidth as a flag gives it, or as it was measured, which is added to `measured`: of sequential writes or reads.
@@ -109,32 +161,48 @@ fn of_sweep(path: &Path) -> Result<Performance, Failure> {
 }
 
 fn of_document(path: &Path, name: &str) -> Result<Performance, Failure> {
-    let hint = "a file of bench, probe --ladder or stage status --json, or a sweep's directory";
-    let text = crate::plan::read(path)?;
-    let wrong =
-        |error: serde_json::Error| Failure::invalid(format!("is no such document: {error}")).hint(hint);
-    let document: Value = serde_json::from_str(&text).map_err(wrong)?;
+    let document = parsed(path)?;
+    if let Some(records) = records_of(&document)? {
+        return Ok(of_records(records));
+    }
     match document["schema"].as_str() {
-        Some(figures::SCHEMA) => {
-            let report: BenchReport = serde_json::from_value(document).map_err(wrong)?;
-            let records = report.record.into_iter().chain(report.jobs.into_iter().map(|job| job.record));
-            Ok(of_records(records))
-        }
-        Some(measure::record::SCHEMA) => {
-            Ok(of_records(std::iter::once(serde_json::from_value(document).map_err(wrong)?)))
-        }
         Some("flashwright.stage-status/1") => Ok(of_drain(&document)),
         Some(measure::ladder::SCHEMA) => of_ladder(&serde_json::from_value(document).map_err(wrong)?, name),
-        _ => Err(Failure::invalid("is no document with figures").hint(hint)),
+        _ => Err(Failure::invalid("is no document with figures").hint(DOCUMENTS)),
     }
 }
 
-fn of_records(records: impl Iterator<Item = RunRecord>) -> Performance {
+/// What a flag takes figures from.
+const DOCUMENTS: &str = "a file of bench, probe --ladder or stage status --json, or a sweep's directory";
+
+fn wrong(error: serde_json::Error) -> Failure {
+    Failure::invalid(format!("is no such document: {error}")).hint(DOCUMENTS)
+}
+
+fn parsed(path: &Path) -> Result<Value, Failure> {
+    serde_json::from_str(&crate::plan::read(path)?).map_err(wrong)
+}
+
+/// The runs of a document that count; None of one that holds no runs.
+fn records_of(document: &Value) -> Result<Option<Vec<RunRecord>>, Failure> {
+    let mut records: Vec<RunRecord> = match document["schema"].as_str() {
+        Some(figures::SCHEMA) => {
+            let report: BenchReport = serde_json::from_value(document.clone()).map_err(wrong)?;
+            report.record.into_iter().chain(report.jobs.into_iter().map(|job| job.record)).collect()
+        }
+        Some(measure::record::SCHEMA) => vec![serde_json::from_value(document.clone()).map_err(wrong)?],
+        _ => return Ok(None),
+    };
+    let is_void = |record: &RunRecord| {
+        record.warnings.iter().any(|warning| warning.code.explain().severity == Severity::Void)
+    };
+    records.retain(|record| !is_void(record));
+    Ok(Some(records))
+}
+
+fn of_records(records: Vec<RunRecord>) -> Performance {
     let mut best = Performance::default();
     for record in records {
-        if record.warnings.iter().any(|warning| warning.code.explain().severity == Severity::Void) {
-            continue;
-        }
         let (bandwidth, iops) = (record.bandwidth_bytes_per_s(), record.iops());
         let is_simulated = record.target.transport.as_deref() == Some("simulated");
         let made = match record.target.kind.as_str() {

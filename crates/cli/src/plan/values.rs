@@ -24,6 +24,15 @@ pub fn results<'a>(flags: impl IntoIterator<Item = &'a Option<Bandwidth>>) -> im
     })
 }
 
+/// A write amplification, or results of simulated flash that have one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Amplification {
+    /// Bytes that the flash writes for each byte of the host.
+    Ratio(f64),
+    /// A file or directory of results.
+    Results(PathBuf),
+}
+
 const DECIMAL: [(&str, f64); 6] =
     [("kB", 1e3), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15)];
 
@@ -50,9 +59,7 @@ pub fn amount(text: &str) -> Result<u64, BadValue> {
 /// `./2GB` is a path.
 pub fn bandwidth(text: &str) -> Result<Bandwidth, BadValue> {
     const HINT: &str = "a rate is for instance 2.5GB/s or 2GiB/s; results are a path, ./2GB if need be";
-    if !text.trim_start_matches(['.', '-', '+']).starts_with(|c: char| c.is_ascii_digit())
-        || text.starts_with("..")
-    {
+    if is_path(text) {
         return Ok(Bandwidth::Results(PathBuf::from(text)));
     }
     let rate = text.strip_suffix("/s").unwrap_or(text);
@@ -61,6 +68,20 @@ pub fn bandwidth(text: &str) -> Result<Bandwidth, BadValue> {
     }
     let bytes = amount(rate).map_err(|error| BadValue::new(error.to_string(), HINT))?;
     Ok(Bandwidth::Rate(bytes as f64))
+}
+
+/// A ratio (`2.5`), or a path of results, told apart as [`bandwidth`] does.
+pub fn amplification(text: &str) -> Result<Amplification, BadValue> {
+    match is_path(text) {
+        true => Ok(Amplification::Results(PathBuf::from(text))),
+        false => number(text).map(Amplification::Ratio),
+    }
+}
+
+/// Whether a value is a path and no number: it does not begin with a digit, or a point or sign before one.
+fn is_path(text: &str) -> bool {
+    !text.trim_start_matches(['.', '-', '+']).starts_with(|c: char| c.is_ascii_digit())
+        || text.starts_with("..")
 }
 
 /// A finite number.
@@ -96,6 +117,10 @@ mod tests {
         assert_eq!(bandwidth(".5GB/s"), Ok(Bandwidth::Rate(5e8)));
         assert_eq!(bandwidth("../2GB"), Ok(Bandwidth::Results("../2GB".into())));
         assert_eq!(bandwidth("results/"), Ok(Bandwidth::Results("results/".into())));
+        assert_eq!(amplification("2.5"), Ok(Amplification::Ratio(2.5)));
+        assert_eq!(amplification("./2.5"), Ok(Amplification::Results("./2.5".into())));
+        assert!(amplification("2.5x").is_err());
+        assert_eq!(amplification("run.json"), Ok(Amplification::Results("run.json".into())));
         for bad in ["0GB/s", "-1GB/s", "2Gb/s", "2Gbit/s", "2GB/m", "7"] {
             assert_eq!(bandwidth(bad).is_ok(), bad == "7", "{bad}");
         }

@@ -55,6 +55,12 @@ impl DriveSpec {
         matches!(self, Self::Disk(_))
     }
 
+    /// Whether it is flash, whose garbage collection writes more than the host does.
+    #[must_use]
+    pub fn is_flash(&self) -> bool {
+        matches!(self, Self::Ssd(_) | Self::Ftl(_))
+    }
+
     /// The rate of the link to it, bytes a second, where the model has one.
     #[must_use]
     pub fn link_bytes_per_s(&self) -> Option<f64> {

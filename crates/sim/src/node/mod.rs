@@ -147,6 +147,8 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters {
     pub members: Vec<Served>,
+    /// Bytes that the drives of each member wrote to their medium.
+    pub media_write_bytes: Vec<u64>,
     /// Time that each CPU has worked, nanoseconds, and the work that it was given, some of which may be still to do.
     pub busy_ns: Vec<u64>,
     pub system_ns: Vec<u64>,
@@ -273,6 +275,9 @@ impl Node {
     pub fn counters(&mut self, now: Time) -> Counters {
         Counters {
             members: self.members.iter_mut().map(|member| member.served(now)).collect(),
+            media_write_bytes: (self.devices.chunks(self.drives_each as usize))
+                .map(|drives| drives.iter().map(|drive| drive.counts().media_write_bytes).sum())
+                .collect(),
             busy_ns: self.cpus.busy_ns(now),
             system_ns: self.cpus.system_ns.clone(),
             interrupt_ns: self.cpus.interrupt_ns.clone(),
