@@ -193,7 +193,7 @@ Examples:
       --product x25-e-of-table-4 --write-rate 44MB/s
   smartctl --json -a /dev/nvme0 > smart.json
   flashwright plan endurance --smart smart.json --pe-cycles 3000
-  flashwright sim mqsim-default --rw=randwrite --bs=16k --json > run.json
+  flashwright sim nvme-node-2026 --rw=randwrite --iodepth=64 --json > run.json
   flashwright plan endurance --capacity 480GB --pe-cycles 3000 \\
       --write-rate 200MB/s --write-amplification run.json")]
 pub struct EnduranceArgs {
