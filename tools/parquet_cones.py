@@ -74,7 +74,7 @@ class Sqlite:
 class Duck:
     def __init__(self, files: list[pathlib.Path]):
         self.connection = duckdb.connect()
-        self.connection.execute("SET enable_object_cache = true" if duckdb.__version__ < "1.2" else "SET parquet_metadata_cache = true")
+        self.connection.execute("SET enable_object_cache = true" if tuple(map(int, duckdb.__version__.split(".")[:2])) < (1, 2) else "SET parquet_metadata_cache = true")
         self.source = f"read_parquet([{', '.join(repr(str(file)) for file in files)}])"
 
     def cone(self, ra, dec, radius, cells):

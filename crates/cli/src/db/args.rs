@@ -240,7 +240,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub output: Option<PathBuf>,
     /// Replace the file that --output names even if flashwright did not write it
-    #[arg(long)]
+    #[arg(long, requires = "output")]
     pub force: bool,
     /// Print one JSON document (flashwright.db-compare/1)
     #[arg(long)]

@@ -113,8 +113,7 @@ fn beside_the_plan(slow: &Side<'_>) -> String {
     let QueryFigures { bytes_in, blocks_read, block_bytes, .. } = slow.figures;
     match (bytes_in, blocks_read.map(|blocks| (blocks, blocks * f64::from(*block_bytes)))) {
         (Some(all), Some((blocks, of_plan))) if of_plan < 0.5 * all => format!(
-            "; of {} that {} read, the plan's {} blocks are {}: most was read beside it, as the first statement after a start reads the \
-             catalogue",
+            "; of {} that {} read, the plan's {} blocks are {}: the rest is what was read ahead and what the engine reads beside its plan",
             units::bytes(*all as u64),
             slow.name,
             grouped(blocks),
@@ -175,8 +174,8 @@ mod tests {
             "reads are 33.0 % of the difference and CPU time 1.0 %: neither explains half of it"
         );
         let beside = told(1_363_149.0);
-        let end = "; of 1.30 MiB that disk read, the plan's 36 blocks are 288 KiB: most was read beside it, as the first statement after a \
-                   start reads the catalogue";
+        let end = "; of 1.30 MiB that disk read, the plan's 36 blocks are 288 KiB: the rest is what was read ahead and what the engine \
+                   reads beside its plan";
         assert!(beside.ends_with(end), "{beside}");
     }
 }

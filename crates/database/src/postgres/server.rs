@@ -48,6 +48,8 @@ const LOG: &str = "server.log";
 const SOCKET_DIRECTORY_MAX_BYTES: usize = 107 - "/.s.PGSQL.5432.lock".len();
 /// A server recovers after a crash before it answers, which takes as long as the log is.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
+/// Words after a PANIC are waited for no longer; the processes that it ends take less.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(20);
 /// A stop writes all changed blocks first.
 const STOP_TIMEOUT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -269,7 +271,7 @@ impl Server {
                 return said;
             }
             let is_ending = said.is_some_and(|said| said.starts_with("PANIC:"));
-            if !is_ending || begun.elapsed() > STOP_TIMEOUT {
+            if !is_ending || begun.elapsed() > LAST_WORDS_TIMEOUT {
                 return None;
             }
             sleep(PAUSE);
