@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: minutes wheel package left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -230,6 +230,9 @@ package: build ## Make a .deb, an archive and the wheel, with manual pages and c
 	else \
 	  echo "SKIP package in a bare root: it takes root and debootstrap"; \
 	fi
+
+fio-compare: build-debug ## Compare what fio and flashwright say of the same job files; EXAMPLES=DIRECTORY: which of fio's own files run
+	tools/fio-compare $(if $(EXAMPLES),examples $(EXAMPLES),jobs) --flashwright $(DEBUG_BINARY)
 
 install: build ## Install the binary, manual pages, completions, and units for stage serve, under PREFIX (/usr/local)
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flashwright

@@ -1,5 +1,6 @@
 //! Runs a [`Workload`](measure::Workload) on a device in real time, as fast as the kernel allows.
 //!
+//! - [`acts`] are requests that move no data.
 //! - [`run`] moves threads through ramp, measured interval and tail, and counts.
 //! - [`payload`] makes what is written and knows it again.
 //! - [`observe`] looks at the machine from beside.
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod acts;
 pub mod fio;
 pub mod ladder;
 pub mod lies;

@@ -15,7 +15,7 @@
 //! good one, and from each other.
 
 use measure::pattern::Rng;
-use measure::workload::Verify;
+use measure::workload::{DedupeMode, Verify, Workload};
 
 /// Compressible contents alternate within each page, the unit in which layers compress.
 const PAGE: usize = 4096;
@@ -95,6 +95,63 @@ impl Payload {
             word.copy_from_slice(&lane.to_le_bytes()[..word.len()]);
         }
         self.lanes = lanes;
+    }
+}
+
+/// What the blocks follow from that all jobs copy.
+const GLOBAL_SET: u64 = 0x666c_6173_6877;
+
+/// Which blocks are copies of others: fio's `dedupe_percentage`.
+///
+/// Each block's contents follow from a number, so that a copy is made by making the block again. It is made in full,
+/// whatever its size.
+#[derive(Debug)]
+pub struct Copies {
+    percent: u64,
+    mode: DedupeMode,
+    /// Different blocks that there are to copy.
+    set: u64,
+    /// What the contents of the set follow from.
+    set_seed: u64,
+    rng: Rng,
+    /// What the contents of the last block that was no copy follow from.
+    last: u64,
+    compress_percentage: u8,
+}
+
+impl Copies {
+    /// None where every block is unlike all others. `blocks` are those of the job's region, and `seed` is the job's own.
+    #[must_use]
+    pub fn new(workload: &Workload, blocks: u64, seed: u64) -> Option<Self> {
+        let set = u128::from(blocks) * u128::from(workload.dedupe_working_set_percentage) / 100;
+        // Jobs have seeds of their own.
+        let set_seed = if workload.dedupe_global { GLOBAL_SET } else { seed };
+        (workload.dedupe_percentage > 0).then(|| Self {
+            percent: workload.dedupe_percentage.into(),
+            mode: workload.dedupe_mode,
+            set: (set as u64).max(1),
+            set_seed: set_seed ^ 0x0073_6574,
+            rng: Rng::new(seed ^ 0x0064_6564_7570_6500),
+            last: seed ^ 0x6669_7273_7400,
+            compress_percentage: workload.buffer_compress_percentage,
+        })
+    }
+
+    /// Fills the next block.
+    pub fn fill(&mut self, block: &mut [u8]) {
+        let is_copy = self.rng.below(100) < self.percent;
+        let contents = match (is_copy, self.mode) {
+            (true, DedupeMode::Repeat) => self.last,
+            (true, DedupeMode::WorkingSet) => {
+                // The seeds of two blocks of the set, or of two sets, are not to be near each other.
+                Rng::new(self.set_seed).next_u64().wrapping_add(self.rng.below(self.set))
+            }
+            (false, _) => {
+                self.last = self.rng.next_u64();
+                self.last
+            }
+        };
+        Payload::new(contents, self.compress_percentage).fill(block);
     }
 }
 
@@ -268,6 +325,37 @@ mod tests {
             payload.fill(&mut block);
             assert!(block.chunks_exact(8).all(|word| seen.insert(word.to_vec())));
         }
+    }
+
+    fn different(workload: &Workload, seeds: &[u64]) -> (usize, usize) {
+        let (mut seen, mut written) = (std::collections::HashSet::new(), 0);
+        for seed in seeds {
+            let mut copies = Copies::new(workload, 1000, *seed).expect("some are copies");
+            for _ in 0..1000 {
+                let mut block = vec![0; 512];
+                copies.fill(&mut block);
+                seen.insert(block);
+                written += 1;
+            }
+        }
+        (seen.len(), written)
+    }
+
+    #[test]
+    fn as_many_blocks_are_copies_as_asked() {
+        let repeat = Workload { dedupe_percentage: 60, ..Workload::default() };
+        let (unlike, written) = different(&repeat, &[1]);
+        assert!((350..450).contains(&unlike), "{unlike} of {written}");
+        assert!(Copies::new(&Workload::default(), 1000, 1).is_none());
+        let set = Workload {
+            dedupe_percentage: 100,
+            dedupe_mode: DedupeMode::WorkingSet,
+            dedupe_working_set_percentage: 2,
+            ..Workload::default()
+        };
+        assert_eq!(different(&set, &[1]).0, 20);
+        assert_eq!(different(&set, &[1, 2]).0, 40, "each job has a set of its own");
+        assert_eq!(different(&Workload { dedupe_global: true, ..set }, &[1, 2]).0, 20, "all have one");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use measure::TargetError;
 use storage::device::{OpenError, SpecError};
 use volume::VolumeError;
 
+use crate::acts::ActError;
 use crate::run::BenchError;
 
 /// Why a target did not run.
@@ -24,6 +25,9 @@ pub enum Problem {
     /// The run failed.
     #[error(transparent)]
     Run(#[from] BenchError),
+    /// What its requests work on could not be made ready.
+    #[error(transparent)]
+    Act(#[from] ActError),
     /// It could not be prepared.
     #[error(transparent)]
     Precondition(#[from] PreconditionError),
@@ -78,6 +82,7 @@ impl Problem {
         match self {
             Self::Spec(_) => ErrorClass::Invalid,
             Self::Open(error) => error.class(),
+            Self::Act(error) => error.class(),
             Self::Volume(error) => error.class(),
             Self::Run(error) if error.is_about_the_request() => ErrorClass::Invalid,
             Self::Precondition(error) if error.is_about_the_request() => ErrorClass::Invalid,
@@ -93,6 +98,7 @@ impl Problem {
         match self {
             Self::Spec(error) => Some(error.hint()),
             Self::Open(error) => error.hint(),
+            Self::Act(error) => error.hint(),
             Self::Volume(error) => error.hint(),
             Self::Run(error) => error.hint(),
             Self::Precondition(error) => error.hint(),

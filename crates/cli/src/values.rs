@@ -145,8 +145,8 @@ pub fn number_list(text: &str) -> Result<NumberList, BadValue> {
 
 /// fio's `random_distribution`: `random`, `zipf:1.2`, `pareto:0.2`.
 pub fn random_distribution(text: &str) -> Result<RandomDistribution, BadValue> {
-    const HINT: &str = "there are random, zipf:THETA as in zipf:1.2, pareto:H as in pareto:0.2, and \
-                        zoned:REQUESTS/REGION:… as in zoned:50/5:30/15:20/80";
+    const HINT: &str = "there are random, zipf:THETA as in zipf:1.2, pareto:H as in pareto:0.2, \
+                        zoned:REQUESTS/REGION:… as in zoned:50/5:30/15:20/80, and sequence:BLOCK,… as in sequence:2,0,1";
     let parameter = |value: &str| {
         value
             .parse::<f64>()
@@ -161,6 +161,9 @@ pub fn random_distribution(text: &str) -> Result<RandomDistribution, BadValue> {
         Some(("zoned", zones)) => measure::distribution::zones(zones)
             .map(RandomDistribution::Zoned)
             .map_err(|why| BadValue::new(why, "for instance zoned:50/5:30/15:20/80")),
+        Some(("sequence", blocks)) => measure::distribution::sequence(blocks)
+            .map(RandomDistribution::Sequence)
+            .map_err(|why| BadValue::new(why, "for instance sequence:2,0,1")),
         None if matches!(text, "zipf" | "pareto") => {
             Err(BadValue::new(format!("'{text}' lacks its parameter"), HINT))
         }

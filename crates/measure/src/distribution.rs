@@ -29,6 +29,18 @@ pub enum RandomDistribution {
     Pareto(#[serde(deserialize_with = "words::finite")] f64),
     /// Some parts of the region are visited more often than others; within a zone every block is as likely.
     Zoned(Vec<Zone>),
+    /// Given blocks in a given order, again and again.
+    Sequence(Sequence),
+}
+
+/// Blocks in the order in which they are visited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sequence {
+    /// Their numbers.
+    pub blocks: Vec<u64>,
+    /// Whether each time they lie so many blocks further as there are numbers: fio's `random_sequence_stride`.
+    #[serde(default)]
+    pub strided: bool,
 }
 
 impl fmt::Display for RandomDistribution {
@@ -41,6 +53,10 @@ impl fmt::Display for RandomDistribution {
             Self::Zoned(zones) => {
                 f.write_str("zoned")?;
                 zones.iter().try_for_each(|zone| write!(f, ":{}/{}", zone.requests, zone.region))
+            }
+            Self::Sequence(Sequence { blocks, strided }) => {
+                let numbers: Vec<String> = blocks.iter().map(u64::to_string).collect();
+                write!(f, "sequence:{}{}", numbers.join(","), if *strided { ":stride" } else { "" })
             }
         }
     }
@@ -83,6 +99,28 @@ pub fn zones(text: &str) -> Result<Vec<Zone>, String> {
     }
 }
 
+/// The most blocks of a sequence.
+const MAX_SEQUENCE: usize = 4096;
+
+/// Reads the blocks of fio's `sequence`: `2,0,1`; with `:stride` behind them each round begins where the last one's group
+/// ends, which in fio is an option of its own.
+///
+/// # Errors
+/// The part of the text at fault.
+pub fn sequence(text: &str) -> Result<Sequence, String> {
+    let (numbers, strided) = match text.strip_suffix(":stride") {
+        Some(numbers) => (numbers, true),
+        None => (text, false),
+    };
+    let number =
+        |word: &str| word.trim().parse::<u64>().map_err(|_| format!("'{word}' is not a block's number"));
+    let blocks = numbers.split(',').map(number).collect::<Result<Vec<_>, _>>()?;
+    if blocks.len() > MAX_SEQUENCE {
+        return Err(format!("it has more than {MAX_SEQUENCE} blocks"));
+    }
+    Ok(Sequence { blocks, strided })
+}
+
 /// The shares with those left out; None if they do not come to 100.
 fn completed(shares: Vec<Option<u8>>) -> Option<Vec<u8>> {
     let given: u32 = shares.iter().flatten().map(|share| u32::from(*share)).sum();
@@ -122,6 +160,19 @@ mod tests {
     fn shares_that_do_not_come_to_a_hundred_are_refused() {
         for text in ["", "50/50", "60/50:50/50", "50/60:50/50", "101/100", "a/b", "50", "50/30:20/:30/:/"] {
             assert!(zones(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_is_written_as_it_is_read() {
+        for text in ["2,0,1", "7", "2,0,1:stride"] {
+            let read = RandomDistribution::Sequence(sequence(text).unwrap());
+            assert_eq!(read.to_string(), format!("sequence:{text}"));
+            let json = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<RandomDistribution>(&json).unwrap(), read);
+        }
+        for text in ["", "1,,2", "a", "-1", ":stride"] {
+            assert!(sequence(text).is_err(), "{text}");
         }
     }
 

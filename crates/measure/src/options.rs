@@ -9,7 +9,8 @@ use base::{Word, Words};
 
 pub use crate::signed_size::{signed_size, signed_size_text};
 use crate::workload::{
-    CpusAllowedPolicy, IoEngine, LatencyClock, Pages, RateProcess, Rw, SizeShare, Verify, Workload, WriteSync,
+    CpusAllowedPolicy, DedupeMode, IoEngine, LatencyClock, Pages, RateProcess, Rw, SizeShare, Verify,
+    Workload, WriteSync,
 };
 
 /// What an option means to a search for the fastest configuration.
@@ -257,10 +258,14 @@ options! {
     "rwmixread", ValueKind::Percent, Demand, WORKLOAD, Some("rwmixread"), "Percentage of reads in rw and randrw [default: 50]";
     "rw_step" also "rw-step", ValueKind::SignedSize, Demand, WORKLOAD, None, "Bytes that a sequential job skips after each request; below zero it goes backwards";
     "percentage_random" also "percentage-random", ValueKind::Percent, Demand, WORKLOAD, Some("percentage_random"), "How many of a random job's requests are at random offsets [default: 100]";
-    "random_distribution" also "random-distribution", ValueKind::Distribution, Demand, WORKLOAD, Some("random_distribution"), "How random offsets are drawn: random, zipf:1.2, pareto:0.2 or zoned:50/5:30/15:20/80";
+    "random_distribution" also "random-distribution", ValueKind::Distribution, Demand, WORKLOAD, Some("random_distribution"), "How random offsets are drawn: random, zipf:1.2, pareto:0.2, zoned:50/5:30/15:20/80 or sequence:2,0,1";
     "norandommap", ValueKind::Switch, Choice, WORKLOAD, Some("norandommap"), "1: draw each random offset afresh, instead of visiting every block once before any again";
     "randseed", ValueKind::Seed, Condition, WORKLOAD, Some("randseed"), "Seed of every random choice";
     "buffer_compress_percentage" also "buffer-compress-percentage", ValueKind::Percent, Demand, WORKLOAD, Some("buffer_compress_percentage"), "How much of each written block compresses away";
+    "dedupe_percentage" also "dedupe-percentage", ValueKind::Percent, Demand, WORKLOAD, Some("dedupe_percentage"), "How many of the written blocks are copies of others";
+    "dedupe_mode" also "dedupe-mode", word::<DedupeMode>(), Demand, WORKLOAD, Some("dedupe_mode"), "Which blocks are copied: repeat (the last that was no copy) or working_set (one of a set)";
+    "dedupe_working_set_percentage" also "dedupe-working-set-percentage", ValueKind::Percent, Demand, WORKLOAD, Some("dedupe_working_set_percentage"), "How large that set is, in percent of the region's blocks [default: 5]";
+    "dedupe_global" also "dedupe-global", ValueKind::Switch, Demand, WORKLOAD, Some("dedupe_global"), "1: all jobs copy the same blocks";
     "fdatasync", ValueKind::Count, Demand, WORKLOAD, Some("fdatasync"), "fdatasync after this many writes of a job; 0 for never";
     "fsync", ValueKind::Count, Demand, WORKLOAD, Some("fsync"), "fsync after this many writes of a job; 0 for never";
     "sync", word::<WriteSync>(), Demand, WORKLOAD, Some("sync"), "What each write has made durable: none, dsync (O_DSYNC) or sync (O_SYNC)";
@@ -285,6 +290,9 @@ options! {
     "size", ValueKind::PositiveSize, Condition, REGION, Some("size"), "Bytes of the target that are used [default: all of it]; for writing, the size of a file to be made";
     "offset", ValueKind::Size, Condition, REGION, Some("offset"), "Where the used part begins";
     "offset_increment" also "offset-increment", ValueKind::Size, Condition, REGION, Some("offset_increment"), "How far each job's region begins after the one before; without it the jobs divide the region";
+    "zonesize", ValueKind::PositiveSize, Demand, REGION, Some("zonesize"), "Bytes moved in one zone before the next: requests go zone by zone";
+    "zonerange", ValueKind::PositiveSize, Demand, REGION, Some("zonerange"), "How large a zone is [default: --zonesize]";
+    "zoneskip", ValueKind::Size, Demand, REGION, Some("zoneskip"), "Bytes between two zones, which are left out";
 
     "ioengine", word::<IoEngine>(), Choice, ENGINE, Some("ioengine"), "How the kernel is asked: auto, io_uring, libaio or psync; nbd for exports of other hosts";
     "direct", ValueKind::Switch, Choice, ENGINE, Some("direct"), "1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]";

@@ -16,7 +16,7 @@ mod validity;
 pub use base::IoEngine;
 
 pub use self::validity::InvalidWorkload;
-pub use crate::distribution::{RandomDistribution, Zone};
+pub use crate::distribution::{RandomDistribution, Sequence, Zone};
 pub use crate::placement::{CpusAllowedPolicy, NumberList, Pages};
 use crate::words;
 
@@ -75,6 +75,18 @@ base::words! {
         Crc32c = "crc32c",
         /// xxh3-64, faster in software.
         Xxh3 = "xxh3",
+    }
+}
+
+base::words! {
+    /// Which blocks are copied under `dedupe_percentage`: fio's `dedupe_mode`.
+    #[derive(Default)]
+    pub enum DedupeMode {
+        /// The last block that was no copy.
+        #[default]
+        Repeat = "repeat",
+        /// One of a set, each as likely as any other.
+        WorkingSet = "working_set",
     }
 }
 
@@ -231,6 +243,19 @@ pub struct Workload {
     #[serde(with = "words::size::option")]
     #[schemars(with = "Option<u64>")]
     pub offset_increment: Option<u64>,
+    /// Bytes that are moved in one zone before the next: requests go zone by zone, as under fio's `zonemode=strided`. No
+    /// zones where left out.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub zonesize: Option<u64>,
+    /// How large a zone is; as large as `zonesize` where left out.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub zonerange: Option<u64>,
+    /// Bytes between two zones.
+    #[serde(with = "words::size")]
+    #[schemars(with = "u64")]
+    pub zoneskip: u64,
     /// How random offsets are drawn.
     pub random_distribution: RandomDistribution,
     /// Draw each random offset afresh, instead of visiting every block once before any again.
@@ -242,6 +267,14 @@ pub struct Workload {
     pub verify: Option<Verify>,
     /// How much of each written buffer compresses away, 0–100 percent.
     pub buffer_compress_percentage: u8,
+    /// How many of the written blocks are copies of others, 0–100 percent.
+    pub dedupe_percentage: u8,
+    /// Of which blocks they are copies.
+    pub dedupe_mode: DedupeMode,
+    /// How many different blocks there are to copy with `dedupe_mode=working_set`, in percent of those of the region.
+    pub dedupe_working_set_percentage: u8,
+    /// Whether all jobs copy the same blocks.
+    pub dedupe_global: bool,
     /// Bypass the page cache (O_DIRECT).
     pub direct: bool,
     /// Engine asked for.
@@ -306,11 +339,18 @@ impl Default for Workload {
             size: None,
             offset: 0,
             offset_increment: None,
+            zonesize: None,
+            zonerange: None,
+            zoneskip: 0,
             random_distribution: RandomDistribution::Random,
             norandommap: false,
             randseed: 0x666c_6173_6821,
             verify: None,
             buffer_compress_percentage: 0,
+            dedupe_percentage: 0,
+            dedupe_mode: DedupeMode::Repeat,
+            dedupe_working_set_percentage: 5,
+            dedupe_global: false,
             direct: true,
             ioengine: IoEngine::Auto,
             hipri: false,

@@ -1,7 +1,7 @@
 //! Where requests come from: the offsets, sizes and directions of a job, and when they are due.
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf, Zoned};
+use measure::pattern::{Blocks, Cover, Given, Pareto, Rng, Sequential, Uniform, Zipf, Zoned};
 use measure::workload::{RandomDistribution, RateProcess, Rw, Workload};
 
 use crate::device::{Operation, Time};
@@ -61,6 +61,7 @@ fn order(workload: &Workload, blocks: u64, seed: u64) -> Box<dyn Blocks + Send> 
         RandomDistribution::Zipf(theta) => Box::new(Zipf::new(blocks, *theta, seed)),
         RandomDistribution::Pareto(h) => Box::new(Pareto::new(blocks, *h, seed)),
         RandomDistribution::Zoned(zones) => Box::new(Zoned::new(blocks, zones, seed)),
+        RandomDistribution::Sequence(sequence) => Box::new(Given::new(blocks, sequence)),
         RandomDistribution::Random if workload.norandommap => Box::new(Uniform::new(blocks, seed)),
         RandomDistribution::Random => Box::new(Cover::new(blocks, seed)),
     }

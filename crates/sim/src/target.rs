@@ -375,6 +375,14 @@ fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
         (workload.fsync > 0, "fsync", "1", "the model has no flushes", "leave it out"),
         (workload.sync != WriteSync::None, "sync", "1", "the model has no flushes", "leave it out"),
         (workload.blockalign.is_some(), "blockalign", "4k", "the model visits every block", "leave it out"),
+        (workload.zonesize.is_some(), "zonesize", "1", "the model visits every block", "leave it out"),
+        (
+            workload.dedupe_percentage > 0,
+            "dedupe_percentage",
+            "1",
+            "simulated drives hold no data",
+            "leave it out",
+        ),
         (workload.rw_step != 0, "rw_step", "1", "the model visits every block", "leave it out"),
         (
             workload.percentage_random < 100,

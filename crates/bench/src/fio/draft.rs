@@ -4,6 +4,7 @@
 //! block sizes is used, whether a mix can keep its rates) is decided once all are known, in
 //! [`resolve`](super::resolve).
 
+pub(super) mod acts;
 pub(super) mod conduct;
 pub(super) mod numbers;
 pub(super) mod switches;
@@ -16,6 +17,7 @@ use measure::workload::{IoEngine, Rw, SizeShare};
 
 use super::error::Problem;
 use super::values::{ByDirection, Size};
+use crate::acts::Act;
 use crate::run::cohorts::Ends;
 
 /// fio's default percentiles.
@@ -55,6 +57,10 @@ pub(super) struct Draft {
     pub rate_iops: ByDirection<u64>,
     pub blockalign: ByDirection<u64>,
     pub engine_word: String,
+    /// What requests do, where the engine moves no data.
+    pub act: Option<Act>,
+    pub acts: acts::ActsDraft,
+    pub create_on_open: bool,
     pub iodepth_batch: u32,
     pub size: Option<Size>,
     pub io_size: Option<Size>,
@@ -62,6 +68,11 @@ pub(super) struct Draft {
     pub offset_increment: Size,
     pub percentage_random: ByDirection<u8>,
     pub filesize: Option<u64>,
+    pub sequence_stride: bool,
+    pub strided: bool,
+    pub zonesize: Option<u64>,
+    pub zonerange: Option<u64>,
+    pub zoneskip: u64,
     pub randrepeat: bool,
     pub randseed: Option<u64>,
     pub lfsr: bool,
@@ -114,6 +125,9 @@ impl Default for Draft {
             rate_iops: [None; 3],
             blockalign: [None; 3],
             engine_word: "psync".to_owned(),
+            act: None,
+            acts: acts::ActsDraft::default(),
+            create_on_open: false,
             iodepth_batch: 1,
             size: None,
             io_size: None,
@@ -121,6 +135,11 @@ impl Default for Draft {
             offset_increment: Size::Bytes(0),
             percentage_random: [None; 3],
             filesize: None,
+            sequence_stride: false,
+            strided: false,
+            zonesize: None,
+            zonerange: None,
+            zoneskip: 0,
             randrepeat: true,
             randseed: None,
             lfsr: false,

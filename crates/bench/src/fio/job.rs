@@ -13,12 +13,14 @@ use std::path::{Path, PathBuf};
 use measure::Workload;
 use storage::spec::DeviceSpec;
 
+use super::acts;
 use super::beside::{LogKind, logs, not_together};
 use super::draft::{Draft, Reporting};
 use super::error::{Faults, JobFileError, Location, Problem};
 use super::keys::{self, Treatment};
 use super::lines::{self, Environment, Section, Setting, Source};
 use super::resolve;
+use crate::acts::Act;
 use crate::run::cohorts::{Arrangement, Ends};
 use crate::run::conduct::Conduct;
 
@@ -57,6 +59,8 @@ pub struct Job {
     pub files: Vec<PathBuf>,
     /// Whether `path` is the address of an export.
     pub is_export: bool,
+    /// What its requests do, where they move no data.
+    pub act: Option<Act>,
     /// What runs there. `numjobs` above 1 means threads that share the file.
     pub workload: Workload,
     /// The section's own options, for `job options` in fio-json.
@@ -101,7 +105,11 @@ impl Job {
             .checked_mul(threads - 1)?
             .checked_add(self.workload.offset)?
             .checked_add(self.workload.size?)
-            .map(|end| end.div_ceil(self.files.len() as u64))
+            .map(
+                |end| {
+                    if self.act == Some(Act::Nothing) { end } else { end.div_ceil(self.files.len() as u64) }
+                },
+            )
             .map(|end| end.next_multiple_of(if self.files.len() > 1 { self.workload.bs } else { 1 }))
             .map(|end| end.max(self.filesize.unwrap_or(0)))
     }
@@ -415,13 +423,20 @@ fn jobs(
     count: &mut Count,
 ) -> Result<Vec<Job>, JobFileError> {
     let paths = paths(section, draft, draft.workload.numjobs);
-    let whole = draft.filesize.or_else(|| length(&paths.first()[0]));
+    let of_file = draft.act.is_none_or(Act::is_on_file);
+    let whole = draft.filesize.or_else(|| length(&paths.first()[0]).filter(|_| of_file));
     let width = paths.first().len() as u64;
     let whole = whole.map(|bytes| bytes.saturating_mul(width));
-    let resolved = resolve::workload(draft, count.threads, whole)
-        .and_then(|(workload, notes)| Ok((resolve::over_files(workload, width)?, notes)))
-        .and_then(|(workload, notes)| Ok((resolve::conduct(draft, &workload)?, workload, notes)));
-    let (conduct, workload, mut notes) =
+    let files = acts::Files { count: width, are_shared: matches!(paths, Paths::Shared(_)) };
+    let resolved = acts::act(draft).and_then(|act| {
+        let (workload, mut notes) = resolve::workload(draft, count.threads, whole)?;
+        let workload = match act {
+            Some(act) => acts::workload(act, draft, workload, files, &mut notes)?,
+            None => resolve::over_files(workload, width)?,
+        };
+        Ok((act, resolve::conduct(draft, &workload)?, workload, notes))
+    });
+    let (act, conduct, workload, mut notes) =
         resolved.map_err(|(option, problem)| match settings.blame(option) {
             Some(setting) => refused(setting, problem),
             None => JobFileError::Syntax {
@@ -451,6 +466,7 @@ fn jobs(
             path: files[0].clone(),
             files,
             is_export: draft.uri.is_some(),
+            act,
             workload,
             options: options(section.settings.iter()),
             description: draft.description.clone(),

@@ -8,6 +8,7 @@
 //!
 //! `bench --cmdhelp` lists every key and what becomes of it; `docs/fio.md` has the differences that remain.
 
+mod acts;
 mod beside;
 mod draft;
 mod error;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use measure::Workload;
-use measure::workload::{CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Verify, WriteSync};
+use measure::workload::{
+    CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Sequence, Verify, WriteSync,
+};
 
 use super::draft::Draft;
 
@@ -65,7 +67,22 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     let increment = w.offset_increment.unwrap_or(0);
     out.unless(increment == 0, "offset_increment", || units::bytes_short(increment));
     let is_random = w.random_distribution == RandomDistribution::Random;
-    out.unless(is_random, "random_distribution", || &w.random_distribution);
+    match &w.random_distribution {
+        RandomDistribution::Sequence(Sequence { blocks, strided: true }) => {
+            let sequence = Sequence { blocks: blocks.clone(), strided: false };
+            out.add("random_distribution", RandomDistribution::Sequence(sequence));
+            out.add("random_sequence_stride", 1);
+        }
+        distribution => out.unless(is_random, "random_distribution", || distribution),
+    }
+    if let Some(size) = w.zonesize {
+        out.add("zonemode", "strided");
+        out.add("zonesize", units::bytes_short(size));
+    }
+    if let Some(range) = w.zonerange {
+        out.add("zonerange", units::bytes_short(range));
+    }
+    out.unless(w.zoneskip == 0, "zoneskip", || units::bytes_short(w.zoneskip));
     out.unless(w.percentage_random == 100, "percentage_random", || w.percentage_random);
     out.unless(!w.norandommap, "norandommap", || 1);
     out.unless(w.randseed == fio.randseed, "randseed", || w.randseed);
@@ -74,6 +91,11 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     }
     let compress = w.buffer_compress_percentage;
     out.unless(compress == 0, "buffer_compress_percentage", || compress);
+    out.unless(w.dedupe_percentage == 0, "dedupe_percentage", || w.dedupe_percentage);
+    out.unless(w.dedupe_mode == fio.dedupe_mode, "dedupe_mode", || w.dedupe_mode.word());
+    let set = w.dedupe_working_set_percentage;
+    out.unless(set == fio.dedupe_working_set_percentage, "dedupe_working_set_percentage", || set);
+    out.unless(!w.dedupe_global, "dedupe_global", || 1);
     out.add("direct", u8::from(w.direct));
     out.add("ioengine", w.ioengine.word());
     out.unless(!w.hipri, "hipri", || 1);

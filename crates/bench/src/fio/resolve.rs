@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use measure::Workload;
 use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify};
 
+use super::acts;
 use super::draft::Draft;
 use super::error::Problem;
 use super::values::{ByDirection, Size};
@@ -15,6 +16,9 @@ use crate::run::conduct::Conduct;
 
 /// The option at fault, in its main spelling, and what is wrong with it.
 pub(super) type Fault = (&'static str, Problem);
+
+/// The most files that a job goes round.
+const MOST_FILES: u64 = 1024;
 
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -37,6 +41,7 @@ pub(super) fn workload(
     rates(draft, &mut workload)?;
     engine(draft, &mut workload, &mut notes)?;
     order(draft, &mut workload, threads_before)?;
+    zones(draft, &mut workload)?;
     verification(draft, &workload, &mut notes)?;
     workload.validate().map_err(|InvalidWorkload { option, reason, hint, .. }| {
         // The hints are written for flags; a job file has none.
@@ -49,10 +54,24 @@ pub(super) fn workload(
 /// What the run is to do beside the workload.
 pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fault> {
     let mut conduct = draft.conduct.resolve()?;
+    conduct.burn = acts::burn(draft)?;
     conduct.floor = conduct.floor.and_then(|floor| floor.of(directions(workload.rw)));
     if conduct.flow.is_some() && workload.is_open_loop() {
         let hint = "leave out one of the two";
         return Err(("flow", Problem::new("a rate says when requests start, and so does a flow", hint)));
+    }
+    if conduct.latency.is_some() {
+        let other = [
+            ("rate", workload.is_open_loop()),
+            ("thinktime", !workload.thinktime.is_zero()),
+            ("flow", conduct.flow.is_some()),
+            ("ioengine=cpuio", conduct.burn.is_some()),
+        ];
+        if let Some((option, _)) = other.into_iter().find(|(_, set)| *set) {
+            let reason =
+                format!("a queue depth is searched where queues are full, and {option} leaves them empty");
+            return Err(("latency_target", Problem::new(reason, "leave out one of the two")));
+        }
     }
     let above = |rates: &ByDirection<u64>, least: &[u64; 3]| {
         rates.iter().zip(least).any(|(rate, least)| rate.is_some_and(|rate| rate > 0 && rate < *least))
@@ -74,6 +93,10 @@ pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fau
 pub(super) fn over_files(workload: Workload, width: u64) -> Result<Workload, Fault> {
     if width == 1 {
         return Ok(workload);
+    }
+    if width > MOST_FILES {
+        let hint = format!("write a number from 1 to {MOST_FILES}");
+        return Err(("nrfiles", Problem::new(format!("{width} is out of range"), hint)));
     }
     let one_size = "write one block size, a multiple of 512, or a section for each file";
     let problem = match () {
@@ -330,6 +353,24 @@ fn order(draft: &Draft, workload: &mut Workload, threads_before: u64) -> Result<
         None => std::collections::hash_map::RandomState::new().build_hasher().finish() >> 1,
     };
     workload.randseed = seed.wrapping_add(threads_before);
+    Ok(())
+}
+
+/// fio takes strided zones only where `zonemode` says so, or is left out with a `zonesize`.
+fn zones(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
+    let Some(size) = draft.zonesize else {
+        return match draft.strided {
+            true => Err(("zonemode", Problem::new("strided zones need a size", "add zonesize=256m"))),
+            false => Ok(()),
+        };
+    };
+    if !draft.strided {
+        let problem = Problem::new("without zonemode=strided there are no zones", "add zonemode=strided");
+        return Err(("zonesize", problem));
+    }
+    workload.zonesize = Some(size);
+    workload.zonerange = draft.zonerange.filter(|range| *range != size);
+    workload.zoneskip = draft.zoneskip;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! there again, so it is never longer than the part. Two records are compared where both ran at one time. Jobs of one record
 //! are [`super::workload`]'s.
 //!
-//! Not judged: random offsets (each job has its own seed), discards, steps between requests (`rw_step`), and separate devices, of
+//! Not judged: random offsets (each job has its own seed), discards, steps between requests (`rw_step`), zones, operations that move no data, and separate devices, of
 //! which a record does not say how large each is.
 
 use std::ops::Range;
@@ -56,7 +56,12 @@ pub fn same_offsets(records: &[Option<&RunRecord>]) -> Vec<Option<Warning>> {
 fn walks(record: &RunRecord) -> Option<Walks<'_>> {
     let workload = &record.workload;
     let is_judged = !workload.rw.is_random() && (workload.rw.reads() || workload.rw.writes());
-    if !is_judged || workload.rw_step != 0 || record.target.kind == DeviceKind::Separate.word() {
+    let walks_blocks = workload.rw_step == 0 && workload.zonesize.is_none();
+    let kind = record.target.kind.as_str();
+    if !is_judged
+        || !walks_blocks
+        || [DeviceKind::Separate, DeviceKind::Operations].map(DeviceKind::word).contains(&kind)
+    {
         return None;
     }
     let regions = regions(workload, record.target.size_bytes).ok()?;

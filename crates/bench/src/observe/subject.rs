@@ -79,6 +79,8 @@ fn backing(sysfs: &Sysfs, device: &dyn Device) -> io::Result<Backing> {
         DeviceKind::Memory => Ok(Backing::default()),
         // What it stands on is the other host's.
         DeviceKind::Nbd => Ok(Backing::default()),
+        // Its descriptor stands for nothing.
+        DeviceKind::Operations if device.path().is_none() => Ok(Backing::default()),
         _ => sysfs.backing_of_fd(device.fd()),
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! None of it changes which requests are made, so it is no part of [`Workload`](measure::Workload): logs of what was seen
 //! ([`super::log`]), a rate below which the run fails ([`Floor`]), an end where the figures are steady
-//! ([`super::steady`]), jobs that keep in proportion to each other ([`super::flow`]), and where buffers lie.
+//! ([`super::steady`]), jobs that keep in proportion to each other ([`super::flow`]), where buffers lie, threads that
+//! compute in place of making requests ([`super::burn`]), and a queue depth that is searched ([`super::search`]).
 
 use std::time::Duration;
 
 use measure::workload::NumberList;
 use storage::usage::MemoryPolicy;
 
+use super::burn::Burn;
 use super::flow::Flow;
 use super::log::{Log, LogPlan};
+use super::search::LatencyGoal;
 use super::steady::{Steadiness, SteadyPlan};
 use super::tally::{Direction, Directions};
 
@@ -27,6 +30,10 @@ pub struct Conduct {
     pub flow: Option<Flow>,
     /// Where the buffers of its threads lie.
     pub memory: Option<MemoryPolicy>,
+    /// What its threads compute in place of making requests.
+    pub burn: Option<Burn>,
+    /// The queue depth is searched that keeps to this.
+    pub latency: Option<LatencyGoal>,
 }
 
 /// What a job has beside its record.
@@ -36,6 +43,8 @@ pub struct Aside {
     pub logs: Vec<Log>,
     /// How steady it was, where that was to end it.
     pub steadiness: Option<Steadiness>,
+    /// The depth that was found, where one was searched: the least of its threads.
+    pub depth: Option<u32>,
 }
 
 /// A memory policy as fio's `numa_mem_policy` has it.

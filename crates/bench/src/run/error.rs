@@ -92,6 +92,14 @@ pub enum BenchError {
         #[source]
         source: std::io::Error,
     },
+    /// A request took longer than any may, and nothing was beside it.
+    #[error("latency_target={}us: a request of job {thread} took longer with one in flight", .target.as_micros())]
+    TooLate {
+        /// Which thread, from 0.
+        thread: u32,
+        /// How long a request may take.
+        target: std::time::Duration,
+    },
     /// A thread was slower than it may be.
     #[error("{option}={wanted}: job {thread} came to {got} {} only", if *option == "rate_min" { "bytes/s" } else { "requests/s" })]
     TooSlow {
@@ -208,6 +216,7 @@ impl BenchError {
             Self::MemoryPolicy { .. } => {
                 Some("name nodes of this machine that the process may use; a container may forbid it".into())
             }
+            Self::TooLate { .. } => Some("write a longer target, or latency_percentile=99.9".into()),
             Self::TooSlow { option, .. } => Some(format!("leave {option} out to see the figures")),
             Self::NoWriteSync { .. } => {
                 Some("say --fsync=1 where the server keeps what it writes, or drop --sync".into())

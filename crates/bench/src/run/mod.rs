@@ -7,6 +7,7 @@
 
 mod batch;
 mod budget;
+pub mod burn;
 pub mod cohorts;
 pub mod conduct;
 mod control;
@@ -21,6 +22,7 @@ mod placement;
 mod record;
 mod requests;
 mod schedule;
+pub mod search;
 mod share;
 pub mod steady;
 mod tally;
@@ -166,6 +168,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     if let Some(failure) = failure() {
         return Err(failure);
     }
+    record::count_whole_where_none_was_measured(jobs, &mut reports);
     let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
     let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
     let span = span(reports.iter().flatten());
@@ -173,6 +176,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     let asides = reports.iter_mut().zip(steady).map(|(reports, steady)| Aside {
         logs: reports.iter_mut().filter_map(|report| report.summary.log.take()).collect(),
         steadiness: steady.map(SteadyWatch::close),
+        depth: reports.iter().filter_map(|report| report.depth).min(),
     });
     Ok(Outcome { records, asides: asides.collect(), interrupted, span })
 }
@@ -288,6 +292,7 @@ fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
             aligned("bssplit", share.bs)?;
         }
         aligned("blockalign", workload.blockalign.unwrap_or(0))?;
+        aligned("zoneskip", workload.zoneskip)?;
         aligned("rw_step", workload.rw_step.unsigned_abs())?;
         aligned("offset", workload.offset)?;
         aligned("offset_increment", workload.offset_increment.unwrap_or(0))?;

@@ -56,7 +56,7 @@ fn makes_ahead(workload: &Workload, device: &Arc<dyn Device>) -> bool {
     let by_kernel = |leaf: &Arc<dyn Device>| leaf.memory().is_none() && leaf.remote().is_none();
     let asynchronous = workload.ioengine != IoEngine::Psync
         && leaves(device).iter().all(by_kernel)
-        && !targets(device).iter().any(|target| target.verifies());
+        && !targets(device).iter().any(|target| target.verifies() || target.performs().is_some());
     large && asynchronous && !workload.is_open_loop() && workload.iodepth < MOST_SLOTS
 }
 

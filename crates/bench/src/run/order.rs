@@ -1,7 +1,7 @@
 //! The order in which blocks are visited, decided at run time.
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Cover, Pareto, Rng, Sequential, Uniform, Zipf, Zoned};
+use measure::pattern::{Blocks, Cover, Given, Pareto, Rng, Sequential, Strided, Uniform, Zipf, Zoned};
 use measure::workload::{RandomDistribution, Workload};
 
 /// The order in which blocks are visited, decided at run time.
@@ -13,12 +13,26 @@ pub(super) enum Order {
     Zipf(Zipf),
     Pareto(Pareto),
     Zoned(Zoned),
+    Given(Given),
+    Strided(Strided),
     Partly(Box<Partly>),
 }
 
 impl Order {
     /// The order that a workload asks for over `blocks` blocks.
     pub fn new(workload: &Workload, blocks: u64, seed: u64) -> Self {
+        if let Some(size) = workload.zonesize {
+            let in_blocks = |bytes: u64| bytes / workload.bs;
+            let range = in_blocks(workload.zonerange.unwrap_or(size)).min(blocks);
+            let order = workload.rw.is_random().then_some((seed, workload.norandommap));
+            return Self::Strided(Strided::new(
+                blocks,
+                in_blocks(size),
+                range,
+                in_blocks(workload.zoneskip),
+                order,
+            ));
+        }
         if !workload.rw.is_random() {
             return Self::Sequential(Sequential::new(blocks));
         }
@@ -26,6 +40,7 @@ impl Order {
             RandomDistribution::Zipf(theta) => Self::Zipf(Zipf::new(blocks, *theta, seed)),
             RandomDistribution::Pareto(h) => Self::Pareto(Pareto::new(blocks, *h, seed)),
             RandomDistribution::Zoned(zones) => Self::Zoned(Zoned::new(blocks, zones, seed)),
+            RandomDistribution::Sequence(sequence) => Self::Given(Given::new(blocks, sequence)),
             RandomDistribution::Random if workload.norandommap => Self::Uniform(Uniform::new(blocks, seed)),
             RandomDistribution::Random => Self::Cover(Cover::new(blocks, seed)),
         };
@@ -51,6 +66,8 @@ impl Blocks for Order {
             Self::Zipf(order) => order.next_block(),
             Self::Pareto(order) => order.next_block(),
             Self::Zoned(order) => order.next_block(),
+            Self::Given(order) => order.next_block(),
+            Self::Strided(order) => order.next_block(),
             Self::Partly(order) => order.next_block(),
         }
     }

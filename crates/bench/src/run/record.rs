@@ -14,10 +14,24 @@ use storage::usage;
 
 use super::Job;
 use super::conduct::memory_words;
-use super::tally::{Directions, merge_samples};
+use super::tally::{Directions, Summary, merge_samples};
 use super::worker::Report;
 use crate::lies::{Evidence, Known, Traffic, judge};
 use crate::observe::Observed;
+
+/// Counts the whole run of each job that has done its work without a request that was completed within the interval: it
+/// opened so late that nothing was left. What runs for a time, and stalls for all of it, has its zeros.
+pub(super) fn count_whole_where_none_was_measured(jobs: &[Job], reports: &mut [Vec<Report>]) {
+    let clock = Clock::get();
+    for (job, reports) in jobs.iter().zip(reports) {
+        let any = |of: fn(&Summary) -> &Directions| {
+            reports.iter().any(|report| of(&report.summary).iter().any(|counts| counts.ios > 0))
+        };
+        if !job.workload.time_based && any(|s| &s.total) && !any(|s| &s.measured) {
+            reports.iter_mut().for_each(|report| report.summary.count_whole(clock));
+        }
+    }
+}
 
 /// What all records of a group share.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +58,9 @@ pub(super) fn records(
         .collect();
     for (record, warnings) in records.iter_mut().zip(verdicts) {
         record.warnings = warnings;
-        record.verdict = Some(measure::limit::judge(record, &Context::default()));
+        // What limits requests that move nothing is neither a drive nor a link.
+        let moves = record.target.kind != DeviceKind::Operations.word();
+        record.verdict = moves.then(|| measure::limit::judge(record, &Context::default()));
     }
     records
 }

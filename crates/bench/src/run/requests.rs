@@ -11,7 +11,7 @@ use storage::engine::{Engine, Op};
 use super::budget::Budget;
 use super::order::{Cursor, Order};
 use super::tally::Direction;
-use crate::payload::{Header, Payload, VerifyFailure};
+use crate::payload::{Copies, Header, Payload, VerifyFailure};
 
 /// A request that was issued, as its completion is counted.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +124,8 @@ pub(super) struct General {
     rng: Rng,
     budget: Budget,
     payload: Payload,
+    /// Where blocks are copies of others.
+    copies: Option<Copies>,
     in_flight: Vec<InFlight>,
     /// The next request, where it was made before there was room for it.
     ahead: Option<Made>,
@@ -150,6 +152,7 @@ impl General {
             rng: Rng::new(seed ^ 0x006d_6978_6573),
             budget: Budget::new(workload, region),
             payload: Payload::new(seed, workload.buffer_compress_percentage),
+            copies: Copies::new(workload, region.length / workload.min_bs(), seed),
             in_flight: vec![idle; depth as usize],
             ahead: None,
             cursor: Cursor::new(workload, region),
@@ -203,6 +206,16 @@ impl General {
         self.workload.bs
     }
 
+    /// As fio does, draws again what is larger than what is left to be moved; the smallest always fits, or nothing does.
+    fn next_fitting_size(&mut self) -> u64 {
+        loop {
+            let bytes = self.next_size();
+            if bytes <= self.budget.most() || bytes == self.workload.min_bs() {
+                return bytes;
+            }
+        }
+    }
+
     /// Where a request of `bytes` goes. It never leaves the region.
     fn next_offset(&mut self, bytes: u64) -> u64 {
         let w = &self.workload;
@@ -233,7 +246,7 @@ impl General {
             let request = InFlight { op, length: 0, offset: 0, expected: None };
             return Some(Made { slot, offset: 0, request });
         }
-        let bytes = self.next_size();
+        let bytes = self.next_fitting_size();
         if self.requests_left == 0 || !self.budget.take(bytes) {
             return None;
         }
@@ -243,7 +256,13 @@ impl General {
         let length = bytes as u32;
         let mut expected = None;
         match (op, self.workload.verify) {
-            (Op::Write, None) => self.payload.renew(&mut engine.buffer_mut(slot)[..length as usize]),
+            (Op::Write, None) => {
+                let buffer = &mut engine.buffer_mut(slot)[..length as usize];
+                match &mut self.copies {
+                    Some(copies) => copies.fill(buffer),
+                    None => self.payload.renew(buffer),
+                }
+            }
             (Op::Write, Some(kind)) => {
                 let header = self.header(offset, length);
                 let buffer = &mut engine.buffer_mut(slot)[..length as usize];

@@ -18,7 +18,7 @@ pub(super) enum Direction {
 }
 
 /// Bytes, requests and latencies of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
     pub bytes: u64,
     pub ios: u64,
@@ -66,6 +66,7 @@ pub(super) struct Tally {
     started: u64,
     began: Option<u64>,
     ended: Option<u64>,
+    usage_at_first: Usage,
     usage_at_start: Usage,
     usage: Usage,
     /// CPUs on which the thread was at the interval's ends.
@@ -91,11 +92,33 @@ pub(super) struct Summary {
     pub ended: u64,
     /// CPU time in the measured interval.
     pub usage: Usage,
+    /// Likewise in the whole run.
+    pub usage_of_all: Usage,
     /// CPUs on which the thread was at the interval's ends.
     pub seen_on: Vec<u32>,
     pub samples: Vec<Sample>,
     /// Where one was asked for: of the measured interval; of the whole run where there was none.
     pub log: Option<Log>,
+}
+
+impl Summary {
+    /// Counts the whole run in the place of the interval.
+    pub fn count_whole(&mut self, clock: Clock) {
+        self.measured = self.total.clone();
+        self.usage = self.usage_of_all;
+        self.samples = vec![whole(&self.total, clock.nanoseconds(self.closed.saturating_sub(self.started)))];
+        (self.began, self.ended) = (self.started, self.closed);
+    }
+}
+
+/// All that was done as one sample.
+fn whole(done: &Directions, end_ns: u64) -> Sample {
+    Sample {
+        end_ns,
+        read_bytes: done[0].bytes,
+        write_bytes: done[1].bytes + done[2].bytes,
+        ios: done.iter().map(|counts| counts.ios).sum(),
+    }
 }
 
 /// At most this many samples a run.
@@ -125,6 +148,7 @@ impl Tally {
             started,
             began: None,
             ended: None,
+            usage_at_first: usage::thread(),
             usage_at_start: usage::thread(),
             usage: Usage::default(),
             seen_on: Vec::new(),
@@ -281,16 +305,12 @@ impl Tally {
         self.close_log(now);
         let mut total = std::mem::take(&mut self.before);
         add(&mut total, &self.current);
+        let usage_of_all = usage::thread().since(self.usage_at_first);
         let (Some(measured), Some(began), Some(ended)) = (self.measured, self.began, self.ended) else {
-            let usage = usage::thread().since(self.usage_at_start);
+            let usage = usage_of_all;
             let measured = self.current;
             // A thread that was done before the interval opened still shows when it did its share.
-            let whole = Sample {
-                end_ns: self.clock.nanoseconds(now.saturating_sub(self.started)),
-                read_bytes: measured[0].bytes,
-                write_bytes: measured[1].bytes + measured[2].bytes,
-                ios: measured.iter().map(|c| c.ios).sum(),
-            };
+            let whole = whole(&measured, self.clock.nanoseconds(now.saturating_sub(self.started)));
             return Summary {
                 measured,
                 total,
@@ -299,6 +319,7 @@ impl Tally {
                 began: self.started,
                 ended: now,
                 usage,
+                usage_of_all,
                 seen_on: self.seen_on,
                 samples: vec![whole],
                 log: self.log,
@@ -313,6 +334,7 @@ impl Tally {
             began,
             ended,
             usage: self.usage,
+            usage_of_all,
             seen_on: self.seen_on,
             samples: self.steps.samples,
             log: self.log,
@@ -400,6 +422,20 @@ mod tests {
         let summary = tally.close(Clock::get().now());
         assert_eq!(summary.measured[0].bytes, 4096);
         assert_eq!(summary.samples.iter().map(|s| s.read_bytes).sum::<u64>(), 4096);
+    }
+
+    #[test]
+    fn what_came_before_an_interval_in_which_nothing_was_done_can_be_counted() {
+        let mut tally = Tally::new(Clock::get(), Clock::get().now(), 1_000_000);
+        tally.current[1] = Counts { bytes: 8192, ios: 2, ..Counts::default() };
+        tally.begin(Clock::get().now());
+        tally.end(Clock::get().now());
+        let mut summary = tally.close(Clock::get().now());
+        assert_eq!((summary.measured[1].ios, summary.total[1].ios), (0, 2));
+        summary.count_whole(Clock::get());
+        assert_eq!((summary.measured[1].ios, summary.measured[1].bytes), (2, 8192));
+        assert_eq!((summary.began, summary.ended), (summary.started, summary.closed));
+        assert_eq!(summary.samples.iter().map(|sample| sample.write_bytes).sum::<u64>(), 8192);
     }
 
     #[test]

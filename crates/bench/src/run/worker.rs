@@ -33,10 +33,12 @@ use super::log::Completion;
 use super::pauses::Pauses;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::schedule::Schedule;
+use super::search::{Search, Step};
 use super::tally::{Summary, Tally};
 use super::{BenchError, opening};
 use readback::{read_back, verify_error};
 
+mod burning;
 mod readback;
 
 /// What a thread is to do.
@@ -69,6 +71,8 @@ pub(super) struct Report {
     pub verify_expected: Option<u64>,
     /// What was made again: see [`Engine::retries`].
     pub retries: u64,
+    /// The depth that was found, where one was searched.
+    pub depth: Option<u32>,
 }
 
 /// Runs a thread's task from opening the engine to the last completion.
@@ -92,14 +96,32 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
     if let Some(policy) = &task.conduct.memory {
         usage::set_memory_policy(policy).map_err(|source| BenchError::memory_policy(policy, source))?;
     }
+    if let Some(burn) = task.conduct.burn {
+        return Ok(Report {
+            summary: burning::burn(burn, task, control),
+            engine: task.device.performs().unwrap_or_default(),
+            features: Vec::new(),
+            fallback: None,
+            cpu: only_cpu(task),
+            verified_blocks: 0,
+            verify_expected: None,
+            retries: 0,
+            depth: None,
+        });
+    }
     let (engine, fallback) = opening::open(workload, &task.device, &config)?;
     let mut report = storage::on_engine!(engine, engine => run(engine, task, control))?;
     report.fallback = fallback;
-    report.cpu = match task.cpus.as_deref() {
+    report.cpu = only_cpu(task);
+    Ok(report)
+}
+
+/// The one CPU that the thread is bound to, if it is.
+fn only_cpu(task: &Task) -> Option<u32> {
+    match task.cpus.as_deref() {
         Some([only]) => Some(*only),
         _ => None,
-    };
-    Ok(report)
+    }
 }
 
 /// Picks the loop for the workload: the narrow one where nothing but reads is asked for.
@@ -107,6 +129,7 @@ fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, B
     let w = &task.workload;
     let plain =
         w.rw_step == 0 && w.percentage_random == 100 && w.number_ios.is_none() && w.blockalign.is_none();
+    let plain = plain && w.zonesize.is_none();
     let logs_offsets = task.conduct.log.is_some_and(|log| log.offsets);
     let plain = plain && !logs_offsets;
     let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none() && plain;
@@ -185,6 +208,7 @@ struct Turn<'a, E, R> {
     /// The rests between requests, where the workload has any.
     pauses: Option<Pauses>,
     flow: Option<flow::Part>,
+    search: Option<Search>,
     /// The interval ends with a flush of this thread's own, not with the first thread to end.
     own_end: bool,
     last_seen: Phase,
@@ -225,6 +249,10 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 .as_ref()
                 .zip(task.conduct.flow)
                 .map(|(shared, flow)| flow::Part::new(shared, flow)),
+            search: task
+                .conduct
+                .latency
+                .map(|goal| Search::new(goal, workload.iodepth, clock.ticks(goal.window))),
             own_end: workload.end_fsync && workload.rw.writes(),
             last_seen: Phase::Ramp,
             engine,
@@ -263,6 +291,9 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if now >= self.next_ages {
                 self.check_ages(now)?;
             }
+            if self.search.is_some() {
+                self.search_depth(now)?;
+            }
             let mut group = batch.with(self.engine.in_flight());
             if let Some(pauses) = &mut self.pauses {
                 if pauses.is_due() && self.engine.in_flight() == 0 && !self.exhausted {
@@ -287,7 +318,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             let filling = !self.exhausted && self.room() > 0 && !is_resting && !is_held;
             let wait_for = if filling {
                 0
-            } else if self.exhausted || is_resting || is_held {
+            } else if self.exhausted || is_resting || is_held || self.search.is_some() {
                 1
             } else {
                 complete_min
@@ -311,9 +342,34 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
     fn room(&self) -> usize {
         if R::WORKS_AHEAD {
             // The slot of the request that was made ahead is not among the idle ones.
-            return (self.idle.len() + usize::from(self.requests.is_ahead())).saturating_sub(self.spare);
+            let ahead = usize::from(self.requests.is_ahead());
+            return self.searched((self.idle.len() + ahead).saturating_sub(self.spare));
         }
-        self.idle.len()
+        self.searched(self.idle.len())
+    }
+
+    /// How many of so many requests may be issued at the depth being tried.
+    #[inline]
+    fn searched(&self, room: usize) -> usize {
+        match &self.search {
+            Some(search) => room.min(search.room(self.engine.in_flight()) as usize),
+            None => room,
+        }
+    }
+
+    /// Looks how the depth being tried does.
+    #[cold]
+    fn search_depth(&mut self, now: u64) -> Result<(), BenchError> {
+        let Some(search) = &mut self.search else { return Ok(()) };
+        match search.look(now, self.engine.in_flight()) {
+            Step::Same => {}
+            Step::Found => self.time_is_up(now),
+            Step::Failed => {
+                let goal = self.task.conduct.latency.expect("it is what is searched for");
+                return Err(BenchError::TooLate { thread: self.task.region.job, target: goal.target });
+            }
+        }
+        Ok(())
     }
 
     /// Hands over what was issued, and makes the next request while the drive works on it.
@@ -432,6 +488,9 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 counts.bytes += settled.bytes;
                 counts.ios += 1;
                 counts.latency.record(latency_ns);
+                if let Some(search) = &mut self.search {
+                    search.saw(latency_ns);
+                }
                 if self.tally.logs() {
                     let (direction, bytes, offset) = (settled.direction, settled.bytes, settled.offset);
                     self.tally.log(now, Completion { direction, bytes, latency_ns, offset });
@@ -580,7 +639,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
     fn report(self, verified_blocks: u64, verify_expected: Option<u64>) -> Report {
         let ahead = (self.spare > 0).then(|| "blocks made ahead".to_owned());
         Report {
-            engine: self.engine.name(),
+            engine: self.task.device.performs().unwrap_or(self.engine.name()),
             features: self.engine.features().into_iter().chain(ahead).collect(),
             summary: self.tally.close(self.clock.now()),
             fallback: None,
@@ -588,6 +647,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             verified_blocks,
             verify_expected,
             retries: self.engine.retries(),
+            depth: self.search.map(|search| search.depth()),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use bench::run::log::{Log, Quantity};
+use bench::run::search::LatencyGoal;
 use bench::run::steady::{Criterion, Steadiness, SteadyPlan};
 
 use super::request::Request;
@@ -54,6 +55,11 @@ pub fn tell(run: &Run<'_>) -> Result<(), Failure> {
             let note = format!("{}: {}", done.job.name, steadiness_words(steadiness));
             output::tell(&format!("{} {note}\n", paint::dim("note:")));
         }
+        let goal = done.job.fio.as_ref().and_then(|fio| fio.conduct.latency);
+        if let Some((goal, depth)) = goal.zip(done.aside.depth) {
+            let note = format!("{}: {}", done.job.name, depth_words(&goal, depth));
+            output::tell(&format!("{} {note}\n", paint::dim("note:")));
+        }
         write_logs(done)?;
     }
     Ok(())
@@ -92,6 +98,15 @@ pub fn limit(plan: &SteadyPlan) -> String {
     let how = if plan.slope { "slope below" } else { "within" };
     let unit = if plan.percent { " %" } else { "" };
     format!("{what} {how} {}{unit} over {}", plan.limit, units::seconds(plan.window))
+}
+
+/// The depth that a search came to.
+fn depth_words(goal: &LatencyGoal, depth: u32) -> String {
+    let target = units::nanoseconds(goal.target.as_nanos() as f64);
+    format!(
+        "iodepth={depth} is what its search for {} % of requests within {target} came to",
+        goal.percentile
+    )
 }
 
 fn steadiness_words(steadiness: &Steadiness) -> String {

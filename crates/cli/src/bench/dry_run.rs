@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bench::acts::Act;
 use storage::device::DeviceSpec;
 
 use super::aside;
@@ -24,7 +25,7 @@ pub fn text(request: &Request) -> String {
             text += &format!(
                 "{name}: {}, {}, {}\n",
                 job.workload.summary(),
-                job.workload.ioengine.word(),
+                job.act().map_or(job.workload.ioengine.word(), Act::word),
                 end(job)
             );
             text += &format!("  on {}{}\n", job.target, state(job));
@@ -78,8 +79,25 @@ fn end(job: &Job) -> String {
     ends.join(", ")
 }
 
+/// What would be done with names that are there or are not.
+fn acts(act: Act) -> &'static str {
+    match act {
+        Act::Names(operation) if operation.is_made_ready() && operation.is_once() => {
+            ", which would be made first and must not be there"
+        }
+        Act::Names(operation) if operation.is_made_ready() => {
+            ", of which those that are missing would be made"
+        }
+        Act::Names(_) => ", which must not be there",
+        Act::Nothing | Act::Compute | Act::OnFile(_) => "",
+    }
+}
+
 /// What is there, and what would be done about it.
 fn state(job: &Job) -> String {
+    if let Some(act) = job.act_alone() {
+        return acts(act).to_owned();
+    }
     let Ok(spec) = DeviceSpec::parse(&job.target) else { return String::new() };
     let Some(path) = spec.path() else { return String::new() };
     if Path::new(path).exists() {

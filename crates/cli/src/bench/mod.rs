@@ -94,7 +94,9 @@ fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Docume
         .done
         .iter()
         .map(|done| match &done.job.fio {
-            Some(job) => JobResult::of_job(job, &done.record).with_steadiness(done.aside.steadiness.as_ref()),
+            Some(job) => JobResult::of_job(job, &done.record)
+                .with_steadiness(done.aside.steadiness.as_ref())
+                .with_depth(job.conduct.latency, done.aside.depth),
             None => JobResult::of_workload(&done.record),
         })
         .collect();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bench::acts::Act;
 use bench::fio::JobFile;
 use bench::{precondition, saturation};
 use measure::{Workload, options};
@@ -62,6 +63,20 @@ pub enum Missing {
     Make(u64),
     /// Make it, and write all of it before the run: it is going to be read.
     Lay(u64),
+}
+
+impl Job {
+    /// What its requests do, where they neither move data nor work on a file that holds any: it has no target then.
+    #[must_use]
+    pub fn act_alone(&self) -> Option<Act> {
+        self.act().filter(|act| !act.is_on_file())
+    }
+
+    /// What its requests do, where they move no data.
+    #[must_use]
+    pub fn act(&self) -> Option<Act> {
+        self.fio.as_ref().and_then(|fio| fio.act)
+    }
 }
 
 impl Request {
@@ -141,7 +156,7 @@ fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Read, Failure> {
     let job = |job| {
         let mut job = fio_job(job);
         args.workload.apply_own(&mut job.workload)?;
-        if let Some(target) = &args.target {
+        if let (Some(target), None) = (&args.target, job.act_alone()) {
             job.target.clone_from(target);
         }
         Ok::<_, Failure>(job)
@@ -166,7 +181,7 @@ fn filename(target: &str) -> String {
 
 fn fio_job(job: bench::fio::Job) -> Job {
     let missing = match job.file_bytes() {
-        _ if job.is_export || !job.allow_file_create => Missing::Refuse,
+        _ if job.is_export || !job.allow_file_create || !works_on_target(&job) => Missing::Refuse,
         Some(bytes) if job.workload.rw.reads() || job.overwrite => Missing::Lay(bytes),
         Some(bytes) => Missing::Make(bytes),
         None => Missing::Refuse,
@@ -174,6 +189,7 @@ fn fio_job(job: bench::fio::Job) -> Job {
     Job {
         name: job.name.clone(),
         target: match job.files.as_slice() {
+            _ if !works_on_target(&job) => acted_on(&job),
             [_, _, ..] => job.device_spec().to_string(),
             _ if job.is_export => job.path.display().to_string(),
             _ => path_spec(&job.path),
@@ -181,6 +197,22 @@ fn fio_job(job: bench::fio::Job) -> Job {
         workload: job.workload.clone(),
         missing,
         fio: Some(Box::new(job)),
+    }
+}
+
+/// Whether a job of a job file works on a file or device that is opened as a target.
+fn works_on_target(job: &bench::fio::Job) -> bool {
+    job.act.is_none_or(Act::is_on_file)
+}
+
+/// What a job works on whose requests move no data.
+fn acted_on(job: &bench::fio::Job) -> String {
+    match (job.act, job.files.as_slice()) {
+        (Some(Act::Names(_)), [only]) => only.display().to_string(),
+        (Some(Act::Names(_)), [first, .., last]) => {
+            format!("{} … {} ({} names)", first.display(), last.display(), job.files.len())
+        }
+        _ => "nothing".to_owned(),
     }
 }
 

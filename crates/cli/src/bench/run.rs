@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bench::acts::{self, Act, ActError, Names, Nothing, OnFile};
 use bench::problem::Problem;
 use bench::run::cohorts::{Arranged, Arrangement, run_arranged};
 use bench::run::conduct::Aside;
@@ -117,6 +118,8 @@ pub fn saturate(
 /// The targets of a request, open as long as it runs.
 pub(super) struct Bench<'r> {
     targets: BTreeMap<&'r str, BenchTarget>,
+    /// What jobs work on that have no target, by the number of their first thread.
+    acts: BTreeMap<u64, Arc<dyn device::Device>>,
     stop: &'r Arc<AtomicBool>,
     live: bool,
     /// Files that were made for jobs which want them gone afterwards.
@@ -138,7 +141,8 @@ impl<'r> Bench<'r> {
         stop: &'r Arc<AtomicBool>,
         live: bool,
     ) -> Result<Self, Failure> {
-        let mut bench = Self { targets: BTreeMap::new(), stop, live, unlink: Vec::new() };
+        let mut bench =
+            Self { targets: BTreeMap::new(), acts: BTreeMap::new(), stop, live, unlink: Vec::new() };
         let options = TargetOptions {
             destroy: request.destroy.clone(),
             allow_unwritten: request.allow_unwritten,
@@ -146,6 +150,10 @@ impl<'r> Bench<'r> {
             stop: Some(Arc::clone(stop)),
         };
         for job in request.jobs() {
+            if let (Some(act), Some(fio)) = (job.act_alone(), &job.fio) {
+                bench.acts.insert(fio.first_thread, acted_on(act, job, fio).map_err(Problem::from)?);
+                continue;
+            }
             if !bench.targets.contains_key(job.target.as_str()) {
                 bench.make(request, job)?;
                 bench.targets.insert(&job.target, BenchTarget::new(&job.target, options.clone())?);
@@ -249,13 +257,13 @@ impl<'r> Bench<'r> {
     ) -> Result<Arranged, Failure> {
         let mut jobs = Vec::new();
         for job in group {
-            let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
-            let prepared = target.job(&job.workload);
+            let prepared = self.prepared(job);
             let mut prepared = prepared.map_err(|p| request::about(self.told(p, job), job, of_several))?;
             if let Some(fio) = &job.fio {
                 prepared.conduct = fio.conduct.clone();
             }
-            if job.fio.as_ref().is_some_and(|fio| fio.invalidate && !fio.workload.direct) {
+            let has_pages = job.act_alone().is_none();
+            if has_pages && job.fio.as_ref().is_some_and(|fio| fio.invalidate && !fio.workload.direct) {
                 invalidate(&prepared.device).map_err(|f| request::about(f, job, of_several))?;
             }
             jobs.push(prepared);
@@ -270,10 +278,28 @@ impl<'r> Bench<'r> {
         }
         let outcome = outcome.map_err(|e| Failure::from(Problem::from(e)))?;
         for (job, record) in group.iter().zip(&outcome.records) {
-            let Some(record) = record else { continue };
+            // What moves no data has written none.
+            let Some(record) = record.as_ref().filter(|_| job.act().is_none()) else { continue };
             self.targets.get_mut(job.target.as_str()).expect("prepared for each job").count_written(record);
         }
         Ok(outcome)
+    }
+
+    /// The job as the runner takes it.
+    fn prepared(&mut self, job: &Job) -> Result<bench::Job, Problem> {
+        if let (Some(_), Some(fio)) = (job.act_alone(), &job.fio) {
+            let device = Arc::clone(&self.acts[&fio.first_thread]);
+            return Ok(acts::job(device, &job.workload, fio.conduct.clone())?);
+        }
+        let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
+        let prepared = target.job(&job.workload)?;
+        let Some(Act::OnFile(range)) = job.act() else { return Ok(prepared) };
+        let device = OnFile::new(range, prepared.device).map_err(|source| ActError::Io {
+            operation: "open again",
+            path: job.target.clone().into(),
+            source,
+        })?;
+        Ok(acts::job(Arc::new(device), &job.workload, prepared.conduct)?)
     }
 
     /// A problem with a hint that fits the flags at hand.
@@ -291,6 +317,19 @@ impl<'r> Bench<'r> {
         };
         Failure::from(problem).hint_if(hint)
     }
+}
+
+/// What a job works on that has no target, made ready.
+fn acted_on(act: Act, job: &Job, fio: &bench::fio::Job) -> Result<Arc<dyn device::Device>, ActError> {
+    let workload = &job.workload;
+    if let Act::Names(operation) = act {
+        let (paths, may_make) = (fio.files.clone(), fio.allow_file_create);
+        return Ok(Arc::new(Names::prepare(operation, paths, workload.bs, may_make, fio.unlink)?));
+    }
+    let size = fio.file_bytes().unwrap_or(workload.max_bs());
+    let nothing = Nothing::new(act.word(), size);
+    let failed = |source| ActError::Io { operation: "open", path: "/dev/null".into(), source };
+    Ok(Arc::new(nothing.map_err(failed)?))
 }
 
 /// Path and size of a file that is to be made, and whether it is to be written as well: the largest that any

@@ -10,12 +10,14 @@
 //! deterministic from their seed.
 
 mod cover;
+mod given;
 mod random;
 mod scramble;
 mod skew;
 mod zoned;
 
 pub use cover::Cover;
+pub use given::{Given, Strided};
 pub use random::{Rng, split_mix};
 pub use skew::{Pareto, Zipf};
 pub use zoned::Zoned;
@@ -42,6 +44,13 @@ impl Sequential {
     pub fn new(blocks: u64) -> Self {
         assert!(blocks > 0, "a region has at least one block");
         Self { next: 0, blocks }
+    }
+}
+
+impl Sequential {
+    /// The next block is the first again.
+    pub fn restart(&mut self) {
+        self.next = 0;
     }
 }
 

@@ -102,6 +102,8 @@ impl Workload {
         self.validate_amount()?;
         self.validate_order()?;
         self.validate_distribution()?;
+        self.validate_zones()?;
+        self.validate_copies()?;
         self.validate_place()?;
         self.validate_verify()
     }
@@ -133,9 +135,63 @@ impl Workload {
                 let reason = "the shares of requests, and those of the region, must each add up to 100";
                 (zoned.to_string(), reason, "for instance zoned:50/5:30/15:20/80")
             }
+            RandomDistribution::Sequence(sequence) if sequence.blocks.is_empty() => {
+                ("sequence:".to_owned(), "a sequence has at least one block", "try sequence:2,0,1")
+            }
             _ => return Ok(()),
         };
         Err(InvalidWorkload { option: "random_distribution", value, reason, hint })
+    }
+
+    /// Requests that go zone by zone.
+    fn validate_zones(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: u64, reason, hint| {
+            Err(InvalidWorkload { option, value: units::bytes_short(value), reason, hint })
+        };
+        let Some(size) = self.zonesize else {
+            let hint = "add --zonesize=256m";
+            return match (self.zonerange, self.zoneskip) {
+                (None, 0) => Ok(()),
+                (Some(range), _) => bad("zonerange", range, "needs a zonesize", hint),
+                (None, skip) => bad("zoneskip", skip, "needs a zonesize", hint),
+            };
+        };
+        let range = self.zonerange.unwrap_or(size);
+        let whole = "must be a multiple of bs, and at least one block";
+        for (option, value) in [("zonesize", size), ("zonerange", range)] {
+            if value == 0 || value % self.bs.max(1) != 0 {
+                return bad(option, value, whole, "write whole blocks");
+            }
+        }
+        if self.zoneskip % self.bs.max(1) != 0 {
+            return bad("zoneskip", self.zoneskip, "must be a multiple of bs", "write whole blocks");
+        }
+        if self.size.is_some_and(|bytes| bytes < range) {
+            return bad("zonesize", range, "is larger than size", "lower it, or raise --size");
+        }
+        let alone = self.bssplit.is_empty() && self.rw_step == 0 && self.percentage_random == 100;
+        let plain = self.random_distribution == RandomDistribution::Random && self.blockalign.is_none();
+        if !(alone && plain) {
+            let reason = "cannot be combined with bssplit, a step, blockalign, percentage_random or random_distribution";
+            return bad("zonesize", size, reason, "leave one of them out");
+        }
+        Ok(())
+    }
+
+    /// Blocks that are copies of others.
+    fn validate_copies(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: u8, reason| {
+            let hint = "a percentage, such as 50";
+            Err(InvalidWorkload { option, value: value.to_string(), reason, hint })
+        };
+        if self.dedupe_percentage > 100 {
+            return bad("dedupe_percentage", self.dedupe_percentage, "must be 0 to 100");
+        }
+        let set = self.dedupe_working_set_percentage;
+        if set > 100 || set == 0 {
+            return bad("dedupe_working_set_percentage", set, "must be 1 to 100");
+        }
+        Ok(())
     }
 
     /// Verification knows which generation each block must hold only where each block is visited
@@ -161,6 +217,10 @@ impl Workload {
             Some(("needs blocks side by side", "drop blockalign"))
         } else if self.rw_step != 0 {
             Some(("cannot tell stale from fresh where blocks are skipped", "drop the step"))
+        } else if self.zonesize.is_some() {
+            Some(("cannot tell stale from fresh where blocks are skipped", "drop the zones"))
+        } else if self.dedupe_percentage > 0 {
+            Some(("makes every block unlike all others", "drop dedupe_percentage"))
         } else if self.buffer_compress_percentage > 0 {
             Some(("cannot be combined with buffer_compress_percentage", "give one of the two"))
         } else {

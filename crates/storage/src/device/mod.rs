@@ -37,7 +37,7 @@ pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions, WriteSync};
 pub use scratch::ScratchFile;
 pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of, route, targets};
-pub use sys::{LoopBacking, loop_backing, space};
+pub use sys::{LoopBacking, allocate_range, loop_backing, space};
 pub use zeroes::ZeroOptions;
 
 /// What kind of thing a device is.
@@ -57,10 +57,13 @@ pub enum DeviceKind {
     Separate,
     /// Several devices as one, chunk by chunk, behind labels that say how.
     Volume,
+    /// Nothing that holds bytes: see [`Device::performs`].
+    Operations,
 }
 
 impl DeviceKind {
-    /// The word used in records: `file`, `block`, `memory`, `nbd`, `stripe`, `separate`, `volume`.
+    /// The word used in records: `file`, `block`, `memory`, `nbd`, `stripe`, `separate`, `volume`,
+    /// `operations`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -71,6 +74,7 @@ impl DeviceKind {
             Self::Stripe => "stripe",
             Self::Separate => "separate",
             Self::Volume => "volume",
+            Self::Operations => "operations",
         }
     }
 }
@@ -130,6 +134,11 @@ pub trait Device: Send + Sync + Debug {
     fn verifies(&self) -> bool {
         false
     }
+    /// The word for what a request does here, where it moves no data: making a file, for instance, or nothing at all.
+    /// Every request is then one call of the device, made on the thread that hands it over, at any depth.
+    fn performs(&self) -> Option<&'static str> {
+        None
+    }
     /// What was found on the device since it was opened that its user should know and that is no error, a line each.
     fn notices(&self) -> Vec<String> {
         Vec::new()
@@ -175,4 +184,9 @@ pub trait Device: Send + Sync + Debug {
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
         zeroes::write(|bytes, at| self.write_at(bytes, at), offset, length, how)
     }
+}
+
+/// Whether requests must be made by the device's own calls, and not by the kernel's on its descriptor.
+pub(crate) fn is_called(device: &dyn Device) -> bool {
+    device.verifies() || device.performs().is_some()
 }

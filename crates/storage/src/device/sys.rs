@@ -195,8 +195,11 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     fallocate(fd, 0, 0, length)
 }
 
-/// Reserves space for a range of a file.
-pub(crate) fn allocate_range(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
+/// Reserves space for a range of a file, which grows if the range ends beyond it (fallocate(2)).
+///
+/// # Errors
+/// The kernel's.
+pub fn allocate_range(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
     fallocate(fd, 0, offset, length)
 }
 

@@ -3,7 +3,7 @@
 //! `auto` tries io_uring, then libaio, then psync, by really opening each: what a container, a
 //! seccomp filter or `kernel.io_uring_disabled` forbids shows only then. The reason for each step
 //! down is kept for the record. A memory device is copied to and from directly, an export of another host is driven
-//! over its connections, and a device that verifies what it reads by plain calls, which nothing forbids.
+//! over its connections, and a device that verifies what it reads, or whose requests move no data, by plain calls, which nothing forbids.
 //!
 //! Two kinds of error end the search, because no other engine would mend them: a configuration that is
 //! wrong, and memory for the buffers that cannot be had.
@@ -15,7 +15,7 @@ use super::slots::{CONFIGURE, MAP_BUFFERS};
 use super::{Engine, EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Nbd, Psync};
 use base::IoEngine;
 
-use crate::device::{Device, leaves, targets};
+use crate::device::{Device, is_called, leaves, targets};
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::Params;
 
@@ -92,7 +92,7 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         IoEngine::Libaio => Ok((libaio()?, None)),
         IoEngine::Psync => Ok((psync()?, None)),
         IoEngine::Nbd => Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None)),
-        IoEngine::Auto if targets(device).iter().any(|target| target.verifies()) => Ok((psync()?, None)),
+        IoEngine::Auto if targets(device).iter().any(|target| is_called(&**target)) => Ok((psync()?, None)),
         IoEngine::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
             Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
         }

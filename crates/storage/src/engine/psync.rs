@@ -6,7 +6,8 @@
 //! each unit of depth, so that a request's parts are made at the same time.
 //!
 //! A device that verifies what it reads ([`Device::verifies`]) is driven by its own calls, as an export of another host
-//! is, and its errors keep their words.
+//! is, and its errors keep their words. So is one whose requests move no data ([`Device::performs`]), without workers: all
+//! that was handed over is done when the call returns.
 //!
 //! Workers write to the arena, so they are joined before it is unmapped, whichever way the engine ends.
 
@@ -23,7 +24,7 @@ use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::device::sys::Signal;
-use crate::device::{Device, targets};
+use crate::device::{Device, is_called, targets};
 use crate::kernel::{Kernel, Linux};
 use crate::remote::errno_of;
 
@@ -110,7 +111,10 @@ impl<K: Kernel + Send + Sync> Psync<K> {
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
         let slots = Slots::new(NAME, device, config)?;
-        let wanted = config.depth.saturating_mul(slots.usual_parts());
+        let wanted = match slots.device.performs() {
+            Some(_) => 1,
+            None => config.depth.saturating_mul(slots.usual_parts()),
+        };
         let threads = wanted.min(MOST_WORKERS.max(config.depth));
         let pool = if threads > 1 { Some(Pool::start(&kernel, &slots.device, threads)?) } else { None };
         Ok(Self { pool, kernel, slots, queued: Vec::new(), finished: VecDeque::new() })
@@ -189,13 +193,13 @@ fn work<K: Kernel>(shared: &Shared, members: &[Arc<dyn Device>], kernel: &K) {
 fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request) -> (i64, Option<io::Error>) {
     let Request { part: Part { op, offset, length, member, .. }, buffer } = request;
     let device = &members[member as usize];
-    if device.remote().is_some() || device.verifies() {
+    if device.remote().is_some() || is_called(&**device) {
         return match perform_by_device(&**device, request) {
             Ok(bytes) => (bytes as i64, None),
             Err(error) => {
                 let errno = errno_behind(&error);
                 // What the kernel has no number for.
-                let says_more = device.verifies() && errno == libc::EIO;
+                let says_more = device.verifies() && errno == libc::EIO || device.performs().is_some();
                 (-i64::from(errno), says_more.then_some(error))
             }
         };

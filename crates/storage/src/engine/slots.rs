@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::parts::{Part, PartOutcome, Parts};
 use super::{EngineConfig, EngineError, Op, RequestError, RequestFailure};
 use crate::arena::Arena;
-use crate::device::{Device, route, targets};
+use crate::device::{Device, is_called, route, targets};
 use crate::pages::{PageChoice, PageKind};
 
 /// How often one request that met EINTR or EAGAIN is made again before it counts as failed.
@@ -435,12 +435,14 @@ pub(super) fn check_local(engine: &'static str, device: &Arc<dyn Device>) -> Res
     Err(EngineError { engine, operation: CONFIGURE, source })
 }
 
-/// Refuses to send requests past a device that verifies what it reads. Only plain calls are made by the device itself.
+/// Refuses to send requests past a device that verifies what it reads, or that performs them itself. Only plain calls are
+/// made by the device.
 fn check_verifying(engine: &'static str, device: &Arc<dyn Device>) -> Result<(), EngineError> {
-    let verifying = targets(device).iter().find(|target| target.verifies());
-    let Some(target) = verifying.filter(|_| engine != super::psync::NAME) else { return Ok(()) };
+    let called = targets(device).iter().find(|target| is_called(&***target));
+    let Some(target) = called.filter(|_| engine != super::psync::NAME) else { return Ok(()) };
+    let what = if target.verifies() { "the checksums of " } else { "" };
     let message = format!(
-        "ioengine={engine} would go past the checksums of {}; use psync, or auto, which takes it",
+        "ioengine={engine} would go past {what}{}; use psync, or auto, which takes it",
         target.spec()
     );
     let source = io::Error::new(io::ErrorKind::InvalidInput, message);

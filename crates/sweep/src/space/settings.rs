@@ -289,11 +289,12 @@ fn signed_size(source: Source<'_>, name: &str, node: &Node) -> Read {
 }
 
 fn distribution(source: Source<'_>, name: &str, node: &Node) -> Read {
-    let hint = "\"random\", \"zipf:1.2\", \"pareto:0.2\" or \"zoned:50/5:30/15:20/80\"";
+    let hint = "\"random\", \"zipf:1.2\", \"pareto:0.2\", \"zoned:50/5:30/15:20/80\" or \"sequence:2,0,1\"";
     let parsed = match &node.value {
         Value::Text(text) if text == "random" => Some(RandomDistribution::Random),
         Value::Text(text) => text.split_once(':').and_then(|(shape, parameter)| match shape {
             "zoned" => measure::distribution::zones(parameter).ok().map(RandomDistribution::Zoned),
+            "sequence" => measure::distribution::sequence(parameter).ok().map(RandomDistribution::Sequence),
             shape => skewed(shape, parameter.parse().ok()?),
         }),
         Value::Table(entries) => match entries.as_slice() {
@@ -306,10 +307,10 @@ fn distribution(source: Source<'_>, name: &str, node: &Node) -> Read {
         Some(RandomDistribution::Random) => return Ok(field("random".to_owned(), "random")),
         Some(RandomDistribution::Zipf(theta)) => ("zipf", theta),
         Some(RandomDistribution::Pareto(h)) => ("pareto", h),
-        Some(zoned @ RandomDistribution::Zoned(_)) => {
-            let table = toml::Value::try_from(&zoned)
+        Some(given @ (RandomDistribution::Zoned(_) | RandomDistribution::Sequence(_))) => {
+            let table = toml::Value::try_from(&given)
                 .map_err(|_| source.bad_value(name, node, "is no distribution", hint))?;
-            return Ok(field(zoned.to_string(), table));
+            return Ok(field(given.to_string(), table));
         }
         None => return Err(source.bad_value(name, node, "is no distribution", hint)),
     };

@@ -11,6 +11,7 @@ use super::Draft;
 use crate::run::conduct::{Conduct, Floor};
 use crate::run::flow::Flow;
 use crate::run::log::LogPlan;
+use crate::run::search::LatencyGoal;
 use crate::run::steady::{Criterion, SteadyPlan};
 
 /// What a section says of the course of its run.
@@ -31,6 +32,10 @@ pub struct ConductDraft {
     flow_id: u32,
     flow_sleep: Duration,
     memory: Option<MemoryPolicy>,
+    latency_target: Duration,
+    latency_window: Duration,
+    latency_percentile: f64,
+    latency_run: bool,
 }
 
 /// What the names of a log begin with.
@@ -70,6 +75,10 @@ impl Default for ConductDraft {
             flow_id: 0,
             flow_sleep: Duration::ZERO,
             memory: None,
+            latency_target: Duration::ZERO,
+            latency_window: Duration::ZERO,
+            latency_percentile: 100.0,
+            latency_run: false,
         }
     }
 }
@@ -93,7 +102,25 @@ impl ConductDraft {
                 sleep: self.flow_sleep,
             }),
             memory: self.memory.clone(),
+            burn: None,
+            latency: self.latency()?,
         })
+    }
+
+    fn latency(&self) -> Result<Option<LatencyGoal>, (&'static str, Problem)> {
+        if self.latency_target.is_zero() {
+            return Ok(None);
+        }
+        if self.latency_window.is_zero() {
+            let problem = Problem::new("nothing says how long a depth is tried", "add latency_window=1s");
+            return Err(("latency_target", problem));
+        }
+        Ok(Some(LatencyGoal {
+            target: self.latency_target,
+            window: self.latency_window,
+            percentile: self.latency_percentile,
+            goes_on: self.latency_run,
+        }))
     }
 
     /// As in fio, a criterion without a window is none.
@@ -252,6 +279,31 @@ pub fn flow_id(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
 pub fn flow_sleep(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let microseconds = values::number32(values::required(value)?, 0, u32::MAX)?;
     draft.conduct.flow_sleep = Duration::from_micros(microseconds.into());
+    Ok(())
+}
+
+/// Microseconds where bare.
+pub fn latency_target(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.conduct.latency_target = values::short_time(values::required(value)?)?;
+    Ok(())
+}
+
+/// Microseconds where bare.
+pub fn latency_window(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.conduct.latency_window = values::short_time(values::required(value)?)?;
+    Ok(())
+}
+
+pub fn latency_percentile(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let text = values::required(value)?;
+    let percent = text.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    draft.conduct.latency_percentile =
+        percent.ok_or_else(|| Problem::new("it is not a percentage above 0", "write for instance 99.9"))?;
+    Ok(())
+}
+
+pub fn latency_run(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.conduct.latency_run = values::boolean(value)?;
     Ok(())
 }
 

@@ -183,6 +183,31 @@ pub fn buffer_compress_percentage(draft: &mut Draft, value: Option<&str>) -> Res
     Ok(())
 }
 
+pub fn dedupe_percentage(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.dedupe_percentage = count(value, 0, 100)? as u8;
+    Ok(())
+}
+
+pub fn dedupe_working_set_percentage(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.dedupe_working_set_percentage = count(value, 1, 100)? as u8;
+    Ok(())
+}
+
+pub fn zonesize(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.zonesize = Some(values::bytes(values::required(value)?)?).filter(|bytes| *bytes > 0);
+    Ok(())
+}
+
+pub fn zonerange(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.zonerange = Some(values::bytes(values::required(value)?)?).filter(|bytes| *bytes > 0);
+    Ok(())
+}
+
+pub fn zoneskip(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.zoneskip = values::bytes(values::required(value)?)?;
+    Ok(())
+}
+
 pub fn fdatasync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.fdatasync = count(value, 0, u32::MAX)?;
     Ok(())
@@ -240,6 +265,6 @@ pub fn startdelay(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem>
 }
 
 pub fn nrfiles(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.nrfiles = count(value, 1, 1024)?;
+    draft.nrfiles = count(value, 1, 1 << 20)?;
     Ok(())
 }

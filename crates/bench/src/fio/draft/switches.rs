@@ -1,5 +1,7 @@
 //! Options that are on or off.
 
+use measure::workload::RandomDistribution;
+
 use super::super::error::Problem;
 use super::super::values;
 use super::Draft;
@@ -61,6 +63,24 @@ pub fn overwrite(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> 
 
 pub fn allow_file_create(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.allow_file_create = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn random_sequence_stride(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.sequence_stride = values::boolean(value)?;
+    if let RandomDistribution::Sequence(sequence) = &mut draft.workload.random_distribution {
+        sequence.strided = draft.sequence_stride;
+    }
+    Ok(())
+}
+
+pub fn dedupe_global(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.dedupe_global = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn create_on_open(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.create_on_open = values::boolean(value)?;
     Ok(())
 }
 

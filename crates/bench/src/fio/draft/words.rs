@@ -1,8 +1,9 @@
 //! Options that are a word, a path or a text.
 
-use measure::distribution::zones;
+use measure::distribution::{sequence, zones};
 use measure::workload::{
-    CpusAllowedPolicy, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify, WriteSync,
+    CpusAllowedPolicy, DedupeMode, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify,
+    WriteSync,
 };
 
 use storage::spec::DeviceSpec;
@@ -10,6 +11,7 @@ use storage::spec::DeviceSpec;
 use super::super::error::Problem;
 use super::super::values;
 use super::{Draft, MAX_PERCENTILES};
+use crate::acts::Act;
 use crate::run::cohorts::Ends;
 
 /// `randread`, and with what fio puts behind it: `read:8k` skips, `read:-8k` goes backwards.
@@ -60,7 +62,12 @@ pub fn sync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
 
 pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let word = values::required(value)?;
+    draft.act = Act::of_engine(word);
     draft.workload.ioengine = match word {
+        _ if draft.act.is_some() => IoEngine::Auto,
+        "exec" => {
+            return Err(Problem::new("commands are not run from job files", "run the command yourself"));
+        }
         "io_uring" => IoEngine::IoUring,
         "libaio" | "linuxaio" | "aio" => IoEngine::Libaio,
         "auto" => IoEngine::Auto,
@@ -98,6 +105,18 @@ pub fn random_distribution(draft: &mut Draft, value: Option<&str>) -> Result<(),
     };
     // fio's defaults for the exponents are 1.1 and 0.2.
     draft.workload.random_distribution = match word {
+        "sequence" => {
+            let read = sequence(parameter.unwrap_or_default());
+            let hint =
+                "write for instance sequence:2,0,1, with random_sequence_stride=1 to go on group by group";
+            let mut read = read.map_err(|why| Problem::new(why, hint))?;
+            if read.strided {
+                return Err(Problem::new("the stride is an option of its own", hint));
+            }
+            // Whichever of the two comes last.
+            read.strided = draft.sequence_stride;
+            RandomDistribution::Sequence(read)
+        }
         "random" if parameter.is_none() => RandomDistribution::Random,
         "zipf" => RandomDistribution::Zipf(exponent(1.1)?),
         "pareto" => RandomDistribution::Pareto(exponent(0.2)?),
@@ -112,10 +131,26 @@ pub fn random_distribution(draft: &mut Draft, value: Option<&str>) -> Result<(),
         _ => {
             return Err(Problem::new(
                 "this distribution is not supported",
-                "write random, zipf:1.2, pareto:0.2 or zoned:50/5:30/15:20/80",
+                "write random, zipf:1.2, pareto:0.2, zoned:50/5:30/15:20/80 or sequence:2,0,1",
             ));
         }
     };
+    Ok(())
+}
+
+/// Zones as fio's `strided` has them; those of zoned devices are not supported.
+pub fn zonemode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.strided = match values::required(value)? {
+        "none" => false,
+        "strided" => true,
+        _ => return Err(Problem::new("zoned devices are not supported", "write none or strided")),
+    };
+    Ok(())
+}
+
+pub fn dedupe_mode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.dedupe_mode = DedupeMode::from_word(values::required(value)?)
+        .ok_or_else(|| Problem::new("it is no way to copy blocks", "write repeat or working_set"))?;
     Ok(())
 }
 

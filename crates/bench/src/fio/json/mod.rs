@@ -27,6 +27,7 @@ use measure::RunRecord;
 use serde::Serialize;
 
 use super::draft::Reporting;
+use crate::run::search::LatencyGoal;
 use crate::run::steady::Steadiness;
 pub use drives::DiskUtil;
 pub use latency::Latency;
@@ -56,6 +57,8 @@ pub struct JobResult<'a> {
     pub record: &'a RunRecord,
     /// How steady it was, where that was to end it.
     pub steadiness: Option<&'a Steadiness>,
+    /// What its depth was searched for, and the depth that was found.
+    pub search: Option<(LatencyGoal, u32)>,
 }
 
 impl<'a> JobResult<'a> {
@@ -72,6 +75,7 @@ impl<'a> JobResult<'a> {
             is_grouped: false,
             record,
             steadiness: None,
+            search: None,
         }
     }
 
@@ -87,6 +91,7 @@ impl<'a> JobResult<'a> {
             is_grouped: job.is_grouped,
             record,
             steadiness: None,
+            search: None,
         }
     }
 
@@ -94,6 +99,12 @@ impl<'a> JobResult<'a> {
     #[must_use]
     pub fn with_steadiness(self, steadiness: Option<&'a Steadiness>) -> Self {
         Self { steadiness, ..self }
+    }
+
+    /// The same with the depth that was found.
+    #[must_use]
+    pub fn with_depth(self, goal: Option<LatencyGoal>, depth: Option<u32>) -> Self {
+        Self { search: goal.zip(depth), ..self }
     }
 }
 

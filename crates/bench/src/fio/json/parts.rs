@@ -3,6 +3,7 @@
 use measure::RunRecord;
 use measure::record::JobCounts;
 use measure::workload::LatencyClock;
+use storage::device::DeviceKind;
 
 use super::latency::{self, Latency};
 use super::steady::SteadyState;
@@ -119,17 +120,17 @@ pub struct JobReport {
     pub latency_us: Words<f64>,
     /// The rest.
     pub latency_ms: Words<f64>,
-    /// The depth.
+    /// The depth; where it was searched, the one that was found.
     pub latency_depth: u32,
-    /// No target: 0.
+    /// Nanoseconds; 0 where there is none.
     pub latency_target: u64,
-    /// No target: 0.
+    /// The same, under the name that later versions have for it.
     pub latency_target_ns: u64,
-    /// No target: fio's default.
+    /// How many requests may take no longer; fio's default where there is no target.
     pub latency_percentile: f64,
-    /// No target: 0.
+    /// Microseconds; 0 where there is no target.
     pub latency_window: u64,
-    /// No target: 0.
+    /// The same.
     pub latency_window_us: u64,
     /// Where the job was to end once it was steady.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,7 +221,10 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
     let group = groups.iter().find(|(id, _)| *id == result.group_id).map_or([0.0; 3], |(_, sum)| *sum);
     let way = |way: Way, index: usize| direction(result, way, group[index], info.plus);
     let (runtime_ns, user_ns, system_ns) = threads(record);
-    let [level, submit, complete] = depths(record);
+    let [level, submit, complete] = depths(record, result.search.is_some());
+    let (goal, depth) = result.search.unzip();
+    let target_ns = goal.map_or(0, |goal| goal.target.as_nanos() as u64);
+    let window_us = goal.map_or(0, |goal| goal.window.as_micros() as u64);
     let [latency_ns, latency_us, latency_ms] = latency::coarse(&record.latency());
     let length_ns = record.ramp_ns.saturating_add(record.interval_ns).saturating_add(record.tail_ns);
     let ended_ns = record.started_unix_ns.saturating_add(length_ns);
@@ -248,12 +252,12 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
         latency_ns,
         latency_us,
         latency_ms,
-        latency_depth: record.workload.iodepth,
-        latency_target: 0,
-        latency_target_ns: 0,
-        latency_percentile: 100.0,
-        latency_window: 0,
-        latency_window_us: 0,
+        latency_depth: depth.unwrap_or(record.workload.iodepth),
+        latency_target: target_ns,
+        latency_target_ns: target_ns,
+        latency_percentile: goal.map_or(100.0, |goal| goal.percentile),
+        latency_window: window_us,
+        latency_window_us: window_us,
         steadystate: result.steadiness.map(SteadyState::of),
         desc: result.description.clone(),
     }
@@ -278,14 +282,19 @@ fn threads(record: &RunRecord) -> (u64, u64, u64) {
 /// so every request met the depth asked for. How many requests one call submitted or reaped is not
 /// recorded; it is known where it cannot have been more than four, which is fio's smallest class. What
 /// is not known is left at 0 in all classes.
-fn depths(record: &RunRecord) -> [Words<f64>; 3] {
+fn depths(record: &RunRecord, is_searched: bool) -> [Words<f64>; 3] {
     let workload = &record.workload;
     let any = record.ios() > 0;
-    let depth = workload.iodepth;
+    // Operations are done when they have been handed over, and only then are others.
+    let depth = match record.target.kind == DeviceKind::Operations.word() {
+        true => workload.iodepth_batch.clamp(1, workload.iodepth),
+        false => workload.iodepth,
+    };
     // One request a call, by the clock that was asked for or by the system call itself.
     let each = record.engine.latency_clock == LatencyClock::Each || record.engine.used == "psync";
     let rests = !workload.thinktime.is_zero();
-    let is_full = !workload.is_open_loop() && !rests && workload.iodepth_batch_complete_min <= 1;
+    let is_full =
+        !is_searched && !workload.is_open_loop() && !rests && workload.iodepth_batch_complete_min <= 1;
     let level = (any && is_full && depth > 0).then(|| (depth.ilog2() as usize).min(6));
     let batch = if workload.iodepth_batch == 0 { depth } else { workload.iodepth_batch.min(depth) };
     let submit = (any && (each || batch <= 4)).then_some(1);

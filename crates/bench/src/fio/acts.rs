@@ -1,0 +1,204 @@
+//! What engines that move no data take of a section, and what they refuse.
+//!
+//! An option that would do nothing with such an engine is refused, so that nobody reads into a figure what it does not
+//! hold; what makes writes durable above all.
+
+use std::time::Duration;
+
+use measure::Workload;
+use measure::workload::{Rw, WriteSync};
+
+use super::draft::Draft;
+use super::error::Problem;
+use super::resolve::Fault;
+use crate::acts::{Act, Operation, Range};
+use crate::run::burn::Burn;
+
+/// How long fio computes before it rests, where nothing says.
+const CHUNK: Duration = Duration::from_millis(50);
+
+/// The files of a section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files {
+    /// How many each copy has.
+    pub count: u64,
+    /// Whether all copies have the same.
+    pub are_shared: bool,
+}
+
+/// What the requests of a section do. An option of another engine is a fault.
+pub(super) fn act(draft: &Draft) -> Result<Option<Act>, Fault> {
+    let own = &draft.acts;
+    let of_cpuio = [
+        ("cpuload", own.load.is_some()),
+        ("cpuchunks", own.chunk.is_some()),
+        ("cpumode", own.work.is_some()),
+    ];
+    let stray = |option, engine: &str| {
+        let hint = format!("write ioengine={engine}, or leave it out");
+        Err((
+            option,
+            Problem::new(format!("it belongs to {engine}, and the engine is {}", draft.engine_word), hint),
+        ))
+    };
+    if let Some((option, _)) = of_cpuio.into_iter().find(|(_, set)| *set && draft.act != Some(Act::Compute)) {
+        return stray(option, "cpuio");
+    }
+    if own.follows.is_some() && draft.act != Some(Act::Names(Operation::StatFile)) {
+        return stray("stat_type", "filestat");
+    }
+    let is_of_names = matches!(draft.act, Some(Act::Names(_)));
+    if draft.create_on_open && !is_of_names {
+        let problem = Problem::new("files are laid before anything is measured", "leave it out");
+        return Err(("create_on_open", problem));
+    }
+    Ok(match draft.act {
+        Some(Act::Names(_)) if own.follows == Some(false) => Some(Act::Names(Operation::StatLink)),
+        act => act,
+    })
+}
+
+/// What is computed in place of requests.
+pub(super) fn burn(draft: &Draft) -> Result<Option<Burn>, Fault> {
+    if draft.act != Some(Act::Compute) {
+        return Ok(None);
+    }
+    let Some(load) = draft.acts.load else {
+        let problem =
+            Problem::new("cpuio needs to know for how much of its time it computes", "add cpuload=50");
+        return Err(("ioengine", problem));
+    };
+    let (chunk, work) = (draft.acts.chunk.unwrap_or(CHUNK), draft.acts.work.unwrap_or_default());
+    Ok(Some(Burn { load, chunk, work }))
+}
+
+/// The workload of a section whose requests are acts.
+pub(super) fn workload(
+    act: Act,
+    draft: &Draft,
+    workload: Workload,
+    files: Files,
+    notes: &mut Vec<String>,
+) -> Result<Workload, Fault> {
+    if !act.is_on_file() {
+        nothing_to_make_durable(act, &workload)?;
+    }
+    if workload.verify.is_some() {
+        let problem = Problem::new(format!("ioengine={} writes no data", act.word()), "leave it out");
+        return Err(("verify", problem));
+    }
+    if act != Act::Nothing && workload.iodepth > 1 {
+        notes.push(format!(
+            "iodepth={} has no effect with ioengine={}, as in fio",
+            workload.iodepth,
+            act.word()
+        ));
+    }
+    let depth = if act == Act::Nothing { workload.iodepth } else { 1 };
+    let workload = Workload {
+        iodepth: depth,
+        iodepth_batch: workload.iodepth_batch.min(depth),
+        iodepth_batch_complete_min: workload.iodepth_batch_complete_min.min(depth),
+        direct: workload.direct && act.is_on_file(),
+        ..workload
+    };
+    notes.push(match act {
+        Act::Compute => "ioengine=cpuio makes no requests: its CPU time is all there is to see".to_owned(),
+        _ => format!("ioengine={} moves no data: bytes are counted as fio counts them", act.word()),
+    });
+    match act {
+        Act::Nothing => nothing(workload),
+        Act::Compute => computing(workload),
+        Act::Names(operation) => of_names(operation, draft, workload, files),
+        Act::OnFile(range) => on_file(range, workload, files.count),
+    }
+}
+
+/// Refuses what makes writes durable where nothing is written.
+fn nothing_to_make_durable(act: Act, w: &Workload) -> Result<(), Fault> {
+    let asked = [
+        ("fsync", w.fsync > 0),
+        ("fdatasync", w.fdatasync > 0),
+        ("sync", w.sync != WriteSync::None),
+        ("end_fsync", w.end_fsync),
+    ];
+    match asked.into_iter().find(|(_, set)| *set) {
+        Some((option, _)) => {
+            let reason = format!("ioengine={} writes nothing that could be made durable", act.word());
+            Err((option, Problem::new(reason, "leave it out, or write an engine that writes, such as psync")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn nothing(workload: Workload) -> Result<Workload, Fault> {
+    match workload.size {
+        Some(_) => Ok(workload),
+        None => Err(("ioengine", Problem::new("null has no file that has a size", "add size=1g"))),
+    }
+}
+
+fn computing(workload: Workload) -> Result<Workload, Fault> {
+    if workload.runtime.is_none() {
+        return Err(("ioengine", Problem::new("cpuio has no end without a runtime", "add runtime=10s")));
+    }
+    Ok(Workload { size: None, offset: 0, offset_increment: Some(0), time_based: true, ..workload })
+}
+
+/// One request a name.
+fn of_names(
+    operation: Operation,
+    draft: &Draft,
+    workload: Workload,
+    files: Files,
+) -> Result<Workload, Fault> {
+    let names = files.count;
+    let fault = |option, reason: &str, hint: &str| Err((option, Problem::new(reason, hint)));
+    let bs = workload.bs;
+    let each = draft.filesize.or(workload.size.map(|size| size / names)).unwrap_or(bs);
+    match () {
+        () if workload.rw != Rw::Read => {
+            fault("rw", "each request is one operation with one name", "leave it out")
+        }
+        () if !workload.bssplit.is_empty() => {
+            fault("bssplit", "each request is for one name", "leave it out")
+        }
+        () if workload.offset > 0 => fault("offset", "names are worked on from the first", "leave it out"),
+        () if workload.rw_step != 0 => fault("rw", "each name is worked on in turn", "leave the step out"),
+        () if each != bs => {
+            let hint = format!("write bs={}", units::bytes_short(each));
+            fault("bs", "a file is worked on once, and counts for one block", &hint)
+        }
+        () if operation.is_once() && (workload.time_based || workload.loops > 1) => {
+            let option = if workload.time_based { "time_based" } else { "loops" };
+            fault(option, "each name can be made or removed but once", "leave it out, or raise nrfiles")
+        }
+        () if workload.numjobs > 1 && files.are_shared => fault(
+            "numjobs",
+            "copies would work on the same names",
+            "leave filename out, so that each has its own",
+        ),
+        () => Ok(Workload { size: Some(bs * names), offset_increment: Some(0), ..workload }),
+    }
+}
+
+fn on_file(range: Range, workload: Workload, files: u64) -> Result<Workload, Fault> {
+    let takes = match range {
+        Range::Allocate => matches!(workload.rw, Rw::Write | Rw::RandWrite | Rw::Trim | Rw::RandTrim),
+        Range::Truncate => matches!(workload.rw, Rw::Write | Rw::RandWrite),
+    };
+    let reason = match range {
+        Range::Allocate => {
+            "falloc allocates for writes and punches holes for trims; for reads it would change the file"
+        }
+        Range::Truncate => "ftruncate sets the length of a file to where each write would begin",
+    };
+    if !takes {
+        return Err(("rw", Problem::new(reason, "write rw=write or rw=randwrite")));
+    }
+    if files > 1 {
+        let hint = "write a section for each file";
+        return Err(("nrfiles", Problem::new("the extent of one file is worked on", hint)));
+    }
+    Ok(workload)
+}

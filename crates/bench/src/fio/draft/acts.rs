@@ -1,0 +1,50 @@
+//! Options of engines that move no data.
+
+use std::time::Duration;
+
+use super::super::error::Problem;
+use super::super::values;
+use super::Draft;
+use crate::run::burn::Work;
+
+/// What a section says of such an engine; None where it says nothing.
+#[derive(Debug, Clone, Default)]
+pub struct ActsDraft {
+    pub load: Option<u8>,
+    pub chunk: Option<Duration>,
+    pub work: Option<Work>,
+    /// Whether links are followed where names are looked up.
+    pub follows: Option<bool>,
+}
+
+/// fio takes more than 100 for 100.
+pub fn cpuload(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let percent = values::number32(values::required(value)?, 1, u32::MAX)?;
+    draft.acts.load = Some(percent.min(100) as u8);
+    Ok(())
+}
+
+/// Microseconds.
+pub fn cpuchunks(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    let microseconds = values::number32(values::required(value)?, 1, 60_000_000)?;
+    draft.acts.chunk = Some(Duration::from_micros(microseconds.into()));
+    Ok(())
+}
+
+pub fn cpumode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.acts.work = Some(match values::required(value)? {
+        "noop" => Work::Spin,
+        "qsort" => Work::Sort,
+        _ => return Err(Problem::new("it is nothing that is computed here", "write noop or qsort")),
+    });
+    Ok(())
+}
+
+pub fn stat_type(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.acts.follows = Some(match values::required(value)? {
+        "stat" | "statx" => true,
+        "lstat" => false,
+        _ => return Err(Problem::new("it is no way to look a file up", "write stat, lstat or statx")),
+    });
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! fio job files with engines that move no data, zones, sequences and copies.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bench::acts::{Act, Operation, Range};
+use bench::fio::{Job, JobFile, options_of};
+use bench::run::burn::{Burn, Work};
+use measure::Workload;
+use measure::workload::{DedupeMode, RandomDistribution, Rw, Sequence};
+
+fn read(text: &str) -> Result<Vec<Job>, String> {
+    match JobFile::parse(text, Path::new("test.fio"), &|_| None) {
+        Ok(file) => Ok(file.jobs().cloned().collect()),
+        Err(error) => Err(error.each().iter().map(|fault| format!("{fault} ({})\n", fault.hint())).collect()),
+    }
+}
+
+fn job(options: &str) -> Job {
+    read(&format!("[job]\n{options}\n")).unwrap_or_else(|error| panic!("{options}: {error}")).remove(0)
+}
+
+fn refusal(options: &str) -> String {
+    match read(&format!("[job]\n{options}\n")) {
+        Ok(jobs) => panic!("accepted: {options}\n{jobs:#?}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn each_engine_without_data_is_what_its_requests_do() {
+    let act = |options: &str| job(options).act;
+    assert_eq!(act("size=1m"), None);
+    assert_eq!(act("ioengine=null\nsize=1m"), Some(Act::Nothing));
+    assert_eq!(act("ioengine=filecreate"), Some(Act::Names(Operation::CreateFile)));
+    assert_eq!(act("ioengine=filestat\nstat_type=lstat"), Some(Act::Names(Operation::StatLink)));
+    assert_eq!(act("ioengine=dirdelete"), Some(Act::Names(Operation::DeleteDirectory)));
+    assert_eq!(act("ioengine=falloc\nsize=1m\nrw=randtrim"), Some(Act::OnFile(Range::Allocate)));
+    assert_eq!(act("ioengine=ftruncate\nsize=1m\nrw=write"), Some(Act::OnFile(Range::Truncate)));
+    let cpu = job("ioengine=cpuio\ncpuload=150\ncpuchunks=2000\ncpumode=qsort\nruntime=3");
+    let burn = Burn { load: 100, chunk: Duration::from_millis(2), work: Work::Sort };
+    assert_eq!((cpu.act, cpu.conduct.burn), (Some(Act::Compute), Some(burn)));
+    assert!(cpu.workload.time_based);
+}
+
+#[test]
+fn a_job_has_one_request_a_name_and_each_copy_names_of_its_own() {
+    let text =
+        "[a]\nioengine=filecreate\ncreate_on_open=1\nnrfiles=31250\nfilesize=4k\nnumjobs=2\ndirectory=/d\n";
+    let jobs = read(text).expect("reads");
+    assert_eq!(jobs.len(), 2);
+    for (copy, job) in jobs.iter().enumerate() {
+        assert_eq!((job.files.len(), job.workload.size), (31250, Some(31250 * 4096)));
+        assert_eq!(job.files[31249].to_str(), Some(&*format!("/d/a.{copy}.31249")));
+        assert_eq!((job.workload.rw, job.workload.iodepth, job.workload.numjobs), (Rw::Read, 1, 1));
+    }
+    assert!(refusal("nrfiles=31250\nsize=1g").contains("31250 is out of range"));
+}
+
+#[test]
+fn what_would_do_nothing_with_such_an_engine_is_refused() {
+    for (options, words) in [
+        ("ioengine=null", "no file that has a size"),
+        ("ioengine=null\nsize=1m\nrw=write\nfsync=1", "nothing that could be made durable"),
+        ("ioengine=filestat\nfdatasync=1", "nothing that could be made durable"),
+        ("ioengine=null\nsize=1m\nrw=write\nsync=1", "nothing that could be made durable"),
+        ("ioengine=null\nsize=1m\nrw=write\nverify=crc32c", "writes no data"),
+        ("ioengine=filecreate\nrw=write", "one operation with one name"),
+        ("ioengine=filecreate\nnrfiles=4\nfilesize=8k", "counts for one block (write bs=8k)"),
+        ("ioengine=filedelete\ntime_based\nruntime=5", "but once"),
+        ("ioengine=filestat\nfilename=x\nnumjobs=2", "work on the same names"),
+        ("ioengine=falloc\nsize=1m\nrw=read", "would change the file"),
+        ("ioengine=falloc\nsize=1m\nrw=randrw", "would change the file"),
+        ("ioengine=ftruncate\nsize=1m\nrw=trim", "sets the length"),
+        ("ioengine=cpuio\nruntime=3", "for how much of its time"),
+        ("ioengine=cpuio\ncpuload=50", "no end without a runtime"),
+        ("cpuload=50\nsize=1m", "it belongs to cpuio, and the engine is psync"),
+        ("stat_type=lstat\nioengine=null\nsize=1m", "it belongs to filestat"),
+        ("create_on_open=1\nsize=1m", "files are laid before"),
+        ("ioengine=exec", "commands are not run from job files"),
+    ] {
+        let error = refusal(options);
+        assert!(error.contains(words), "{options}: {error}");
+    }
+}
+
+#[test]
+fn zones_sequences_and_copies_reach_the_workload_and_are_written_as_they_are_read() {
+    let read =
+        job("size=64m\nbs=4k\nrw=randwrite\nzonemode=strided\nzonesize=1m\nzonerange=2m\nzoneskip=7m\n\
+         dedupe_percentage=50\ndedupe_mode=working_set\ndedupe_working_set_percentage=20\ndedupe_global=1")
+        .workload;
+    let expected = Workload {
+        zonesize: Some(1 << 20),
+        zonerange: Some(2 << 20),
+        zoneskip: 7 << 20,
+        dedupe_percentage: 50,
+        dedupe_mode: DedupeMode::WorkingSet,
+        dedupe_working_set_percentage: 20,
+        dedupe_global: true,
+        ..read.clone()
+    };
+    assert_eq!(read, expected);
+    for strided in [false, true] {
+        let stride = u8::from(strided);
+        let text = format!(
+            "size=48k\nrw=randread\nrandom_distribution=sequence:2,0,1\nrandom_sequence_stride={stride}"
+        );
+        let sequence = Sequence { blocks: vec![2, 0, 1], strided };
+        let read = job(&text).workload;
+        assert_eq!(read.random_distribution, RandomDistribution::Sequence(sequence));
+        let options = options_of(&read).into_iter().map(|(key, value)| format!("{key}={value}\n"));
+        assert_eq!(job(&options.collect::<String>()).workload.random_distribution, read.random_distribution);
+    }
+    for (options, words) in [
+        ("zonemode=zbd", "zoned devices are not supported"),
+        ("zonemode=strided\nsize=1m", "need a size"),
+        ("zonesize=1m\nsize=1m", "there are no zones"),
+        ("zonemode=strided\nzonesize=6k\nsize=1m", "multiple of bs"),
+        ("zonemode=strided\nzonesize=2m\nsize=1m", "larger than size"),
+        ("zonemode=strided\nzonesize=1m\nsize=4m\nbssplit=4k/50:8k/50", "cannot be combined"),
+        ("zonemode=strided\nzonesize=1m\nsize=4m\nrw=write\nverify=crc32c", "stale from fresh"),
+        ("dedupe_percentage=101\nsize=1m", "out of range"),
+        ("dedupe_percentage=50\nsize=1m\nrw=write\nverify=crc32c", "unlike all others"),
+        ("random_distribution=sequence:a\nrw=randread\nsize=1m", "not a block's number"),
+    ] {
+        let error = refusal(options);
+        assert!(error.contains(words), "{options}: {error}");
+    }
+}
