@@ -163,7 +163,7 @@ impl Workload {
                 return bad(option, value, whole, "write whole blocks");
             }
         }
-        if self.zoneskip % self.bs.max(1) != 0 {
+        if !self.zoneskip.is_multiple_of(self.bs.max(1)) {
             return bad("zoneskip", self.zoneskip, "must be a multiple of bs", "write whole blocks");
         }
         if self.size.is_some_and(|bytes| bytes < range) {
