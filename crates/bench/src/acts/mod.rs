@@ -10,8 +10,9 @@
 //! - [`OnFile`] allocates ranges of a file, or sets its length.
 //! - `cpuio` makes no requests: [`Burn`](crate::run::burn::Burn).
 //!
-//! What is removed is what the run itself has made, known by device and inode ([`names`]).
+//! What is removed is what the run itself has made ([`made`]).
 
+pub mod made;
 pub mod names;
 mod nothing;
 mod on_file;
@@ -93,6 +94,12 @@ pub enum ActError {
     /// A name is missing, and is not to be made.
     #[error("{}: is missing, and allow_file_create=0 makes none", .0.display())]
     Missing(PathBuf),
+    /// A name is missing, and would be made among devices.
+    #[error("{}: is missing, and no file is made among devices", .0.display())]
+    AmongDevices(PathBuf),
+    /// A wish to stop came first.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
     /// The workload cannot be run.
     #[error(transparent)]
     Run(#[from] BenchError),
@@ -115,7 +122,8 @@ impl ActError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Exists { .. } => ErrorClass::Refused,
-            Self::Missing(_) | Self::Run(_) => ErrorClass::Invalid,
+            Self::Missing(_) | Self::AmongDevices(_) | Self::Run(_) => ErrorClass::Invalid,
+            Self::Interrupted => ErrorClass::Interrupted,
             Self::Io { .. } => ErrorClass::Failed,
         }
     }
@@ -127,7 +135,8 @@ impl ActError {
             Self::Exists { .. } => Some("name another directory=, or move it away".to_owned()),
             Self::Missing(_) => Some("make it first, or leave allow_file_create out".to_owned()),
             Self::Run(error) => error.hint(),
-            Self::Io { .. } => None,
+            Self::AmongDevices(_) => Some("check the name of the device".to_owned()),
+            Self::Io { .. } | Self::Interrupted => None,
         }
     }
 }

@@ -1,19 +1,22 @@
 //! One name a request: files or directories that are made, looked up or removed.
 //!
 //! Request n works on the nth name, so that a job of as many blocks as it has names visits each once. A request that
-//! removes first looks whether the name still stands for what the run has made, by device and inode: what somebody
-//! else put there meanwhile stays, and fails the run. Making never opens what exists (`O_EXCL`).
+//! removes first looks whether the name still stands for what the run has made ([`Made`]): what another program
+//! put there meanwhile stays, and fails the run. Making never opens what exists (`O_EXCL`).
 
+use std::cell::RefCell;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use storage::device::{Device, DeviceKind, Geometry};
 
 use super::ActError;
+use super::made::{Made, is_among_devices};
 
 /// What is done with each name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +82,6 @@ impl Operation {
     }
 }
 
-/// What a name stood for when it was made: device and inode.
-type Identity = (u64, u64);
-
-fn identity(facts: &Metadata) -> Identity {
-    (facts.dev(), facts.ino())
-}
-
 /// Names that requests work on.
 #[derive(Debug)]
 pub struct Names {
@@ -95,7 +91,7 @@ pub struct Names {
     /// Bytes that a request counts for, and files are made with.
     each: u64,
     /// What was made of each, and is still there as far as is known.
-    made: Mutex<Vec<Option<Identity>>>,
+    made: Mutex<Vec<Option<Made>>>,
     /// Everything that was made is removed when this is dropped.
     unlink: bool,
     /// The first name's directory.
@@ -106,10 +102,10 @@ pub struct Names {
 
 impl Names {
     /// Makes ready: what is to be looked up or removed is made where it is missing, and what is to be made, or removed,
-    /// must not be there. Files are made with their length and no data.
+    /// must not be there. Files are made with their length and no data. `stop` is looked at before each name.
     ///
     /// # Errors
-    /// [`ActError`]; what was made until then is removed again, unless it was to be looked up.
+    /// [`ActError`]; what was made until then is removed again.
     ///
     /// # Panics
     /// If there are no names.
@@ -119,6 +115,7 @@ impl Names {
         each: u64,
         may_make: bool,
         unlink: bool,
+        stop: &AtomicBool,
     ) -> Result<Self, ActError> {
         let parent = paths[0].parent().filter(|path| !path.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
@@ -128,18 +125,29 @@ impl Names {
             source,
         })?;
         let spec = format!("{} of {} names in {}", operation.word(), paths.len(), parent.display());
-        let made = Mutex::new(vec![None; paths.len()]);
-        // What is to be removed anyway is not left behind by a run that fails.
-        let unlink = unlink || operation.is_once() && !operation.makes();
+        let made = Mutex::new((0..paths.len()).map(|_| None).collect());
         let parent = parent.to_owned();
-        let names = Self { operation, spec, paths, each, made, unlink, parent, directory };
+        // A run that does not begin leaves nothing behind.
+        let mut names = Self { operation, spec, paths, each, made, unlink: true, parent, directory };
+        let devices = Devices::default();
         for (number, path) in names.paths.iter().enumerate() {
-            names.make_ready(number, path, may_make)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(ActError::Interrupted);
+            }
+            names.make_ready(number, path, may_make, &devices)?;
         }
+        // What is to be removed anyway is not left behind by a run that fails.
+        names.unlink = unlink || operation.is_once() && !operation.makes();
         Ok(names)
     }
 
-    fn make_ready(&self, number: usize, path: &Path, may_make: bool) -> Result<(), ActError> {
+    fn make_ready(
+        &self,
+        number: usize,
+        path: &Path,
+        may_make: bool,
+        devices: &Devices,
+    ) -> Result<(), ActError> {
         let act = self.operation.word();
         let exists = |why| ActError::Exists { path: path.to_owned(), act, why };
         match (fs::symlink_metadata(path), self.operation) {
@@ -148,6 +156,9 @@ impl Names {
                 Err(exists("removes nothing but what the run has made"))
             }
             (Ok(_), _) => Ok(()),
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound && devices.are_beside(path) => {
+                Err(ActError::AmongDevices(path.to_owned()))
+            }
             (Err(error), operation) if error.kind() == io::ErrorKind::NotFound => match may_make {
                 _ if operation.makes() => Ok(()),
                 true => self.make(number, path).map_err(|source| ActError::Io {
@@ -168,15 +179,16 @@ impl Names {
             return self.remember(number, || fs::symlink_metadata(path));
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path)?;
-        self.remember(number, || file.metadata())?;
         // Only what is laid has a length: fio's filecreate leaves empty files.
-        if self.operation.makes() { Ok(()) } else { file.set_len(self.each) }
+        let laid = if self.operation.makes() { Ok(()) } else { file.set_len(self.each) };
+        self.remember(number, || file.metadata())?;
+        laid
     }
 
     /// Remembers what a name stands for, if it is to be removed.
     fn remember(&self, number: usize, facts: impl FnOnce() -> io::Result<Metadata>) -> io::Result<()> {
         if self.unlink {
-            self.lock()[number] = Some(identity(&facts()?));
+            self.lock()[number] = Some(Made::of(&facts()?));
         }
         Ok(())
     }
@@ -184,21 +196,18 @@ impl Names {
     /// Removes a name that still stands for what the run has made of it.
     fn remove(&self, number: usize) -> io::Result<()> {
         let path = &self.paths[number];
-        let expected = self.lock()[number];
-        let found = identity(&fs::symlink_metadata(path)?);
-        if expected != Some(found) {
-            return Err(io::Error::other("it is not what the run has made there, and stays"));
-        }
-        if self.operation.is_of_directories() {
-            fs::remove_dir(path)?
-        } else {
-            fs::remove_file(path)?
+        let made = self.lock()[number].take();
+        let removed = match &made {
+            Some(made) => made.remove(path),
+            None => Err(io::Error::other("the run has not made it, and it stays")),
         };
-        self.lock()[number] = None;
-        Ok(())
+        if removed.is_err() {
+            self.lock()[number] = made;
+        }
+        removed
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Identity>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Made>>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,6 +229,25 @@ impl Drop for Names {
             for number in left {
                 // What cannot be removed is still the user's to remove; the figures stand.
                 let _ = self.remove(number);
+            }
+        }
+    }
+}
+
+/// Whether the directory of a name holds devices, remembered for the next name.
+#[derive(Debug, Default)]
+struct Devices(RefCell<Option<(PathBuf, bool)>>);
+
+impl Devices {
+    fn are_beside(&self, path: &Path) -> bool {
+        let mut last = self.0.borrow_mut();
+        let parent = path.parent().unwrap_or(path);
+        match &*last {
+            Some((known, among)) if known == parent => *among,
+            _ => {
+                let among = is_among_devices(path);
+                *last = Some((parent.to_owned(), among));
+                among
             }
         }
     }
@@ -292,6 +320,16 @@ mod tests {
         (0..count).map(|n| directory.join(format!("f.{n}"))).collect()
     }
 
+    fn prepare(
+        operation: Operation,
+        paths: Vec<PathBuf>,
+        each: u64,
+        may_make: bool,
+        unlink: bool,
+    ) -> Result<Names, ActError> {
+        Names::prepare(operation, paths, each, may_make, unlink, &AtomicBool::new(false))
+    }
+
     fn listed(directory: &Path) -> usize {
         fs::read_dir(directory).expect("lists").count()
     }
@@ -308,21 +346,21 @@ mod tests {
             (Operation::CreateFile, Operation::StatFile, Operation::DeleteFile),
             (Operation::CreateDirectory, Operation::StatDirectory, Operation::DeleteDirectory),
         ] {
-            let names = Names::prepare(make, all(), 4096, true, false).expect("ready");
+            let names = prepare(make, all(), 4096, true, false).expect("ready");
             perform(&names, 1).expect("makes it");
             assert_eq!(listed(place.path()), 1);
             assert_eq!(place.path().join("f.1").is_dir(), make == Operation::CreateDirectory);
             perform(&names, 1).expect_err("is there");
             drop(names);
             assert_eq!(listed(place.path()), 1, "what was made stays");
-            let names = Names::prepare(look, all(), 4096, true, false).expect("ready");
+            let names = prepare(look, all(), 4096, true, false).expect("ready");
             assert_eq!(listed(place.path()), 3);
             perform(&names, 2).expect("looks it up");
             drop(names);
             for path in all() {
                 if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }.expect("removes");
             }
-            let names = Names::prepare(remove, all(), 4096, true, false).expect("ready");
+            let names = prepare(remove, all(), 4096, true, false).expect("ready");
             assert_eq!(listed(place.path()), 3);
             perform(&names, 0).expect("removes it");
             assert_eq!(listed(place.path()), 2);
@@ -336,18 +374,18 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         fs::write(place.path().join("f.1"), "mine").expect("writes");
         for operation in Operation::ALL.into_iter().filter(|operation| operation.is_once()) {
-            let refused = Names::prepare(operation, paths(place.path(), 2), 4096, true, false);
+            let refused = prepare(operation, paths(place.path(), 2), 4096, true, false);
             assert!(matches!(refused, Err(ActError::Exists { .. })), "{operation:?}: {refused:?}");
             assert_eq!(listed(place.path()), 1, "{operation:?}: nothing is left of the attempt");
         }
-        let refused = Names::prepare(Operation::StatFile, paths(place.path(), 2), 4096, false, false);
+        let refused = prepare(Operation::StatFile, paths(place.path(), 2), 4096, false, false);
         assert!(matches!(refused, Err(ActError::Missing(_))), "{refused:?}");
     }
 
     #[test]
     fn another_file_of_the_same_name_is_not_removed() {
         let place = tempfile::tempdir().expect("a directory");
-        let names = Names::prepare(Operation::DeleteFile, paths(place.path(), 2), 4096, true, false);
+        let names = prepare(Operation::DeleteFile, paths(place.path(), 2), 4096, true, false);
         let names = names.expect("ready");
         let first = place.path().join("f.0");
         fs::write(place.path().join("other"), "mine").expect("writes");
@@ -362,10 +400,71 @@ mod tests {
     #[test]
     fn files_that_were_made_to_be_removed_afterwards_are() {
         let place = tempfile::tempdir().expect("a directory");
-        let names = Names::prepare(Operation::CreateFile, paths(place.path(), 2), 4096, true, true);
+        let names = prepare(Operation::CreateFile, paths(place.path(), 2), 4096, true, true);
         let names = names.expect("ready");
         perform(&names, 0).expect("makes it");
         drop(names);
         assert_eq!(listed(place.path()), 0);
+    }
+
+    #[test]
+    fn a_later_file_in_the_place_of_one_that_was_made_is_not_removed() {
+        let place = tempfile::tempdir().expect("a directory");
+        let names = prepare(Operation::DeleteFile, paths(place.path(), 2), 4096, true, false).expect("ready");
+        let first = place.path().join("f.0");
+        let born = fs::symlink_metadata(&first).expect("is there");
+        // File systems give the number of a removed inode again, mostly at once, and their clocks tick in milliseconds.
+        let mut has_ticked = false;
+        for _ in 0..1000 {
+            fs::remove_file(&first).expect("removes");
+            fs::write(&first, vec![7; 4096]).expect("writes");
+            let now = fs::symlink_metadata(&first).expect("is there");
+            has_ticked |= now.modified().ok() > born.modified().ok();
+            if has_ticked
+                && std::os::unix::fs::MetadataExt::ino(&now) == std::os::unix::fs::MetadataExt::ino(&born)
+            {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        perform(&names, 0).expect_err("is a later file");
+        drop(names);
+        assert_eq!(fs::read(&first).expect("is there"), vec![7; 4096]);
+        assert_eq!(listed(place.path()), 1);
+    }
+
+    #[test]
+    fn a_wish_to_stop_ends_the_making_of_names_and_leaves_none() {
+        let place = tempfile::tempdir().expect("a directory");
+        for operation in [Operation::DeleteFile, Operation::StatFile, Operation::CreateDirectory] {
+            let (stop, all) = (AtomicBool::new(true), paths(place.path(), 4));
+            let stopped = Names::prepare(operation, all, 4096, true, false, &stop);
+            assert!(matches!(stopped, Err(ActError::Interrupted)), "{operation:?}: {stopped:?}");
+            assert_eq!(listed(place.path()), 0, "{operation:?}");
+        }
+        // The fifth is in the way of a run that has made four.
+        fs::write(place.path().join("f.4"), "mine").expect("writes");
+        let refused = prepare(Operation::DeleteFile, paths(place.path(), 5), 4096, true, false);
+        assert!(matches!(refused, Err(ActError::Exists { .. })), "{refused:?}");
+        let missing = place.path().join("no/f.5");
+        let of_stat = [paths(place.path(), 4), vec![missing]].concat();
+        prepare(Operation::StatFile, of_stat, 4096, true, false).expect_err("has no directory");
+        assert_eq!(listed(place.path()), 1, "what was made for a run that did not begin is removed");
+    }
+
+    #[test]
+    fn a_misspelt_device_does_not_become_a_file() {
+        let place = tempfile::tempdir().expect("a directory");
+        std::os::unix::fs::symlink("/dev", place.path().join("d")).expect("links");
+        let misspelt = place.path().join("d/flashwright-test-misspelt");
+        for operation in Operation::ALL {
+            let refused = prepare(operation, vec![misspelt.clone()], 4096, true, false);
+            let was_made = misspelt.exists();
+            drop(fs::remove_file(&misspelt).or_else(|_| fs::remove_dir(&misspelt)));
+            assert!(
+                !was_made && matches!(refused, Err(ActError::AmongDevices(_))),
+                "{operation:?}: {refused:?}"
+            );
+        }
     }
 }

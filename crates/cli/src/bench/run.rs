@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bench::acts::made::{Removed, is_among_devices};
 use bench::acts::{self, Act, ActError, Names, Nothing, OnFile};
 use bench::problem::Problem;
 use bench::run::cohorts::{Arranged, Arrangement, run_arranged};
@@ -123,16 +124,7 @@ pub(super) struct Bench<'r> {
     stop: &'r Arc<AtomicBool>,
     live: bool,
     /// Files that were made for jobs which want them gone afterwards.
-    unlink: Vec<PathBuf>,
-}
-
-impl Drop for Bench<'_> {
-    fn drop(&mut self) {
-        for path in &self.unlink {
-            // What cannot be removed is still the user's to remove; the figures stand.
-            let _ = std::fs::remove_file(path);
-        }
-    }
+    unlink: Removed,
 }
 
 impl<'r> Bench<'r> {
@@ -142,7 +134,7 @@ impl<'r> Bench<'r> {
         live: bool,
     ) -> Result<Self, Failure> {
         let mut bench =
-            Self { targets: BTreeMap::new(), acts: BTreeMap::new(), stop, live, unlink: Vec::new() };
+            Self { targets: BTreeMap::new(), acts: BTreeMap::new(), stop, live, unlink: Removed::default() };
         let options = TargetOptions {
             destroy: request.destroy.clone(),
             allow_unwritten: request.allow_unwritten,
@@ -151,7 +143,7 @@ impl<'r> Bench<'r> {
         };
         for job in request.jobs() {
             if let (Some(act), Some(fio)) = (job.act_alone(), &job.fio) {
-                bench.acts.insert(fio.first_thread, acted_on(act, job, fio).map_err(Problem::from)?);
+                bench.acts.insert(fio.first_thread, acted_on(act, job, fio, stop).map_err(Problem::from)?);
                 continue;
             }
             if !bench.targets.contains_key(job.target.as_str()) {
@@ -172,10 +164,7 @@ impl<'r> Bench<'r> {
         let spec = DeviceSpec::File { path: path.clone(), size: Some(size) };
         let made = device::open(&spec, &OpenOptions { direct: false, ..OpenOptions::writing() });
         let device = made.map_err(Problem::from)?;
-        let debris = Debris(vec![path.clone()]);
-        if job.fio.as_ref().is_some_and(|fio| fio.unlink) {
-            self.unlink.push(path.clone());
-        }
+        let debris = debris(std::slice::from_ref(&path), &device)?;
         if lay {
             self.lay(&path, size, &device)?;
         }
@@ -187,7 +176,7 @@ impl<'r> Bench<'r> {
                 units::bytes(size)
             ));
         }
-        debris.keep();
+        self.made_for(job, debris);
         Ok(())
     }
 
@@ -209,16 +198,21 @@ impl<'r> Bench<'r> {
         let options =
             OpenOptions { direct: false, destroy: request.destroy.clone(), ..OpenOptions::writing() };
         let device = volume::open(spec, &options).map_err(Problem::from)?;
-        let first = missing[0].clone();
-        if job.fio.as_ref().is_some_and(|fio| fio.unlink) {
-            self.unlink.extend(missing.iter().cloned());
-        }
-        let debris = Debris(missing);
+        let debris = debris(&missing, &device)?;
         if sharing().any(|other| other.workload.rw.reads()) {
-            self.lay(&first, device.size(), &device)?;
+            self.lay(&missing[0], device.size(), &device)?;
         }
-        debris.keep();
+        self.made_for(job, debris);
         Ok(())
+    }
+
+    /// Leaves files that were made for a job where they are, or has them removed after the run.
+    fn made_for(&mut self, job: &Job, files: Removed) {
+        if job.fio.as_ref().is_some_and(|fio| fio.unlink) {
+            files.hand_over(&mut self.unlink);
+        } else {
+            files.keep();
+        }
     }
 
     /// Writes a file that is going to be read.
@@ -320,11 +314,17 @@ impl<'r> Bench<'r> {
 }
 
 /// What a job works on that has no target, made ready.
-fn acted_on(act: Act, job: &Job, fio: &bench::fio::Job) -> Result<Arc<dyn device::Device>, ActError> {
+fn acted_on(
+    act: Act,
+    job: &Job,
+    fio: &bench::fio::Job,
+    stop: &AtomicBool,
+) -> Result<Arc<dyn device::Device>, ActError> {
     let workload = &job.workload;
     if let Act::Names(operation) = act {
         let (paths, may_make) = (fio.files.clone(), fio.allow_file_create);
-        return Ok(Arc::new(Names::prepare(operation, paths, workload.bs, may_make, fio.unlink)?));
+        let names = Names::prepare(operation, paths, workload.bs, may_make, fio.unlink, stop)?;
+        return Ok(Arc::new(names));
     }
     let size = fio.file_bytes().unwrap_or(workload.max_bs());
     let nothing = Nothing::new(act.word(), size);
@@ -338,7 +338,7 @@ fn to_be_made(request: &Request, job: &Job, spec: &DeviceSpec) -> Option<(PathBu
     let path = spec.path()?;
     // `symlink_metadata`: a link to nowhere must not be followed to make a file there. And a misspelt
     // device must not become a file among the devices.
-    if std::fs::symlink_metadata(path).is_ok() || path.starts_with("/dev") {
+    if std::fs::symlink_metadata(path).is_ok() || is_among_devices(path) {
         return None;
     }
     let sharing = || request.jobs().filter(|other| other.target == job.target);
@@ -356,22 +356,16 @@ fn to_be_made(request: &Request, job: &Job, spec: &DeviceSpec) -> Option<(PathBu
     Some((path.to_owned(), sizes.into_iter().max()?, lays.contains(&true)))
 }
 
-/// Files that are removed unless they are kept.
-struct Debris(Vec<PathBuf>);
-
-impl Debris {
-    fn keep(mut self) {
-        self.0.clear();
+/// The files at `paths` that were made as a device or parts of it, to be removed unless they are kept.
+fn debris(paths: &[PathBuf], device: &Arc<dyn device::Device>) -> Result<Removed, Failure> {
+    let mut made = Removed::default();
+    let leaves = device::leaves(device).iter();
+    for leaf in leaves.filter(|leaf| leaf.path().is_some_and(|path| paths.iter().any(|made| made == path))) {
+        let path = leaf.path().expect("those that have none were left out");
+        let added = made.add(path, leaf.fd());
+        added.map_err(|error| Failure::io(path, "look at what was made", &error))?;
     }
-}
-
-impl Drop for Debris {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // The error that brought us here is the one to report.
-            let _ = std::fs::remove_file(path);
-        }
-    }
+    Ok(made)
 }
 
 /// Drops a file's pages from the page cache, as fio does before a buffered job.
