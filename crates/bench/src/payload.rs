@@ -104,17 +104,20 @@ const GLOBAL_SET: u64 = 0x666c_6173_6877;
 /// Which blocks are copies of others: fio's `dedupe_percentage`.
 ///
 /// Each block's contents follow from a number, so that a copy is made by making the block again. It is made in full,
-/// whatever its size.
+/// whatever its size. The blocks that are no copies have numbers in turn, and a working set is, as in fio, the first of
+/// these: whether the job has written a block of it before or copies it first, the block is the same.
 #[derive(Debug)]
 pub struct Copies {
     percent: u64,
     mode: DedupeMode,
     /// Different blocks that there are to copy.
     set: u64,
-    /// What the contents of the set follow from.
-    set_seed: u64,
+    /// The number of the first block of the set.
+    set_first: u64,
     rng: Rng,
-    /// What the contents of the last block that was no copy follow from.
+    /// The number of the next block that is no copy.
+    next: u64,
+    /// That of the last one; of the first one before that.
     last: u64,
     compress_percentage: u8,
 }
@@ -124,15 +127,17 @@ impl Copies {
     #[must_use]
     pub fn new(workload: &Workload, blocks: u64, seed: u64) -> Option<Self> {
         let set = u128::from(blocks) * u128::from(workload.dedupe_working_set_percentage) / 100;
-        // Jobs have seeds of their own.
-        let set_seed = if workload.dedupe_global { GLOBAL_SET } else { seed };
+        // Jobs have seeds of their own, and the numbers of two jobs are not to be near each other.
+        let first_of = |seed: u64| Rng::new(seed ^ 0x0073_6574).next_u64();
+        let first = first_of(seed);
         (workload.dedupe_percentage > 0).then(|| Self {
             percent: workload.dedupe_percentage.into(),
             mode: workload.dedupe_mode,
             set: (set as u64).max(1),
-            set_seed: set_seed ^ 0x0073_6574,
+            set_first: if workload.dedupe_global { first_of(GLOBAL_SET) } else { first },
             rng: Rng::new(seed ^ 0x0064_6564_7570_6500),
-            last: seed ^ 0x6669_7273_7400,
+            next: first,
+            last: first,
             compress_percentage: workload.buffer_compress_percentage,
         })
     }
@@ -142,12 +147,9 @@ impl Copies {
         let is_copy = self.rng.below(100) < self.percent;
         let contents = match (is_copy, self.mode) {
             (true, DedupeMode::Repeat) => self.last,
-            (true, DedupeMode::WorkingSet) => {
-                // The seeds of two blocks of the set, or of two sets, are not to be near each other.
-                Rng::new(self.set_seed).next_u64().wrapping_add(self.rng.below(self.set))
-            }
+            (true, DedupeMode::WorkingSet) => self.set_first.wrapping_add(self.rng.below(self.set)),
             (false, _) => {
-                self.last = self.rng.next_u64();
+                (self.last, self.next) = (self.next, self.next.wrapping_add(1));
                 self.last
             }
         };
@@ -327,35 +329,44 @@ mod tests {
         }
     }
 
-    fn different(workload: &Workload, seeds: &[u64]) -> (usize, usize) {
-        let (mut seen, mut written) = (std::collections::HashSet::new(), 0);
+    /// How many blocks are unlike all others, of so many that jobs with these seeds write each.
+    fn different(workload: &Workload, blocks: u64, seeds: &[u64]) -> usize {
+        let mut seen = std::collections::HashSet::new();
         for seed in seeds {
-            let mut copies = Copies::new(workload, 1000, *seed).expect("some are copies");
-            for _ in 0..1000 {
+            let mut copies = Copies::new(workload, blocks, *seed).expect("some are copies");
+            for _ in 0..blocks {
                 let mut block = vec![0; 512];
                 copies.fill(&mut block);
                 seen.insert(block);
-                written += 1;
             }
         }
-        (seen.len(), written)
+        seen.len()
     }
 
     #[test]
     fn as_many_blocks_are_copies_as_asked() {
         let repeat = Workload { dedupe_percentage: 60, ..Workload::default() };
-        let (unlike, written) = different(&repeat, &[1]);
-        assert!((350..450).contains(&unlike), "{unlike} of {written}");
+        let unlike = different(&repeat, 1000, &[1]);
+        assert!((350..450).contains(&unlike), "{unlike}");
         assert!(Copies::new(&Workload::default(), 1000, 1).is_none());
-        let set = Workload {
-            dedupe_percentage: 100,
+        let of_set = |percentage, set| Workload {
+            dedupe_percentage: percentage,
             dedupe_mode: DedupeMode::WorkingSet,
-            dedupe_working_set_percentage: 2,
+            dedupe_working_set_percentage: set,
             ..Workload::default()
         };
-        assert_eq!(different(&set, &[1]).0, 20);
-        assert_eq!(different(&set, &[1, 2]).0, 40, "each job has a set of its own");
-        assert_eq!(different(&Workload { dedupe_global: true, ..set }, &[1, 2]).0, 20, "all have one");
+        let set = of_set(100, 2);
+        assert_eq!(different(&set, 1000, &[1]), 20);
+        assert_eq!(different(&set, 1000, &[1, 2]), 40, "each job has a set of its own");
+        assert_eq!(different(&Workload { dedupe_global: true, ..set }, 1000, &[1, 2]), 20, "all have one");
+        // fio 3.33 writes 818 and 2031: the blocks of a set are those that are no copies.
+        for (percentage, set, fio) in [(80, 20, 818_usize), (50, 5, 2031)] {
+            let unlike = different(&of_set(percentage, set), 4096, &[1]);
+            assert!(
+                unlike.abs_diff(fio) <= 80,
+                "{percentage} % of copies, set {set} %: {unlike}, and fio {fio}"
+            );
+        }
     }
 
     #[test]
