@@ -12,6 +12,8 @@ use crate::observe::idle::IdleState;
 
 /// A thread that is this busy has no time left to wait for the drive.
 const BUSY_LIMIT: f64 = 0.95;
+/// Of a shorter interval the CPU time of the process says nothing.
+const SHORTEST_PROCESS_NS: u64 = 10_000_000;
 /// Part of a request's time on the way to psync's threads and back. A drive of 80 µs and a queue of 10 µs come to 11 %.
 const HAND_OVER_LIMIT: f64 = 0.5;
 /// A CPU that is idle for a smaller part of the time is awake when most completions come.
@@ -62,8 +64,11 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
         return Some(Warning::new(WarningCode::CpuBound, message));
     }
     let cpus = f64::from(record.host.cpus.max(1));
-    let process = (record.process.user_ns + record.process.system_ns) as f64 / record.interval_ns as f64;
-    if process >= BUSY_LIMIT * cpus {
+    // The process's time is read where the counters are, a moment beside the interval. Beside a very short one there is more
+    // than in it.
+    let seen_ns = evidence.observed.window_ns.max(record.interval_ns);
+    let process = (record.process.user_ns + record.process.system_ns) as f64 / seen_ns as f64;
+    if record.interval_ns >= SHORTEST_PROCESS_NS && process >= BUSY_LIMIT * cpus {
         let share = units::percent(process / cpus);
         let message = format!("the jobs together used {share} of all {cpus} CPUs (limit {limit})");
         return Some(Warning::new(WarningCode::CpuBound, message));

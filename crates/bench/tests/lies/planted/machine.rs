@@ -32,6 +32,25 @@ fn psync_is_bound_by_the_thread_that_hands_out_its_requests_and_by_all_cpus() {
 }
 
 #[test]
+fn the_cpu_time_of_the_process_is_not_divided_by_an_interval_that_it_is_not_of() {
+    let mut case = healthy();
+    let busy = |case: &Case| case.codes().contains(&CpuBound);
+    case.record.jobs[0].interval_ns = 500_000;
+    (case.record.jobs[0].user_ns, case.record.jobs[0].system_ns) = (0, 0);
+    // Starting threads and reading counters took all CPUs 4 ms, of which half a millisecond was the interval.
+    case.record.process.user_ns = 0;
+    (case.record.interval_ns, case.record.process.system_ns) = (500_000, 8_000_000);
+    case.observed.window_ns = 4_000_000;
+    assert!(!busy(&case), "{:?}", case.codes());
+    // A longer one is judged by the window in which the time was read.
+    (case.record.interval_ns, case.observed.window_ns) = (10_000_000, 20_000_000);
+    case.record.process.system_ns = 30_000_000;
+    assert!(!busy(&case), "three quarters of two CPUs: {:?}", case.codes());
+    case.record.process.system_ns = 39_000_000;
+    assert!(busy(&case), "{:?}", case.codes());
+}
+
+#[test]
 fn requests_that_wait_for_psyncs_threads_and_not_for_the_drive_are_told() {
     let mut case = healthy();
     case.record.engine.used = "psync".into();
