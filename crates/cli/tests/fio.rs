@@ -4,8 +4,9 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
-use common::{names, place, run, skipped, tool, works};
+use common::{command, ended, names, place, run, signal, skipped, tool, wait_until, works};
 use serde_json::Value;
 
 fn job_file(folder: &Path, text: &str) {
@@ -144,4 +145,63 @@ fn a_job_may_compute_beside_one_that_does_io() {
     assert!(jobs[0]["record"]["jobs"][0]["user_ns"].as_u64().is_some_and(|ns| ns > 0), "{}", jobs[0]);
     job_file(folder.path(), "[burn]\nioengine=cpuio\ncpuload=30\n");
     is_refused(folder.path(), 2, "no end without a runtime");
+}
+
+#[test]
+fn a_file_in_the_place_of_one_that_the_run_made_is_not_removed_for_it() {
+    let folder = place();
+    let text = "[a]\nioengine=falloc\nrw=write\nsize=64m\nbs=4k\nfilename=y\nunlink=1\nrate_iops=20\ntime_based=1\n\
+                runtime=600\n";
+    job_file(folder.path(), text);
+    let made = folder.path().join("y");
+    let mut command = command(folder.path(), &["bench", "j.fio"]);
+    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    wait_until("the file", || made.exists());
+    fs::write(folder.path().join("mine"), "mine").expect("writes");
+    fs::rename(folder.path().join("mine"), &made).expect("takes its place");
+    signal(&run, "-INT");
+    ended(&mut run);
+    assert_eq!(fs::read_to_string(&made).expect("is there"), "mine");
+
+    job_file(folder.path(), &text.replace("filename=y", "filename=z").replace("runtime=600", "runtime=1"));
+    works(folder.path(), &["bench", "j.fio"]);
+    assert_eq!(names(folder.path()), ["j.fio", "y"], "z was the run's own");
+}
+
+#[test]
+fn figures_of_a_searched_depth_are_of_that_depth() {
+    let folder = place();
+    let search = "[a]\nioengine=null\nsize=1g\nrw=randread\nnorandommap=1\niodepth=4\nlatency_percentile=50\ntime_based=1\n";
+    // Depths 1, 2 and 4 are tried before what is counted begins.
+    job_file(folder.path(), &format!("{search}latency_target=10s\nlatency_window=20ms\nruntime=60\n"));
+    let record = document(folder.path())["record"].clone();
+    let ns = |key: &str| record[key].as_u64().expect("a number");
+    assert!(ns("ramp_ns") >= 60_000_000 && ns("interval_ns") >= 20_000_000, "{record}");
+    assert!(record["read"]["ios"].as_u64() < record["total"]["ios"].as_u64(), "{record}");
+    let depth = |options: &str| {
+        job_file(folder.path(), &format!("{search}{options}"));
+        let came = works(folder.path(), &["bench", "j.fio", "--output-format=fio-json"]);
+        let document: Value = serde_json::from_str(&came.out).expect("a document");
+        (document["jobs"][0]["latency_depth"].clone(), came.err)
+    };
+    let (found, text) = depth("latency_target=10s\nlatency_window=20ms\nruntime=60\n");
+    assert!(found == 4 && text.contains("iodepth=4 is what"), "{found}: {text}");
+    let (found, text) = depth("latency_target=10s\nlatency_window=60s\nruntime=1\n");
+    assert!(found == 0 && text.contains("the run ended before the search"), "{found}: {text}");
+}
+
+#[test]
+fn a_depth_that_holds_nothing_is_not_told_as_found() {
+    let folder = place();
+    // Each request of 4 MiB from memory takes longer than a microsecond.
+    fs::write(folder.path().join("data"), vec![7; 4 << 20]).expect("writes");
+    job_file(
+        folder.path(),
+        "[a]\nfilename=data\nrw=randread\nbs=4m\nnorandommap=1\nlatency_target=1us\nlatency_window=20ms\n\
+         latency_percentile=90\ntime_based=1\nruntime=2\n",
+    );
+    let came = works(folder.path(), &["bench", "j.fio", "--output-format=fio-json"]);
+    let document: Value = serde_json::from_str(&came.out).expect("a document");
+    assert_eq!(document["jobs"][0]["latency_depth"], 0, "{}", came.err);
+    assert!(came.err.contains("no depth holds 90 % of requests within 1"), "{}", came.err);
 }

@@ -13,7 +13,7 @@ use storage::usage::MemoryPolicy;
 use super::burn::Burn;
 use super::flow::Flow;
 use super::log::{Log, LogPlan};
-use super::search::LatencyGoal;
+use super::search::{LatencyGoal, Searched};
 use super::steady::{Steadiness, SteadyPlan};
 use super::tally::{Direction, Directions};
 
@@ -43,8 +43,8 @@ pub struct Aside {
     pub logs: Vec<Log>,
     /// How steady it was, where that was to end it.
     pub steadiness: Option<Steadiness>,
-    /// The depth that was found, where one was searched: the least of its threads.
-    pub depth: Option<u32>,
+    /// What the search for a depth came to, where there was one: the least of its threads.
+    pub searched: Option<Searched>,
 }
 
 /// A memory policy as fio's `numa_mem_policy` has it.
@@ -108,6 +108,11 @@ pub(super) struct FloorWatch {
 impl FloorWatch {
     pub fn new(floor: Floor) -> Self {
         Self { floor, since_ns: 0, bytes: [0; 3], ios: [0; 3] }
+    }
+
+    /// The interval, and what is counted in it, begin again.
+    pub fn restart(&mut self) {
+        *self = Self::new(self.floor);
     }
 
     /// Judges the cycle that ends `now_ns` after the interval began. As fio does, it is called after requests have

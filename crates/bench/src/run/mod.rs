@@ -176,7 +176,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     let asides = reports.iter_mut().zip(steady).map(|(reports, steady)| Aside {
         logs: reports.iter_mut().filter_map(|report| report.summary.log.take()).collect(),
         steadiness: steady.map(SteadyWatch::close),
-        depth: reports.iter().filter_map(|report| report.depth).min(),
+        searched: reports.iter().filter_map(|report| report.searched).min(),
     });
     Ok(Outcome { records, asides: asides.collect(), interrupted, span })
 }

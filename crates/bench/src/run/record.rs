@@ -52,15 +52,19 @@ pub(super) fn records(
     let parts = || jobs.iter().zip(reports).zip(seen);
     let mut records: Vec<RunRecord> =
         parts().map(|((job, reports), observed)| record(job, reports, observed, common)).collect();
+    // Drives served the search as well, at depths that no record has counts of.
+    let searches = reports.iter().flatten().any(|report| report.summary.has_restarted);
     let verdicts: Vec<Vec<Warning>> = parts()
         .enumerate()
-        .map(|(at, ((job, reports), observed))| verdict(job, reports, observed, &records, at))
+        .map(|(at, ((job, reports), observed))| verdict(job, reports, observed, &records, at, searches))
         .collect();
-    for (record, warnings) in records.iter_mut().zip(verdicts) {
+    for (at, (record, warnings)) in records.iter_mut().zip(verdicts).enumerate() {
         record.warnings = warnings;
-        // What limits requests that move nothing is neither a drive nor a link.
+        // What limits requests that move nothing is neither a drive nor a link. And what was seen beside a search was
+        // seen at depths that are not in its figures.
         let moves = record.target.kind != DeviceKind::Operations.word();
-        record.verdict = moves.then(|| measure::limit::judge(record, &Context::default()));
+        let is_seen = !reports[at].iter().any(|report| report.summary.has_restarted);
+        record.verdict = (moves && is_seen).then(|| measure::limit::judge(record, &Context::default()));
     }
     records
 }
@@ -74,6 +78,9 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
     let ended = summaries().map(|s| s.ended).min().unwrap_or(0);
     let first = summaries().map(|s| s.started).min().unwrap_or(0);
     let last = summaries().map(|s| s.closed).max().unwrap_or(0);
+    // Threads that search end each for itself; rates are over the longest of their intervals, as in fio.
+    let own = summaries().filter(|s| s.has_restarted).map(|s| s.ended.saturating_sub(s.began)).max();
+    let ended = own.map_or(ended, |longest| began + longest);
     let interval_ns = clock.nanoseconds(ended.saturating_sub(began));
     let [read, write, trim] = total(summaries().map(|s| &s.measured));
     let [all_read, all_write, all_trim] = total(summaries().map(|s| &s.total));
@@ -146,11 +153,13 @@ fn verdict(
     observed: &Observed,
     records: &[RunRecord],
     at: usize,
+    searches: bool,
 ) -> Vec<Warning> {
     let expected: Option<Vec<u64>> = reports.iter().map(|r| r.verify_expected).collect();
     let known = Known {
         verify_expected_blocks: expected.filter(|e| !e.is_empty()).map(|e| e.iter().sum()),
         beside: Traffic::beside(records, at),
+        drives_are_shared: job.known.drives_are_shared || searches,
         ..job.known.clone()
     };
     let stack = &job.observer.subject().stack;

@@ -2,8 +2,9 @@
 //!
 //! Each thread begins with one request in flight. After every window it counts how many of the window's requests took
 //! longer than the target. As long as they are few enough the depth is doubled, and once it was too deep it is halved
-//! between what was good and what was not. The job ends when two windows in a row leave the depth where it is. Before a new depth
-//! is judged all that was in flight is answered. The steps are those of fio 3.33 (`lat_target_check`), but that a depth of
+//! between what was good and what was not. Where a window leaves the depth as it is, the counts begin anew, so that the
+//! figures are of that depth alone; the job ends when the next window leaves it as well. Before a new depth
+//! is judged, or counts begin anew, all that was in flight is answered. The steps are those of fio 3.33 (`lat_target_check`), but that a depth of
 //! `iodepth` which was too deep is not tried again and again.
 
 use std::time::Duration;
@@ -21,11 +22,35 @@ pub struct LatencyGoal {
     pub goes_on: bool,
 }
 
+/// What searches came to; of several threads the least counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Searched {
+    /// One request in flight already took longer than it may.
+    NotHeld,
+    /// The run ended before the search did.
+    Unfinished,
+    /// The greatest depth that holds the target.
+    Found(u32),
+}
+
+impl Searched {
+    /// The depth, where one was found.
+    #[must_use]
+    pub fn depth(self) -> Option<u32> {
+        match self {
+            Self::Found(depth) => Some(depth),
+            Self::NotHeld | Self::Unfinished => None,
+        }
+    }
+}
+
 /// What a look at a thread's search comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing has changed.
     Same,
+    /// The depth may be the one, and what is counted from now on is its own.
+    Restart,
     /// The depth was found, and the job ends.
     Found,
     /// A request took longer than any may, with one in flight.
@@ -42,8 +67,14 @@ pub(super) struct Search {
     depth: u32,
     /// A depth was too deep.
     has_failed: bool,
-    /// The depth stayed where it was; the next time that is the end.
-    is_last: bool,
+    /// The depth stayed where it was in the last window; unless the job goes on, the next time is the end.
+    is_settled: bool,
+    /// The next window is the first of those that are counted.
+    is_restart: bool,
+    /// It was the end.
+    is_over: bool,
+    /// The last window showed that one request in flight is too many.
+    has_missed: bool,
     /// What was in flight at another depth is waited for.
     is_draining: bool,
     /// When the window began, in ticks; None before the first.
@@ -63,7 +94,10 @@ impl Search {
             high: most,
             depth: 1,
             has_failed: false,
-            is_last: false,
+            is_settled: false,
+            is_restart: false,
+            is_over: false,
+            has_missed: false,
             is_draining: false,
             since: None,
             window_ticks,
@@ -73,8 +107,23 @@ impl Search {
     }
 
     /// The depth being tried.
+    #[cfg(test)]
     pub fn depth(&self) -> u32 {
         self.depth
+    }
+
+    /// Whether it goes on, and is to end the job.
+    pub fn is_under_way(&self) -> bool {
+        !self.is_over && !self.goal.goes_on
+    }
+
+    /// What it came to.
+    pub fn outcome(&self) -> Searched {
+        match () {
+            () if self.is_over || self.goal.goes_on && self.is_settled => Searched::Found(self.depth),
+            () if self.has_missed => Searched::NotHeld,
+            () => Searched::Unfinished,
+        }
     }
 
     /// How many more requests may be issued.
@@ -95,7 +144,7 @@ impl Search {
         }
         let Some(since) = self.since.filter(|_| !self.is_draining) else {
             self.begin(now);
-            return Step::Same;
+            return if std::mem::take(&mut self.is_restart) { Step::Restart } else { Step::Same };
         };
         let is_strict = self.goal.percentile >= 100.0;
         if is_strict && self.late > 0 {
@@ -113,7 +162,9 @@ impl Search {
     }
 
     fn failed(&mut self) -> Step {
+        self.is_settled = false;
         if self.depth == 1 {
+            self.has_missed = true;
             // Nothing less can be tried. fio ends the job where no request may be late, and else goes on.
             self.is_draining = true;
             return if self.goal.percentile >= 100.0 { Step::Failed } else { Step::Same };
@@ -130,21 +181,24 @@ impl Search {
 
     fn succeeded(&mut self, now: u64) -> Step {
         let before = self.depth;
+        self.has_missed = false;
         self.low = before;
         self.depth = match self.has_failed {
             false => before.saturating_mul(2).min(self.most),
             true => (before + self.high) / 2,
         };
         if self.depth != before {
-            self.is_draining = true;
+            (self.is_draining, self.is_settled) = (true, false);
             return Step::Same;
         }
-        if self.is_last {
-            return Step::Found;
+        if self.goal.goes_on {
+            self.is_settled = true;
+            self.begin(now);
+            return Step::Same;
         }
-        self.is_last = !self.goal.goes_on;
-        self.begin(now);
-        Step::Same
+        self.is_over = self.is_settled;
+        (self.is_settled, self.is_draining, self.is_restart) = (true, true, !self.is_over);
+        if self.is_over { Step::Found } else { Step::Same }
     }
 }
 
@@ -176,7 +230,9 @@ mod tests {
                 step => return (depths, step),
             }
             // What was in flight is answered, and the next window begins.
-            search.look(now, 0);
+            let (step, seen) = (search.look(now, 0), depths.len());
+            let stays = search.depth() == depths[seen - 1] && depths[seen - 1] <= good;
+            assert_eq!(step == Step::Restart, stays, "counts begin anew where a good depth stays");
         }
     }
 
@@ -194,6 +250,37 @@ mod tests {
     fn a_target_that_one_request_misses_is_an_error_only_where_none_may() {
         assert_eq!(tried(0, 8, 100.0), (vec![1], Step::Failed));
         assert_eq!(tried(0, 8, 99.0).1, Step::Same, "it goes on to the job's own end");
+    }
+
+    /// The outcome after windows whose requests take so long each.
+    fn outcome(latencies: &[u64], goes_on: bool) -> Searched {
+        let second = Duration::from_secs(1);
+        let goal =
+            LatencyGoal { target: Duration::from_micros(1), window: second, percentile: 90.0, goes_on };
+        let mut search = Search::new(goal, 2, WINDOW);
+        let mut now = 0;
+        search.look(now, 0);
+        for latency in latencies {
+            search.saw(*latency);
+            now += WINDOW;
+            search.look(now, 0);
+            search.look(now, 0);
+        }
+        search.outcome()
+    }
+
+    #[test]
+    fn a_depth_is_found_only_where_it_was_held_to_the_end() {
+        assert_eq!(outcome(&[], false), Searched::Unfinished);
+        assert_eq!(outcome(&[1100], false), Searched::NotHeld);
+        assert_eq!(outcome(&[1100, 900], false), Searched::Unfinished);
+        assert_eq!(outcome(&[900, 900], false), Searched::Unfinished, "depth 2 may yet be too deep");
+        assert_eq!(outcome(&[900, 900, 900], false), Searched::Found(2));
+        assert_eq!(outcome(&[900, 900, 1100], false), Searched::Unfinished);
+        assert_eq!(outcome(&[900, 900], true), Searched::Found(2));
+        assert_eq!(outcome(&[900, 900, 1100], true), Searched::Unfinished);
+        assert_eq!(outcome(&[1100, 1100], true), Searched::NotHeld);
+        assert!(Searched::NotHeld < Searched::Unfinished && Searched::Unfinished < Searched::Found(1));
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub(super) struct Tally {
     logger: Option<Box<Logger>>,
     log: Option<Log>,
     floor: Option<Box<FloorWatch>>,
+    has_restarted: bool,
 }
 
 /// One thread's counts, when all is over.
@@ -99,6 +100,8 @@ pub(super) struct Summary {
     pub samples: Vec<Sample>,
     /// Where one was asked for: of the measured interval; of the whole run where there was none.
     pub log: Option<Log>,
+    /// The interval is the thread's own: it began later than what was seen beside.
+    pub has_restarted: bool,
 }
 
 impl Summary {
@@ -155,6 +158,7 @@ impl Tally {
             logger: None,
             log: None,
             floor: None,
+            has_restarted: false,
         }
     }
 
@@ -214,6 +218,25 @@ impl Tally {
             logger.restart();
         }
         self.seen_on.extend(usage::current_cpu());
+        self.usage_at_start = usage::thread();
+    }
+
+    /// The measured interval begins again for this thread: what was counted in it so far belongs to the time before.
+    #[cold]
+    pub fn restart(&mut self, now: u64) {
+        let counted = std::mem::take(&mut self.current);
+        add(&mut self.before, &counted);
+        let steps = &mut self.steps;
+        (steps.origin, steps.next, steps.at_last) = (now, now + steps.length, [0; 3]);
+        (steps.per_sample, steps.in_open, steps.open) = (1, 0, Sample::default());
+        steps.samples.clear();
+        (self.began, self.has_restarted) = (Some(now), true);
+        if let Some(logger) = &mut self.logger {
+            logger.restart();
+        }
+        if let Some(floor) = &mut self.floor {
+            floor.restart();
+        }
         self.usage_at_start = usage::thread();
     }
 
@@ -323,6 +346,7 @@ impl Tally {
                 seen_on: self.seen_on,
                 samples: vec![whole],
                 log: self.log,
+                has_restarted: self.has_restarted,
             };
         };
         add(&mut total, &measured);
@@ -338,6 +362,7 @@ impl Tally {
             seen_on: self.seen_on,
             samples: self.steps.samples,
             log: self.log,
+            has_restarted: self.has_restarted,
         }
     }
 }

@@ -33,7 +33,7 @@ use super::log::Completion;
 use super::pauses::Pauses;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::schedule::Schedule;
-use super::search::{Search, Step};
+use super::search::{Search, Searched, Step};
 use super::tally::{Summary, Tally};
 use super::{BenchError, opening};
 use readback::{read_back, verify_error};
@@ -71,8 +71,8 @@ pub(super) struct Report {
     pub verify_expected: Option<u64>,
     /// What was made again: see [`Engine::retries`].
     pub retries: u64,
-    /// The depth that was found, where one was searched.
-    pub depth: Option<u32>,
+    /// What the search for a depth came to, where there was one.
+    pub searched: Option<Searched>,
 }
 
 /// Runs a thread's task from opening the engine to the last completion.
@@ -106,7 +106,7 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
             verified_blocks: 0,
             verify_expected: None,
             retries: 0,
-            depth: None,
+            searched: None,
         });
     }
     let (engine, fallback) = opening::open(workload, &task.device, &config)?;
@@ -291,7 +291,8 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if now >= self.next_ages {
                 self.check_ages(now)?;
             }
-            if self.search.is_some() {
+            // What comes before the interval is no figure of any depth.
+            if self.search.is_some() && self.tally.is_measuring() {
                 self.search_depth(now)?;
             }
             let mut group = batch.with(self.engine.in_flight());
@@ -363,6 +364,11 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         let Some(search) = &mut self.search else { return Ok(()) };
         match search.look(now, self.engine.in_flight()) {
             Step::Same => {}
+            Step::Restart => {
+                let (bytes, ios) = self.tally.step(now);
+                self.control.progress(bytes, ios);
+                self.tally.restart(now);
+            }
             Step::Found => self.time_is_up(now),
             Step::Failed => {
                 let goal = self.task.conduct.latency.expect("it is what is searched for");
@@ -545,7 +551,8 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     self.deadline = now + self.clock.ticks(runtime);
                 }
             }
-            Phase::Tail if self.own_end => self.exhausted |= self.control.is_enough(),
+            // As in fio, each thread searches to its own end.
+            Phase::Tail if self.own_end || self.is_searching() => self.exhausted |= self.control.is_enough(),
             Phase::Tail => {
                 if self.tally.is_measuring() {
                     self.tally.end(now);
@@ -560,6 +567,11 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 self.exhausted = true;
             }
         }
+    }
+
+    /// Whether the thread's interval ends with its search.
+    fn is_searching(&self) -> bool {
+        self.tally.is_measuring() && self.search.as_ref().is_some_and(Search::is_under_way)
     }
 
     /// Rests the pulse while a flush of buffered writes is in flight: what the page cache holds may take any time to write.
@@ -647,7 +659,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             verified_blocks,
             verify_expected,
             retries: self.engine.retries(),
-            depth: self.search.map(|search| search.depth()),
+            searched: self.search.map(|search| search.outcome()),
         }
     }
 }

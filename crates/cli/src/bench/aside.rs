@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use bench::run::log::{Log, Quantity};
-use bench::run::search::LatencyGoal;
+use bench::run::search::{LatencyGoal, Searched};
 use bench::run::steady::{Criterion, Steadiness, SteadyPlan};
 
 use super::request::Request;
@@ -56,8 +56,8 @@ pub fn tell(run: &Run<'_>) -> Result<(), Failure> {
             output::tell(&format!("{} {note}\n", paint::dim("note:")));
         }
         let goal = done.job.fio.as_ref().and_then(|fio| fio.conduct.latency);
-        if let Some((goal, depth)) = goal.zip(done.aside.depth) {
-            let note = format!("{}: {}", done.job.name, depth_words(&goal, depth));
+        if let Some((goal, searched)) = goal.zip(done.aside.searched) {
+            let note = format!("{}: {}", done.job.name, search_words(&goal, searched));
             output::tell(&format!("{} {note}\n", paint::dim("note:")));
         }
         write_logs(done)?;
@@ -100,13 +100,24 @@ pub fn limit(plan: &SteadyPlan) -> String {
     format!("{what} {how} {}{unit} over {}", plan.limit, units::seconds(plan.window))
 }
 
-/// The depth that a search came to.
-fn depth_words(goal: &LatencyGoal, depth: u32) -> String {
+/// What a search for a depth came to.
+fn search_words(goal: &LatencyGoal, searched: Searched) -> String {
     let target = units::nanoseconds(goal.target.as_nanos() as f64);
-    format!(
-        "iodepth={depth} is what its search for {} % of requests within {target} came to",
-        goal.percentile
-    )
+    let wanted = format!("{} % of requests within {target}", goal.percentile);
+    match searched {
+        Searched::Found(depth) if goal.goes_on => {
+            format!(
+                "iodepth={depth} is what its search for {wanted} came to; the figures are of all depths it tried"
+            )
+        }
+        Searched::Found(depth) => format!("iodepth={depth} is what its search for {wanted} came to"),
+        Searched::NotHeld => {
+            format!("no depth holds {wanted}: with one request in flight more of them take longer")
+        }
+        Searched::Unfinished => format!(
+            "no depth was found for {wanted}: the run ended before the search, and its figures may be of several depths"
+        ),
+    }
 }
 
 fn steadiness_words(steadiness: &Steadiness) -> String {

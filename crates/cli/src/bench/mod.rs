@@ -26,6 +26,7 @@ pub mod wsat;
 
 use bench::fio::json::{GlobalInfo, JobResult, document};
 use bench::run::conduct::Aside;
+use bench::run::search::Searched;
 use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
@@ -96,7 +97,7 @@ fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Docume
         .map(|done| match &done.job.fio {
             Some(job) => JobResult::of_job(job, &done.record)
                 .with_steadiness(done.aside.steadiness.as_ref())
-                .with_depth(job.conduct.latency, done.aside.depth),
+                .with_depth(job.conduct.latency, done.aside.searched.and_then(Searched::depth)),
             None => JobResult::of_workload(&done.record),
         })
         .collect();

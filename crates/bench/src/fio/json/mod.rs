@@ -57,8 +57,8 @@ pub struct JobResult<'a> {
     pub record: &'a RunRecord,
     /// How steady it was, where that was to end it.
     pub steadiness: Option<&'a Steadiness>,
-    /// What its depth was searched for, and the depth that was found.
-    pub search: Option<(LatencyGoal, u32)>,
+    /// What its depth was searched for, and the depth that was found, if one was.
+    pub search: Option<(LatencyGoal, Option<u32>)>,
 }
 
 impl<'a> JobResult<'a> {
@@ -104,7 +104,7 @@ impl<'a> JobResult<'a> {
     /// The same with the depth that was found.
     #[must_use]
     pub fn with_depth(self, goal: Option<LatencyGoal>, depth: Option<u32>) -> Self {
-        Self { search: goal.zip(depth), ..self }
+        Self { search: goal.map(|goal| (goal, depth)), ..self }
     }
 }
 

@@ -252,7 +252,8 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
         latency_ns,
         latency_us,
         latency_ms,
-        latency_depth: depth.unwrap_or(record.workload.iodepth),
+        // Where none was found there is none.
+        latency_depth: depth.map_or(record.workload.iodepth, Option::unwrap_or_default),
         latency_target: target_ns,
         latency_target_ns: target_ns,
         latency_percentile: goal.map_or(100.0, |goal| goal.percentile),
