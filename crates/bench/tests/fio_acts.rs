@@ -41,6 +41,15 @@ fn each_engine_without_data_is_what_its_requests_do() {
     let burn = Burn { load: 100, chunk: Duration::from_millis(2), work: Work::Sort };
     assert_eq!((cpu.act, cpu.conduct.burn), (Some(Act::Compute), Some(burn)));
     assert!(cpu.workload.time_based);
+    let text = "ioengine=cpuio\ncpuload=50\nruntime=1\nrate_iops=10\nrw=write\nnumber_ios=3\nzonemode=strided\nzonesize=64k\n\
+                dedupe_percentage=50\nnrfiles=3\nio_size=1m";
+    let cpu = job(text);
+    let note = cpu.notes.iter().find(|note| note.contains("without effect")).expect("says what it drops");
+    for option in ["rate_iops", "rw", "number_ios", "zonesize", "dedupe_percentage", "nrfiles", "io_size"] {
+        assert!(note.contains(option), "{option}: {note}");
+    }
+    let w = cpu.workload;
+    assert_eq!((w.rate_iops, w.number_ios, w.zonesize, w.rw), (None, None, None, Rw::Read));
 }
 
 #[test]
@@ -58,6 +67,18 @@ fn a_job_has_one_request_a_name_and_each_copy_names_of_its_own() {
 }
 
 #[test]
+fn names_that_several_sections_make_or_remove_are_refused() {
+    let global = "[global]\nfilename=a:b:c\nbs=4k\n";
+    let sections = |rest: &str| read(&format!("{global}{rest}"));
+    let make_and_remove = "[make]\nioengine=filecreate\n[look]\nstonewall\nioengine=filestat\n";
+    let error = sections(make_and_remove).expect_err("is made twice");
+    assert!(error.contains("job 'look': a is a name of job 'make' as well"), "{error}");
+    sections("[x]\nioengine=filestat\n[y]\nstonewall\nioengine=filedelete\n").expect_err("is there");
+    sections("[x]\nioengine=filestat\n[y]\nstonewall\nioengine=filestat\n").expect("both look them up");
+    read("[x]\nioengine=filecreate\n[y]\nioengine=filedelete\n").expect("have names of their own");
+}
+
+#[test]
 fn what_would_do_nothing_with_such_an_engine_is_refused() {
     for (options, words) in [
         ("ioengine=null", "no file that has a size"),
@@ -68,6 +89,16 @@ fn what_would_do_nothing_with_such_an_engine_is_refused() {
         ("ioengine=filecreate\nrw=write", "one operation with one name"),
         ("ioengine=filecreate\nnrfiles=4\nfilesize=8k", "counts for one block (write bs=8k)"),
         ("ioengine=filedelete\ntime_based\nruntime=5", "but once"),
+        ("ioengine=filedelete\nnrfiles=4\nio_size=32k", "but once"),
+        (
+            "ioengine=filedelete\nnrfiles=4\nzonemode=strided\nzonesize=8k\nzonerange=4k",
+            "names are worked on in turn",
+        ),
+        ("ioengine=ftruncate\nsize=1m\nrw=write\nsync=1", "O_SYNC does nothing for ftruncate(2)"),
+        ("ioengine=filedelete\nnrfiles=1048576\nnumjobs=32", "more than 1048576 in one section"),
+        ("size=1g\nnrfiles=1048576\nnumjobs=32", "write at most nrfiles=32768"),
+        ("ioengine=null\nsize=1m\nzonerange=64k\nzoneskip=64k", "without zonesize there are no zones"),
+        ("size=1m\nzoneskip=64k", "without zonesize there are no zones"),
         ("ioengine=filestat\nfilename=x\nnumjobs=2", "work on the same names"),
         ("ioengine=falloc\nsize=1m\nrw=read", "would change the file"),
         ("ioengine=falloc\nsize=1m\nrw=randrw", "would change the file"),

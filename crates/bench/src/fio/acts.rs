@@ -3,13 +3,16 @@
 //! An option that would do nothing with such an engine is refused, so that nobody reads into a figure what it does not
 //! hold; what makes writes durable above all.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use measure::Workload;
 use measure::workload::{Rw, WriteSync};
 
 use super::draft::Draft;
-use super::error::Problem;
+use super::error::{JobFileError, Problem};
+use super::job::Job;
 use super::resolve::Fault;
 use crate::acts::{Act, Operation, Range};
 use crate::run::burn::Burn;
@@ -56,6 +59,37 @@ pub(super) fn act(draft: &Draft) -> Result<Option<Act>, Fault> {
         Some(Act::Names(_)) if own.follows == Some(false) => Some(Act::Names(Operation::StatLink)),
         act => act,
     })
+}
+
+/// Refuses names that several sections would make, remove or rely on. Those that are looked up or removed are made
+/// before anything runs, so that a section that makes or removes them as well would find them there.
+pub(super) fn names_of_several(jobs: &[&Job]) -> Option<JobFileError> {
+    let of_names = |job: &&&Job| matches!(job.act, Some(Act::Names(_)));
+    let is_once = |job: &Job| matches!(job.act, Some(Act::Names(operation)) if operation.is_once());
+    let jobs: Vec<&&Job> = jobs.iter().filter(of_names).collect();
+    if jobs.len() < 2 || !jobs.iter().any(|job| is_once(job)) {
+        return None;
+    }
+    let mut owners: HashMap<&Path, &Job> = HashMap::new();
+    for job in jobs {
+        for path in &job.files {
+            let owner = *owners.entry(path).or_insert(job);
+            if !std::ptr::eq(owner, *job) && (is_once(owner) || is_once(job)) {
+                let reason = format!(
+                    "job '{}': {} is a name of job '{}' as well, and one of the two makes or removes it",
+                    job.name,
+                    path.display(),
+                    owner.name
+                );
+                let hint =
+                    "leave filename out, so that each section has names of its own: filestat and filedelete \
+                            make theirs themselves"
+                        .to_owned();
+                return Some(JobFileError::Syntax { at: job.at.clone(), reason, hint });
+            }
+        }
+    }
+    None
 }
 
 /// What is computed in place of requests.
@@ -108,7 +142,7 @@ pub(super) fn workload(
     });
     match act {
         Act::Nothing => nothing(workload),
-        Act::Compute => computing(workload),
+        Act::Compute => computing(workload, files, notes),
         Act::Names(operation) => of_names(operation, draft, workload, files),
         Act::OnFile(range) => on_file(range, workload, files.count),
     }
@@ -138,11 +172,51 @@ fn nothing(workload: Workload) -> Result<Workload, Fault> {
     }
 }
 
-fn computing(workload: Workload) -> Result<Workload, Fault> {
+/// Without requests, what is said of them has no effect. It is told and dropped, so that no record has it; what globals say of
+/// requests is no error in a section that computes.
+fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Result<Workload, Fault> {
     if workload.runtime.is_none() {
         return Err(("ioengine", Problem::new("cpuio has no end without a runtime", "add runtime=10s")));
     }
-    Ok(Workload { size: None, offset: 0, offset_increment: Some(0), time_based: true, ..workload })
+    let w = &workload;
+    let of_requests = [
+        ("rw", w.rw != Rw::Read),
+        ("nrfiles", files.count > 1),
+        ("rate_iops", w.rate_iops.is_some()),
+        ("rate", w.rate.is_some()),
+        ("number_ios", w.number_ios.is_some()),
+        ("io_size", w.io_size.is_some()),
+        ("bssplit", !w.bssplit.is_empty()),
+        ("zonesize", w.zonesize.is_some()),
+        ("dedupe_percentage", w.dedupe_percentage > 0),
+        ("thinktime", !w.thinktime.is_zero()),
+    ];
+    let dropped: Vec<&str> =
+        of_requests.into_iter().filter(|(_, set)| *set).map(|(option, _)| option).collect();
+    if !dropped.is_empty() {
+        notes.push(format!(
+            "without effect with ioengine=cpuio, which makes no requests: {}",
+            dropped.join(", ")
+        ));
+    }
+    Ok(Workload {
+        size: None,
+        offset: 0,
+        offset_increment: Some(0),
+        time_based: true,
+        rw: Rw::Read,
+        rate_iops: None,
+        rate: None,
+        number_ios: None,
+        io_size: None,
+        bssplit: Vec::new(),
+        zonesize: None,
+        zonerange: None,
+        zoneskip: 0,
+        dedupe_percentage: 0,
+        thinktime: Duration::ZERO,
+        ..workload
+    })
 }
 
 /// One request a name.
@@ -168,6 +242,10 @@ fn of_names(
         () if each != bs => {
             let hint = format!("write bs={}", units::bytes_short(each));
             fault("bs", "a file is worked on once, and counts for one block", &hint)
+        }
+        () if workload.zonesize.is_some() => fault("zonesize", "names are worked on in turn", "leave it out"),
+        () if operation.is_once() && workload.io_size.is_some_and(|bytes| bytes > bs * names) => {
+            fault("io_size", "each name can be made or removed but once", "leave it out, or raise nrfiles")
         }
         () if operation.is_once() && (workload.time_based || workload.loops > 1) => {
             let option = if workload.time_based { "time_based" } else { "loops" };
@@ -195,6 +273,10 @@ fn on_file(range: Range, workload: Workload, files: u64) -> Result<Workload, Fau
     };
     if !takes {
         return Err(("rw", Problem::new(reason, "write rw=write or rw=randwrite")));
+    }
+    if range == Range::Truncate && workload.sync != WriteSync::None {
+        let reason = "O_SYNC does nothing for ftruncate(2), so that no length would be durable";
+        return Err(("sync", Problem::new(reason, "write fsync=1")));
     }
     if files > 1 {
         let hint = "write a section for each file";

@@ -221,6 +221,7 @@ impl JobFile {
         for group in &file.groups {
             faults.extend(not_together(group));
         }
+        faults.extend(acts::names_of_several(&file.jobs().collect::<Vec<_>>()));
         faults.into_result(path)?;
         if file.groups.is_empty() {
             return Err(JobFileError::NoJobs { path: path.to_owned() });
@@ -422,6 +423,10 @@ fn jobs(
     settings: &Effective<'_>,
     count: &mut Count,
 ) -> Result<Vec<Job>, JobFileError> {
+    if let Some(problem) = too_many(section, draft) {
+        let setting = settings.blame("nrfiles").or(settings.blame("numjobs")).expect("one of them was given");
+        return Err(refused(setting, problem));
+    }
     let paths = paths(section, draft, draft.workload.numjobs);
     let of_file = draft.act.is_none_or(Act::is_on_file);
     let whole = draft.filesize.or_else(|| length(&paths.first()[0]).filter(|_| of_file));
@@ -512,6 +517,9 @@ fn copy_of(workload: &Workload, copy: u64) -> Workload {
     }
 }
 
+/// Files of all copies of a section.
+const MAX_FILES: u64 = 1 << 20;
+
 enum Paths {
     Shared(Vec<PathBuf>),
     Own(Vec<Vec<PathBuf>>),
@@ -533,6 +541,26 @@ fn length(path: &Path) -> Option<u64> {
     file.seek(SeekFrom::End(0)).ok().filter(|bytes| *bytes > 0)
 }
 
+/// Whether the copies of a section have a set of files each.
+fn have_own_files(section: &Section, draft: &Draft) -> bool {
+    let is_named = draft.uri.is_some() || draft.filename.is_some() || is_device(Path::new(&section.name));
+    !is_named && draft.workload.numjobs > 1 && draft.filename_format.contains("$jobnum")
+}
+
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|facts| facts.file_type().is_block_device())
+}
+
+/// Refuses more names than a section may have before any is made up.
+fn too_many(section: &Section, draft: &Draft) -> Option<Problem> {
+    let (files, copies) = (u64::from(draft.nrfiles), u64::from(draft.workload.numjobs));
+    (have_own_files(section, draft) && files * copies > MAX_FILES).then(|| {
+        let reason =
+            format!("{files} files for each of {copies} copies are more than {MAX_FILES} in one section");
+        Problem::new(reason, format!("write at most nrfiles={}", MAX_FILES / copies))
+    })
+}
+
 /// fio's rules: `filename`; else a section named after a block device is that device; else a name is
 /// made from `filename_format`, in which `$jobnum` tells copies apart.
 fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
@@ -546,7 +574,6 @@ fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
     if let Some(names) = &draft.filename {
         return Paths::Shared(names.iter().map(|name| within(name)).collect());
     }
-    let is_device = |path: &Path| path.metadata().is_ok_and(|m| m.file_type().is_block_device());
     if is_device(Path::new(&section.name)) {
         return Paths::Shared(vec![PathBuf::from(&section.name)]);
     }
@@ -555,7 +582,7 @@ fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
         within(&name.replace("$jobnum", &copy.to_string()).replace("$filenum", &file.to_string()))
     };
     let files = |copy: u32| (0..draft.nrfiles).map(|file| name(copy, file)).collect();
-    if numjobs > 1 && draft.filename_format.contains("$jobnum") {
+    if have_own_files(section, draft) {
         Paths::Own((0..numjobs).map(files).collect())
     } else {
         Paths::Shared(files(0))

@@ -361,6 +361,11 @@ fn zones(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
     let Some(size) = draft.zonesize else {
         return match draft.strided {
             true => Err(("zonemode", Problem::new("strided zones need a size", "add zonesize=256m"))),
+            false if draft.zonerange.is_some() || draft.zoneskip > 0 => {
+                let option = if draft.zonerange.is_some() { "zonerange" } else { "zoneskip" };
+                let hint = "add zonemode=strided and zonesize, or leave it out";
+                Err((option, Problem::new("without zonesize there are no zones", hint)))
+            }
             false => Ok(()),
         };
     };
