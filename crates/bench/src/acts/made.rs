@@ -42,7 +42,7 @@ impl Made {
     #[must_use]
     pub fn of(facts: &Metadata) -> Self {
         let proof = birth(facts).map_or_else(|| Proof::Change(change(facts)), Proof::Birth);
-        Self { length: facts.is_file().then(|| facts.len()), ..Self::with(facts, proof) }
+        Self { length: facts.is_file().then_some(facts.len()), ..Self::with(facts, proof) }
     }
 
     /// An open file that the run is going to change.

@@ -3,16 +3,13 @@
 //! An option that would do nothing with such an engine is refused, so that nobody reads into a figure what it does not
 //! hold; what makes writes durable above all.
 
-use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
 use measure::Workload;
 use measure::workload::{Rw, WriteSync};
 
 use super::draft::Draft;
-use super::error::{JobFileError, Problem};
-use super::job::Job;
+use super::error::Problem;
 use super::resolve::Fault;
 use crate::acts::{Act, Operation, Range};
 use crate::run::burn::Burn;
@@ -59,37 +56,6 @@ pub(super) fn act(draft: &Draft) -> Result<Option<Act>, Fault> {
         Some(Act::Names(_)) if own.follows == Some(false) => Some(Act::Names(Operation::StatLink)),
         act => act,
     })
-}
-
-/// Refuses names that several sections would make, remove or rely on. Those that are looked up or removed are made
-/// before anything runs, so that a section that makes or removes them as well would find them there.
-pub(super) fn names_of_several(jobs: &[&Job]) -> Option<JobFileError> {
-    let of_names = |job: &&&Job| matches!(job.act, Some(Act::Names(_)));
-    let is_once = |job: &Job| matches!(job.act, Some(Act::Names(operation)) if operation.is_once());
-    let jobs: Vec<&&Job> = jobs.iter().filter(of_names).collect();
-    if jobs.len() < 2 || !jobs.iter().any(|job| is_once(job)) {
-        return None;
-    }
-    let mut owners: HashMap<&Path, &Job> = HashMap::new();
-    for job in jobs {
-        for path in &job.files {
-            let owner = *owners.entry(path).or_insert(job);
-            if !std::ptr::eq(owner, *job) && (is_once(owner) || is_once(job)) {
-                let reason = format!(
-                    "job '{}': {} is a name of job '{}' as well, and one of the two makes or removes it",
-                    job.name,
-                    path.display(),
-                    owner.name
-                );
-                let hint =
-                    "leave filename out, so that each section has names of its own: filestat and filedelete \
-                            make theirs themselves"
-                        .to_owned();
-                return Some(JobFileError::Syntax { at: job.at.clone(), reason, hint });
-            }
-        }
-    }
-    None
 }
 
 /// What is computed in place of requests.

@@ -1,11 +1,13 @@
 //! What the sections of a job file ask for beside their workloads: names of logs, and what does not go together.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use super::draft::Draft;
 use super::draft::conduct::LogName;
 use super::error::JobFileError;
 use super::job::{Group, Job};
+use crate::acts::Act;
 use crate::run::log::Quantity;
 
 /// A kind of log: what stands between the name and the number in that of its file.
@@ -43,6 +45,34 @@ impl Job {
         let first = self.first_thread;
         (first..first + u64::from(self.workload.numjobs)).map(of_thread).collect()
     }
+}
+
+/// Refuses names that several sections would make, remove or rely on. Those that are looked up or removed are made
+/// before anything runs, so that a section that makes or removes them as well would find them there.
+pub(super) fn names_of_several(jobs: &[&Job]) -> Option<JobFileError> {
+    let of_names = |job: &&&Job| matches!(job.act, Some(Act::Names(_)));
+    let is_once = |job: &Job| matches!(job.act, Some(Act::Names(operation)) if operation.is_once());
+    let jobs: Vec<&&Job> = jobs.iter().filter(of_names).collect();
+    if jobs.len() < 2 || !jobs.iter().any(|job| is_once(job)) {
+        return None;
+    }
+    let mut owners: HashMap<&Path, &Job> = HashMap::new();
+    for job in jobs {
+        for path in &job.files {
+            let owner = *owners.entry(path).or_insert(job);
+            if !std::ptr::eq(owner, *job) && (is_once(owner) || is_once(job)) {
+                let reason = format!(
+                    "job '{}': {} is a name of job '{}' as well, and one of the two makes or removes it",
+                    job.name,
+                    path.display(),
+                    owner.name
+                );
+                let hint = "leave filename out: filestat and filedelete make names of their own".to_owned();
+                return Some(JobFileError::Syntax { at: job.at.clone(), reason, hint });
+            }
+        }
+    }
+    None
 }
 
 /// What the jobs of a group cannot do beside each other.

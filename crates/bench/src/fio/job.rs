@@ -14,7 +14,7 @@ use measure::Workload;
 use storage::spec::DeviceSpec;
 
 use super::acts;
-use super::beside::{LogKind, logs, not_together};
+use super::beside::{LogKind, logs, names_of_several, not_together};
 use super::draft::{Draft, Reporting};
 use super::error::{Faults, JobFileError, Location, Problem};
 use super::keys::{self, Treatment};
@@ -221,7 +221,7 @@ impl JobFile {
         for group in &file.groups {
             faults.extend(not_together(group));
         }
-        faults.extend(acts::names_of_several(&file.jobs().collect::<Vec<_>>()));
+        faults.extend(names_of_several(&file.jobs().collect::<Vec<_>>()));
         faults.into_result(path)?;
         if file.groups.is_empty() {
             return Err(JobFileError::NoJobs { path: path.to_owned() });
