@@ -30,7 +30,10 @@ fn record(keys: &str, workload: &Workload) -> u64 {
     // The digest has these bytes in `counts`.
     record.drives.iter_mut().for_each(|drive| drive.media_write_bytes = None);
     let counts = target.device_counts();
-    digest(&format!("{} {counts:?}", serde_json::to_string(&record).expect("is JSON")))
+    let text = serde_json::to_string(&record).expect("is JSON");
+    // What was asked for is not the model's, and gains options.
+    let asked = serde_json::to_string(&record.workload).expect("is JSON");
+    digest(&format!("{} {counts:?}", text.replace(&asked, "")))
 }
 
 fn digests(keys: &str) -> Vec<u64> {
@@ -51,7 +54,7 @@ fn records_of_paced_collection_from_all_blocks_are_as_they_were() {
     let keys = "over_provisioning = 0.4\nwrite_buffer_bytes = \"256k\"\nopen_pages = 4\n";
     assert_eq!(
         digests(keys),
-        [0x3e47_5fed_0810_5a74, 0x76f9_cbee_6627_1bfd, 0x623f_6788_0310_13cc, 0x14d9_ea8b_f4cb_5a62]
+        [0x47b8_f3ed_8ca0_e769, 0xe946_5b05_6396_361c, 0xf5a9_6e7d_38b7_ee1e, 0x39be_dffc_c3ea_0e13]
     );
 }
 
@@ -61,7 +64,7 @@ fn records_of_exclusive_collection_by_sample_are_as_they_were() {
                 gc = \"exclusive\"\ngc_start_free = 0.06\ngc_reserve_blocks = 4\ngc_sample_blocks = 6\n";
     assert_eq!(
         digests(keys),
-        [0x0518_6ba3_15e8_07ca, 0x24e8_53c1_6345_a993, 0xe79e_40bd_e8fe_fb90, 0xdb16_2523_4d04_0732]
+        [0x198b_3386_11ca_7af9, 0xae3c_8add_5a77_1604, 0xd8c5_f6c1_9177_64ba, 0x0824_7bfe_6af6_1de1]
     );
 }
 
@@ -70,7 +73,7 @@ fn records_without_a_buffer_and_with_a_map_that_is_mostly_on_flash_are_as_they_w
     let keys = "over_provisioning = 0.6\nwrite_buffer_bytes = 0\nmapping_cache_entries = 5000\nmapping_entry_bytes = 8\n";
     assert_eq!(
         digests(keys),
-        [0x18bc_5b09_11a6_3756, 0xf53b_825a_5efe_65fa, 0xdbcf_4b2c_5ccd_357f, 0xeb03_249f_a84d_b821]
+        [0xa7b0_9c22_1ea2_ef11, 0x1df4_7bed_6f29_a165, 0xf4d2_69c5_25d5_9981, 0xe3c3_0db0_d020_dacc]
     );
 }
 
