@@ -13,6 +13,15 @@ fn gets(faulty: &Faulty) -> Vec<String> {
     of_files.map(|(_, key)| key.clone()).collect()
 }
 
+/// Chunks of the file `large` that are noted, in the order in which they came.
+fn noted_of_large(place: &Fetched) -> Vec<u64> {
+    let pieces =
+        (0..).map_while(|nth| place.scratch.ledger().load(&format!("object/fetch/large/{nth}")).unwrap());
+    let chunks =
+        |piece: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&piece).unwrap()["chunks"].take();
+    pieces.flat_map(|piece| serde_json::from_value::<Vec<u64>>(chunks(piece)).unwrap()).collect()
+}
+
 #[test]
 fn whatever_request_of_a_fetch_fails_the_next_run_brings_the_rest() {
     let scene = Scene::usual();
@@ -47,12 +56,7 @@ fn files_and_chunks_that_are_noted_are_not_fetched_again() {
     // The last request of all: one of the large file's.
     let first = Faulty::new(&scene.memory, vec![(Op::Get, CHUNKS + 1, Effect::Fail)]);
     fetch_from(&place, &scene, &first).unwrap_err();
-    let noted: usize = (0..)
-        .map_while(|nth| place.scratch.ledger().load(&format!("object/fetch/large/{nth}")).unwrap())
-        .map(|piece| {
-            serde_json::from_slice::<serde_json::Value>(&piece).unwrap()["chunks"].as_array().unwrap().len()
-        })
-        .sum();
+    let noted = noted_of_large(&place).len();
     assert!(noted >= 4, "{noted}");
     let small = |faulty: &Faulty| gets(faulty).iter().filter(|key| key.ends_with("small")).count();
     let second = Faulty::new(&scene.memory, vec![]);
@@ -83,7 +87,8 @@ fn what_is_not_what_was_fetched_is_fetched_again() {
     fs::remove_file(at("removed")).unwrap();
     // A chunk that was noted has rotted, which its file's own time does not tell: the copy is begun again.
     let large = fs::File::options().write(true).open(at("large")).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&large, b"rot", 100).unwrap();
+    let noted = noted_of_large(&place)[0];
+    std::os::unix::fs::FileExt::write_all_at(&large, b"rot", noted * CHUNK_BYTES + 100).unwrap();
     drop(large);
     let error = place.fetch(&scene.plain()).unwrap_err();
     assert!(matches!(error, StageError::Corrupt { .. }), "{error}");
