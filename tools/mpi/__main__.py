@@ -272,11 +272,20 @@ def small_file_system(folder: pathlib.Path, name: str, mib: int):
         subprocess.run(["umount", directory], check=True)
 
 
-def fill(directory: pathlib.Path):
-    """What another program writes there meanwhile."""
-    with contextlib.suppress(OSError), (directory / "full").open("wb") as full:
-        while True:
-            full.write(bytes(MIB))
+def filled_once_there(bench: Bench, command: tuple[str, ...], directory: pathlib.Path, sign: str) -> tuple[int, str]:
+    """Fills a file system as another program might, once the command has made what matches `sign`: its exit code and what is said."""
+    with bench.start(*command) as child:
+        try:
+            while not list(directory.glob(sign)):
+                assert child.poll() is None, child.stderr.read()
+                time.sleep(0.005)
+            with contextlib.suppress(OSError), (directory / "full").open("wb") as full:
+                while True:
+                    full.write(bytes(MIB))
+            _, err = child.communicate(timeout=END_S)
+        finally:
+            end(child)
+    return child.returncode, err
 
 
 def copy_on_a_full_disk_is_told_once_and_gone_on_with(bench: Bench):
@@ -288,16 +297,8 @@ def copy_on_a_full_disk_is_told_once_and_gone_on_with(bench: Bench):
         (source / f"f{file}").write_bytes(os.urandom(20 * MIB))
     copy = ("stage", "cp", "--state", "state", "source", "small/copy")
     with small_file_system(bench.folder, "small", 160) as small:
-        with bench.start(*copy) as child:
-            try:
-                while not list(small.glob(".copy.*")):
-                    assert child.poll() is None, child.stderr.read()
-                    time.sleep(0.005)
-                fill(small)
-                _, err = child.communicate(timeout=END_S)
-            finally:
-                end(child)
-        assert child.returncode == 1 and err.count("error:") == 1 and "No space left" in err, f"exit code {child.returncode}: {err}"
+        code, err = filled_once_there(bench, copy, small, ".copy.*")
+        assert code == 1 and err.count("error:") == 1 and "No space left" in err, f"exit code {code}: {err}"
         assert not (small / "copy").exists()
         (small / "full").unlink()
         code, _, err = bench.run(*copy)
@@ -365,16 +366,8 @@ def flashio_names_a_full_tier(bench: Bench):
         return
     (bench.folder / "fast").mkdir()
     with small_file_system(bench.folder, "slow", 96) as slow:
-        with bench.start(*FLASHIO) as child:
-            try:
-                while not list(slow.glob("flashio-*/leg-00003")):
-                    assert child.poll() is None, child.stderr.read()
-                    time.sleep(0.005)
-                fill(slow)
-                _, err = child.communicate(timeout=END_S)
-            finally:
-                end(child)
-        assert child.returncode == 1 and "No space left" in err, f"exit code {child.returncode}: {err}"
+        code, err = filled_once_there(bench, FLASHIO, slow, "flashio-*/leg-00003")
+        assert code == 1 and "No space left" in err, f"exit code {code}: {err}"
         document = json.loads((bench.folder / "out/flashio.json").read_text())
         assert "No space left" in document["ended"] and len(document["legs"]) >= 2, document["ended"]
         assert [path.name for path in slow.iterdir()] == ["full"]

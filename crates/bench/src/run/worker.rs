@@ -21,7 +21,7 @@ use measure::pattern::{Blocks, Cover, Sequential, Uniform};
 use measure::workload::{LatencyClock, Pages, RandomDistribution, Workload};
 use storage::clock::Clock;
 use storage::device::Device;
-use storage::engine::{Engine, EngineConfig, Fallback, Op};
+use storage::engine::{Engine, EngineConfig, Fallback};
 use storage::pages::PageChoice;
 use storage::usage;
 
@@ -33,13 +33,15 @@ use super::log::Completion;
 use super::pauses::Pauses;
 use super::requests::{General, ReadBack, Reads, Requests};
 use super::schedule::Schedule;
-use super::search::{Search, Searched, Step};
+use super::search::{Search, Searched};
 use super::tally::{Summary, Tally};
 use super::{BenchError, opening};
 use readback::{read_back, verify_error};
 
 mod burning;
+mod flushing;
 mod readback;
+mod searching;
 
 /// What a thread is to do.
 #[derive(Debug, Clone)]
@@ -349,35 +351,6 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         self.searched(self.idle.len())
     }
 
-    /// How many of so many requests may be issued at the depth being tried.
-    #[inline]
-    fn searched(&self, room: usize) -> usize {
-        match &self.search {
-            Some(search) => room.min(search.room(self.engine.in_flight()) as usize),
-            None => room,
-        }
-    }
-
-    /// Looks how the depth being tried does.
-    #[cold]
-    fn search_depth(&mut self, now: u64) -> Result<(), BenchError> {
-        let Some(search) = &mut self.search else { return Ok(()) };
-        match search.look(now, self.engine.in_flight()) {
-            Step::Same => {}
-            Step::Restart => {
-                let (bytes, ios) = self.tally.step(now);
-                self.control.progress(bytes, ios);
-                self.tally.restart(now);
-            }
-            Step::Found => self.time_is_up(now),
-            Step::Failed => {
-                let goal = self.task.conduct.latency.expect("it is what is searched for");
-                return Err(BenchError::TooLate { thread: self.task.region.job, target: goal.target });
-            }
-        }
-        Ok(())
-    }
-
     /// Hands over what was issued, and makes the next request while the drive works on it.
     fn make_ahead(&mut self) -> Result<(), BenchError> {
         if self.requests.is_ahead() {
@@ -569,24 +542,6 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         }
     }
 
-    /// Whether the thread's interval ends with its search.
-    fn is_searching(&self) -> bool {
-        self.tally.is_measuring() && self.search.as_ref().is_some_and(Search::is_under_way)
-    }
-
-    /// Rests the pulse while a flush of buffered writes is in flight: what the page cache holds may take any time to write.
-    #[inline]
-    fn rest_while_flushing(&self) {
-        if self.requests.flushes() > 0 && self.has_unlimited_flushes() {
-            self.pulse.rest();
-        }
-    }
-
-    /// Whether flushes may take any time, because they write what the page cache holds.
-    fn has_unlimited_flushes(&self) -> bool {
-        !self.task.device.is_direct()
-    }
-
     /// Whether any request in flight is older than it may be: a drive may answer all but one. Once a second. Two checks in
     /// a row must find one, so that after a stop of the process the coordinator has said so before the second.
     ///
@@ -629,23 +584,6 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             self.tally.end(now);
         }
         self.control.done();
-    }
-
-    /// fsync(2), waited for.
-    fn flush(&mut self) -> Result<(), BenchError> {
-        if self.has_unlimited_flushes() {
-            self.pulse.rest();
-        }
-        self.engine.prepare(0, Op::Sync, 0, 0);
-        let mut failure = None;
-        while self.engine.in_flight() > 0 {
-            self.engine.submit(1, None)?;
-            self.engine.reap(|_, result| failure = result.err());
-        }
-        match failure {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
     }
 
     fn report(self, verified_blocks: u64, verify_expected: Option<u64>) -> Report {

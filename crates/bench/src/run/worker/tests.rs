@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use measure::workload::Rw;
 use storage::device::{OpenOptions, open};
-use storage::engine::{EngineError, RequestFailure};
+use storage::engine::{EngineError, Op, RequestFailure};
 
 use super::*;
 
