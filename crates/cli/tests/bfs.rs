@@ -327,6 +327,98 @@ fn media_need_directories_and_names_of_their_own() {
     );
 }
 
+/// Whether a process has a file open that has no name (any more).
+fn has_unnamed_file(process: u32) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    targets.any(|target| {
+        let target = target.to_string_lossy();
+        target.starts_with('/') && !target.starts_with("/memfd:") && target.ends_with(" (deleted)")
+    })
+}
+
+#[test]
+fn a_bench_that_is_killed_leaves_nothing() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    for algorithm in ["semi", "mr"] {
+        let bench = ["bfs", "bench", "a.fwg", "--keys", "20000", "--edges", "a.el", "--algorithm", algorithm];
+        let mut child = command(folder, &bench)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("starts");
+        wait_until("results without a name", || has_unnamed_file(child.id()));
+        child.kill().expect("is killed");
+        child.wait().expect("ends");
+        assert_eq!(names(folder), ["a.el", "a.fwg"], "{algorithm}");
+    }
+}
+
+#[test]
+fn the_results_of_many_searches_are_files_of_their_own() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    // One of them twice, and one without neighbours if there is such a vertex.
+    std::fs::write(folder.join("keys"), "3\n77\n3\n1023\n").expect("writes");
+    let many = ["bfs", "run", "a.fwg", "--sources", "keys", "--memory", "64m"];
+    let found = json(folder, &[&many[..], &["--output", "many.out", "--json"]].concat());
+    fits_schema(folder, "bfs-many", &found);
+    let files: Vec<_> =
+        found["sources"].as_array().expect("a list").iter().map(|one| one["output"].as_str()).collect();
+    assert_eq!(files, ["many-3.out", "many-77.out", "many-3.out", "many-1023.out"].map(Some));
+    for (key, file) in [(3, "many-3.out"), (77, "many-77.out"), (1023, "many-1023.out")] {
+        let valid = json(folder, &["bfs", "validate", "a.fwg", file, "--edges", "a.el", "--json"]);
+        assert_eq!(valid["source"].as_u64(), Some(key));
+        let wanted = found["sources"].as_array().and_then(|all| all.iter().find(|one| one["source"] == key));
+        let wanted = wanted.expect("is there");
+        assert_eq!(valid["reached"], wanted["reached"], "from {key}");
+        assert_eq!(valid["levels"].as_u64(), wanted["levels"].as_array().map(|all| all.len() as u64));
+    }
+    let text = works(folder, &[&many[..], &["--output", "many.parquet"]].concat()).out;
+    assert!(text.contains("\noutputs    3 files in "), "{text}");
+    for name in ["many-3.parquet", "many-77.parquet", "many-1023.parquet"] {
+        let bytes = std::fs::read(folder.join(name)).expect("reads");
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{name}");
+    }
+    // What is no file of results is not replaced, and nothing is searched.
+    std::fs::write(folder.join("thesis-77.out"), "years of work").expect("writes");
+    refused(
+        folder,
+        &[&many[..], &["--output", "thesis.out"]].concat(),
+        3,
+        "error: --output=thesis-77.out: is there already, and is no file of results\n\
+         hint: name another file, or remove this one\n",
+    );
+    assert!(!folder.join("thesis-3.out").exists());
+}
+
+/// A graph whose vertices do not fit in memory, though its edges are few.
+#[test]
+fn auto_asks_the_drive_where_vertices_do_not_fit_and_says_so() {
+    let place = place();
+    let folder = place.path();
+    std::fs::write(folder.join("a.txt"), "0 1\n1 2\n2 3\n").expect("writes");
+    works(folder, &["bfs", "import", "a.txt", "--vertices", "3000000", "--output", "a.el"]);
+    works(folder, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "64m"]);
+    let search = ["bfs", "run", "a.fwg", "--source", "0", "--memory", "20m", "--json"];
+    let found = json(folder, &search);
+    fits_schema(folder, "bfs", &found);
+    assert!(matches!(found["algorithm"].as_str(), Some("mr" | "mm")), "{found}");
+    assert_eq!(found["reached"].as_u64(), Some(4));
+    let reason = found["reason"].as_str().expect("a reason");
+    for words in ["3000000 vertices do not fit into 20 MiB", "measured for", "mr would take about", "and mm"]
+    {
+        assert!(reason.contains(words), "{reason}");
+    }
+    assert!(found["drive"]["pages_per_s"].as_f64() > Some(0.0), "{found}");
+    let search = ["bfs", "run", "a.fwg", "--source", "0", "--memory", "256m", "--json"];
+    let found = json(folder, &search);
+    assert_eq!((found["algorithm"].as_str(), found["drive"].is_null()), (Some("semi"), true));
+}
+
 #[test]
 fn an_interrupted_search_does_not_promise_to_go_on() {
     let place = place();
@@ -338,7 +430,7 @@ fn an_interrupted_search_does_not_promise_to_go_on() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("starts");
-    wait_until("a search", || names(folder).iter().any(|name| name.starts_with(".bfs-bench.")));
+    wait_until("a search", || has_unnamed_file(child.id()));
     signal(&child, "-TERM");
     let (status, _, error) = common::ended_and_printed(&mut child);
     assert_eq!(status.code(), Some(130), "{error}");
@@ -400,7 +492,7 @@ fn media_are_compared_on_copies_of_which_nothing_is_left() {
     let lied = run(folder, &["bfs", "bench", "a.fwg", "--tiers", &lied]);
     assert_eq!(lied.code, 2);
     assert!(lied.err.contains("lies in memory (tmpfs)\nhint: call it memory="), "{}", lied.err);
-    // Interrupted in the middle: with --edges each search has a directory while it lasts.
+    // Interrupted in the middle: copies and results have no names.
     for algorithm in ["semi", "mr"] {
         let bench = ["bfs", "bench", "a.fwg", "--keys", "2000", "--algorithm", algorithm, "--edges", "a.el"];
         let bench = [&bench[..], &["--memory", "32m", "--tiers", &tiers]].concat();
@@ -409,9 +501,7 @@ fn media_are_compared_on_copies_of_which_nothing_is_left() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .expect("starts");
-        wait_until("a search", || {
-            !names(memory.path()).is_empty() || !names(&folder.join("flash")).is_empty()
-        });
+        wait_until("a search", || has_unnamed_file(child.id()));
         signal(&child, "-INT");
         assert_eq!(child.wait().expect("ends").code(), Some(130), "{algorithm}");
         assert!(names(memory.path()).is_empty() && names(&folder.join("flash")).is_empty(), "{algorithm}");

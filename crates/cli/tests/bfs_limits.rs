@@ -75,6 +75,8 @@ fn the_budget_holds_under_a_limit_that_kills_what_takes_more() {
     }
     std::fs::write(folder.join("keys"), "7\n8\n9\n").expect("writes");
     limited(24, &["bfs", "run", "a.fwg", "--sources", "keys", "--memory", "24m"]);
+    limited(24, &["bfs", "run", "a.fwg", "--sources", "keys", "--memory", "24m", "--output", "many.out"]);
+    limited(16, &["bfs", "validate", "a.fwg", "many-8.out", "--edges", "a.el"]);
     // The limit is a real one: the same graph with a budget of more than the group allows is killed.
     assert!(group.limit(16 << 20));
     let search = ["bfs", "run", "a.fwg", "--source", "7", "--algorithm", "mr", "--memory", "64m"];

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::ErrorClass;
+use storage::device::{OpenError, SpecError};
+use volume::VolumeError;
 
 use crate::VertexId;
 
@@ -22,6 +24,36 @@ pub enum GraphError {
         /// The system's error.
         #[source]
         source: io::Error,
+    },
+    /// What should name a graph or a device does not.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The graph's device could not be opened; the message names the member at fault.
+    #[error(transparent)]
+    Open(Box<VolumeError>),
+    /// A graph was to be built in memory of this process.
+    #[error("{device}: memory is gone when the command ends, and the graph with it")]
+    InMemory {
+        /// Spec of the device.
+        device: String,
+    },
+    /// Something known lies on the device on which a graph was to be built.
+    #[error("{device}: bears {signature}")]
+    Signed {
+        /// Spec of the device.
+        device: String,
+        /// What it bears.
+        signature: String,
+    },
+    /// A device without room for the graph.
+    #[error("{}: has {}; the graph takes at least {}", device.display(), units::bytes(*size), units::bytes(*needed))]
+    SmallDevice {
+        /// The device.
+        device: PathBuf,
+        /// Its size, bytes.
+        size: u64,
+        /// Bytes of the graph at least.
+        needed: u64,
     },
     /// The file is not of the kind that the caller asked for.
     #[error("{}: is not {expected}", path.display())]
@@ -175,6 +207,20 @@ impl GraphError {
             Self::Io { source, .. } if source.raw_os_error() == Some(28) => {
                 Some("make room on that file system; what is complete is used again".to_owned())
             }
+            Self::Spec(source) => Some(source.hint()),
+            Self::Open(source) => match &**source {
+                VolumeError::Open(
+                    OpenError::Missing { .. } | OpenError::NotATarget { .. } | OpenError::TooSmall { .. },
+                ) => Some("name a graph of bfs build, or the devices that one was built on".to_owned()),
+                source => source.hint(),
+            },
+            Self::InMemory { .. } => Some("name files, block devices or exports of other hosts".to_owned()),
+            Self::Signed { .. } => {
+                Some("if the contents may be lost name each member with --destroy".to_owned())
+            }
+            Self::SmallDevice { .. } => {
+                Some("name more or larger members; the sorted arcs are used again".to_owned())
+            }
             Self::WrongFormat { .. } => {
                 Some("bfs generate and bfs import make edge lists, bfs build makes graphs".to_owned())
             }
@@ -201,18 +247,28 @@ impl GraphError {
             Self::Io { .. } | Self::Corrupt { .. } | Self::Truncated { .. } | Self::Parquet { .. } => {
                 ErrorClass::Failed
             }
-            Self::WrongFormat { .. }
+            Self::Spec(_)
+            | Self::WrongFormat { .. }
             | Self::NotResults { .. }
             | Self::NewerVersion { .. }
             | Self::BadInput { .. }
             | Self::NoVertex { .. }
             | Self::VertexTooLarge { .. }
+            | Self::InMemory { .. }
+            | Self::SmallDevice { .. }
             | Self::Memory { .. }
             | Self::Invalid { .. } => ErrorClass::Invalid,
-            Self::Busy { .. } | Self::WouldReplace { .. } => ErrorClass::Refused,
+            Self::Busy { .. } | Self::WouldReplace { .. } | Self::Signed { .. } => ErrorClass::Refused,
+            Self::Open(source) => source.class(),
             Self::External(error) => error.class(),
             Self::Interrupted { .. } => ErrorClass::Interrupted,
         }
+    }
+}
+
+impl From<VolumeError> for GraphError {
+    fn from(error: VolumeError) -> Self {
+        Self::Open(Box::new(error))
     }
 }
 

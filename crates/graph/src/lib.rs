@@ -12,6 +12,7 @@ pub mod edges;
 mod error;
 pub mod export;
 pub mod fetch;
+pub mod forecast;
 pub mod format;
 pub mod fully_external;
 pub mod generate;

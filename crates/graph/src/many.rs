@@ -13,17 +13,22 @@
 //!   search is missing, page by page in its list.
 //!
 //! What comes out are sums: vertices a level for each search, hence reach, size of the component and closeness, and which
-//! sources reach each other.
+//! sources reach each other; and, if asked for, the tree of each search (`trees`), by way of temporary space.
 
 mod choice;
+mod notes;
+mod trees;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base::IoEngine;
+use external::Space;
 
 use self::choice::Choice;
+use self::notes::{Notes, Recorder};
+pub use self::trees::{Discoveries, ManyTrees, most_space_bytes, space_options};
 use crate::fetch::{FetchConfig, Fetcher, Traffic};
 use crate::format::{Fwg, Header, Index, List, PAGE_BYTES, SectionKind};
 use crate::{GraphError, IdWidth, VertexId};
@@ -97,11 +102,20 @@ pub struct ManyRecord {
     pub planned_bytes: u64,
 }
 
-/// Bytes of memory that searches of a graph take at least, and whether the heads fit in beside.
+/// What searches take of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ManyPlan {
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether the heads lie in memory.
+    pub has_heads: bool,
+}
+
+/// What searches of a graph take of memory, and the making of their trees afterwards if that is asked for.
 ///
 /// # Errors
 /// [`GraphError::Memory`] if the budget is too small; [`GraphError::Invalid`] for more than 2^32 − 1 vertices.
-pub fn plan(graph: &Fwg, config: &ManyConfig) -> Result<(u64, bool), GraphError> {
+pub fn plan(graph: &Fwg, config: &ManyConfig, trees: bool) -> Result<ManyPlan, GraphError> {
     let header = graph.header();
     if header.width != IdWidth::Four || header.vertices > u64::from(u32::MAX) {
         let message =
@@ -111,14 +125,18 @@ pub fn plan(graph: &Fwg, config: &ManyConfig) -> Result<(u64, bool), GraphError>
     let buffers = config.threads as u64 * fetch_config(config).memory_bytes();
     let tables = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph);
     let tables = tables + Choice::memory_bytes(header);
-    let needed = 24 * words_of(header) + tables + buffers + PROGRAM_BYTES;
+    let block = space_options(config.memory).block_bytes as u64;
+    let notes = if trees { notes::memory_bytes(config.threads, block) } else { 0 };
+    let after = if trees { trees::memory_bytes(graph, config.memory) } else { 0 };
+    let search = 24 * words_of(header) + tables + buffers + notes + PROGRAM_BYTES;
+    let needed = search.max(after);
     if needed > config.memory {
         let purpose = "searching this graph from many vertices at once".to_owned();
         return Err(GraphError::Memory { purpose, needed, budget: config.memory });
     }
     let heads = header.section(SectionKind::Heads).length;
-    let is_room = heads > 0 && !header.directed && needed + heads <= config.memory;
-    Ok((needed + if is_room { heads } else { 0 }, is_room))
+    let has_heads = heads > 0 && !header.directed && search + heads <= config.memory;
+    Ok(ManyPlan { bytes: needed.max(search + if has_heads { heads } else { 0 }), has_heads })
 }
 
 /// Vertices that a search can meet beside its source.
@@ -142,6 +160,37 @@ pub fn search(
     traffic: &Traffic,
     stop: &AtomicBool,
 ) -> Result<ManyRecord, GraphError> {
+    let plan = plan(graph, config, false)?;
+    search_as(plan, graph, sources, config, traffic, stop, None)
+}
+
+/// The same, and notes on `space` what each search finds, of which trees are made.
+///
+/// # Errors
+/// As [`search`], and those of temporary space.
+pub fn search_with_trees(
+    graph: &Fwg,
+    sources: &[VertexId],
+    config: &ManyConfig,
+    traffic: &Traffic,
+    stop: &AtomicBool,
+    space: &Space,
+) -> Result<(ManyRecord, Discoveries), GraphError> {
+    let plan = plan(graph, config, true)?;
+    let work = |recorder: &Recorder| search_as(plan, graph, sources, config, traffic, stop, Some(recorder));
+    let (record, notes) = notes::record(space, work)?;
+    Ok((record, Discoveries { notes, space: space.clone() }))
+}
+
+fn search_as(
+    plan: ManyPlan,
+    graph: &Fwg,
+    sources: &[VertexId],
+    config: &ManyConfig,
+    traffic: &Traffic,
+    stop: &AtomicBool,
+    recorder: Option<&Recorder>,
+) -> Result<ManyRecord, GraphError> {
     if sources.is_empty() || sources.len() > MOST_SOURCES {
         let message = format!("{} sources; 1 to {MOST_SOURCES} are searched from at once", sources.len());
         return Err(GraphError::Invalid { message });
@@ -150,7 +199,6 @@ pub fn search(
     if let Some(&vertex) = sources.iter().find(|source| **source >= vertices) {
         return Err(GraphError::NoVertex { path: graph.path().to_owned(), vertex, vertices });
     }
-    let (planned_bytes, is_room_for_heads) = plan(graph, config)?;
     let began = Instant::now();
     let index = graph.index()?;
     let words = || (0..words_of(graph.header())).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -160,17 +208,18 @@ pub fn search(
         traffic,
         config,
         stop,
+        recorder,
         seen: words(),
         front: words(),
         next: words(),
         heads: Vec::new(),
         claim: AtomicUsize::new(0),
     };
-    if is_room_for_heads {
+    if plan.has_heads {
         many.load_heads()?;
     }
     let found = many.levels(sources)?;
-    Ok(ManyRecord { found, time: began.elapsed(), planned_bytes })
+    Ok(ManyRecord { found, time: began.elapsed(), planned_bytes: plan.bytes })
 }
 
 /// Searches under way.
@@ -181,6 +230,8 @@ struct Many<'a> {
     traffic: &'a Traffic,
     config: &'a ManyConfig,
     stop: &'a AtomicBool,
+    /// Takes what is found, where trees are asked for.
+    recorder: Option<&'a Recorder>,
     seen: Vec<AtomicU64>,
     front: Vec<AtomicU64>,
     next: Vec<AtomicU64>,
@@ -254,6 +305,9 @@ impl Many<'_> {
                 self.add_missing(active, &mut choice)?;
                 choice.choose(active)
             };
+            if let Some(recorder) = self.recorder {
+                recorder.begin_round(active)?;
+            }
             // Setting up another thread's engine costs more than a small front.
             let threads = if ways.1 == 0 && front_pages < SMALL_PAGES { 1 } else { self.config.threads };
             self.all_threads(&mut own, threads, |fetcher| self.pass(fetcher, ways))?;
@@ -354,14 +408,15 @@ impl Many<'_> {
     /// One level of the searches that go top-down and of those that go bottom-up.
     fn pass(&self, fetcher: &mut Fetcher<'_>, ways: (u64, u64)) -> Result<(), GraphError> {
         let (down, up) = ways;
+        let notes = Notes::to(self.recorder);
         let mut cursor = self.index.cursor();
         let mut rest = Vec::new();
         let mut visit = |vertex: VertexId, _: u64, bytes: &[u8]| {
             let front = self.front[vertex as usize].load(Ordering::Relaxed) & (down | up);
             if front & down != 0 {
-                self.push(front, bytes);
+                self.push(vertex as u32, front, bytes, &notes);
             }
-            self.look_among(vertex as usize, up, ids(bytes));
+            self.look_among(vertex as usize, up, ids(bytes), &notes);
         };
         while let Some(vertices) = self.next_chunk()? {
             for vertex in vertices {
@@ -371,7 +426,7 @@ impl Many<'_> {
                     continue;
                 }
                 let heads = self.heads_of(vertex);
-                if self.look_among(vertex, up, heads.iter().copied()) == 0 {
+                if self.look_among(vertex, up, heads.iter().copied(), &notes) == 0 {
                     continue;
                 }
                 let List { offset, degree } = cursor.list(vertex as u64)?;
@@ -386,20 +441,22 @@ impl Many<'_> {
             }
             if rest.len() >= MOST_REST {
                 fetcher.finish(&mut visit)?;
-                self.look_in_lists(fetcher, up, &mut rest)?;
+                self.look_in_lists(fetcher, up, &mut rest, &notes)?;
             }
         }
         fetcher.finish(&mut visit)?;
-        self.look_in_lists(fetcher, up, &mut rest)
+        self.look_in_lists(fetcher, up, &mut rest, &notes)?;
+        notes.finish()
     }
 
-    /// Gives the searches of a front the neighbours in a part of its list.
+    /// Gives the searches of a front the neighbours in a part of the list of `vertex`.
     #[inline]
-    fn push(&self, front: u64, bytes: &[u8]) {
+    fn push(&self, vertex: u32, front: u64, bytes: &[u8], notes: &Notes<'_>) {
         for id in ids(bytes) {
             let new = front & !self.seen[id as usize].load(Ordering::Relaxed);
             if new & !self.next[id as usize].load(Ordering::Relaxed) != 0 {
-                self.next[id as usize].fetch_or(new, Ordering::Relaxed);
+                let before = self.next[id as usize].fetch_or(new, Ordering::Relaxed);
+                notes.add(id, vertex, new & !before);
             }
         }
     }
@@ -410,9 +467,10 @@ impl Many<'_> {
         fetcher: &mut Fetcher<'_>,
         searches: u64,
         rest: &mut Vec<Rest>,
+        notes: &Notes<'_>,
     ) -> Result<(), GraphError> {
         let mut visit = |vertex: VertexId, _: u64, bytes: &[u8]| {
-            self.look_among(vertex as usize, searches, ids(bytes));
+            self.look_among(vertex as usize, searches, ids(bytes), notes);
         };
         loop {
             rest.retain(|part| part.length > 0 && self.missing(part.vertex as usize, searches) != 0);
@@ -437,17 +495,24 @@ impl Many<'_> {
 
     /// Looks for missing searches in the fronts of neighbours; what is missing still.
     #[inline]
-    fn look_among(&self, vertex: usize, searches: u64, neighbours: impl Iterator<Item = u32>) -> u64 {
-        let missing = self.missing(vertex, searches);
-        let mut left = missing;
+    fn look_among(
+        &self,
+        vertex: usize,
+        searches: u64,
+        neighbours: impl Iterator<Item = u32>,
+        notes: &Notes<'_>,
+    ) -> u64 {
+        let mut left = self.missing(vertex, searches);
         for id in neighbours {
             if left == 0 {
                 break;
             }
-            left &= !self.front[id as usize].load(Ordering::Relaxed);
-        }
-        if left != missing {
-            self.next[vertex].fetch_or(missing & !left, Ordering::Relaxed);
+            let found = left & self.front[id as usize].load(Ordering::Relaxed);
+            if found != 0 {
+                left &= !found;
+                let before = self.next[vertex].fetch_or(found, Ordering::Relaxed);
+                notes.add(vertex as u32, id, found & !before);
+            }
         }
         left
     }

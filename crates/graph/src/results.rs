@@ -48,6 +48,12 @@ pub struct ResultsHeader {
 }
 
 impl ResultsHeader {
+    fn new(vertices: u64, source: VertexId) -> Self {
+        // The number that means "not reached" must be none of a vertex.
+        let width = IdWidth::for_vertices(vertices + 1);
+        Self { vertices, source, reached: 0, levels: 0, width }
+    }
+
     fn encode(&self, sums_checksum: u32) -> Vec<u8> {
         let mut page = vec![0; PAGE_BYTES as usize];
         page[..8].copy_from_slice(&MAGIC);
@@ -114,12 +120,24 @@ impl ResultsWriter {
     /// # Errors
     /// Of making it.
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
-        // The number that means "not reached" must be none of a vertex.
-        let width = IdWidth::for_vertices(vertices + 1);
-        let header = ResultsHeader { vertices, source, reached: 0, levels: 0, width };
-        let parents = Stream::at(PAGE_BYTES, vertices * width.bytes() as u64);
+        Ok(Self::on(Place::file(path)?, ResultsHeader::new(vertices, source)))
+    }
+
+    /// Begins a file in `folder` that has no name: [`into_results`](Self::into_results) reads it, and when the process ends, in
+    /// whichever way, it is gone.
+    ///
+    /// # Errors
+    /// Of making it.
+    pub fn unnamed(folder: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
+        let header = ResultsHeader::new(vertices, source);
+        let [_, _, end] = header.offsets();
+        Ok(Self::on(Place::unnamed(folder, end)?, header))
+    }
+
+    fn on(place: Place, header: ResultsHeader) -> Self {
+        let parents = Stream::at(PAGE_BYTES, header.vertices * header.width.bytes() as u64);
         let levels = Stream::at(parents.end(), 0);
-        Ok(Self { header, place: Place::file(path)?, parents, levels, written: 0 })
+        Self { header, place, parents, levels, written: 0 }
     }
 
     /// Adds the next vertex: its parent and level, or None if it was not reached.
@@ -149,13 +167,30 @@ impl ResultsWriter {
     /// # Panics
     /// If vertices are missing.
     pub fn finish(mut self) -> Result<ResultsHeader, GraphError> {
+        self.complete()?;
+        Ok(self.header)
+    }
+
+    /// Completes the file; what is in it, if it has no name.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), and those of reading it.
+    ///
+    /// # Panics
+    /// If vertices are missing.
+    pub fn into_results(mut self) -> Result<Option<Results>, GraphError> {
+        self.complete()?;
+        let file = self.place.unnamed_file()?;
+        file.map(|file| Results::of(file, Path::new("results without a name"))).transpose()
+    }
+
+    fn complete(&mut self) -> Result<(), GraphError> {
         assert_eq!(self.written, self.header.vertices, "vertices are missing");
         self.parents.close(&self.place)?;
         let levels = self.levels.close(&self.place)?;
         let sums = [std::mem::take(&mut self.parents.sums), std::mem::take(&mut self.levels.sums)].concat();
         let (_, checksum) = write_sums(&sums, levels.padded_end(), &self.place)?;
-        self.place.complete(&self.header.encode(checksum))?;
-        Ok(self.header)
+        self.place.complete(&self.header.encode(checksum))
     }
 }
 
@@ -198,14 +233,22 @@ impl TreeWriter {
         }
     }
 
-    /// Completes the file and puts it into its place.
+    /// Begins a file without a name ([`ResultsWriter::unnamed`]).
+    ///
+    /// # Errors
+    /// Of making it.
+    pub fn unnamed(folder: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
+        ResultsWriter::unnamed(folder, vertices, source).map(|raw| Self::Raw(Box::new(raw)))
+    }
+
+    /// Completes the file, and puts it into its place; what is in it, if it has no name.
     ///
     /// # Errors
     /// Of writing, syncing or renaming.
-    pub fn finish(self) -> Result<(), GraphError> {
+    pub fn finish(self) -> Result<Option<Results>, GraphError> {
         match self {
-            Self::Raw(raw) => raw.finish().map(drop),
-            Self::Table(table) => table.finish(),
+            Self::Raw(raw) => raw.into_results(),
+            Self::Table(table) => table.finish().map(|()| None),
         }
     }
 }
@@ -225,7 +268,10 @@ impl Results {
     /// # Errors
     /// Of reading; if it is no such file, of a newer version, truncated or corrupt.
     pub fn open(path: &Path) -> Result<Self, GraphError> {
-        let file = File::open(path).map_err(|source| GraphError::io("open", path, source))?;
+        Self::of(File::open(path).map_err(|source| GraphError::io("open", path, source))?, path)
+    }
+
+    fn of(file: File, path: &Path) -> Result<Self, GraphError> {
         let found = file.metadata().map_err(|source| GraphError::io("stat", path, source))?.len();
         let truncated = |needed: u64| {
             let (path, what) = (path.to_owned(), "results".to_owned());

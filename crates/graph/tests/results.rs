@@ -142,6 +142,25 @@ fn each_check_finds_what_it_is_for() {
 }
 
 #[test]
+fn results_without_a_name_are_read_back_and_leave_nothing() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let mut writer = ResultsWriter::unnamed(folder.path(), 3000, 7).expect("creates");
+    let wanted = |v: u64| (v % 3 != 0).then_some((v / 2, v as u32 % 5));
+    (0..3000).for_each(|v| writer.vertex(wanted(v)).expect("writes"));
+    let results = writer.into_results().expect("completes").expect("has no name");
+    assert_eq!((results.header().source, results.header().reached), (7, 2000));
+    let mut vertices = 0;
+    results
+        .scan(|v, found| {
+            assert_eq!(found, wanted(v), "vertex {v}");
+            vertices += 1;
+        })
+        .expect("reads");
+    assert_eq!(vertices, 3000);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
+}
+
+#[test]
 fn damaged_results_are_named() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("g.fwg");

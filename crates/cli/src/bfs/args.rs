@@ -21,6 +21,7 @@ Examples:
   flashwright bfs generate --scale 22 --output kron.el
   flashwright bfs import soc-LiveJournal1.txt.gz --output lj.el
   flashwright bfs build kron.el --output kron.fwg --memory 64m
+  flashwright bfs build kron.el --output volume:/dev/nvme0n1,/dev/nvme1n1
   flashwright bfs run kron.fwg --source 7 --memory 64m --output kron.out
   flashwright bfs validate kron.fwg kron.out --edges kron.el
   flashwright bfs bench kron.fwg --edges kron.el
@@ -103,9 +104,12 @@ pub struct BuildArgs {
     /// The edge list
     #[arg(value_name = "FILE.el")]
     pub edges: PathBuf,
-    /// The graph
-    #[arg(long, value_name = "FILE.fwg")]
+    /// The graph, or the device it is built on: a drive, stripe(chunk=64k):SPEC,… or volume:SPEC,…
+    #[arg(long, value_name = "FILE.fwg|SPEC")]
     pub output: PathBuf,
+    /// A member of the device whose contents may be lost
+    #[arg(long, value_name = "DEV")]
+    pub destroy: Vec<PathBuf>,
     /// The most memory to use; at least 32m
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
     pub memory: u64,
@@ -127,7 +131,7 @@ pub struct BuildArgs {
     /// Keep edges from a vertex to itself
     #[arg(long)]
     pub keep_self_loops: bool,
-    /// Where the sorts have their scratch file [default: beside the graph]
+    /// Where the sorts have their scratch file [default: beside the graph; beside the edge list if the graph is no file]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Print one JSON document (flashwright.graph/1)
@@ -158,8 +162,8 @@ pub struct ExportArgs {
 /// `flashwright bfs info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
-    /// An edge list or a graph
-    #[arg(value_name = "FILE")]
+    /// An edge list or a graph, or the device that a graph lies on
+    #[arg(value_name = "FILE|SPEC")]
     pub file: PathBuf,
     /// Print one JSON document (flashwright.edges/1 or flashwright.graph/1)
     #[arg(long)]

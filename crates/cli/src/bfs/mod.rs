@@ -5,17 +5,19 @@ pub mod documents;
 mod progress;
 pub mod search;
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use base::ErrorClass;
 use graph::GraphError;
-use graph::build::{BUILD_PHASES, BuildOptions, build};
+use graph::build::{BUILD_PHASES, BuildDevice, BuildOptions, build, build_on, check_memory};
 use graph::edges::{EdgeList, EdgesHeader};
 use graph::export::{self, EXPORT_PHASES, ExportOptions};
 use graph::format::Fwg;
 use graph::generate::{GraphKind, GraphSpec, generate};
 use graph::import::{ImportOptions, import};
+use storage::device::{DeviceSpec, SpecError};
 
 use self::args::{BfsArgs, BfsCommand, BuildArgs, ExportArgs, GenerateArgs, ImportArgs, InfoArgs};
 use self::documents::{BuildDocument, EdgesDocument, ExportDocument, GraphDocument};
@@ -83,13 +85,32 @@ fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
         scratch: args.scratch.clone(),
         threads: threads(),
     };
+    // A device is opened when nothing else stands in the way: opening it may make files.
+    check_memory(&options)?;
+    let device = match place_of(&args.output) {
+        Ok(GraphPlace::File(_)) if !args.destroy.is_empty() => {
+            return Err(Failure::invalid("--destroy: a graph that is a file replaces nothing but a graph")
+                .hint("leave --destroy out, or name a device with --output"));
+        }
+        Ok(GraphPlace::File(path)) => Err(path),
+        Ok(GraphPlace::Device(spec)) => {
+            check_members(&spec, args)?;
+            Ok(BuildDevice::open(&spec, &args.destroy)?)
+        }
+        Err(error) => {
+            let failure = Failure::from(GraphError::from(error));
+            return Err(failure.about(format!("--output={}", args.output.display())));
+        }
+    };
     let begun = Instant::now();
-    let built = progress::watch(&BUILD_PHASES, |steps| build(&list, &args.output, &options, steps)).map_err(
-        |failure| {
-            let is_interrupted = failure.class() == ErrorClass::Interrupted;
-            failure.hint_if(is_interrupted.then_some("the same command again goes on where it can"))
-        },
-    )?;
+    let work = |steps: &_| match &device {
+        Ok(device) => build_on(&list, device, &options, steps),
+        Err(path) => build(&list, path, &options, steps),
+    };
+    let built = progress::watch(&BUILD_PHASES, work).map_err(|failure| {
+        let is_interrupted = failure.class() == ErrorClass::Interrupted;
+        failure.hint_if(is_interrupted.then_some("the same command again goes on where it can"))
+    })?;
     let how = BuildDocument::of(&built, args.memory, begun.elapsed().as_secs_f64());
     show_graph(&GraphDocument::of(&args.output, &built.header, Some(how)), args.json)
 }
@@ -129,14 +150,63 @@ fn export_graph(args: &ExportArgs) -> Result<(), Failure> {
 }
 
 fn info(args: &InfoArgs) -> Result<(), Failure> {
-    match EdgeList::open(&args.file) {
-        Ok(list) => show_list(&args.file, list.header(), None, args.json),
-        Err(GraphError::WrongFormat { .. }) => {
-            let graph = Fwg::open(&args.file.to_string_lossy())?;
-            show_graph(&GraphDocument::of(&args.file, graph.header(), None), args.json)
+    if let GraphPlace::File(path) = place_of(&args.file).map_err(GraphError::from)? {
+        match EdgeList::open(&path) {
+            Ok(list) => return show_list(&args.file, list.header(), None, args.json),
+            Err(GraphError::WrongFormat { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => Err(error.into()),
     }
+    let graph = Fwg::open(&args.file.to_string_lossy())?;
+    show_graph(&GraphDocument::of(&args.file, graph.header(), None), args.json)
+}
+
+/// Refuses a device of which the edge list is a member.
+fn check_members(spec: &DeviceSpec, args: &BuildArgs) -> Result<(), Failure> {
+    let list = std::fs::canonicalize(&args.edges).ok();
+    let is_list = |path: &&Path| list.is_some() && std::fs::canonicalize(path).ok() == list;
+    match spec.leaves().into_iter().filter_map(DeviceSpec::path).find(is_list) {
+        Some(member) => {
+            let output = args.output.display();
+            Err(Failure::invalid(format!("--output={output}: {} is the edge list", member.display()))
+                .hint("name other members"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Where a graph is, or is to be.
+enum GraphPlace {
+    File(PathBuf),
+    Device(DeviceSpec),
+}
+
+/// What a name stands for: a path is a file, unless there is a block device.
+fn place_of(name: &Path) -> Result<GraphPlace, SpecError> {
+    // A name that is not UTF-8 is no spec.
+    let Some(text) = name.to_str() else { return Ok(GraphPlace::File(name.to_owned())) };
+    let spec = DeviceSpec::parse(text)?;
+    let is_block =
+        |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    Ok(match spec {
+        DeviceSpec::Path(path) | DeviceSpec::File { path, size: None } if !is_block(&path) => {
+            GraphPlace::File(path)
+        }
+        spec => GraphPlace::Device(spec),
+    })
+}
+
+/// Where temporary files go if nothing is said: beside the graph, or beside the first of its members that is a file. A directory
+/// of devices is no place for them.
+fn beside_graph(graph: &str) -> Result<PathBuf, Failure> {
+    let spec = DeviceSpec::parse(graph).map_err(GraphError::from)?;
+    let file = spec.leaves().into_iter().filter_map(DeviceSpec::path).find(|path| path.is_file());
+    file.map(beside).ok_or_else(|| {
+        Failure::invalid(format!(
+            "{graph}: no directory lies beside it, and the search needs one for temporary files"
+        ))
+        .hint("name a directory with --scratch DIR")
+    })
 }
 
 /// The directory of a file, where its temporary files go.

@@ -14,10 +14,13 @@
 //! **Resuming.** `arcs.el` is complete or does not exist, and its header names the input and the options. A build that was
 //! killed or stopped after step 1 goes on with step 2 if the same is asked again; before that it starts again.
 //!
+//! On a device (`device`) the same steps are made; the work directory then lies where the temporary files go.
+//!
 //! **Disk.** The sorts take scratch space of 8 or 16 bytes an arc in an unnamed file, which is gone when the process ends;
 //! `arcs.el` takes as much again.
 
 mod arcs;
+mod device;
 mod lists;
 mod numbers;
 mod work;
@@ -27,10 +30,11 @@ use std::path::{Path, PathBuf};
 use external::{Space, SpaceOptions, Usage};
 
 use crate::edges::EdgeList;
-use crate::format::{FwgConfig, FwgWriter, Header, Order};
+use crate::format::{self, FwgConfig, FwgWriter, Header, Order};
 use crate::{GraphError, IdWidth, Steps};
 
 use arcs::Arc;
+pub use device::BuildDevice;
 use work::WorkDirectory;
 
 /// The least budget, bytes.
@@ -92,26 +96,112 @@ pub fn build(
     options: &BuildOptions,
     steps: &Steps,
 ) -> Result<Built, GraphError> {
-    if options.memory < LEAST_MEMORY_BYTES {
-        let (needed, budget) = (LEAST_MEMORY_BYTES, options.memory);
-        return Err(GraphError::Memory { purpose: "building a graph".to_owned(), needed, budget });
-    }
+    check_memory(options)?;
     work::check_replaceable(path)?;
+    build_at(list, Destination::File(path), options, steps)
+}
+
+/// Builds the graph of `list` on a device.
+///
+/// # Errors
+/// As [`build`]; [`GraphError::SmallDevice`].
+pub fn build_on(
+    list: &EdgeList,
+    device: &BuildDevice,
+    options: &BuildOptions,
+    steps: &Steps,
+) -> Result<Built, GraphError> {
+    check_memory(options)?;
+    build_at(list, Destination::Device(device), options, steps)
+}
+
+/// Fails if a budget is too small for any build.
+///
+/// # Errors
+/// [`GraphError::Memory`].
+pub fn check_memory(options: &BuildOptions) -> Result<(), GraphError> {
+    if options.memory >= LEAST_MEMORY_BYTES {
+        return Ok(());
+    }
+    let (needed, budget) = (LEAST_MEMORY_BYTES, options.memory);
+    Err(GraphError::Memory { purpose: "building a graph".to_owned(), needed, budget })
+}
+
+/// Where a graph is built.
+#[derive(Debug, Clone, Copy)]
+enum Destination<'a> {
+    File(&'a Path),
+    Device(&'a BuildDevice),
+}
+
+impl<'a> Destination<'a> {
+    fn work_directory(self, list: &EdgeList, options: &BuildOptions) -> Result<WorkDirectory, GraphError> {
+        match self {
+            Self::File(path) => WorkDirectory::open(path),
+            Self::Device(device) => {
+                let path = device.work_directory(list.path(), options.scratch.as_deref());
+                WorkDirectory::at(path, device.name())
+            }
+        }
+    }
+
+    /// Where temporary files go if nothing else is said.
+    fn folder(self, list: &'a EdgeList) -> &'a Path {
+        match self {
+            Self::File(path) => folder_of(path),
+            Self::Device(_) => folder_of(list.path()),
+        }
+    }
+
+    /// Bytes of memory for the checksums that the device itself keeps.
+    fn sums_bytes(self, config: &FwgConfig, sorted: &EdgeList) -> u64 {
+        match self {
+            Self::File(_) => 0,
+            Self::Device(device) => {
+                format::device_sums_bytes(&**device.device(), config.least_bytes(sorted.header().edges))
+            }
+        }
+    }
+
+    fn writer(self, config: FwgConfig, entries: u64) -> Result<FwgWriter, GraphError> {
+        let device = match self {
+            Self::File(path) => return FwgWriter::create(path, config),
+            Self::Device(device) => device,
+        };
+        let (size, needed) = (device.device().size(), config.least_bytes(entries));
+        if size < needed {
+            return Err(GraphError::SmallDevice { device: device.name().to_owned(), size, needed });
+        }
+        FwgWriter::on(std::sync::Arc::clone(device.device()), device.name(), config)
+    }
+}
+
+/// The directory of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn build_at(
+    list: &EdgeList,
+    destination: Destination<'_>,
+    options: &BuildOptions,
+    steps: &Steps,
+) -> Result<Built, GraphError> {
     match list.header().width {
-        IdWidth::Four => build_with::<u64>(list, path, options, steps),
-        IdWidth::Eight => build_with::<[u64; 2]>(list, path, options, steps),
+        IdWidth::Four => build_with::<u64>(list, destination, options, steps),
+        IdWidth::Eight => build_with::<[u64; 2]>(list, destination, options, steps),
     }
 }
 
 fn build_with<A: Arc>(
     list: &EdgeList,
-    path: &Path,
+    destination: Destination<'_>,
     options: &BuildOptions,
     steps: &Steps,
 ) -> Result<Built, GraphError> {
     let directed = options.directed.unwrap_or(list.header().directed);
-    let work = WorkDirectory::open(path)?;
-    let space = scratch_space::<A>(list, directed, path, options)?;
+    let work = destination.work_directory(list, options)?;
+    let space = scratch_space::<A>(list, directed, destination.folder(list), options)?;
     let budget = options.memory - FIXED_BYTES;
     let key = work::key(list, directed, options)?;
     let resumed = work.is_sorted(&key);
@@ -129,14 +219,14 @@ fn build_with<A: Arc>(
     };
     let (order, heads, input_edges) = (options.order, options.heads, list.header().edges);
     let config = FwgConfig { vertices, listed, order, directed, heads, input_edges };
-    let writer_bytes = config.memory_bytes(sorted.header().edges);
+    let writer_bytes = config.memory_bytes(sorted.header().edges) + destination.sums_bytes(&config, &sorted);
     let rest = budget.checked_sub(writer_bytes + numbers.memory_bytes()).filter(|rest| *rest >= 8 << 20);
     let Some(rest) = rest else {
         let needed = options.memory - budget + writer_bytes + numbers.memory_bytes() + (8 << 20);
         let purpose = format!("writing a graph of {} list entries", sorted.header().edges);
         return Err(GraphError::Memory { purpose, needed, budget: options.memory });
     };
-    let mut writer = FwgWriter::create(path, config)?;
+    let mut writer = destination.writer(config, sorted.header().edges)?;
     let array_in_memory = match options.order {
         Order::Given => {
             lists::write_given(&sorted, &numbers, vertices, &mut writer, steps)?;
@@ -149,15 +239,18 @@ fn build_with<A: Arc>(
         }
     };
     let header = writer.finish()?;
+    if let Destination::Device(device) = destination {
+        device.keep()?;
+    }
     work.remove();
     Ok(Built { header, resumed, array_in_memory, arcs_sorted, scratch: space.usage() })
 }
 
-/// Scratch space for the sorts, of which at most two are under way.
+/// Scratch space for the sorts, of which at most two are under way, in `folder` if the options name no directory.
 fn scratch_space<A: Arc>(
     list: &EdgeList,
     directed: bool,
-    path: &Path,
+    folder: &Path,
     options: &BuildOptions,
 ) -> Result<Space, GraphError> {
     let arcs = list.header().edges * if directed { 1 } else { 2 };
@@ -167,8 +260,7 @@ fn scratch_space<A: Arc>(
     let records = arcs * copies + list.header().vertices;
     // A bound, not a need: the file grows as it is used. The last block of each run is not full.
     let bytes = 2 * records * record + (64 << 20);
-    let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = options.scratch.as_deref().unwrap_or(beside);
+    let folder = options.scratch.as_deref().unwrap_or(folder);
     Ok(Space::scratch(folder, bytes, &SpaceOptions::default())?)
 }
 

@@ -138,7 +138,7 @@ fn renumbering_by_an_array_and_by_sorting_agree() {
     assert!(built.scratch.bytes_written > 0, "the sorts did not fit in memory");
     let by_array = std::fs::read(&fwg).expect("reads");
     let work = WorkDirectory::open(&fwg).expect("opens");
-    let space = scratch_space::<u64>(&list, false, &fwg, &small).expect("is there");
+    let space = scratch_space::<u64>(&list, false, folder.path(), &small).expect("is there");
     let sort = arcs::Sort {
         space: &space,
         budget: 8 << 20,
@@ -185,7 +185,7 @@ fn a_build_goes_on_from_sorted_arcs_only_for_the_same_input_and_options() {
     let options = options(Order::Degree);
     let sorted = |options: &BuildOptions| {
         let work = WorkDirectory::open(&fwg).expect("opens");
-        let space = scratch_space::<u64>(&list, false, &fwg, options).expect("is there");
+        let space = scratch_space::<u64>(&list, false, folder.path(), options).expect("is there");
         let steps = Steps::default();
         let sort = arcs::Sort { space: &space, budget: 8 << 20, directed: false, options, steps: &steps };
         let key = work::key(&list, false, options).expect("a key");

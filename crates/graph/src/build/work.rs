@@ -1,4 +1,4 @@
-//! The work directory of a build, beside the graph.
+//! The work directory of a build: beside the graph, if that is a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use crate::GraphError;
 use crate::edges::EdgeList;
 use crate::format;
 
-/// A directory `NAME.build` that this process has locked.
+/// A directory that this process has locked.
 #[derive(Debug)]
 pub struct WorkDirectory {
     path: PathBuf,
@@ -22,14 +22,21 @@ pub struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Makes or takes over the directory beside `graph`.
+    /// Makes or takes over the directory `NAME.build` beside `graph`.
     ///
     /// # Errors
     /// [`GraphError::Busy`] if another process has it.
     pub fn open(graph: &Path) -> Result<Self, GraphError> {
         let mut name = graph.file_name().unwrap_or_default().to_owned();
         name.push(".build");
-        let path = graph.with_file_name(name);
+        Self::at(graph.with_file_name(name), graph)
+    }
+
+    /// Makes or takes over the directory at `path`, of a build of `graph`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn at(path: PathBuf, graph: &Path) -> Result<Self, GraphError> {
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(GraphError::io("create", &path, error));

@@ -34,6 +34,7 @@ mod sums;
 mod writer;
 
 pub(crate) use place::{Place, Stream, write_sums};
+pub(crate) use sums::device_sums_bytes;
 
 pub use header::{Header, Order, Section, SectionKind, VERSION};
 pub use index::{Index, IndexCursor, IndexKind, List};

@@ -1,5 +1,14 @@
 //! Files that appear as a whole: sections that grow side by side in a file of another name.
+//!
+//! What holds after a power failure at any moment, and the tests at the end enumerate:
+//!
+//! - **A file.** Under its name is what was there before, or all of the new one. It is synced before it is renamed, and the
+//!   directory afterwards.
+//! - **A device.** It begins with a header only if all that the header speaks of is on it. So the first page is cleared, and that is
+//!   synced, before anything else is written; and the header is written after all else was synced.
+//! - **A file without a name** is gone with the process, and nothing of it is synced.
 
+use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -8,8 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use external::ExternalError;
+use rustix::fs::OFlags;
 use storage::cache;
-use storage::device::Device;
+use storage::device::{Device, ScratchFile, leaves};
 use storage::locks::{self, Attempt};
 
 use super::{PAGE_BYTES, Section};
@@ -17,8 +28,6 @@ use crate::GraphError;
 
 /// Bytes that a section collects before they are written.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
-/// O_NOFOLLOW of open(2), the same on all architectures that this is built for but a few, where a link is then followed.
-const O_NOFOLLOW: i32 = 0o400_000;
 
 /// Writes the checksum section at `offset`; its place and its own checksum.
 pub(crate) fn write_sums(sums: &[u32], offset: u64, place: &Place) -> Result<(Section, u32), GraphError> {
@@ -97,10 +106,41 @@ impl Stream {
 /// counts dirty pages as well; the kernel waits for pages that are under way, and ends a process that has only dirty ones.
 const WRITEBACK_BYTES: u64 = 1 << 20;
 
+/// The system calls on a file. Tests have others, after each of which the power may fail.
+trait FileCalls: Send + Sync + Debug {
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    fn sync(&self, file: &File) -> io::Result<()>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// The kernel's own.
+#[derive(Debug)]
+struct KernelCalls;
+
+impl FileCalls for KernelCalls {
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+}
+
 /// Where the graph is written.
 #[derive(Debug)]
 pub(crate) struct Place {
     target: Target,
+    calls: Arc<dyn FileCalls>,
     /// Where it is to be.
     path: PathBuf,
     /// Bytes written since the kernel was told to bring them to the drive.
@@ -115,21 +155,25 @@ enum Target {
         file: File,
         partial: PathBuf,
     },
+    Unnamed(File),
     Device(Arc<dyn Device>),
 }
 
 impl Place {
     /// A device, of which the first page is lost at once.
     pub fn device(device: Arc<dyn Device>, path: &Path) -> Result<Self, GraphError> {
-        let place = Self {
-            target: Target::Device(device),
-            path: path.to_owned(),
-            dirty: AtomicU64::new(0),
-            is_finished: false,
-        };
+        let place = Self::of(Target::Device(device), path, Arc::new(KernelCalls));
         place.write(&[0; PAGE_BYTES as usize], 0)?;
         place.sync()?;
         Ok(place)
+    }
+
+    /// A file of `bytes` bytes in `folder` that has no name and is gone when the process ends, in whichever way.
+    pub fn unnamed(folder: &Path, bytes: u64) -> Result<Self, GraphError> {
+        let place = folder.display().to_string();
+        let file = ScratchFile::create_empty(folder, bytes)
+            .map_err(|error| ExternalError::Open { place, source: Box::new(error) })?;
+        Ok(Self::of(Target::Unnamed(file.into_file()), folder, Arc::new(KernelCalls)))
     }
 
     /// A file that will replace what is at `path`. There is one writer of a path at a time.
@@ -137,11 +181,15 @@ impl Place {
     /// # Errors
     /// [`GraphError::Busy`] if another writer of the same path is at work.
     pub fn file(path: &Path) -> Result<Self, GraphError> {
+        Self::file_by(path, Arc::new(KernelCalls))
+    }
+
+    fn file_by(path: &Path, calls: Arc<dyn FileCalls>) -> Result<Self, GraphError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let partial = path.with_file_name(format!(".{name}.partial"));
         remove_abandoned(&partial, path)?;
-        let file = OpenOptions::new().write(true).create_new(true).custom_flags(O_NOFOLLOW).open(&partial);
-        let file = match file {
+        // A link is not followed by a call that makes a file.
+        let file = match OpenOptions::new().write(true).create_new(true).open(&partial) {
             // Another writer came between these two steps.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(busy(path, None)),
             file => file.map_err(|source| GraphError::io("create", &partial, source))?,
@@ -151,34 +199,44 @@ impl Place {
         if !is_at(&file, &partial) {
             return Err(busy(path, None));
         }
-        Ok(Self {
-            target: Target::File { file, partial },
-            path: path.to_owned(),
-            dirty: AtomicU64::new(0),
-            is_finished: false,
-        })
+        Ok(Self::of(Target::File { file, partial }, path, calls))
+    }
+
+    fn of(target: Target, path: &Path, calls: Arc<dyn FileCalls>) -> Self {
+        Self { target, calls, path: path.to_owned(), dirty: AtomicU64::new(0), is_finished: false }
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), GraphError> {
-        match &self.target {
-            Target::File { file, .. } => {
-                let dirty = self.dirty.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                let written = file.write_all_at(bytes, offset);
-                if dirty + bytes.len() as u64 >= WRITEBACK_BYTES {
-                    self.dirty.store(0, Ordering::Relaxed);
-                    // Only a hint: what cannot be written is told when the file is synced.
-                    let _ = cache::begin_writeback(file.as_fd());
-                }
-                written
-            }
+        let written = match &self.target {
+            Target::File { file, .. } | Target::Unnamed(file) => self.calls.write(file, bytes, offset),
             Target::Device(device) => device.write_at(bytes, offset),
+        };
+        let length = bytes.len() as u64;
+        if self.dirty.fetch_add(length, Ordering::Relaxed) + length >= WRITEBACK_BYTES {
+            self.dirty.store(0, Ordering::Relaxed);
+            self.begin_writeback();
         }
-        .map_err(|source| GraphError::io_at("write", &self.path, offset, source))
+        written.map_err(|source| GraphError::io_at("write", &self.path, offset, source))
+    }
+
+    /// Only a hint: what cannot be written is told when the file is synced.
+    fn begin_writeback(&self) {
+        match &self.target {
+            Target::File { file, .. } | Target::Unnamed(file) => {
+                let _ = cache::begin_writeback(file.as_fd());
+            }
+            Target::Device(device) => {
+                for leaf in leaves(device).iter().filter(|leaf| !leaf.is_direct()) {
+                    let _ = cache::begin_writeback(leaf.fd());
+                }
+            }
+        }
     }
 
     pub fn sync(&self) -> Result<(), GraphError> {
         match &self.target {
-            Target::File { file, .. } => file.sync_all(),
+            Target::File { file, .. } => self.calls.sync(file),
+            Target::Unnamed(_) => Ok(()),
             Target::Device(device) => device.sync_data(),
         }
         .map_err(|source| GraphError::io("sync", &self.path, source))
@@ -190,33 +248,48 @@ impl Place {
         self.write(first_page, 0)?;
         self.sync()?;
         if let Target::File { partial, .. } = &self.target {
-            std::fs::rename(partial, &self.path)
+            self.calls
+                .rename(partial, &self.path)
                 .map_err(|source| GraphError::io("rename into place", &self.path, source))?;
             let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(folder)
-                .and_then(|folder| folder.sync_all())
+            self.calls
+                .sync_folder(folder)
                 .map_err(|source| GraphError::io("sync the directory of", &self.path, source))?;
         }
         self.is_finished = true;
         Ok(())
+    }
+
+    /// The file, if it has no name.
+    pub fn unnamed_file(&self) -> Result<Option<File>, GraphError> {
+        match &self.target {
+            Target::Unnamed(file) => file.try_clone().map(Some),
+            Target::File { .. } | Target::Device(_) => Ok(None),
+        }
+        .map_err(|source| GraphError::io("duplicate a descriptor of", &self.path, source))
     }
 }
 
 /// Removes what a writer that was killed has left. A writer at work has it locked.
 fn remove_abandoned(partial: &Path, path: &Path) -> Result<(), GraphError> {
     let failed = |operation, source| GraphError::io(operation, partial, source);
-    let is_file = match std::fs::symlink_metadata(partial) {
+    let kind = match std::fs::symlink_metadata(partial) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        facts => facts.map_err(|source| failed("stat", source))?.is_file(),
+        facts => facts.map_err(|source| failed("stat", source))?.file_type(),
     };
-    // Opened for writing, because NFS locks nothing else. The lock lasts until the file is removed.
-    let file = if is_file {
-        let opened = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(partial);
-        Some(opened.map_err(|source| failed("open", source))?)
-    } else {
-        None
-    };
-    if let Some(file) = &file {
+    // A link is removed and not followed: what it leads to belongs to others.
+    let no_follow = OFlags::NOFOLLOW.bits() as i32;
+    let is_link = |error: &io::Error| error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    let mut held = None;
+    if kind.is_file() || kind.is_symlink() {
+        // Opened for writing, because NFS locks nothing else. The lock lasts until the file is removed.
+        match OpenOptions::new().write(true).custom_flags(no_follow).open(partial) {
+            Ok(file) => held = Some(file),
+            Err(error) if is_link(&error) => {}
+            Err(source) => return Err(failed("open", source)),
+        }
+    }
+    if let Some(file) = &held {
         lock(file, partial, path)?;
         if !is_at(file, partial) {
             return Err(busy(path, None));
@@ -258,24 +331,4 @@ impl Drop for Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_second_writer_of_a_path_is_refused_and_what_a_dead_one_left_is_replaced() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let path = folder.path().join("a.fwg");
-        let partial = folder.path().join(".a.fwg.partial");
-        std::fs::write(&partial, "of a writer that was killed").expect("writes");
-        let mut first = Place::file(&path).expect("the old one is nobody's");
-        first.write(b"first", 4096).expect("writes");
-        let second = Place::file(&path).expect_err("the first is at work");
-        assert!(matches!(second, GraphError::Busy { .. }), "{second}");
-        first.complete(b"begin").expect("completes");
-        let bytes = std::fs::read(&path).expect("is there");
-        assert_eq!((&bytes[..5], &bytes[4096..]), (&b"begin"[..], &b"first"[..]));
-        drop(first);
-        drop(Place::file(&path).expect("the first has ended"));
-        assert!(!partial.exists() && path.exists(), "a writer that gives up leaves what was there");
-    }
-}
+mod tests;

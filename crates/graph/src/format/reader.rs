@@ -8,7 +8,7 @@ use external::WaitClock;
 use storage::device::{AlignedBuffer, Device, DeviceSpec, OpenOptions};
 
 use super::header::{MAGIC, get32};
-use super::sums::BadPage;
+use super::sums::{BadPage, device_sums_bytes};
 use super::{Header, Index, IndexCursor, PAGE_BYTES, PageSums, SectionKind};
 use crate::GraphError;
 
@@ -35,16 +35,11 @@ impl Fwg {
     /// # Errors
     /// A file that cannot be opened or read, is not a graph, is of a newer version, truncated or corrupt.
     pub fn open(spec: &str) -> Result<Self, GraphError> {
-        let path = PathBuf::from(spec);
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
-            GraphError::io("open it", &path, std::io::Error::other(source))
-        };
-        let parsed = DeviceSpec::parse(spec).map_err(|error| failed(error.into()))?;
+        let parsed = DeviceSpec::parse(spec)?;
         let direct = OpenOptions { allow_unwritten: true, ..OpenOptions::reading() };
-        let device = volume::open(&parsed, &direct)
-            .or_else(|_| volume::open(&parsed, &direct.clone().buffered()))
-            .map_err(|error| failed(error.into()))?;
-        Self::on(device, &path)
+        let device =
+            volume::open(&parsed, &direct).or_else(|_| volume::open(&parsed, &direct.clone().buffered()))?;
+        Self::on(device, Path::new(spec))
     }
 
     /// Opens the graph on an open device; `path` is what messages call it.
@@ -143,10 +138,12 @@ impl Fwg {
         self
     }
 
-    /// Bytes of memory that the open graph takes: its checksums, and what was said to be [beside it](Self::with_memory_beside).
+    /// Bytes of memory that the open graph takes: its checksums, those that its device keeps of it, and what was said to be
+    /// [beside it](Self::with_memory_beside).
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.sums.memory_bytes() + self.beside_bytes
+        let of_device = device_sums_bytes(&*self.device, self.header.file_bytes);
+        self.sums.memory_bytes() + of_device + self.beside_bytes
     }
 
     /// Compares whole pages that were read at `offset` with their checksums.

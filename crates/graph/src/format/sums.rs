@@ -1,6 +1,16 @@
 //! Checksums of pages, in memory.
 
+use storage::device::Device;
+
 use super::PAGE_BYTES;
+
+/// The most that a volume's own checksums take of memory (`volume::SumsLimits`), bytes.
+const DEVICE_SUMS_MOST_BYTES: u64 = 64 << 20;
+
+/// Bytes of memory that a device's own checksums of so many bytes take, if it keeps any: 4 for each 4 KiB, and those read beside them.
+pub(crate) fn device_sums_bytes(device: &dyn Device, bytes: u64) -> u64 {
+    if device.verifies() { (bytes / 1024 + (64 << 10)).min(DEVICE_SUMS_MOST_BYTES) } else { 0 }
+}
 
 /// CRC-32C of each page of a stored graph from page 1 on.
 #[derive(Debug, Default)]

@@ -43,6 +43,15 @@ impl FwgConfig {
         let file = entries * IdWidth::for_vertices(self.vertices).bytes() as u64;
         4 * BUFFER_BYTES as u64 + file / (PAGE_BYTES / 4)
     }
+
+    /// Bytes that a graph of so many entries takes at least: what is between lists and sections is not counted.
+    #[must_use]
+    pub fn least_bytes(&self, entries: u64) -> u64 {
+        let numbers = if self.order == Order::Degree { 2 * self.vertices } else { 0 };
+        let ids = numbers + self.listed * u64::from(self.heads) + entries;
+        let bytes = ids * IdWidth::for_vertices(self.vertices).bytes() as u64;
+        PAGE_BYTES + bytes + bytes / (PAGE_BYTES / 4)
+    }
 }
 
 /// See the module's argument.

@@ -10,6 +10,7 @@
 //! used again. A later process must then be told `--destroy FILE`.
 
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -36,6 +37,22 @@ pub(crate) fn set(fd: BorrowedFd<'_>) {
     let _ = sys::set_attribute(fd, ATTRIBUTE, text(&status).as_bytes());
     if let Some(identity) = identity(&status) {
         MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).insert(identity);
+    }
+}
+
+/// Takes the mark from a file that holds data from now on, so that nothing is written over it without a word. A file
+/// that bears no mark is left as it is.
+///
+/// # Errors
+/// The kernel's: the file would then still pass for scratch.
+pub fn keep_contents(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let made_here = sys::status(fd).ok().as_ref().and_then(identity);
+    if let Some(identity) = made_here {
+        MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&identity);
+    }
+    match sys::get_attribute(fd, ATTRIBUTE) {
+        Some(_) => sys::set_attribute(fd, ATTRIBUTE, b"0 holds data"),
+        None => Ok(()),
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub use crate::spec::{DeviceSpec, SpecError};
 pub use channel::AlignedBuffer;
 pub use error::{ErrorClass, OpenError};
-pub use mark::was_laid;
+pub use mark::{keep_contents, was_laid};
 pub(crate) use memory_device::available_memory;
 pub use memory_device::open_memory;
 pub use open::{check_written, open};

@@ -73,6 +73,12 @@ impl ScratchFile {
         self.size
     }
 
+    /// The open file, for whoever needs no device.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// The name by which this process, and nobody else, can open it.
     #[must_use]
     pub fn path(&self) -> PathBuf {

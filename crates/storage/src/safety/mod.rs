@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use signature::is_member;
 pub use signature::{
-    LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME, MEMBER, Signature, signatures, signatures_in,
+    GRAPH, LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME, MEMBER, Signature, signatures, signatures_in,
 };
 pub(crate) use users::file_obstacles;
 pub use users::{users, users_of_each};

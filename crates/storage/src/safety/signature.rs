@@ -29,6 +29,9 @@ pub const LABEL_NAME: Range<u64> = 128..192;
 /// What such a device is called among signatures.
 pub const MEMBER: &str = "flashwright volume member";
 
+/// What a device that begins with a stored graph (docs/formats.md) is called among signatures.
+pub const GRAPH: &str = "flashwright graph";
+
 /// Bytes read from the beginning: VMFS has its magic at 1 MiB, all others before.
 const HEAD: u64 = 2 << 20;
 /// Bytes read from the end: ZFS's third label begins 512 KiB before it, all others later.
@@ -155,6 +158,7 @@ const KIB: u64 = 1024;
 #[rustfmt::skip]
 const PLAIN: &[Plain] = &[
     (MEMBER, LABEL_AT, LABEL_MAGIC, Some((LABEL_AT + 128, 64))),
+    (GRAPH, 0, b"FWGRAPH\0", None),
     ("xfs file system", 0, b"XFSB", Some((108, 12))),
     ("xfs log", 0, b"\xfe\xed\xba\xbe\0\0\0\x02", None),
     ("btrfs file system", 64 * KIB + 64, b"_BHRfS_M", Some((64 * KIB + 0x12b, 256))),

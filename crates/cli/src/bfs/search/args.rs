@@ -21,7 +21,7 @@ pub enum SearchCommand {
 /// How a graph can be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Algorithm {
-    /// By the graph and the budget
+    /// By the graph, the budget and the drive
     Auto,
     /// Sorting, nothing in memory but the budget (Munagala and Ranade); undirected graphs
     Mr,
@@ -50,7 +50,8 @@ Examples:
   flashwright bfs run kron.fwg --source 7 --memory 64m
   flashwright bfs run kron.fwg --source 7 --output kron.out
   flashwright bfs run kron.fwg --source 7 --output kron.parquet
-  flashwright bfs run kron.fwg --sources keys.txt --memory 256m")]
+  flashwright bfs run kron.fwg --sources keys.txt --memory 256m
+  flashwright bfs run kron.fwg --sources keys.txt --output kron.parquet")]
 pub struct RunArgs {
     /// The graph, or the device it lies on
     #[arg(value_name = "FILE.fwg")]
@@ -59,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = values::whole::<u64>, required_unless_present = "sources")]
     pub source: Option<u64>,
     /// A file of up to 64 vertices, one a line, searched from at once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "output", "algorithm"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "algorithm"])]
     pub sources: Option<PathBuf>,
     /// How
     #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "auto")]
@@ -73,10 +74,10 @@ pub struct RunArgs {
     /// auto, io_uring, libaio or psync
     #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = values::word::<IoEngine>)]
     pub ioengine: IoEngine,
-    /// Where mr and mm keep what does not fit in memory [default: beside the graph]
+    /// Where mr, mm and --sources with --output keep what does not fit in memory [default: beside the graph]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Write a parent and a level for each vertex; FILE.parquet gives a table
+    /// Write a parent and a level for each vertex; FILE.parquet gives a table, --sources FILE-VERTEX.out for each
     #[arg(long, value_name = "FILE.out")]
     pub output: Option<PathBuf>,
     /// Print one JSON document (flashwright.bfs/1)
@@ -150,6 +151,9 @@ pub struct BenchArgs {
     /// auto, io_uring, libaio or psync
     #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = values::word::<IoEngine>)]
     pub ioengine: IoEngine,
+    /// Where mr and mm keep what does not fit in memory, and results that are validated [default: beside the graph]
+    #[arg(long, value_name = "DIR", conflicts_with = "tiers")]
+    pub scratch: Option<PathBuf>,
     /// Validate every search against this edge list
     #[arg(long, value_name = "FILE.el")]
     pub edges: Option<PathBuf>,

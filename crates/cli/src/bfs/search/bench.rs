@@ -1,12 +1,13 @@
 //! `bfs bench`: searches from random vertices, one after the other, each from scratch; with `--tiers` on copies of the graph,
 //! the media taking turns.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use graph::GraphError;
 use graph::format::Fwg;
 use graph::validate;
 
+use super::Choice;
 use super::args::{Algorithm, BenchArgs};
 use super::documents::{BenchDocument, KeyDocument};
 use super::searcher::{self, Searcher};
@@ -36,15 +37,21 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if !args.tiers.is_empty() {
         return tiers::bench(args, graph, &keys, &stop);
     }
-    let (algorithm, reason) = searcher::algorithm(args, &graph);
-    let directory = crate::bfs::beside(Path::new(&args.graph));
-    let searcher = Searcher::new(args, algorithm, &directory, &stop);
+    crate::bfs::check_scratch(args.scratch.as_deref())?;
+    let choice = searcher::choose(args, &graph)?;
+    let needs_directory = args.edges.is_some() || choice.algorithm != Algorithm::Semi;
+    let directory = match &args.scratch {
+        Some(directory) => directory.clone(),
+        None if needs_directory => crate::bfs::beside_graph(&args.graph)?,
+        None => PathBuf::new(),
+    };
+    let searcher = Searcher::new(args, choice.clone(), &directory, &stop);
     let mut searches = Vec::new();
     for key in &keys {
         searches.push(searcher.search(&graph, *key)?);
         searcher::progress(searches.len(), keys.len());
     }
-    let document = document(args, &graph, (algorithm, reason), searches);
+    let document = document(args, &graph, choice, searches);
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
 }
 
@@ -71,20 +78,15 @@ fn draw(graph: &Fwg, random: &mut u64) -> Result<u64, Failure> {
     Err(Failure::invalid("the graph has no vertex with neighbours").hint("there is nothing to search"))
 }
 
-fn document(
-    args: &BenchArgs,
-    graph: &Fwg,
-    (algorithm, reason): (Algorithm, String),
-    searches: Vec<KeyDocument>,
-) -> BenchDocument {
+fn document(args: &BenchArgs, graph: &Fwg, choice: Choice, searches: Vec<KeyDocument>) -> BenchDocument {
     let mut times: Vec<f64> = searches.iter().map(|key| key.elapsed_s).collect();
     times.sort_by(f64::total_cmp);
     let bytes: u64 = searches.iter().map(|key| key.bytes_read).sum();
     BenchDocument {
         schema: "flashwright.bfs-bench/1",
         graph: args.graph.clone(),
-        algorithm: algorithm.word(),
-        reason,
+        algorithm: choice.algorithm.word(),
+        reason: choice.reason,
         graph_bytes: graph.header().file_bytes,
         memory_bytes: args.memory,
         edges_counted: if args.edges.is_some() { "input" } else { "stored" },

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use graph::account::Account;
+use graph::forecast::DriveFigures;
 use graph::semi::SearchRecord;
 
 /// `bfs run --json` (`flashwright.bfs/1`).
@@ -21,6 +22,8 @@ pub struct BfsDocument {
     pub algorithm: &'static str,
     /// Why this one.
     pub reason: String,
+    /// The graph's drive, if `auto` measured it.
+    pub drive: Option<DriveDocument>,
     /// Vertices reached, the source included.
     pub reached: u64,
     /// Levels, the source's included.
@@ -41,6 +44,25 @@ pub struct BfsDocument {
     pub limit: LimitDocument,
     /// Level by level; empty for mr and mm.
     pub steps: Vec<StepDocument>,
+}
+
+/// What a drive does, measured for a moment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DriveDocument {
+    /// Pages of 4 KiB at random places that were read a second.
+    pub pages_per_s: f64,
+    /// Bytes that were read in large requests a second.
+    pub bytes_per_s: f64,
+    /// How long that was measured.
+    pub measured_s: f64,
+}
+
+impl DriveDocument {
+    /// Of a measurement.
+    pub fn of(drive: DriveFigures) -> Self {
+        let DriveFigures { pages_per_s, bytes_per_s, measured } = drive;
+        Self { pages_per_s, bytes_per_s, measured_s: measured.as_secs_f64() }
+    }
 }
 
 /// Memory of a search.
@@ -297,6 +319,12 @@ pub struct ManyDocument {
     pub bytes_read: u64,
     /// Requests to the graph's lists and heads.
     pub requests: u64,
+    /// Bytes read from temporary space, for the outputs.
+    pub scratch_bytes_read: u64,
+    /// Bytes written to temporary space, for the outputs.
+    pub scratch_bytes_written: u64,
+    /// Time that sorting and writing the outputs took after the searches; null without outputs.
+    pub outputs_s: Option<f64>,
     /// Where the time went.
     pub time: TimeDocument,
     /// What each search found, in the order of the file.
@@ -318,4 +346,6 @@ pub struct SourceDocument {
     pub closeness: f64,
     /// The sources from which this one is reached.
     pub reached_by: Vec<u64>,
+    /// Its parents and levels, if they were asked for.
+    pub output: Option<PathBuf>,
 }

@@ -8,9 +8,9 @@ use graph::account::Account;
 use graph::fully_external::{ExternalSearchOptions, SearchTree, mehlhorn_meyer, munagala_ranade};
 use graph::results::TreeWriter;
 
-use super::Job;
 use super::args::Algorithm;
-use super::documents::{BfsDocument, IoDocument, MemoryDocument, TimeDocument};
+use super::documents::{BfsDocument, DriveDocument, IoDocument, MemoryDocument, TimeDocument};
+use super::{Choice, Found, Job};
 use crate::failure::Failure;
 use crate::signals;
 
@@ -18,7 +18,7 @@ use crate::signals;
 const PROGRAM_BYTES: u64 = 9 << 20;
 
 /// Searches with everything but buffers on temporary space.
-pub fn run(job: &Job<'_>, algorithm: Algorithm, reason: String) -> Result<BfsDocument, Failure> {
+pub fn run(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let (graph, header, budget) = (job.graph, job.graph.header(), job.config.memory);
     let fixed = PROGRAM_BYTES + graph.memory_bytes();
     let Some(memory) = budget.checked_sub(fixed).filter(|memory| *memory > 0) else {
@@ -29,23 +29,24 @@ pub fn run(job: &Job<'_>, algorithm: Algorithm, reason: String) -> Result<BfsDoc
     let options = ExternalSearchOptions::in_directory(graph, &job.scratch, memory, threads)
         .map_err(GraphError::from)?;
     let (account, loaded) = (Account::open(graph.clock()), graph.plain_bytes_read());
-    let (word, tree) = unless_stopped(job, || match algorithm {
+    let (word, tree) = unless_stopped(job, || match choice.algorithm {
         Algorithm::Mm => ("mm", mehlhorn_meyer(graph, job.source, &options)),
         _ => ("mr", munagala_ranade(graph, job.source, &options)),
     });
     let mut tree = tree?;
     let writer = drain(job, &mut tree)?;
     let account = account.close();
-    writer.map(TreeWriter::finish).transpose()?;
+    let results = writer.map(TreeWriter::finish).transpose()?.flatten();
     let figures = tree.figures();
     let elapsed_s = account.elapsed.as_secs_f64();
     let lists = figures.graph_bytes_read - figures.numbers_bytes_read;
-    Ok(BfsDocument {
+    let document = BfsDocument {
         schema: "flashwright.bfs/1",
         graph: graph.path().display().to_string(),
         source: job.source,
         algorithm: word,
-        reason,
+        reason: choice.reason,
+        drive: choice.drive.map(DriveDocument::of),
         reached: figures.reached,
         levels: figures.levels,
         entries: figures.entries,
@@ -71,20 +72,17 @@ pub fn run(job: &Job<'_>, algorithm: Algorithm, reason: String) -> Result<BfsDoc
         time: TimeDocument::of(&account, threads, (figures.merging + figures.finishing).as_secs_f64()),
         limit: super::limit(&account, threads),
         steps: Vec::new(),
-    })
+    };
+    Ok((document, results))
 }
 
-/// Runs what does not look at the flag. It leaves a scratch file without a name and the job's temporary directory, so the
-/// process may end meanwhile.
+/// Runs what does not look at the flag. Its temporary files have no names, so the process may end meanwhile.
 fn unless_stopped<T>(job: &Job<'_>, work: impl FnOnce() -> T) -> T {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 if job.stop.load(Ordering::Relaxed) {
-                    if let Some(temporary) = job.temporary {
-                        let _ = std::fs::remove_dir_all(temporary);
-                    }
                     let _ = Failure::interrupted("interrupted; nothing was kept").report();
                     std::process::exit(signals::INTERRUPTED);
                 }
@@ -100,21 +98,11 @@ fn unless_stopped<T>(job: &Job<'_>, work: impl FnOnce() -> T) -> T {
 
 /// Reads the tree, which comes in the order of the input, to its end; and writes it, if that is asked for.
 fn drain(job: &Job<'_>, tree: &mut SearchTree) -> Result<Option<TreeWriter>, GraphError> {
-    let Some(path) = job.output else {
+    let vertices = job.graph.header().vertices;
+    let Some(mut writer) = job.output.writer(vertices, job.source)? else {
         while tree.next_reached()?.is_some() {}
         return Ok(None);
     };
-    let vertices = job.graph.header().vertices;
-    let mut writer = TreeWriter::create(path, vertices, job.source)?;
-    let mut reached = tree.next_reached()?;
-    for vertex in 0..vertices {
-        match &reached {
-            Some(found) if found.vertex == vertex => {
-                writer.vertex(Some((found.parent, found.level as u32)))?;
-                reached = tree.next_reached()?;
-            }
-            _ => writer.vertex(None)?,
-        }
-    }
+    super::write_tree(&mut writer, vertices, job.stop, || tree.next_reached())?;
     Ok(Some(writer))
 }

@@ -10,23 +10,30 @@ mod tiers;
 mod validate;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use graph::GraphError;
 use graph::account::Account;
 use graph::fetch::Traffic;
+use graph::forecast::{self, DriveFigures};
 use graph::format::Fwg;
+use graph::fully_external::Reached;
 use graph::results::{Results, TreeWriter};
 use graph::semi::{Semi, SemiConfig, in_input_order, plan};
 use measure::limit::Limit;
 
 use self::args::{Algorithm, RunArgs, SearchCommand};
-use self::documents::{BfsDocument, IoDocument, LimitDocument, MemoryDocument, StepDocument, TimeDocument};
+use self::documents::{
+    BfsDocument, DriveDocument, IoDocument, LimitDocument, MemoryDocument, StepDocument, TimeDocument,
+};
 use crate::failure::Failure;
 use crate::output;
 use crate::signals;
 
 /// Share of the time from which waiting or computing limits.
 const MOSTLY: f64 = 0.6;
+/// Vertices that are written between two looks at whether to stop.
+const STOP_INTERVAL: u64 = 1 << 16;
 
 /// Does one of the verbs.
 pub fn search(command: &SearchCommand) -> Result<(), Failure> {
@@ -45,22 +52,73 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let config = config(args.memory, args.threads, args.ioengine);
     if let Some(output) = &args.output {
-        let is_one: fn(&Path) -> bool = |path| Results::open(path).is_ok();
-        super::check_new_file(output, Some(("file of results", is_one)))?;
+        check_results(output)?;
     }
     super::check_scratch(args.scratch.as_deref())?;
-    let (algorithm, reason) = choose(args.algorithm, &graph, &config);
+    let choice = choose(args.algorithm, &graph, &config)?;
+    let scratch = match (&args.scratch, choice.algorithm) {
+        (Some(scratch), _) => scratch.clone(),
+        (None, Algorithm::Mr | Algorithm::Mm) => super::beside_graph(&args.graph)?,
+        (None, _) => PathBuf::new(),
+    };
     let job = Job {
         graph: &graph,
         source: args.source.unwrap_or_default(),
         config,
-        scratch: args.scratch.clone().unwrap_or_else(|| super::beside(Path::new(&args.graph))),
-        output: args.output.as_deref(),
-        temporary: None,
+        scratch,
+        output: args.output.as_deref().map_or(Output::Nothing, Output::File),
         stop: &stop,
     };
-    let document = job.search(algorithm, reason)?;
+    let (document, _) = job.search(choice)?;
     if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+}
+
+/// Refuses to replace what is no file of results.
+fn check_results(output: &Path) -> Result<(), Failure> {
+    let is_one: fn(&Path) -> bool = |path| Results::open(path).is_ok();
+    super::check_new_file(output, Some(("file of results", is_one)))
+}
+
+/// Where the results of a search go.
+#[derive(Debug, Clone, Copy)]
+enum Output<'a> {
+    Nothing,
+    File(&'a Path),
+    /// To a file without a name in a directory.
+    Unnamed(&'a Path),
+}
+
+impl Output<'_> {
+    fn writer(self, vertices: u64, source: u64) -> Result<Option<TreeWriter>, GraphError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::File(path) => TreeWriter::create(path, vertices, source).map(Some),
+            Self::Unnamed(folder) => TreeWriter::unnamed(folder, vertices, source).map(Some),
+        }
+    }
+}
+
+/// Writes the vertices that `next` gives in ascending order, and between them those that were not reached.
+fn write_tree(
+    writer: &mut TreeWriter,
+    vertices: u64,
+    stop: &AtomicBool,
+    mut next: impl FnMut() -> Result<Option<Reached>, GraphError>,
+) -> Result<(), GraphError> {
+    let mut reached = next()?;
+    for vertex in 0..vertices {
+        if vertex % STOP_INTERVAL == 0 && stop.load(Ordering::Relaxed) {
+            return Err(GraphError::Interrupted { during: "writing results" });
+        }
+        match &reached {
+            Some(found) if found.vertex == vertex => {
+                writer.vertex(Some((found.parent, found.level as u32)))?;
+                reached = next()?;
+            }
+            _ => writer.vertex(None)?,
+        }
+    }
+    Ok(())
 }
 
 /// One search.
@@ -71,18 +129,18 @@ struct Job<'a> {
     config: SemiConfig,
     /// Where mr and mm keep what does not fit in memory.
     scratch: PathBuf,
-    /// Where results go.
-    output: Option<&'a Path>,
-    /// A directory to be removed if the search is interrupted.
-    temporary: Option<&'a Path>,
+    output: Output<'a>,
     stop: &'a AtomicBool,
 }
 
+/// What a search did, and its results, if they went to a file without a name.
+type Found = (BfsDocument, Option<Results>);
+
 impl Job<'_> {
-    fn search(&self, algorithm: Algorithm, reason: String) -> Result<BfsDocument, Failure> {
-        match algorithm {
-            Algorithm::Mr | Algorithm::Mm => external::run(self, algorithm, reason),
-            Algorithm::Semi | Algorithm::Auto => semi(self, reason),
+    fn search(&self, choice: Choice) -> Result<Found, Failure> {
+        match choice.algorithm {
+            Algorithm::Mr | Algorithm::Mm => external::run(self, choice),
+            Algorithm::Semi | Algorithm::Auto => semi(self, choice),
         }
     }
 }
@@ -92,34 +150,69 @@ fn config(memory: u64, threads: Option<usize>, engine: base::IoEngine) -> SemiCo
     SemiConfig { memory, threads, engine }
 }
 
-/// The algorithm, and why.
-fn choose(asked: Algorithm, graph: &Fwg, config: &SemiConfig) -> (Algorithm, String) {
+/// How a graph is searched, and why.
+#[derive(Debug, Clone)]
+struct Choice {
+    algorithm: Algorithm,
+    reason: String,
+    /// The graph's drive, where that was asked.
+    drive: Option<DriveFigures>,
+}
+
+impl Choice {
+    fn new(algorithm: Algorithm, reason: impl Into<String>) -> Self {
+        Self { algorithm, reason: reason.into(), drive: None }
+    }
+}
+
+/// The algorithm. Where the vertices do not fit in memory the drive is measured, which is said.
+fn choose(asked: Algorithm, graph: &Fwg, config: &SemiConfig) -> Result<Choice, Failure> {
     if asked != Algorithm::Auto {
-        return (asked, "by --algorithm".to_owned());
+        return Ok(Choice::new(asked, "by --algorithm"));
     }
     let header = graph.header();
     let budget = units::bytes(config.memory);
     match plan(graph, config) {
-        Ok(_) => (Algorithm::Semi, format!("{} vertices fit into {budget}", header.vertices)),
+        Ok(_) => {
+            return Ok(Choice::new(
+                Algorithm::Semi,
+                format!("{} vertices fit into {budget}", header.vertices),
+            ));
+        }
         Err(error) if header.directed => {
-            (Algorithm::Semi, format!("the others need an undirected graph, though {error}"))
+            let why = format!("the others need an undirected graph, though {error}");
+            return Ok(Choice::new(Algorithm::Semi, why));
         }
-        Err(_) => {
-            let degree = header.entries as f64 / header.listed.max(1) as f64;
-            // Few and even degrees make many levels, and mr reads lists level by level.
-            let is_road = header.max_degree <= 16 && degree <= 4.0;
-            let (algorithm, levels) = if is_road { (Algorithm::Mm, "many") } else { (Algorithm::Mr, "few") };
-            let why = format!(
-                "{} vertices do not fit into {budget}; {degree:.1} neighbours on average, {} at most, promise {levels} \
-                 levels",
-                header.vertices, header.max_degree
-            );
-            (algorithm, why)
-        }
+        Err(_) => {}
     }
+    if output::is_watched() {
+        output::tell("measuring the graph's drive\n");
+    }
+    let drive = forecast::measure(graph)?;
+    let forecast = forecast::forecast(header, config.memory, &drive);
+    let algorithm = if forecast.mm_s < forecast.mr_s { Algorithm::Mm } else { Algorithm::Mr };
+    let reason = format!(
+        "{} vertices do not fit into {budget}; with {:.1} neighbours on average and {} at most, some {:.0} levels, on a drive of \
+         {:.0} pages/s and {}/s, measured for {:.1} s, mr would take about {} and mm {}",
+        header.vertices,
+        forecast::mean_degree(header),
+        header.max_degree,
+        forecast.levels,
+        drive.pages_per_s,
+        units::bytes(drive.bytes_per_s as u64),
+        drive.measured.as_secs_f64(),
+        about(forecast.mr_s),
+        about(forecast.mm_s),
+    );
+    Ok(Choice { algorithm, reason, drive: Some(drive) })
 }
 
-fn semi(job: &Job<'_>, reason: String) -> Result<BfsDocument, Failure> {
+/// Seconds with one digit, as far as an estimate goes.
+fn about(seconds: f64) -> String {
+    if seconds < 0.05 { "less than 0.1 s".to_owned() } else { format!("{seconds:.1} s") }
+}
+
+fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let graph = job.graph;
     let stored = graph.stored_number(job.source)?;
     let (index, traffic) = (graph.index()?, Traffic::of(graph));
@@ -146,7 +239,8 @@ fn semi(job: &Job<'_>, reason: String) -> Result<BfsDocument, Failure> {
         graph: graph.path().display().to_string(),
         source: job.source,
         algorithm: "semi",
-        reason,
+        reason: choice.reason,
+        drive: choice.drive.map(DriveDocument::of),
         reached: record.reached,
         levels: record.levels.len() as u64,
         entries: record.entries,
@@ -162,15 +256,14 @@ fn semi(job: &Job<'_>, reason: String) -> Result<BfsDocument, Failure> {
         limit: limit(&account, record.threads),
         steps: StepDocument::all(&record),
     };
-    if let Some(path) = job.output {
-        // Results take the place of what the search had in memory.
-        let parents = semi.into_parents();
-        drop(index);
-        let mut writer = TreeWriter::create(path, graph.header().vertices, job.source)?;
-        in_input_order(graph, parents, plan.for_tree(graph), |found| writer.vertex(found))?;
-        writer.finish()?;
-    }
-    Ok(document)
+    // Results take the place of what the search had in memory.
+    let parents = semi.into_parents();
+    drop(index);
+    let Some(mut writer) = job.output.writer(graph.header().vertices, job.source)? else {
+        return Ok((document, None));
+    };
+    in_input_order(graph, parents, plan.for_tree(graph), |found| writer.vertex(found))?;
+    Ok((document, writer.finish()?))
 }
 
 /// Edges of a component with so many neighbours in its lists.

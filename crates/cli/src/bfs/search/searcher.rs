@@ -1,19 +1,19 @@
-//! The searches of `bfs bench`, each from scratch, with temporary files in one directory.
+//! The searches of `bfs bench`, each from scratch. Temporary files lie in one directory and have no names, so nothing of them is
+//! left when the process ends, in whichever way.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use graph::format::Fwg;
-use graph::results::Results;
 
-use super::args::{Algorithm, BenchArgs};
+use super::args::BenchArgs;
 use super::documents::KeyDocument;
-use super::{Job, validate};
+use super::{Choice, Job, Output, validate};
 use crate::failure::Failure;
 use crate::output;
 
 /// The algorithm, and why.
-pub fn algorithm(args: &BenchArgs, graph: &Fwg) -> (Algorithm, String) {
+pub fn choose(args: &BenchArgs, graph: &Fwg) -> Result<Choice, Failure> {
     super::choose(args.algorithm, graph, &super::config(args.memory, args.threads, args.ioengine))
 }
 
@@ -28,36 +28,32 @@ pub fn progress(done: usize, all: usize) {
 /// Searches with temporary files in one directory.
 pub struct Searcher<'a> {
     args: &'a BenchArgs,
-    algorithm: Algorithm,
+    choice: Choice,
     directory: &'a Path,
     stop: &'a AtomicBool,
 }
 
 impl<'a> Searcher<'a> {
     /// One with its temporary files in `directory`.
-    pub fn new(args: &'a BenchArgs, algorithm: Algorithm, directory: &'a Path, stop: &'a AtomicBool) -> Self {
-        Self { args, algorithm, directory, stop }
+    pub fn new(args: &'a BenchArgs, choice: Choice, directory: &'a Path, stop: &'a AtomicBool) -> Self {
+        Self { args, choice, directory, stop }
     }
 
     /// Searches once, from a vertex in the input's numbers, and validates what was found if there are edges to do it with.
     pub fn search(&self, graph: &Fwg, source: u64) -> Result<KeyDocument, Failure> {
         let args = self.args;
-        // Results that are validated have a name, in a directory that lasts for one search: an interruption finds it.
-        let folder = args.edges.as_ref().map(|_| self.folder()).transpose()?;
-        let results = folder.as_ref().map(|folder| folder.path().join("key.out"));
         let job = Job {
             graph,
             source,
             config: super::config(args.memory, args.threads, args.ioengine),
             scratch: self.directory.to_owned(),
-            output: results.as_deref(),
-            temporary: folder.as_ref().map(tempfile::TempDir::path),
+            output: args.edges.as_ref().map_or(Output::Nothing, |_| Output::Unnamed(self.directory)),
             stop: self.stop,
         };
-        let found = job.search(self.algorithm, String::new())?;
+        let (found, results) = job.search(self.choice.clone())?;
         let mut edges = super::edges(graph, found.entries);
         if let (Some(list), Some(results)) = (&args.edges, &results) {
-            let verdict = validate::against(&Results::open(results)?, list, graph.header())?;
+            let verdict = validate::against(results, list, graph.header())?;
             validate::failure(&verdict, Path::new(&format!("the search from {source}")))?;
             edges = verdict.component_edges;
         }
@@ -70,13 +66,6 @@ impl<'a> Searcher<'a> {
             scratch_bytes: found.io.scratch_bytes_read + found.io.scratch_bytes_written,
             time: found.time,
         })
-    }
-
-    fn folder(&self) -> Result<tempfile::TempDir, Failure> {
-        tempfile::Builder::new()
-            .prefix(".bfs-bench.")
-            .tempdir_in(self.directory)
-            .map_err(|error| Failure::io(self.directory, "make a directory in it", &error))
     }
 }
 

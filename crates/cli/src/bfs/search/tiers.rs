@@ -44,13 +44,13 @@ pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> R
     // All copies stay open, and each has its checksums in memory.
     let beside = graph.memory_bytes() * (args.tiers.len() as u64 - 1);
     let graph = graph.with_memory_beside(beside);
-    let (algorithm, reason) = searcher::algorithm(args, &graph);
+    let choice = searcher::choose(args, &graph)?;
     let backings: Vec<Backing> = args.tiers.iter().map(check).collect::<Result<_, _>>()?;
     let mut tiers = Vec::new();
     for (named, backing) in args.tiers.iter().zip(&backings) {
         let copy = copy(&graph, named, stop)?.with_memory_beside(beside);
         let direct = copy.device().is_direct() || is_memory(backing);
-        let searcher = Searcher::new(args, algorithm, &named.directory, stop);
+        let searcher = Searcher::new(args, choice.clone(), &named.directory, stop);
         let stands_on = stands_on(backing);
         tiers.push(Tier { named, stands_on, direct, copy, searcher, searches: Vec::new() });
     }
@@ -68,8 +68,8 @@ pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> R
     let document = TiersDocument {
         schema: "flashwright.bfs-tiers/1",
         graph: args.graph.clone(),
-        algorithm: algorithm.word(),
-        reason,
+        algorithm: choice.algorithm.word(),
+        reason: choice.reason,
         graph_bytes,
         memory_bytes: args.memory,
         edges_counted: if args.edges.is_some() { "input" } else { "stored" },
