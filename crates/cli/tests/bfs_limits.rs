@@ -83,6 +83,26 @@ fn the_budget_holds_under_a_limit_that_kills_what_takes_more() {
     assert_ne!(group.run(&command(folder, &search)).code, 0, "64 MiB do not fit into 16");
 }
 
+/// Chunks and batches of one sort are gone before the next begins: what a search holds is its budget, and 2 MiB of kernel memory.
+/// Nothing is written through the page cache here.
+#[test]
+fn searches_by_sorting_hold_no_more_than_their_budget() {
+    let Some(group) = MemoryGroup::new("sorts") else {
+        return skipped("budgets of mr and mm: no memory controller of version 1 to be had, or swap is on");
+    };
+    let place = place();
+    let folder = place.path();
+    works(folder, &["bfs", "generate", "--scale", "16", "--output", "a.el"]);
+    works(folder, &["bfs", "build", "a.el", "--output", "a.fwg", "--memory", "64m"]);
+    for (algorithm, budget) in [("mr", 24), ("mm", 24), ("mm", 48)] {
+        assert!(group.limit((budget + 2) << 20), "a limit of {budget} MiB and 2");
+        let memory = format!("{budget}m");
+        let search = ["bfs", "run", "a.fwg", "--source", "7", "--algorithm", algorithm, "--memory", &memory];
+        let came = group.run(&command(folder, &search));
+        assert_eq!(came.code, 0, "{algorithm} within {budget} MiB and 2: {came:#?}");
+    }
+}
+
 /// A file system in memory, with as much room as it is told.
 struct Mount(PathBuf);
 

@@ -16,6 +16,7 @@ pub mod device;
 pub mod engine;
 pub mod extents;
 pub mod fault;
+pub mod heap;
 pub mod kernel;
 pub mod locks;
 pub mod memory;

@@ -29,6 +29,8 @@ const EDGE_FACTOR: u32 = 16;
 
 /// Does one of the verbs.
 pub fn bfs(args: &BfsArgs) -> Result<(), Failure> {
+    // What a sort has freed is no part of the next one's budget.
+    storage::heap::return_freed_blocks();
     match &args.command {
         BfsCommand::Generate(args) => generate_list(args),
         BfsCommand::Import(args) => import_list(args),
