@@ -1,12 +1,14 @@
 """Breadth-first search beside GAP's in RAM, and beside a mapped file under the same limit of memory.
 
-Three contenders search one Kronecker graph from the same vertices, each from an empty page cache:
+Contenders search one Kronecker graph from the same vertices, each from an empty page cache:
 
 - *semi*: `bfs run --algorithm semi` with a budget of `--share` of the graph, in a control group that allows no more;
 - *mapped*: a direction-optimizing search of the same lists in a mapped file (tools/gap, compiled with g++), in the same control group: what the
   page cache makes of a graph larger than memory;
 - *GAP in RAM*: GAP's `bfs` (https://github.com/sbeamer/gapbs, named in GAPBS_BFS), which loads the graph and has no limit. Its time is that of the
-  search alone; its bytes are the file.
+  search alone; its bytes are the file;
+- *ACGraph* (https://github.com/CUHK-DBGroup/ACGraph, whose build directory ACGRAPH names): lists on the drive by io_uring, in a pool of as much memory as
+  `semi` has for everything; its vertices and tables lie beside the pool. Its time is that of the search alone.
 
 All must reach as many vertices. Bytes are those that the kernel counts for the process (read_bytes of /proc/PID/io), so loading is among them. Needs root, and
 version 1's or version 2's memory controller.
@@ -17,6 +19,7 @@ import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,7 @@ import tempfile
 import common
 
 GAPBS = os.environ.get("GAPBS_BFS")
+ACGRAPH = os.environ.get("ACGRAPH")
 SOURCE = os.path.join(common.ROOT, "tools", "gap", "mapped_bfs.cpp")
 
 
@@ -60,13 +64,15 @@ class Group:
             os.rmdir(self.path)
 
 
-def searched(command, cold, group=None):
-    """Standard output of a command, and the bytes it read from drives; the pages of `cold` are dropped before."""
-    with open(cold, "rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def searched(command, cold, group=None, errors=None):
+    """Standard output of a command, and the bytes it read from drives; the pages of `cold`, a file or a directory of files, are dropped before."""
+    files = [cold] if os.path.isfile(cold) else [os.path.join(cold, name) for name in os.listdir(cold)]
+    for name in files:
+        with open(name, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, stdout=output, preexec_fn=group.enter if group else None)
+        process = subprocess.Popen(command, stdout=output, stderr=errors, preexec_fn=group.enter if group else None)
         # It has ended and is still there to be asked.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with open(f"/proc/{process.pid}/io") as counted:
@@ -94,6 +100,34 @@ def in_ram(exported, source):
     text, read = searched([GAPBS, "-f", exported, "-r", str(source), "-n", "1", "-a"], exported)
     seconds = float(re.search(r"Trial Time:\s+([\d.]+)", text)[1])
     return {"seconds": seconds, "reached": int(re.search(r"BFS Tree has (\d+) nodes", text)[1]), "bytes": read}
+
+
+def for_acgraph(exported, folder):
+    """ACGraph's form of the graph, by its own formatter. The formatter reads offsets of 8 bytes, neighbours of 4, and counts behind 3 bytes."""
+    lists, formatted = os.path.join(folder, "csr"), os.path.join(folder, "acgraph")
+    os.mkdir(lists)
+    with open(exported, "rb") as source:
+        _, entries, vertices = struct.unpack("<?qq", source.read(17))
+        with open(os.path.join(lists, "meta"), "wb") as meta:
+            meta.write(struct.pack("<3xIQ", vertices, entries))
+        for name, length in (("offset", 8 * (vertices + 1)), ("data", 4 * entries)):
+            with open(os.path.join(lists, name), "wb") as part:
+                for at in range(0, length, 1 << 20):
+                    part.write(source.read(min(1 << 20, length - at)))
+    subprocess.run([os.path.join(ACGRAPH, "formatter"), lists, formatted], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(lists)
+    return formatted
+
+
+def acgraph(formatted, memory, source):
+    # It searches from its own number of a vertex.
+    with open(os.path.join(formatted, "v2id"), "rb") as numbers:
+        numbers.seek(4 * source)
+        source, = struct.unpack("<I", numbers.read(4))
+    text, read = searched([os.path.join(ACGRAPH, "bfs"), formatted, "-tn", str(os.cpu_count()), "-cmb", str(max(memory >> 20, 1)),
+                           "-src", str(source)], formatted, errors=subprocess.DEVNULL)
+    milliseconds = float(re.search(r"calc: ([\d.]+)ms", text)[1])
+    return {"seconds": milliseconds / 1e3, "reached": int(re.search(r"ans: \((\d+),", text)[1]), "bytes": read}
 
 
 def made(options, folder):
@@ -149,6 +183,11 @@ def run(options):
             contenders["GAP in RAM"] = lambda: in_ram(exported, turn("GAP in RAM"))
         else:
             print("GAP in RAM: not compared, GAPBS_BFS does not name its bfs")
+        if ACGRAPH:
+            formatted = for_acgraph(exported, folder)
+            contenders["ACGraph"] = lambda: acgraph(formatted, memory, turn("ACGraph"))
+        else:
+            print("ACGraph: not compared, ACGRAPH does not name its build directory")
         results = common.rounds(contenders, options.rounds)
         show(options, graph, memory, results)
     finally:
