@@ -145,7 +145,7 @@ fn each_check_finds_what_it_is_for() {
 fn results_without_a_name_are_read_back_and_leave_nothing() {
     let folder = tempfile::tempdir().expect("a directory");
     let mut writer = ResultsWriter::unnamed(folder.path(), 3000, 7).expect("creates");
-    let wanted = |v: u64| (v % 3 != 0).then_some((v / 2, v as u32 % 5));
+    let wanted = |v: u64| (!v.is_multiple_of(3)).then_some((v / 2, v as u32 % 5));
     (0..3000).for_each(|v| writer.vertex(wanted(v)).expect("writes"));
     let results = writer.into_results().expect("completes").expect("has no name");
     assert_eq!((results.header().source, results.header().reached), (7, 2000));

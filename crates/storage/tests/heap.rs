@@ -10,8 +10,8 @@ fn anonymous_bytes() -> u64 {
 }
 
 /// `count` blocks of `bytes`, all of them touched, with small ones in between that stay.
-fn blocks(count: usize, bytes: usize) -> (Vec<Vec<u8>>, Vec<Box<u64>>) {
-    (0..count).map(|at| (black_box(vec![1_u8; bytes]), Box::new(at as u64))).unzip()
+fn blocks(count: usize, bytes: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    (0..count).map(|_| (black_box(vec![1; bytes]), black_box(vec![1; 64]))).unzip()
 }
 
 #[test]

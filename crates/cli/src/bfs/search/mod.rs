@@ -107,7 +107,7 @@ fn write_tree(
 ) -> Result<(), GraphError> {
     let mut reached = next()?;
     for vertex in 0..vertices {
-        if vertex % STOP_INTERVAL == 0 && stop.load(Ordering::Relaxed) {
+        if vertex.is_multiple_of(STOP_INTERVAL) && stop.load(Ordering::Relaxed) {
             return Err(GraphError::Interrupted { during: "writing results" });
         }
         match &reached {

@@ -142,7 +142,7 @@ fn a_power_failure_at_any_step_leaves_the_old_file_or_all_of_the_new_one() {
         assert!(is_durable || !is_whole, "the new name is not durable at the end");
         if is_renamed {
             let states = states(&Contents::new(), done);
-            assert!(states.iter().all(|state| *state == wanted()), "after {done:?}");
+            assert!(states.iter().all(|state| *state == wanted()), "after {end} steps");
         }
     }
 }
@@ -218,16 +218,8 @@ fn a_power_failure_at_any_step_leaves_a_device_whose_header_is_of_what_is_on_it(
     for end in 0..=steps.len() {
         for state in states(&old, &steps[..end]) {
             let header = &state[&0];
-            assert!(
-                header != b"old" || state == old,
-                "an old header before new data, after {:?}",
-                &steps[..end]
-            );
-            assert!(
-                header != HEADER || state == wanted(),
-                "a header before its data, after {:?}",
-                &steps[..end]
-            );
+            assert!(header != b"old" || state == old, "an old header before new data, after {end} steps");
+            assert!(header != HEADER || state == wanted(), "a header before its data, after {end} steps");
             assert!(header == HEADER || end < steps.len(), "the header is not durable at the end");
         }
     }
