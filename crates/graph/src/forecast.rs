@@ -3,7 +3,7 @@
 //! A drive is two figures, measured on the graph's own in a moment ([`measure`]): single pages a second, many asked for at once,
 //! and bytes a second in large requests. Bytes and requests of a search follow from the graph's counts; how many levels it
 //! has does not, and is guessed from its degrees ([`levels`]). The estimate is for choosing between two, not for planning
-//! a day: a factor of two either way is to be expected.
+//! a day: it has not been held against runs.
 //!
 //! With n vertices, m entries of w bytes on A bytes of lists, L levels, r and b of the drive, and c and d the time in which a
 //! record is sorted and passed on:
